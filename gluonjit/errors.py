@@ -1,0 +1,65 @@
+"""Every fault the library reports, a class for each, so that a caller can catch exactly one of them.
+
+Messages give the user's call, both values and the next step. This module imports nothing: every other module
+of the package may import it.
+"""
+
+from __future__ import annotations
+
+
+class GluonJITError(Exception):
+    """Base of every error that this library raises itself."""
+
+
+class OptionError(GluonJITError, ValueError, TypeError):
+    """An option is unknown, or its value is not one of those it can have.
+
+    Raised by ``hybridize(dynamic_batch=True, ...)``, ``batching(...)`` and other calls that take options,
+    before anything has changed.
+    """
+
+
+class CaptureError(GluonJITError):
+    """A call cannot be captured: its operands do not fit the cell or operator (shape, dtype, device).
+
+    Raised by the user's own call, while the open batch still holds what was captured before.
+    """
+
+
+class FlushError(GluonJITError):
+    """Captured work failed when it ran; the message names the user's call that was captured.
+
+    The open batch is clean afterwards, and the engine's own error is the ``__cause__``.
+    """
+
+
+class BatchClosedError(GluonJITError):
+    """A lazy value is asked for, but its batch was discarded unrun, as after an exception inside it."""
+
+
+class DataError(GluonJITError, ValueError):
+    """A data file is missing or broken; the message names the file and, where there is one, the line."""
+
+
+class EngineError(GluonJITError, ImportError):
+    """A framework is missing or cannot be used as installed; the message says what to install or change."""
+
+
+class VerifyError(GluonJITError, AssertionError):
+    """``verify`` found that batched and per-sample execution differ; the message names where first."""
+
+
+class GluonJITWarning(UserWarning):
+    """Base of every warning of this library: results are right, but slower than they need to be."""
+
+
+class EarlyFlushWarning(GluonJITWarning):
+    """A value was needed inside an open batch, so what was pending ran early, in a smaller batch."""
+
+
+class AloneWarning(GluonJITWarning):
+    """A cell or operator cannot be batched and runs once per sample."""
+
+
+class BackwardWarning(GluonJITWarning):
+    """``backward`` was called sample by sample, which repeats work that one call for the sum does once."""

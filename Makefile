@@ -1,0 +1,96 @@
+# make setup, make test, make experiment: everything else is a detail of these three.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.ONESHELL:
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.setup-done
+LOG := $(VENV)/setup.log
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
+SOURCES := gluonjit experiments tests setup.py
+
+# What `make experiment` runs; a quicker look: make experiment EPOCHS=1 REPEATS=2
+DATA ?= builtin
+EPOCHS ?= 2
+BATCH_SIZE ?= 256
+MODES ?= imperative,hybridized,handbatched,dynamic
+REPEATS ?= 5
+
+# Tests and experiments find the data sets through this variable alone.
+ifndef GLUONJIT_DATA
+ifneq ($(wildcard ../shared/data/.),)
+export GLUONJIT_DATA := $(abspath ../shared/data)
+endif
+endif
+
+# One thread on one core: what is measured is then the program and not its neighbours.
+ONE_CORE := OMP_NUM_THREADS=1 $(shell command -v taskset >/dev/null && taskset -c 0 true 2>/dev/null && echo taskset -c 0)
+
+.PHONY: help setup test lint types imports unit experiment clean
+
+help:
+	@echo 'make setup        .venv with everything that tests and experiments need'
+	@echo 'make test         lint, types, import order, tests'
+	@echo 'make experiment   a short training run and the throughput of every mode, on a generated corpus'
+	@echo 'make clean        remove what make made, .venv included'
+
+setup: $(STAMP)
+
+# pip works in silence; when it fails the log has the reason.
+$(STAMP): pyproject.toml setup.py
+	@fits() { "$$1" -c 'import sys, venv, ensurepip; sys.exit(not (3, 9) <= sys.version_info[:2] <= (3, 11))' >/dev/null 2>&1; }
+	if ! fits $(BIN)/python; then
+		for python in $${PYTHON:-} $$(type -aP python3 python3.11 python3.10 python3.9 || true); do
+			if fits "$$python"; then break; fi
+			python=
+		done
+		if [ -z "$${python:-}" ]; then
+			echo 'setup: MXNet 1.9.1 needs Python 3.9, 3.10 or 3.11 (with venv), and none is on the PATH.' >&2
+			echo 'setup: install one, or name it: make setup PYTHON=/path/to/python3.11' >&2
+			exit 1
+		fi
+		rm -rf $(VENV)
+		"$$python" -m venv $(VENV)
+	fi
+	echo "setup: installing into $(VENV) ($$($(BIN)/python --version)); the first time takes a few minutes"
+	install() { $(PIP) install --no-build-isolation "$$@" >>$(LOG) 2>&1; }
+	failed() { tail -n 40 $(LOG) >&2; echo 'setup: pip failed; $(LOG) has all it said' >&2; exit 1; }
+	: >$(LOG)
+	# gluonnlp comes as a source distribution that looks for Cython and setuptools where it is built.
+	install 'setuptools>=77' wheel cython || failed
+	if ! install -e '.[mxnet,nlp,experiments,dev]'; then
+		install -e '.[mxnet,experiments,dev]' || failed
+		echo 'setup: gluonnlp is left out, it did not build (it needs a C compiler and the headers of Python);' \
+			'experiments go on without it. $(LOG) has the reason.'
+	fi
+	touch $(STAMP)
+
+test: lint types imports unit
+
+lint: setup
+	@$(BIN)/ruff check --quiet $(SOURCES)
+	$(BIN)/ruff format --check --quiet $(SOURCES) || { echo 'lint: run $(BIN)/ruff format $(SOURCES)' >&2; exit 1; }
+
+types: setup
+	@$(BIN)/mypy
+
+imports: setup
+	@$(BIN)/lint-imports --no-logo
+
+unit: setup
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+experiment: setup
+	@mkdir -p results
+	$(ONE_CORE) $(BIN)/python -m experiments.treelstm train --mode dynamic --data $(DATA) \
+		--epochs $(EPOCHS) --batch-size 25 --seed 1 --json results/train.json
+	$(ONE_CORE) $(BIN)/python -m experiments.treelstm compare --data $(DATA) --batch-size $(BATCH_SIZE) \
+		--modes $(MODES) --repeats $(REPEATS) --seed 1 \
+		--json results/treelstm.json --plot results/treelstm.png
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info results .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find gluonjit experiments tests -name __pycache__ -type d -prune -exec rm -rf {} +

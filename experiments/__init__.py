@@ -1,0 +1,1 @@
+"""Experiments that show what dynamic batching brings; not part of the wheel."""

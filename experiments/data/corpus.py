@@ -1,0 +1,68 @@
+"""A corpus: three splits of pairs and a table of word vectors, read from files or generated."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from experiments.data import sick
+from experiments.data.errors import DataError
+from experiments.data.trees import Pair
+from experiments.data.vectors import attach_vectors, make_vocab, read_glove
+
+DATA_VARIABLE = "GLUONJIT_DATA"
+
+
+@dataclass
+class Corpus:
+    """Pairs to learn from, to choose by and to test on; `note` says where they come from."""
+
+    name: str
+    train: list[Pair]
+    dev: list[Pair]
+    test: list[Pair]
+    vectors: np.ndarray
+    note: str
+
+
+def load(name: str, data_dir: str | None = None, seed: int = 0) -> Corpus:
+    """Load `sick` from files or generate `builtin`."""
+    return _load_sick(_data_dir(data_dir), seed)
+
+
+def _data_dir(given: str | None) -> Path:
+    """Return the folder that the user named, by option or environment."""
+    found = given or os.environ.get(DATA_VARIABLE)
+    if not found:
+        raise DataError(
+            Path("sick"),
+            None,
+            f"no data folder: give --data-dir or set {DATA_VARIABLE}, "
+            "or use --data builtin, which needs no files",
+        )
+    return Path(found)
+
+
+def _load_sick(folder: Path, seed: int) -> Corpus:
+    """Read the parsed SICK files and the GloVe rows."""
+    splits = {split: sick.read_split(folder / "sick" / split) for split in sick.SPLITS}
+    words, rows = read_glove(folder / "glove")
+    vectors = number(splits, words, rows, seed)
+    return Corpus(
+        "sick",
+        vectors=vectors,
+        note="SICK (SemEval-2014 task 1), Stanford dependency parses, GloVe 840B 300-d vectors kept fixed",
+        **splits,
+    )
+
+
+def number(splits: dict[str, list[Pair]], words: list[str], rows: np.ndarray, seed: int) -> np.ndarray:
+    """Number the words of all sentences and return the table of their vectors."""
+    sentences = [side for pairs in splits.values() for pair in pairs for side in (pair.left, pair.right)]
+    vocab = make_vocab(sentence.words for sentence in sentences)
+    for sentence in sentences:
+        sentence.number(vocab[list(sentence.words)])
+    return attach_vectors(vocab, words, rows, seed)

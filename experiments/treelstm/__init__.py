@@ -1,0 +1,1 @@
+"""The semantic-relatedness Tree-LSTM: run `python -m experiments.treelstm --help`."""

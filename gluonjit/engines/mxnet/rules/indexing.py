@@ -1,0 +1,129 @@
+"""Operators that look values up by index.
+
+MXNet clips or wraps indices without a word, so an index that is out of range for its own sample must
+never reach a neighbour's rows: it is brought into range before the sample's offset is added.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import mxnet as mx
+
+from .axes import normal_axis
+from .call import Call
+from .rule import Rule
+from .symbols import apply
+from .values import ROWS, STACK, NotBatchable, Val, convert, reshape, spread, together
+
+
+def embedding(call: Call) -> list[Val]:
+    """Indices of any shape into one table."""
+    indices, table = call.inputs
+    if not table.shared:
+        raise NotBatchable("Embedding into a table that is not the same for all samples")
+    return call.deliver(call.same([indices.sym, table.sym]), indices.layout, indices.poly)
+
+
+def one_hot(call: Call) -> list[Val]:
+    return call.deliver(call.same([call.data.sym]), call.data.layout, call.data.poly)
+
+
+def take(call: Call) -> list[Val]:
+    data, indices = call.inputs
+    axis = normal_axis(call.attrs.integer("axis", 0), data.ndim)
+    if data.shared:
+        return _take_from_shared(call, axis)
+    if indices.shared:
+        return _take_same_places(call, axis)
+    return _take_by_sample(call, axis)
+
+
+def _take_from_shared(call: Call, axis: int) -> list[Val]:
+    """A look-up in one table; along a later axis the samples land in the middle and move to the front."""
+    table, indices = call.inputs
+    if axis == 0:
+        return call.deliver(call.same([table.sym, indices.sym], axis=0), indices.layout, indices.poly)
+    stacked = convert(indices, STACK)
+    found = call.same([table.sym, stacked.sym], axis=axis)
+    order = (axis, *range(axis), *range(axis + 1, len(call.shape) + 1))
+    return call.deliver(apply("transpose", [found], {"axes": order}), STACK)
+
+
+def _take_same_places(call: Call, axis: int) -> list[Val]:
+    data, indices = call.inputs
+    if data.rows and axis > 0:
+        return call.deliver(call.same([data.sym, indices.sym], axis=axis), ROWS, data.poly)
+    stacked = convert(data, STACK)
+    found = call.same([stacked.sym, indices.sym], axis=axis + 1)
+    return call.deliver(found, STACK)
+
+
+def _take_by_sample(call: Call, axis: int) -> list[Val]:
+    """Each sample looks into its own rows: its indices move by its place in the batch."""
+    data, indices = call.inputs
+    if axis != 0:
+        raise NotBatchable(f"take along axis {axis} of each sample's own value")
+    if call.attrs.text("mode", "clip") == "raise":
+        raise NotBatchable("take from each sample's own value with mode raise")
+    rows, stacked = convert(data, ROWS), convert(indices, STACK)
+    if rows.poly:
+        raise NotBatchable("take from rows of varying length")
+    count = data.shape[0]
+    absolute = _offset(_in_range(stacked.sym, count, call.attrs.text("mode", "clip")), count, indices.ndim)
+    found = apply("take", [rows.sym, absolute], {"axis": 0, "mode": "clip"})
+    return call.deliver(found, STACK)
+
+
+def _in_range(indices: mx.sym.Symbol, count: int, mode: str) -> mx.sym.Symbol:
+    """Whole indices within one sample, as the operator itself would bring them there."""
+    whole = apply("Cast", [indices], {"dtype": "int64"})
+    if mode == "wrap":
+        return apply("_mod_scalar", [whole], {"scalar": count})
+    return apply("clip", [whole], {"a_min": 0, "a_max": count - 1})
+
+
+def _offset(indices: mx.sym.Symbol, count: int, ndim: int) -> mx.sym.Symbol:
+    """Sample i's indices plus i * count."""
+    starts = apply("_contrib_arange_like", [indices], {"axis": 0, "start": 0, "step": count})
+    starts = apply("Cast", [starts], {"dtype": "int64"})
+    return apply("broadcast_add", [indices, reshape(starts, (1,) * ndim)], {})
+
+
+def batch_take(call: Call) -> list[Val]:
+    operands = together(call.inputs, rows_exact=True)
+    if operands.layout == STACK:
+        rows = [convert(spread(value, call.batched[0]), ROWS).sym for value in call.inputs]
+        return call.deliver(call.same(rows), ROWS)
+    return call.deliver(call.same(operands.symbols), ROWS, operands.poly)
+
+
+def gather_nd(call: Call) -> list[Val]:
+    """The coordinates lie along the first axis of the indices, so the samples' axis comes second."""
+    data, indices = call.inputs
+    reference = call.batched[0]
+    places = spread(indices, reference)
+    order = (1, 0, *range(2, indices.ndim + 1))
+    coordinates = apply("transpose", [places.sym], {"axes": order})
+    if data.shared:
+        return call.deliver(call.same([data.sym, coordinates]), STACK)
+    return call.deliver(call.same([convert(data, STACK).sym, _with_sample(places, coordinates)]), STACK)
+
+
+def _with_sample(places: Val, coordinates: mx.sym.Symbol) -> mx.sym.Symbol:
+    """One more coordinate in front: the sample, counted along the batch."""
+    first: dict[str, Any] = {"begin": (0,), "end": (1,)}
+    one = apply("slice", [coordinates], first)
+    zero = apply("zeros_like", [one], {})
+    samples = apply("_contrib_arange_like", [places.sym], {"axis": 0})
+    samples = apply("Reshape", [samples], {"shape": (1, -1, *(1,) * (places.ndim - 1))})
+    sample = apply("broadcast_add", [zero, samples], {})
+    return apply("Concat", [sample, coordinates], {"dim": 0, "num_args": 2})
+
+
+RULES: dict[str, Rule] = {
+    "Embedding": Rule("row-wise", embedding, notes="one table for all samples"),
+    "one_hot": Rule("elementwise", one_hot),
+    "take": Rule("rewritten", take, notes="as it stands in one table; offset indices in own rows"),
+    "batch_take": Rule("row-wise", batch_take),
+    "gather_nd": Rule("rewritten", gather_nd, notes="one more coordinate: the sample"),
+}

@@ -1,0 +1,110 @@
+"""Operators that join values or take them apart: concat, stack, split, slice."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Optional
+
+import mxnet as mx
+
+from .axes import normal_axis
+from .call import Call
+from .rule import Rule
+from .symbols import apply
+from .values import ROWS, STACK, NotBatchable, Val, convert, together
+
+
+def concat(call: Call) -> list[Val]:
+    """Off axis 0 on rows; along axis 0 the samples' axis comes first and nothing of another gets in."""
+    axis = normal_axis(call.attrs.integer("dim", 1), call.data.ndim)
+    operands = together(call.inputs, rows_exact=axis > 0)
+    dim = axis if operands.layout == ROWS else axis + 1
+    return call.deliver(call.same(operands.symbols, dim=dim), operands.layout, operands.poly)
+
+
+def stack(call: Call) -> list[Val]:
+    axis = normal_axis(call.attrs.integer("axis", 0), call.data.ndim + 1)
+    operands = together(call.inputs, rows_exact=axis > 0)
+    shifted = axis if operands.layout == ROWS else axis + 1
+    return call.deliver(call.same(operands.symbols, axis=shifted), operands.layout, operands.poly)
+
+
+def split(call: Call) -> list[Val]:
+    """SliceChannel (axis 1 unless said) and split_v2 (axis 0 unless said)."""
+    data = call.data
+    axis = normal_axis(call.attrs.integer("axis", 1 if call.name == "SliceChannel" else 0), data.ndim)
+    if data.rows and axis > 0:
+        return call.deliver(call.same([data.sym], axis=axis), ROWS, data.poly)
+    stacked = convert(data, STACK)
+    return call.deliver(call.same([stacked.sym], axis=axis + 1), STACK)
+
+
+Ends = Sequence[Optional[int]]
+
+
+def takes_all(length: int, poly: bool, begin: int | None, end: int | None, step: int | None) -> bool:
+    """Whether begin:end:step is the whole axis; for a varying length only if no number says where it ends."""
+    if step not in (None, 1) or begin not in (None, 0):
+        return False
+    return end is None or (not poly and end >= length)
+
+
+def slice_(call: Call) -> list[Val]:
+    """begin:end:step on the leading axes; rows if axis 0 is taken whole."""
+    begin, end = call.attrs.entries("begin") or (), call.attrs.entries("end") or ()
+    step: Ends = call.attrs.entries("step") or (None,) * len(begin)
+    if not len(begin) == len(end) == len(step):
+        raise NotBatchable(f"{call.name}: begin, end and step of different lengths")
+    return sliced(call, begin, end, step)
+
+
+def sliced(call: Call, begin: Ends, end: Ends, step: Ends) -> list[Val]:
+    """Emit `slice` on the first input; further inputs do not matter."""
+    data = call.data
+    if data.rows and (not begin or takes_all(data.shape[0], data.poly, begin[0], end[0], step[0])):
+        ends = {"begin": (None, *begin[1:]), "end": (None, *end[1:]), "step": (None, *step[1:])}
+        return call.deliver(_slice(data, ends), ROWS, data.poly)
+    if data.poly:
+        raise NotBatchable(f"{call.name} along axis 0 of rows of varying length")
+    stacked = data if data.shared else convert(data, STACK)
+    first = () if data.shared else (None,)
+    ends = {"begin": (*first, *begin), "end": (*first, *end), "step": (*first, *step)}
+    return call.deliver(_slice(stacked, ends), stacked.layout)
+
+
+def _slice(data: Val, ends: Mapping[str, Ends]) -> mx.sym.Symbol:
+    return apply("slice", [data.sym], ends)
+
+
+def slice_axis(call: Call) -> list[Val]:
+    data = call.data
+    axis = normal_axis(call.attrs.integer("axis", 0), data.ndim)
+    begin, end = call.attrs.integer("begin", 0), call.attrs.optional_integer("end", None)
+    if axis == 0 and data.rows and takes_all(data.shape[0], data.poly, begin, end, None):
+        return call.deliver(data.sym, ROWS, data.poly)
+    if data.rows and axis > 0:
+        return call.deliver(call.same([data.sym], axis=axis), ROWS, data.poly)
+    if data.poly:
+        raise NotBatchable("slice_axis along axis 0 of rows of varying length")
+    stacked = convert(data, STACK)
+    return call.deliver(call.same([stacked.sym], axis=axis + 1), STACK)
+
+
+def slice_like(call: Call) -> list[Val]:
+    """Cut to the known shape of the other value."""
+    if any(value.poly for value in call.inputs):
+        raise NotBatchable("slice_like with rows of varying length")
+    size = len(call.shape)
+    whole = [call.shape[axis] == call.data.shape[axis] for axis in range(size)]
+    end = tuple(None if same else length for same, length in zip(whole, call.shape))
+    return sliced(call, tuple(None if same else 0 for same in whole), end, (None,) * size)
+
+
+RULES: dict[str, Rule] = {
+    "Concat": Rule("axis", concat, notes="rows off axis 0; shared operands are repeated"),
+    "stack": Rule("axis", stack, notes="rows off axis 0; shared operands are repeated"),
+    "SliceChannel": Rule("axis", split, notes="rows off axis 0"),
+    "_split_v2": Rule("axis", split, notes="rows off axis 0"),
+    "slice": Rule("axis", slice_, notes="rows if axis 0 is taken whole"),
+    "slice_axis": Rule("axis", slice_axis, notes="rows off axis 0"),
+    "slice_like": Rule("rewritten", slice_like, notes="slice to the known shape"),
+}

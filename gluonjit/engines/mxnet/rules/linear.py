@@ -1,0 +1,121 @@
+"""Products: with a shared weight one large product on rows, else one small product for each sample."""
+from __future__ import annotations
+
+import math
+
+from .call import Call
+from .elementwise import aligned
+from .rule import Rule
+from .symbols import apply
+from .values import ROWS, STACK, NotBatchable, Shape, Val, convert, reshape, reshaped, spread, together
+
+
+def fully_connected(call: Call) -> list[Val]:
+    data, weight = call.inputs[:2]
+    if weight.shared and not data.shared:
+        return _one_weight(call)
+    return _weight_of_each(call)
+
+
+def _one_weight(call: Call) -> list[Val]:
+    data, weight = call.inputs[:2]
+    bias = call.inputs[2:]
+    if call.attrs.flag("flatten", True):
+        data = convert(data, ROWS)
+    if not bias or bias[0].shared:
+        result = call.same([data.sym, weight.sym, *(value.sym for value in bias)])
+        return call.deliver(result, data.layout, data.poly)
+    product = call.same([data.sym, weight.sym], no_bias=True)
+    return _plus_bias(call, Val(product, call.shape, call.outputs[0][1], data.layout, data.poly), bias[0])
+
+
+def _weight_of_each(call: Call) -> list[Val]:
+    """A weight for each sample: (N, rows, C) times (N, H, C) transposed."""
+    data, weight = call.inputs[:2]
+    reference = call.batched[0]
+    if any(value.poly for value in call.inputs):
+        raise NotBatchable("FullyConnected with a weight for each sample on rows of varying length")
+    columns = weight.shape[1]
+    rows = math.prod(data.shape) // columns
+    matrix = reshape(spread(data, reference).sym, (rows, columns))
+    product = apply("batch_dot", [matrix, spread(weight, reference).sym], {"transpose_b": True})
+    result = Val(product, (rows, weight.shape[0]), call.outputs[0][1], STACK)
+    return _plus_bias(call, reshaped(result, call.shape), *call.inputs[2:])
+
+
+def _plus_bias(call: Call, product: Val, *bias: Val) -> list[Val]:
+    if not bias:
+        return [product]
+    operands = aligned([product, *bias], call.shape)
+    return call.deliver(apply("broadcast_add", operands.symbols, {}), operands.layout, operands.poly)
+
+
+def dot(call: Call) -> list[Val]:
+    """Sum over the left one's last axis and the right one's first; the transposes swap which."""
+    left, right = call.inputs
+    if call.attrs.text("forward_stype", "None") not in ("None", "default"):
+        raise NotBatchable("dot with a sparse result")
+    transposes = call.attrs.flag("transpose_a"), call.attrs.flag("transpose_b")
+    if max(left.ndim, right.ndim) > 2 and any(transposes):
+        raise NotBatchable("dot with a transpose of more than two axes")
+    left = _matrix_transposed(left) if transposes[0] else left
+    right = _matrix_transposed(right) if transposes[1] else right
+    if right.shared:
+        return _dot_shared_right(call, left, right)
+    if any(value.poly for value in call.inputs):
+        raise NotBatchable("dot over rows of varying length")
+    return _dot_each(call, left, right)
+
+
+def _matrix_transposed(value: Val) -> Val:
+    """A value of one or two axes, transposed for each sample."""
+    if value.ndim < 2:
+        return value
+    swapped = (value.shape[1], value.shape[0])
+    if value.shared:
+        return value._replace(sym=apply("transpose", [value.sym], {}), shape=swapped)
+    if value.poly:
+        raise NotBatchable("dot with rows of varying length transposed")
+    if 1 in swapped:
+        return reshaped(value, swapped)
+    stacked = convert(value, STACK)
+    return Val(apply("SwapAxis", [stacked.sym], {"dim1": 1, "dim2": 2}), swapped, value.dtype, STACK)
+
+
+def _dot_shared_right(call: Call, left: Val, right: Val) -> list[Val]:
+    layout = left.layout if left.ndim > 1 else STACK
+    product = apply("dot", [convert(left, layout).sym, right.sym], {})
+    if layout == ROWS or len(call.shape) == left.ndim - 1 + right.ndim - 1:
+        return call.deliver(product, layout, left.poly)
+    return call.deliver_each(product, ())
+
+
+def _dot_each(call: Call, left: Val, right: Val) -> list[Val]:
+    """Both sides as matrices, one product for each sample."""
+    reference = call.batched[0]
+    inner = left.shape[-1]
+    first = reshape(spread(left, reference).sym, (math.prod(left.shape) // inner, inner))
+    second = reshape(spread(right, reference).sym, (inner, math.prod(right.shape) // inner))
+    product = apply("batch_dot", [first, second], {})
+    shape: Shape = (math.prod(left.shape) // inner, math.prod(right.shape) // inner)
+    return [reshaped(Val(product, shape, call.outputs[0][1], STACK), call.shape)]
+
+
+def batched_matrices(call: Call) -> list[Val]:
+    """Operators on matrices in the last two axes: any axes in front count as batch."""
+    if call.attrs.integer("axis", -2) != -2:
+        raise NotBatchable(f"{call.name} with matrices on other axes than the last two")
+    rows_exact = call.name == "batch_dot" or all(value.ndim > 2 for value in call.inputs)
+    operands = together(call.inputs, rows_exact)
+    if operands.layout == ROWS or call.name != "batch_dot":
+        return call.deliver(call.same(operands.symbols), operands.layout, operands.poly)
+    rows = [reshape(symbol, value.shape[1:]) for symbol, value in zip(operands.symbols, call.inputs)]
+    return call.deliver(call.same(rows), ROWS)
+
+
+RULES: dict[str, Rule] = {
+    "FullyConnected": Rule("row-wise", fully_connected, notes="batch_dot where the weight differs by sample"),
+    "dot": Rule("rewritten", dot, notes="as it stands with a shared right side, else batch_dot"),
+    "batch_dot": Rule("row-wise", batched_matrices),
+    "_linalg_gemm2": Rule("rewritten", batched_matrices, notes="stacks of matrices, rows of batches"),
+}

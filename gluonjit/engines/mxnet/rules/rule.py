@@ -1,0 +1,37 @@
+"""A row of the table."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Callable
+
+from .call import Call
+from .values import NotBatchable, Val
+
+Emit = Callable[[Call], "list[Val]"]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How one operator runs for many samples.
+
+    kind      "elementwise", "row-wise", "axis", "shape", "rewritten", "constant" or "alone"
+    emit      makes the batched symbols of a call
+    reason    why an "alone" operator does not batch
+    random    draws random numbers, so equal calls are not equal values
+    stateful  changes something beyond its outputs, or runs the user's code
+    notes     a remark for the printed table
+    """
+
+    kind: str
+    emit: Emit
+    reason: str = ""
+    random: bool = False
+    stateful: bool = False
+    notes: str = ""
+
+
+def alone(reason: str, random: bool = False, stateful: bool = False) -> Rule:
+    """A rule for an operator that has to run for each sample by itself."""
+    def refuse(call: Call) -> list[Val]:
+        raise NotBatchable(f"{call.name}: {reason}")
+    return Rule("alone", refuse, reason, random, stateful)

@@ -1,0 +1,53 @@
+"""Emit any registered operator as a classic Symbol, by its registered name."""
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import mxnet as mx
+from mxnet.base import _LIB, SymbolHandle, c_handle_array, c_str, c_str_array, check_call, mx_uint, py_str
+from mxnet.name import NameManager
+
+
+@cache
+def _handle(name: str) -> int:
+    """The registry's address of an operator; ValueError if there is none of this name."""
+    handle = ctypes.c_void_p()
+    try:
+        check_call(_LIB.NNGetOpHandle(c_str(name), ctypes.byref(handle)))
+    except mx.base.MXNetError as error:
+        raise ValueError(f"MXNet has no operator {name!r}") from error
+    return int(handle.value or 0)
+
+
+@cache
+def canonical(name: str) -> str:
+    """The one name of an operator that may have many: `_Plus` and `_add` are `elemwise_add`."""
+    real = ctypes.c_char_p()
+    check_call(_LIB.MXSymbolGetAtomicSymbolName(ctypes.c_void_p(_handle(name)), ctypes.byref(real)))
+    return str(py_str(real.value))
+
+
+def apply(name: str, inputs: Sequence[mx.sym.Symbol], attrs: Mapping[str, Any]) -> mx.sym.Symbol:
+    """The operator `name` on classic symbols.
+
+    The generated functions of `mx.sym` insist on numpy symbols for numpy operators; underneath there is
+    no such difference, and here every symbol is a classic one.
+    """
+    handle = SymbolHandle()
+    check_call(_LIB.MXSymbolCreateAtomicSymbol(
+        ctypes.c_void_p(_handle(name)), mx_uint(len(attrs)), c_str_array(list(attrs)),
+        c_str_array([str(value) for value in attrs.values()]), ctypes.byref(handle)))
+    symbol = mx.sym.Symbol(handle)
+    check_call(_LIB.NNSymbolCompose(
+        handle, c_str(_fresh(name)), mx_uint(len(inputs)), None,
+        c_handle_array(list(inputs))))
+    return symbol
+
+
+def _fresh(name: str) -> str:
+    if not hasattr(NameManager._current, "value"):
+        NameManager._current.value = NameManager()
+    return str(NameManager._current.value.get(None, name.lower().lstrip("_")))

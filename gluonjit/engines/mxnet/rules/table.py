@@ -1,0 +1,67 @@
+"""The table of all rules, and its only reader."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from . import axes, creation, elementwise, indexing, joining, linear, shapes
+from .attributes import Attributes
+from .call import Call, Spec
+from .rule import Rule
+from .symbols import canonical
+from .values import SHARED, NotBatchable, Val
+
+
+def _merge(*tables: Mapping[str, Rule]) -> dict[str, Rule]:
+    merged: dict[str, Rule] = {}
+    for table in tables:
+        twice = merged.keys() & table.keys()
+        if twice:
+            raise ValueError(f"two rules for {sorted(twice)}")
+        merged.update(table)
+    return merged
+
+
+RULES: Mapping[str, Rule] = _merge(
+    elementwise.RULES, axes.RULES, shapes.RULES, joining.RULES, indexing.RULES, linear.RULES, creation.RULES)
+
+
+def batch_op(name: str, attrs: Mapping[str, str], inputs: Sequence[Val], outputs: Sequence[Spec],
+             training: bool = False) -> list[Val]:
+    """Emit operator `name` for all samples at once.
+
+    `outputs` are the shapes and dtypes that one sample's call has. Raises NotBatchable where the call
+    has to run for each sample alone.
+    """
+    try:
+        rule = RULES.get(canonical(name))
+    except ValueError:
+        rule = None
+    if rule is None:
+        raise NotBatchable(f"no rule for operator {name}")
+    call = Call(canonical(name), Attributes(attrs), tuple(inputs), tuple(outputs), training)
+    if any(size <= 0 for value in inputs for size in value.shape):
+        raise NotBatchable(f"{name}: zero-size arrays")
+    if any(size <= 0 for shape, _ in outputs for size in shape):
+        raise NotBatchable(f"{name}: zero-size arrays")
+    if not call.batched and rule.kind != "constant":
+        return _once(call, rule)
+    results = rule.emit(call)
+    if [(value.shape, value.dtype) for value in results] != list(call.outputs):
+        raise ValueError(f"the rule for {name} delivers {results} instead of {outputs}")
+    return results
+
+
+def _once(call: Call, rule: Rule) -> list[Val]:
+    """Inputs equal for all samples give outputs equal for all, unless something else has a say."""
+    if rule.random:
+        raise NotBatchable(f"{call.name}: draws for each sample, but does not know how many there are")
+    if rule.stateful:
+        raise NotBatchable(f"{call.name}: {rule.reason or 'has effects beyond its outputs'}")
+    if any(not shape for shape, _ in call.outputs) or any(not value.ndim for value in call.inputs):
+        raise NotBatchable(f"{call.name}: a value without axes, the same for all samples")
+    return call.deliver(call.same([value.sym for value in call.inputs]), SHARED)
+
+
+def describe() -> list[tuple[str, str, str]]:
+    """The table for printing: operator, how it runs, and why or what to know."""
+    return [(name, rule.kind, rule.reason or rule.notes) for name, rule in sorted(RULES.items())]

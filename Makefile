@@ -38,6 +38,7 @@ help:
 	@echo 'make clean        remove what make made, .venv included'
 
 setup: $(STAMP)
+	@:
 
 # pip works in silence; when it fails the log has the reason.
 $(STAMP): pyproject.toml setup.py
@@ -78,7 +79,7 @@ types: setup
 	@$(BIN)/mypy
 
 imports: setup
-	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/lint-imports $$($(BIN)/lint-imports --help | grep -o -m1 -- --no-logo || true)
 
 unit: setup
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)

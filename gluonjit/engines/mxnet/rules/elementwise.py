@@ -105,11 +105,23 @@ def leaky_relu(call: Call) -> list[Val]:
         raise NotBatchable("LeakyReLU: rrelu draws random slopes")
     if kind != "prelu":
         return unary(call)
-    data, gamma = call.inputs
-    if not gamma.shared or data.ndim < 2 or data.shared:
+    return prelu(call)
+
+
+def prelu(call: Call) -> list[Val]:
+    """x where x > 0, else the channel's slope times x.
+
+    Spelled out, because inside a graph MXNet's own backward of prelu writes the gradient of the data over
+    the data before it has read them for the gradient of the slope.
+    """
+    data, slope = call.inputs
+    if not slope.shared or data.ndim < 2 or data.shared or slope.ndim != 1:
         raise NotBatchable("LeakyReLU: prelu needs data of two axes or more and one slope for all samples")
     rows = convert(data, ROWS)
-    return call.deliver(call.same([rows.sym, gamma.sym]), ROWS, rows.poly)
+    channels = apply("Reshape", [slope.sym], {"shape": (1, -1, *(1,) * (data.ndim - 2))})
+    scaled = apply("broadcast_mul", [rows.sym, channels], {})
+    positive = apply("_greater_scalar", [rows.sym], {"scalar": 0})
+    return call.deliver(apply("where", [positive, rows.sym, scaled], {}), ROWS, rows.poly)
 
 
 def dropout(call: Call) -> list[Val]:
@@ -159,7 +171,6 @@ _SIBLINGS = {
     "elemwise_sub": "broadcast_sub",
     "elemwise_mul": "broadcast_mul",
     "elemwise_div": "broadcast_div",
-    "_grad_add": "broadcast_add",
     "_maximum": "broadcast_maximum",
     "_minimum": "broadcast_minimum",
     "_power": "broadcast_power",

@@ -90,11 +90,11 @@ def _offset(indices: mx.sym.Symbol, count: int, ndim: int) -> mx.sym.Symbol:
 
 
 def batch_take(call: Call) -> list[Val]:
+    """As pick: with batch_take itself no graph can be made, for it has no gradient and does not say so."""
     operands = together(call.inputs, rows_exact=True)
-    if operands.layout == STACK:
-        rows = [convert(spread(value, call.batched[0]), ROWS).sym for value in call.inputs]
-        return call.deliver(call.same(rows), ROWS)
-    return call.deliver(call.same(operands.symbols), ROWS, operands.poly)
+    data, indices = operands.symbols
+    picked = apply("pick", [apply("BlockGrad", [data], {}), indices], {"axis": -1, "mode": "clip"})
+    return call.deliver(picked, operands.layout, operands.poly)
 
 
 def gather_nd(call: Call) -> list[Val]:

@@ -22,6 +22,8 @@ def _one_weight(call: Call) -> list[Val]:
     bias = call.inputs[2:]
     if call.attrs.flag("flatten", True):
         data = convert(data, ROWS)
+    elif data.ndim == 1:  # the last axis is summed over, and is not the one of rows
+        data = convert(data, STACK)
     if not bias or bias[0].shared:
         result = call.same([data.sym, weight.sym, *(value.sym for value in bias)])
         return call.deliver(result, data.layout, data.poly)
@@ -101,21 +103,41 @@ def _dot_each(call: Call, left: Val, right: Val) -> list[Val]:
     return [reshaped(Val(product, shape, call.outputs[0][1], STACK), call.shape)]
 
 
-def batched_matrices(call: Call) -> list[Val]:
-    """Operators on matrices in the last two axes: any axes in front count as batch."""
+def batch_dot(call: Call) -> list[Val]:
+    """One product for each entry of the first axis, so rows are exact."""
+    if call.attrs.text("forward_stype", "None") not in ("None", "default"):
+        raise NotBatchable("batch_dot with a sparse result")
+    return _matrix_products(call, 1.0)
+
+
+def gemm2(call: Call) -> list[Val]:
+    """Products of the matrices in the last two axes, as batch_dot.
+
+    Not as gemm2 itself, whose backward adds to what it has not cleared where gradients are added up.
+    """
     if call.attrs.integer("axis", -2) != -2:
         raise NotBatchable(f"{call.name} with matrices on other axes than the last two")
-    rows_exact = call.name == "batch_dot" or all(value.ndim > 2 for value in call.inputs)
-    operands = together(call.inputs, rows_exact)
-    if operands.layout == ROWS or call.name != "batch_dot":
-        return call.deliver(call.same(operands.symbols), operands.layout, operands.poly)
-    rows = [reshape(symbol, value.shape[1:]) for symbol, value in zip(operands.symbols, call.inputs)]
-    return call.deliver(call.same(rows), ROWS)
+    return _matrix_products(call, call.attrs.number("alpha", 1.0))
+
+
+def _matrix_products(call: Call, scale: float) -> list[Val]:
+    transposes = {key: call.attrs.flag(key) for key in ("transpose_a", "transpose_b")}
+    operands = together(call.inputs, rows_exact=call.data.ndim > 2)
+    matrices = [reshape(symbol, value.shape[-2:]) if value.ndim != 3 or operands.layout == STACK else symbol
+                for symbol, value in zip(operands.symbols, call.inputs)]
+    product = apply("batch_dot", matrices, transposes)
+    if scale != 1.0:
+        product = apply("_mul_scalar", [product], {"scalar": scale})
+    if len(call.shape) == 2:
+        return call.deliver(product, STACK)
+    if len(call.shape) > 3:
+        product = reshape(product, call.shape[1:])
+    return call.deliver(product, ROWS, operands.poly)
 
 
 RULES: dict[str, Rule] = {
     "FullyConnected": Rule("row-wise", fully_connected, notes="batch_dot where the weight differs by sample"),
     "dot": Rule("rewritten", dot, notes="as it stands with a shared right side, else batch_dot"),
-    "batch_dot": Rule("row-wise", batched_matrices),
-    "_linalg_gemm2": Rule("rewritten", batched_matrices, notes="stacks of matrices, rows of batches"),
+    "batch_dot": Rule("row-wise", batch_dot),
+    "_linalg_gemm2": Rule("rewritten", gemm2, notes="batch_dot"),
 }

@@ -358,7 +358,7 @@ def test_both_import_orders_hook_mxnet(order: str) -> None:
         from mxnet.gluon import Block
         try:
             Block().hybridize(dynamic_batch=True, no_such_option=1)
-        except gluonjit.OptionError as error:
+        except gluonjit.errors.OptionError as error:
             print(error)
     """
     # MXNet's own hybridize takes any option in silence.

@@ -1,0 +1,7 @@
+"""Pure functions on captured graphs: what is needed, in which steps it runs, where its rows lie. numpy at most."""
+
+from gluonjit.analysis.bound import lower_bound
+from gluonjit.analysis.plan import Gather, Part, Plan, Step
+from gluonjit.analysis.planner import make_plan
+
+__all__ = ["Gather", "Part", "Plan", "Step", "lower_bound", "make_plan"]

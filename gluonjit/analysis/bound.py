@@ -1,0 +1,40 @@
+"""A lower bound on the number of launches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gluonjit.analysis.liveness import result_rows
+from gluonjit.analysis.operands import operand_matrices
+from gluonjit.analysis.plan import Plan, Step
+
+
+def lower_bound(plan: Plan) -> int:
+    """Nodes that run alone + for each other type the longest chain of nodes of that type.
+
+    Source: Chen et al. 2023 (ED-Batch), section 3: no schedule can run two nodes of one path together.
+    """
+    alone = sum(step.count for step in plan.steps if step.kind.lone)
+    types: dict[Any, list[Step]] = {}
+    for step in plan.steps:
+        if not step.kind.lone:
+            types.setdefault((step.kind.family, step.mode), []).append(step)
+    return alone + sum(_longest_chain(plan, key) for key in types)
+
+
+def _longest_chain(plan: Plan, key: Any) -> int:
+    """Longest path counted in nodes of one type; steps are in an order in which they can run."""
+    length = np.zeros(len(plan.chunk), dtype=np.int64)
+    longest = 0
+    for step in plan.steps:
+        own = 1 if (step.kind.family, step.mode) == key else 0
+        for record, nodes in step.parts:
+            best = np.zeros(len(nodes), dtype=np.int64)
+            for matrix in operand_matrices(record):
+                best = np.maximum(best, length[matrix[nodes]].max(axis=1))
+            best += own
+            longest = max(longest, int(best.max(initial=0)))
+            length[result_rows(record)[nodes]] = best[:, None]
+    return longest

@@ -1,0 +1,56 @@
+"""Which nodes still matter: those somebody can read, and those they are computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from sys import getrefcount
+
+import numpy as np
+
+from gluonjit.analysis.plan import Index, Mask, Part
+from gluonjit.graph import Record
+
+
+def live_nodes(record: Record) -> Mask:
+    """Nodes with a value that somebody outside the graph can still read.
+
+    A value nobody holds is referenced by its node's tuple, by the loop and by the call: three times.
+    """
+    flags = [any([getrefcount(value) > 3 for value in values]) for values in record.values]
+    return np.array(flags, dtype=bool)
+
+
+def needed_nodes(
+    groups: Sequence[Part],
+    operands: Mapping[Record, list[Index]],
+    live: Mapping[Record, Mask],
+    rows: int,
+) -> dict[Record, Mask]:
+    """Nodes to run: live ones, impure ones, and whatever they depend on. `groups` go from shallow to deep."""
+    needed = {
+        record: mask.copy() if record.kind.pure else np.ones_like(mask) for record, mask in live.items()
+    }
+    consumed = np.zeros(rows, dtype=bool)
+    for matrices in operands.values():
+        for matrix in matrices:
+            consumed[matrix] = True
+    idle = [
+        ~mask & ~consumed[result_rows(record)].any(axis=1)
+        for record, mask in needed.items()
+        if len(mask)
+    ]
+    if not any(mask.any() for mask in idle):  # the usual case: everything captured is used
+        return {record: np.ones_like(mask) for record, mask in needed.items()}
+    wanted = np.zeros(rows, dtype=bool)
+    for record, nodes in reversed(groups):
+        mask = needed[record][nodes] | wanted[result_rows(record)[nodes]].any(axis=1)
+        needed[record][nodes] = mask
+        for matrix in operands[record]:
+            wanted[matrix[nodes[mask]]] = True
+    return needed
+
+
+def result_rows(record: Record) -> Index:
+    """An array (nodes, rows a node yields) of row numbers."""
+    bases = np.array(record.bases, dtype=np.int64)
+    return bases[:, None] + np.arange(record.kind.rows)

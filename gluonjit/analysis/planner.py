@@ -1,0 +1,80 @@
+"""From a captured graph to the plan of its flush: fold sums, drop dead nodes, schedule, lay out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from gluonjit.analysis.depth import Group, by_depth
+from gluonjit.analysis.layout import Layout, output_rows, place_inputs
+from gluonjit.analysis.liveness import live_nodes, needed_nodes, result_rows
+from gluonjit.analysis.operands import operand_matrices
+from gluonjit.analysis.plan import Index, Mask, Part, Plan, Step
+from gluonjit.analysis.sums import SumKind, fold_sums
+from gluonjit.graph import Graph, Record
+
+
+def make_plan(graph: Graph, sum_kind: SumKind) -> Plan:
+    """The plan of everything captured in `graph`. `sum_kind(spec, n)` gives the kind that adds up n arrays."""
+    records = [record for record in graph.records.values() if record.bases]
+    operands = {record: operand_matrices(record) for record in records}
+    live = {record: live_nodes(record) for record in records}
+    keep = fold_sums(graph, operands, live, sum_kind)
+    captured = sum(len(mask) for mask in keep.values())
+    order = [part for group in by_depth(keep) for part in group]
+    live = {record: mask & keep[record] for record, mask in live.items()}
+    needed = needed_nodes(order, operands, live, graph.rows)
+    keep = {record: mask & keep[record] for record, mask in needed.items()}
+    layout = Layout(graph.rows)
+    inputs = place_inputs(graph, layout)
+    steps = tuple(_step(group, operands, layout) for group in by_depth(keep))
+    nodes = sum(step.count for step in steps)
+    return Plan(
+        inputs=inputs,
+        steps=steps,
+        chunk=layout.chunk,
+        position=layout.position,
+        live=tuple(Part(record, np.flatnonzero(mask)) for record, mask in live.items()),
+        nodes=nodes,
+        dropped=captured - nodes,
+        ends=_open_ends(steps, operands, live, graph.rows),
+    )
+
+
+def _open_ends(
+    steps: tuple[Step, ...], operands: Mapping[Record, list[Index]], live: Mapping[Record, Mask], rows: int
+) -> int:
+    used = np.zeros(rows, dtype=bool)
+    for step in steps:
+        for record, nodes in step.parts:
+            for matrix in operands[record]:
+                used[matrix[nodes]] = True
+    return sum(
+        int((mask & ~used[result_rows(record)].any(axis=1)).sum())
+        for record, mask in live.items()
+        if record.mode >= 2 and len(mask)
+    )
+
+
+def _step(group: Group, operands: Mapping[Record, list[Index]], layout: Layout) -> Step:
+    kind, mode = group[0].record.kind, group[0].record.mode
+    rows = [
+        _joined([operands[record][position][nodes].ravel() for record, nodes in group])
+        for position in range(len(kind.operands))
+    ]
+    gathers = tuple(layout.gather(index) for index in rows)
+    chunks = tuple(
+        layout.place(
+            _joined([output_rows(record, nodes, record.kind.outputs[number]) for record, nodes in group])
+        )
+        for number in range(len(kind.outputs))
+    )
+    count = sum(len(nodes) for _, nodes in group)
+    return Step(kind, mode, tuple(group), count, gathers, chunks)
+
+
+def _joined(parts: list[Index]) -> Index:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+

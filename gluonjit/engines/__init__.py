@@ -1,0 +1,1 @@
+"""One folder per framework. Nothing here is imported before the framework is."""

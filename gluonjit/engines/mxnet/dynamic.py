@@ -1,0 +1,71 @@
+"""Turning dynamic batching on and off for a block and everything in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from mxnet import gluon
+
+from gluonjit.engines.mxnet.cells import Cell, any_lazy
+from gluonjit.hybrid import Options, thread_state
+
+KEY = "_gluonjit"
+"""A dynamically batched block keeps its Cell in its own __dict__, so that copies and pickles take it along."""
+
+_automatic: WeakKeyDictionary[gluon.Block, Cell] = WeakKeyDictionary()
+
+
+def enable(block: gluon.Block, options: dict[str, Any]) -> None:
+    """Batch this block dynamically. Raises OptionError before anything has changed."""
+    chosen = Options().updated("hybridize(dynamic_batch=True)", options)
+    disable(block)
+    for inner in blocks_of(block):
+        cell = Cell(inner.name or type(inner).__name__, chosen)
+        cell.is_node = is_hybrid(inner)
+        if isinstance(inner, gluon.HybridBlock):
+            cell.active, inner._active = inner._active, False
+        inner.__dict__[KEY] = cell
+
+
+def disable(block: gluon.Block) -> None:
+    """Give back exactly the block there was; what waits runs first."""
+    for inner in blocks_of(block):
+        cell = inner.__dict__.pop(KEY, None)
+        if cell is not None:
+            thread_state.flush("hybridize() turned dynamic batching off")
+            if cell.active is not None:
+                inner._active = cell.active
+
+
+def blocks_of(block: gluon.Block) -> Iterator[gluon.Block]:
+    """The block and all blocks inside it, each once."""
+    seen: set[int] = set()
+    pending = [block]
+    while pending:
+        inner = pending.pop()
+        if id(inner) not in seen:
+            seen.add(id(inner))
+            yield inner
+            pending.extend(inner._children.values())
+
+
+def is_hybrid(block: gluon.Block) -> bool:
+    """Whether a call is one node: a HybridBlock whose program is its `hybrid_forward`."""
+    return isinstance(block, gluon.HybridBlock) and type(block).forward is gluon.HybridBlock.forward
+
+
+def automatic_cell(block: gluon.HybridBlock, args: tuple[Any, ...]) -> Cell | None:
+    """The cell of a HybridBlock nobody hybridized, such as a loss, called on arrays of the open batch."""
+    if not is_hybrid(block) or block._active:
+        return None
+    batch = thread_state.batch
+    if not (batch is not None and batch.explicit) and not any_lazy(args):
+        return None
+    cell = _automatic.get(block)
+    if cell is None:
+        cell = _automatic[block] = Cell(block.name or type(block).__name__, thread_state.options)
+        cell.is_node = True
+    return cell
+

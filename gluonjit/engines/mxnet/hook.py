@@ -1,0 +1,224 @@
+"""What `import mxnet` gets when gluonjit is there: every patch of a function of MXNet, in one table."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Any
+
+from mxnet import autograd, gluon
+from mxnet.ndarray import NDArray, register
+
+from gluonjit.engines.mxnet import backward as lazy_backward
+from gluonjit.engines.mxnet import hooked
+from gluonjit.engines.mxnet.cells import Cell, capture_cell
+from gluonjit.engines.mxnet.dynamic import KEY, automatic_cell, disable, enable
+from gluonjit.engines.mxnet.engine import ENGINE
+from gluonjit.engines.mxnet.lazy import LazyArray, own, wrap, wrap_concrete
+from gluonjit.engines.mxnet.operands import leaf
+from gluonjit.engines.mxnet.ops import capture_op, is_pending, operator_name
+from gluonjit.errors import OptionError
+from gluonjit.hybrid import register as register_engine
+from gluonjit.hybrid import thread_state
+
+_HybridBlock = gluon.HybridBlock
+
+
+def invoke(handle: int, arrays: Any, keys: Any, vals: Any, out: Any, is_np: bool, as_list: bool) -> Any:
+    """mxnet.ndarray.register._imperative_invoke: every operator call of the program passes here."""
+    state = thread_state
+    if state.paused:
+        return hooked.original_invoke(handle, arrays, keys, vals, out, is_np, as_list)
+    if out is not None:
+        return hooked.original_invoke(handle, arrays, keys, vals, _written(out), is_np, as_list)
+    if state.trace is not None:
+        attrs = tuple([(key, str(value)) for key, value in zip(keys, vals)])
+        results = [wrap(value) for value in state.trace.op(operator_name(handle), attrs, arrays)]
+        return results if as_list or len(results) > 1 else results[0]
+    if not is_np and (state.inside or is_pending(arrays)):
+        return capture_op(handle, arrays, keys, vals, as_list)
+    return hooked.original_invoke(handle, arrays, keys, vals, out, is_np, as_list)
+
+
+def _written(out: Any) -> Any:
+    """Arrays that an operator writes to: what waits and has read them runs first."""
+    if isinstance(out, (list, tuple)):
+        return [_written(array) for array in out]
+    if isinstance(out, LazyArray):
+        out = own(out)
+    _before_write(out)
+    return out
+
+
+def _before_write(array: Any) -> None:
+    batch = thread_state.batch
+    if batch is not None and (id(array) in batch.imports or id(array) in batch.parameters):
+        thread_state.flush("an array that captured calls use was written to")
+
+
+def call(self: gluon.Block, *args: Any) -> Any:
+    """gluon.Block.__call__."""
+    cell: Cell | None = self.__dict__.get(KEY)
+    state = thread_state
+    if state.trace is not None or state.paused:
+        return hooked.original_call(self, *args)
+    if cell is None:
+        if state.batch is None or not isinstance(self, _HybridBlock):
+            return hooked.original_call(self, *args)
+        cell = automatic_cell(self, args)
+        if cell is None:
+            return hooked.original_call(self, *args)
+    if cell.is_node:
+        if self._forward_hooks or self._forward_pre_hooks:
+            return _call_with_hooks(self, cell, args)
+        return capture_cell(cell, self, self.forward, args)
+    return _call_plain(self, cell, args)
+
+
+def _call_with_hooks(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
+    for hook in block._forward_pre_hooks.values():
+        hook(block, args)
+    out = capture_cell(cell, block, block.forward, args)
+    for hook in block._forward_hooks.values():
+        hook(block, args, out)
+    return out
+
+
+def _call_plain(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
+    """A block that is not one node: what it calls is captured. Its arrays become lazy, so that slices are rows."""
+    state = thread_state
+    outermost = not state.inside
+    begin = perf_counter() if outermost else 0.0
+    if outermost:
+        state.mode = hooked.current_mode()
+        batch = state.open(ENGINE, cell.options)
+        if not batch.explicit and batch.options is not cell.options and batch.options != cell.options:
+            batch.flush("another block has other options")
+            state.close()
+            batch = state.open(ENGINE, cell.options)
+        batch.samples += 1
+        _note_parameters(batch, block)
+    state.inside += 1
+    try:
+        return hooked.original_call(block, *[_lazy(arg) for arg in args])
+    finally:
+        state.inside -= 1
+        if outermost:
+            batch.report.ms["capture"] += (perf_counter() - begin) * 1e3
+
+
+def _note_parameters(batch: Any, block: gluon.Block) -> None:
+    """Let the batch know the arrays of this block's parameters, once."""
+    if id(block) in batch.noted:
+        return
+    batch.noted[id(block)] = block
+    for parameter in block.collect_params().values():
+        for array in parameter._data or ():
+            batch.parameters[id(array)] = array
+
+
+def _lazy(arg: Any) -> Any:
+    if isinstance(arg, NDArray) and arg.__class__ is not LazyArray and type(arg) is NDArray:
+        batch = thread_state.batch
+        return wrap_concrete(leaf(batch, arg), arg) if batch is not None else arg
+    return arg
+
+
+def _hybridize(original: Any) -> Any:
+    def hybridize(self: gluon.Block, active: bool = True, *args: Any, **kwargs: Any) -> None:
+        dynamic = kwargs.pop("dynamic_batch", None)
+        if dynamic is None:
+            disable(self)
+            original(self, active, *args, **kwargs)
+        elif not isinstance(dynamic, bool):
+            raise OptionError(f"hybridize(): dynamic_batch={dynamic!r}, but it is True or False")
+        elif dynamic and active:
+            enable(self, kwargs)
+        else:
+            disable(self)
+            if kwargs or args or not active:
+                original(self, active, *args, **kwargs)
+
+    hybridize.__doc__ = original.__doc__
+    hybridize.__wrapped__ = original  # type: ignore[attr-defined]
+    return hybridize
+
+
+def _set_recording(is_recording: bool) -> bool:
+    before: bool = hooked.original_set_recording(is_recording)
+    thread_state.mode = 2 * bool(is_recording) + (thread_state.mode & 1)
+    return before
+
+
+def _set_training(train_mode: bool) -> bool:
+    before: bool = hooked.original_set_training(train_mode)
+    thread_state.mode = (thread_state.mode & 2) + bool(train_mode)
+    return before
+
+
+def _setitem(self: NDArray, key: Any, value: Any) -> None:
+    _before_write(self)
+    hooked.original_setitem(self, key, value)
+
+
+def _flushing(original: Any, name: str) -> Any:
+    """A function before which everything that waits has to run."""
+
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        state = thread_state
+        if not state.paused and state.trace is None:
+            state.flush(name)
+            state.singles = 0
+        return original(self, *args, **kwargs)
+
+    wrapper.__doc__ = original.__doc__
+    wrapper.__wrapped__ = original  # type: ignore[attr-defined]
+    return wrapper
+
+
+def _uncaptured(original: Any) -> Any:
+    """A function whose operators are never captured."""
+
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        state = thread_state
+        state.paused += 1
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            state.paused -= 1
+
+    wrapper.__doc__ = original.__doc__
+    wrapper.__wrapped__ = original  # type: ignore[attr-defined]
+    return wrapper
+
+
+PATCHES: list[tuple[Any, str, Any]] = [
+    (register, "_imperative_invoke", invoke),
+    (gluon.Block, "__call__", call),
+    (gluon.Block, "hybridize", _hybridize(hooked.original_block_hybridize)),
+    (gluon.HybridBlock, "hybridize", _hybridize(hooked.original_hybrid_hybridize)),
+    (NDArray, "__setitem__", _setitem),
+    (autograd, "set_recording", _set_recording),
+    (autograd, "set_training", _set_training),
+    (autograd, "backward", lazy_backward.backward),
+    (autograd, "grad", lazy_backward.grad),
+    (gluon.Trainer, "step", _flushing(hooked.original_trainer_step, "Trainer.step")),
+    (gluon.Trainer, "update", _flushing(hooked.original_trainer_update, "Trainer.update")),
+    (gluon.Parameter, "set_data", _flushing(hooked.original_set_data, "Parameter.set_data")),
+    (gluon.Parameter, "_finish_deferred_init", _uncaptured(hooked.original_finish_deferred)),
+    (gluon.Parameter, "_init_impl", _uncaptured(hooked.original_init_impl)),
+]
+
+_installed = False
+
+
+def install(module: Any = None) -> None:
+    """Patch MXNet. Called once, when its import has finished."""
+    global _installed
+    if _installed:
+        return
+    _installed = True
+    for owner, name, replacement in PATCHES:
+        setattr(owner, name, replacement)
+    register_engine(ENGINE)
+
+

@@ -1,0 +1,39 @@
+"""MXNet's own functions, as they were before this package wrapped them."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from mxnet import autograd, gluon
+from mxnet.base import _LIB, NDArrayHandle, check_call
+from mxnet.ndarray import NDArray, register
+
+original_invoke: Any = register._imperative_invoke
+original_call: Any = gluon.Block.__call__
+original_block_hybridize: Any = gluon.Block.hybridize
+original_hybrid_hybridize: Any = gluon.HybridBlock.hybridize
+original_setitem: Any = NDArray.__setitem__
+original_set_recording: Any = autograd.set_recording
+original_set_training: Any = autograd.set_training
+original_backward: Any = autograd.backward
+original_grad: Any = autograd.grad
+original_trainer_step: Any = gluon.Trainer.step
+original_trainer_update: Any = gluon.Trainer.update
+original_finish_deferred: Any = gluon.Parameter._finish_deferred_init
+original_init_impl: Any = gluon.Parameter._init_impl
+original_set_data: Any = gluon.Parameter.set_data
+
+
+def slice_rows(array: NDArray, begin: int, end: int) -> NDArray:
+    """Rows [begin, end) of an array: a view, recorded when recording."""
+    handle = NDArrayHandle()
+    check_call(
+        _LIB.MXNDArraySlice(array.handle, ctypes.c_uint32(begin), ctypes.c_uint32(end), ctypes.byref(handle))
+    )
+    return NDArray(handle)
+
+
+def current_mode() -> int:
+    """2 * recording + training of this thread, as MXNet has it."""
+    return 2 * int(autograd.is_recording()) + int(autograd.is_training())

@@ -1,0 +1,239 @@
+"""The array that a captured call returns: an NDArray whose numbers do not exist before they are needed.
+
+It passes every `isinstance` check and every operator. Shape, dtype and device are known; whatever asks for
+`handle`, that is for numbers, runs the pending batch. Slicing along axis 0 makes references to rows, not nodes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from mxnet.ndarray import NDArray, op
+
+from gluonjit.engines.mxnet import references
+from gluonjit.engines.mxnet.operands import value_of
+from gluonjit.engines.mxnet.trace import NeedsValue, Trace
+from gluonjit.graph import Value
+from gluonjit.hybrid import engine_of, thread_state
+
+_new = object.__new__
+_OWNED = object()
+
+
+class LazyArray(NDArray):  # type: ignore[misc]
+    """An NDArray of a captured call. `_v` is its value in a graph, `_c` the computed array once it was read."""
+
+    __slots__ = ("_c", "_v")
+
+    _c: NDArray | None
+    _v: Value
+
+    def __init__(self, handle: Any = None, writable: bool = True) -> None:
+        raise TypeError("LazyArray is made by captured calls only; use mx.nd.array for an array of your own")
+
+    def __del__(self) -> None:
+        """Nothing to free here: the computed array frees itself."""
+
+    @property
+    def handle(self) -> Any:
+        """The address of the computed array; runs what is pending."""
+        computed = self._c
+        return (computed if computed is not None else compute(self)).handle
+
+    @property
+    def writable(self) -> bool:
+        """Lazy arrays can be written to, which computes them first."""
+        return True
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Known without computing."""
+        return self._v.spec.shape
+
+    @property
+    def ndim(self) -> int:
+        """Known without computing."""
+        return len(self._v.spec.shape)
+
+    @property
+    def size(self) -> int:
+        """Known without computing."""
+        size = 1
+        for extent in self._v.spec.shape:
+            size *= extent
+        return size
+
+    @property
+    def dtype(self) -> Any:
+        """Known without computing."""
+        return np.dtype(self._v.spec.dtype).type
+
+    @property
+    def context(self) -> Any:
+        """Known without computing."""
+        return self._v.spec.device
+
+    ctx = context
+
+    @property
+    def stype(self) -> str:
+        """Captured calls give dense arrays."""
+        return "default"
+
+    def __len__(self) -> int:
+        return int(self._v.spec.shape[0])
+
+    def __reduce__(self) -> Any:
+        return concrete(self).__reduce__()
+
+    def __getitem__(self, key: Any) -> Any:
+        if self._c is not None:
+            return self._c[key]
+        computed, value = self._c, self._v
+        state = thread_state
+        if computed is not None and not state.inside:
+            return computed[key]
+        if isinstance(value.graph, Trace):
+            return _sliced(self, key)
+        batch = state.batch or state.open(engine_of("mxnet"))
+        if value.graph is not batch.graph:
+            value = value_of(batch, self)
+        if state.mode >= 2 or not value.taped:  # what is sliced while not recording has no history
+            found = references.indexed(value, key)
+            if found is not None:
+                return wrap(found)
+        return _sliced(self, key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        own(self)[key] = value
+
+    def _slice(self, start: Any, stop: Any) -> Any:
+        return self[slice(start, stop)]
+
+    def _at(self, idx: int) -> Any:
+        return self[int(idx)]
+
+    def reshape(self, *shape: Any, **kwargs: Any) -> Any:
+        """As NDArray.reshape, captured."""
+        if self._c is not None:
+            return self._c.reshape(*shape, **kwargs)
+        if len(shape) == 1 and isinstance(shape[0], (tuple, list)):
+            shape = tuple(shape[0])
+        if not shape:
+            shape = tuple(kwargs["shape"])
+        return op.Reshape(self, shape=shape, reverse=kwargs.get("reverse", False))
+
+    def astype(self, dtype: Any, copy: bool = True) -> Any:
+        """As NDArray.astype, captured."""
+        if not copy and np.dtype(dtype) == self.dtype:
+            return self
+        return op.Cast(self, dtype=np.dtype(dtype).name)
+
+    def detach(self) -> Any:
+        """As NDArray.detach, captured."""
+        return self._c.detach() if self._c is not None else op.BlockGrad(self)
+
+    def copy(self) -> Any:
+        """As NDArray.copy, captured."""
+        return op.identity(self)
+
+    @property
+    def T(self) -> Any:
+        """As NDArray.T, captured."""
+        return op.transpose(self) if len(self._v.spec.shape) > 1 else self
+
+    def attach_grad(self, grad_req: str = "write", stype: str | None = None) -> None:
+        """As NDArray.attach_grad; computes the array, which then is a leaf of what is captured later."""
+        own(self).attach_grad(grad_req, stype)
+
+    def backward(self, out_grad: Any = None, retain_graph: bool = False, train_mode: bool = True) -> None:
+        """As NDArray.backward: runs the batch forward, then backward through all of it at once."""
+        from mxnet import autograd
+
+        autograd.backward([self], None if out_grad is None else [out_grad], retain_graph, train_mode)
+
+
+def wrap(value: Value) -> LazyArray:
+    """A lazy array of this value."""
+    array: LazyArray = _new(LazyArray)
+    array._v = value
+    array._c = None
+    return array
+
+
+def wrap_concrete(value: Value, computed: NDArray) -> LazyArray:
+    """A lazy array whose numbers exist already: slices of it are references to its rows."""
+    array: LazyArray = _new(LazyArray)
+    array._v = Value(value.rows, value.depth, value.spec, value.graph, value.taped, _OWNED)
+    array._c = computed
+    return array
+
+
+def concrete(array: LazyArray) -> NDArray:
+    """The computed array; runs what is pending."""
+    return array._c if array._c is not None else compute(array)
+
+
+def compute(array: LazyArray) -> NDArray:
+    """Run what the array waits for, and keep its numbers."""
+    value = array._v
+    if isinstance(value.graph, Trace):
+        raise NeedsValue()
+    computed: NDArray = engine_of("mxnet").force(value)  # type: ignore[attr-defined]
+    array._c = computed
+    return computed
+
+
+def own(array: LazyArray) -> NDArray:
+    """The computed array as memory of its own, to be written to: others may share the rows of the batch."""
+    value = array._v
+    if value.base is not _OWNED:
+        computed = concrete(array).copy()
+        array._c = computed
+        array._v = Value(-1, 0, value.spec, None, value.taped, _OWNED)
+    return concrete(array)
+
+
+def _sliced(array: LazyArray, key: Any) -> Any:
+    """Basic indexing by operators; advanced indexing as NDArray does it, which uses operators too."""
+    parts = key if isinstance(key, tuple) else (key,)
+    shape = array.shape
+    parts = _without_ellipsis(parts, len(shape))
+    if not all(isinstance(part, (int, np.integer, slice)) and not isinstance(part, bool) for part in parts):
+        return NDArray.__getitem__(array, key)
+    if len(parts) > len(shape):
+        raise IndexError(f"too many indices ({len(parts)}) for an array of shape {shape}")
+    begin: list[int | None] = []
+    end: list[int | None] = []
+    step: list[int | None] = []
+    kept: list[int] = []
+    for axis, extent in enumerate(shape):
+        part = parts[axis] if axis < len(parts) else slice(None)
+        if isinstance(part, slice):
+            first, last, stride = part.indices(extent)
+            count = len(range(first, last, stride))
+            kept.append(count)
+            begin.append(first)
+            end.append(None if last < 0 else last)
+            step.append(stride)
+        else:
+            if not -extent <= part < extent:
+                raise IndexError(f"index {part} is out of bounds for axis {axis} with size {extent}")
+            begin.append(int(part) % extent)
+            end.append(int(part) % extent + 1)
+            step.append(1)
+    if 0 in kept:
+        return concrete(array)[key]
+    if all(first == 0 and last == extent and stride == 1 for first, last, stride, extent in zip(begin, end, step, shape)):
+        sliced = array
+    else:
+        sliced = op.slice(array, begin=tuple(begin), end=tuple(end), step=tuple(step))
+    return sliced if len(kept) == len(shape) else op.Reshape(sliced, shape=tuple(kept) or (1,))
+
+
+def _without_ellipsis(parts: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
+    if not any(part is Ellipsis for part in parts):
+        return parts
+    at = next(k for k, part in enumerate(parts) if part is Ellipsis)
+    return (*parts[:at], *[slice(None)] * (ndim - len(parts) + 1), *parts[at + 1 :])

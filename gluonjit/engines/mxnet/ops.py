@@ -1,0 +1,277 @@
+"""Capture of single operators: what a program calls on arrays outside any cell."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from mxnet.base import _LIB, check_call, py_str
+from mxnet.ndarray import NDArray
+
+from gluonjit.engines.mxnet import rules
+from gluonjit.engines.mxnet.hooked import current_mode, original_invoke
+from gluonjit.engines.mxnet.lazy import LazyArray, concrete, wrap, wrap_concrete
+from gluonjit.engines.mxnet.lookups import look_up
+from gluonjit.engines.mxnet.operands import leaf, value_of
+from gluonjit.engines.mxnet.program import Lone, build, lay_out
+from gluonjit.engines.mxnet.references import REFERENCES
+from gluonjit.engines.mxnet.trace import Attrs, infer, trace_op
+from gluonjit.errors import CaptureError
+from gluonjit.graph import Kind, Record, Spec, Value, natural_mode
+from gluonjit.hybrid import Batch, engine_of, thread_state
+
+# Operands that a layer's weights usually are: a concrete array there is the same for all samples.
+_WEIGHTS = {
+    "FullyConnected": {1, 2},
+    "Convolution": {1, 2},
+    "Deconvolution": {1, 2},
+    "Embedding": {1},
+    "LayerNorm": {1, 2},
+    "GroupNorm": {1, 2},
+    "InstanceNorm": {1, 2},
+    "BatchNorm": {1, 2, 3, 4},
+    "RNN": {1},
+}
+_ADDITIONS = {"elemwise_add", "broadcast_add", "add_n"}
+_MANY_TERMS = 4
+_kinds: dict[Any, Kind] = {}
+_MOST_KINDS = 4096
+
+
+@cache
+def operator_name(handle: int) -> str:
+    """The registered name of an operator by its address."""
+    name = ctypes.c_char_p()
+    check_call(_LIB.MXSymbolGetAtomicSymbolName(ctypes.c_void_p(handle), ctypes.byref(name)))
+    return str(py_str(name.value))
+
+
+def capture_op(handle: int, arrays: Sequence[Any], keys: Sequence[str], vals: Sequence[Any], as_list: bool) -> Any:
+    """Capture an operator on arrays; what cannot be captured runs at once."""
+    state = thread_state
+    name = operator_name(handle)
+    batch = state.batch
+    if batch is None:
+        state.mode = current_mode()
+        batch = state.open(engine_of("mxnet"))
+    if batch.room < 0:
+        batch.flush("the open batch is full (max_nodes, max_bytes)")
+    attrs: Attrs = tuple([(key, str(value)) for key, value in zip(keys, vals)])
+    if not arrays:
+        return _created(batch, handle, name, attrs, as_list)
+    weights = _weights(batch, name, arrays)
+    if len(weights) == len(arrays):
+        return original_invoke(handle, arrays, keys, vals, None, False, as_list)
+    found = _looked_up(batch, name, arrays, attrs, weights, state.mode)
+    if found is not None:
+        return [found] if as_list else found
+    values = [None if k in weights else value_of(batch, array) for k, array in enumerate(arrays)]
+    results = _results(batch, handle, name, attrs, arrays, values, state.mode)
+    if results is None:
+        arrays = [concrete(array) if isinstance(array, LazyArray) else array for array in arrays]
+        return original_invoke(handle, arrays, keys, vals, None, False, as_list)
+    wrapped = [wrap(value) for value in results]
+    return wrapped if as_list or len(wrapped) > 1 else wrapped[0]
+
+
+def _weights(batch: Batch, name: str, arrays: Sequence[Any]) -> set[int]:
+    """Positions of operands that are the same for all samples."""
+    usual = _WEIGHTS.get(name, ())
+    parameters = batch.parameters
+    return {
+        k
+        for k, array in enumerate(arrays)
+        if array.__class__ is not LazyArray and (k in usual or id(array) in parameters)
+    }
+
+
+def _created(batch: Batch, handle: int, name: str, attrs: Attrs, as_list: bool) -> Any:
+    """An array made from nothing: made once a batch, unless it is drawn at random."""
+    rule = rules.RULES.get(name)
+    keys, vals = [key for key, _ in attrs], [value for _, value in attrs]
+    if rule is None or rule.kind != "constant" or rule.random or as_list:
+        return original_invoke(handle, [], keys, vals, None, False, as_list)
+    array = batch.created.get((handle, attrs))
+    if array is None:
+        array = batch.created[(handle, attrs)] = original_invoke(handle, [], keys, vals, None, False, False)
+    return wrap_concrete(leaf(batch, array), array)
+
+
+def _looked_up(
+    batch: Batch, name: str, arrays: Sequence[Any], attrs: Attrs, weights: set[int], mode: int
+) -> LazyArray | None:
+    if name != "Embedding" or weights != {1}:
+        return None
+    indices = arrays[0]._c if isinstance(arrays[0], LazyArray) else arrays[0]
+    if indices is None or len(indices.shape) != 1:
+        return None
+    return wrap(look_up(batch, indices, arrays[1], attrs, mode >= 2))
+
+
+def _results(
+    batch: Batch,
+    handle: int,
+    name: str,
+    attrs: Attrs,
+    arrays: Sequence[Any],
+    values: Sequence[Value | None],
+    mode: int,
+) -> Sequence[Value] | None:
+    """The operator's values, by reference or as a node; None where it cannot be captured."""
+    operands = [value for value in values if value is not None]
+    specs = tuple([value.spec for value in operands])
+    sources = tuple([array if value is None else value.spec for array, value in zip(arrays, values)])
+    reference = REFERENCES.get(name)
+    if reference is not None and len(operands) == len(values):
+        if mode >= 2 or not any(value.taped for value in operands):
+            shaped = tuple((spec.shape, spec.dtype) for spec in specs)
+            found = reference(operands, rules.Attributes(dict(attrs)), infer(name, attrs, shaped)[0][0])
+            if found is not None:
+                return [found]
+    if name in _ADDITIONS and len(operands) > _MANY_TERMS and len(set(specs)) == 1 and specs[0].mode == "rows":
+        return _sum_of(batch, operands, mode)
+    signature = (handle, attrs, mode, *[id(source) if not isinstance(source, Spec) else source for source in sources])
+    record = batch.records.get(signature)
+    if record is None:
+        kind = _kind(batch, signature, handle, name, attrs, sources, bool(mode & 1))
+        if kind is None:
+            return None
+        share = max(1.0 / batch.options.max_nodes, kind.bytes / batch.options.max_bytes)
+        record = batch.records[signature] = Record(kind, mode, share)
+    return add(batch, record, operands)
+
+
+def add(batch: Batch, record: Record, operands: Sequence[Value]) -> tuple[Value, ...]:
+    """A node of this record, or the equal one that is there already."""
+    record.calls += 1
+    rows = tuple([value.rows for value in operands])
+    shareable = record.kind.pure and batch.sharing
+    values = record.memo.get(rows) if shareable else None
+    if values is None:
+        depth = max([value.depth for value in operands]) + 1
+        values = batch.graph.add_node(record, rows, depth)
+        batch.room -= record.share
+        if shareable:
+            record.memo[rows] = values
+    return values
+
+
+def _sum_of(batch: Batch, operands: Sequence[Value], mode: int) -> tuple[Value, ...]:
+    """One node that adds up many arrays of equal spec."""
+    spec = operands[0].spec
+    kind = sum_kind(spec, len(operands))
+    record = batch.records.get((kind, mode, "many"))
+    if record is None:
+        record = batch.records[(kind, mode, "many")] = Record(kind, mode, 1.0 / batch.options.max_nodes)
+    rows = tuple([row for value in operands for row in value.row_list()])
+    joined = Value(
+        rows, max([value.depth for value in operands]), kind.operands[0], batch.graph, mode >= 2, tuple(operands)
+    )
+    return add(batch, record, [joined])
+
+
+def sum_kind(spec: Spec, count: int) -> Kind:
+    """The kind that adds up `count` arrays of this spec, given as one operand of all their rows."""
+    from gluonjit.graph import intern_spec
+
+    key = ("sum", spec, count)
+    kind = _kinds.get(key)
+    if kind is None:
+        rows = (count * spec.rows, *spec.row_shape)
+        stacked = intern_spec(rows, spec.dtype, spec.device, "rows")
+        kind = _kinds[key] = _make_sum(spec, stacked, count)
+    return kind
+
+
+def _make_sum(spec: Spec, stacked: Spec, count: int) -> Kind:
+    import mxnet as mx
+
+    from gluonjit.engines.mxnet.program import Batched
+
+    inner = (count, *((spec.rows,) if spec.mode == "rows" else ()), *spec.row_shape)
+    data = rules.apply("Reshape", [mx.sym.var("operand0")], {"shape": (-1, *inner)})
+    total = rules.apply("sum", [data], {"axis": 1})
+    if spec.mode == "rows":
+        total = rules.apply("Reshape", [total], {"shape": (-1, *spec.row_shape)})
+    program = Batched([total], ["operand0"], [])
+    outputs, rows = lay_out([(spec.shape, spec.dtype, spec.mode)], spec.device)
+    return Kind(f"add_n of {count}", (stacked,), outputs, rows, program, sum_of=count)
+
+
+def _kind(
+    batch: Batch,
+    signature: Any,
+    handle: int,
+    name: str,
+    attrs: Attrs,
+    sources: Sequence[Any],
+    training: bool,
+) -> Kind | None:
+    """The kind of an operator call: batched, or alone with the reason."""
+    cache = batch.report.cache
+    kind = _kinds.get(signature)
+    if kind is not None:
+        cache["hits"] += 1
+        return kind
+    cache["misses"] += 1
+    devices = {str(source.device) for source in sources if isinstance(source, Spec)}
+    if len(devices) > 1:
+        raise CaptureError(
+            f"{name} called on operands on several devices: {', '.join(sorted(devices))}. "
+            f"Move them to one with as_in_context."
+        )
+    kind = _make_kind(handle, name, attrs, sources, training)
+    if kind is not None:
+        if len(_kinds) >= _MOST_KINDS:
+            _kinds.clear()
+        _kinds[signature] = kind
+    return kind
+
+
+def _make_kind(handle: int, name: str, attrs: Attrs, sources: Sequence[Any], training: bool) -> Kind | None:
+    trace, results = trace_op(name, attrs, sources, training)
+    rule = rules.RULES.get(name)
+    if rule is not None and rule.stateful and rule.kind == "alone" and not trace.operands:
+        return None
+    poly = any(spec.mode == "rows" and spec.rows > 1 for spec in trace.operands)
+    for many in (True, False) if poly else (False,):
+        try:
+            program, outputs, rows, pure = build(trace, results, many)
+        except rules.NotBatchable as refusal:
+            reason = str(refusal)
+            continue
+        specs = trace.operands
+        adds = name in _ADDITIONS and len(set(specs)) == 1 and len(specs) == len(sources)
+        adds = adds and outputs[0].spec is specs[0]
+        return Kind(name, specs, outputs, rows, program, pure, poly=many, sum_of=len(specs) if adds else 0)
+    shaped = [(*trace.shapes[position], natural_mode(trace.shapes[position][0])) for position in results]
+    outputs, rows = lay_out(shaped, trace.device)
+    inputs = [source if isinstance(source, Spec) else None for source in sources]
+    consts = [source for source in sources if not isinstance(source, Spec)]
+    lone = Lone(handle, attrs, inputs, [output.spec for output in outputs], consts)
+    pure = rule is not None and not rule.stateful and not rule.random
+    return Kind(name, trace.operands, outputs, rows, lone, pure, lone=reason)
+
+
+def clear_kinds() -> int:
+    """Forget every operator's kind; returns how many there were."""
+    count = len(_kinds)
+    _kinds.clear()
+    return count
+
+
+def kind_count() -> int:
+    """Operators' kinds in the cache."""
+    return len(_kinds)
+
+
+def is_pending(arrays: Sequence[Any]) -> bool:
+    """Whether an operator on these arrays has to be captured."""
+    for array in arrays:
+        if array.__class__ is LazyArray and array._c is None:
+            return True
+    return False
+
+

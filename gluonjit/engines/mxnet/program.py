@@ -1,0 +1,149 @@
+"""From a trace to one batched symbolic graph, run as a CachedOp; and programs that run node by node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import mxnet as mx
+
+from gluonjit.engines.mxnet import rules
+from gluonjit.engines.mxnet.hooked import original_invoke, slice_rows
+from gluonjit.engines.mxnet.trace import Attrs, Trace
+from gluonjit.graph import Output, Spec, intern_spec
+
+
+class Program(Protocol):
+    """What runs the nodes of a step."""
+
+    consts: list[Any]
+
+    def __call__(self, operands: Sequence[Any], count: int) -> list[Any]:
+        """The results of `count` nodes, each as one chunk."""
+
+
+class Batched:
+    """One CachedOp for any number of nodes."""
+
+    def __init__(self, symbols: Sequence[mx.sym.Symbol], operands: Sequence[str], consts: list[Any]) -> None:
+        self.consts = consts
+        self._single = len(symbols) == 1
+        # MXNet 1.9.1 fails in CachedOp's backward where an output's gradient is passed through unchanged
+        # ("storage_type_num_unknown_nodes == 0U"); an identity around each output avoids it.
+        graph = mx.sym.Group([mx.sym.identity(symbol) for symbol in symbols])
+        names = [*operands, *(f"const{k}" for k in range(len(consts)))]
+        order = graph.list_inputs()
+        self._order = [names.index(name) for name in order]
+        self._straight = self._order == list(range(len(names)))
+        self._op = mx.nd.CachedOp(graph, [("inline_limit", 0)])
+
+    def __call__(self, operands: Sequence[Any], count: int) -> list[Any]:
+        arrays = [*operands, *self.consts]
+        if not self._straight:
+            arrays = [arrays[position] for position in self._order]
+        results = self._op(*arrays)
+        return [results] if self._single else results
+
+
+class Lone:
+    """One operator called node by node, for what cannot be batched."""
+
+    def __init__(
+        self, handle: int, attrs: Attrs, inputs: Sequence[Spec | None], outputs: Sequence[Spec], consts: list[Any]
+    ) -> None:
+        self.consts = consts
+        self._handle = handle
+        self._keys = [key for key, _ in attrs]
+        self._values = [value for _, value in attrs]
+        self._inputs = inputs
+        self._outputs = outputs
+
+    def __call__(self, operands: Sequence[Any], count: int) -> list[Any]:
+        pieces: list[list[Any]] = [[] for _ in self._outputs]
+        for node in range(count):
+            for collected, result in zip(pieces, self._run(operands, node)):
+                collected.append(result)
+        return [join(spec, parts) for spec, parts in zip(self._outputs, pieces)]
+
+    def _run(self, operands: Sequence[Any], node: int) -> list[Any]:
+        chunks, consts = iter(operands), iter(self.consts)
+        arrays = [
+            next(consts) if spec is None else piece(next(chunks), spec, node * spec.rows) for spec in self._inputs
+        ]
+        result: list[Any] = original_invoke(self._handle, arrays, self._keys, self._values, None, False, True)
+        return result
+
+
+def piece(chunk: Any, spec: Spec, row: int) -> Any:
+    """The array of this spec that begins at a row of a chunk."""
+    rows = slice_rows(chunk, row, row + spec.rows)
+    return rows if spec.mode == "rows" else rows.reshape(spec.shape or (1,))
+
+
+def join(spec: Spec, arrays: Sequence[Any]) -> Any:
+    """Arrays of this spec as one chunk."""
+    name, attrs = ("Concat", [("dim", "0")]) if spec.mode == "rows" else ("stack", [("axis", "0")])
+    if spec.mode == "rows" and len(arrays) == 1:
+        return arrays[0]
+    keys, values = ["num_args", *(k for k, _ in attrs)], [str(len(arrays)), *(v for _, v in attrs)]
+    return original_invoke(operator_handle(name), list(arrays), keys, values, None, False, False)
+
+
+def operator_handle(name: str) -> int:
+    """The address under which the framework calls an operator."""
+    return rules.symbols._handle(name)
+
+
+def build(
+    trace: Trace, results: Sequence[int], poly: bool
+) -> tuple[Batched, tuple[Output, ...], int, bool]:
+    """The batched program of a trace, its outputs, rows a node and whether equal calls give equal results.
+
+    With `poly` the operands in rows may have any number of rows. Raises rules.NotBatchable.
+    """
+    if not trace.operands:
+        raise rules.NotBatchable("it has no array operands")
+    values: dict[int, rules.Val] = {}
+    for k, spec in enumerate(trace.operands):
+        values[k] = rules.Val(
+            mx.sym.var(f"operand{k}"), spec.shape, spec.dtype, spec.mode, poly and spec.mode == "rows"
+        )
+    for k, (position, _) in enumerate(trace.consts):
+        shape, dtype = trace.shapes[position]
+        values[position] = rules.Val(mx.sym.var(f"const{k}"), shape, dtype, "shared")
+    pure = True
+    for op in trace.ops:
+        rule = rules.RULES.get(rules.canonical(op.name))
+        if rule is not None and (rule.stateful or (rule.random and trace.training)):
+            pure = False
+        outputs = [trace.shapes[position] for position in op.outputs]
+        inputs = [values[position] for position in op.inputs]
+        for position, value in zip(op.outputs, rules.batch_op(op.name, dict(op.attrs), inputs, outputs, trace.training)):
+            values[position] = value
+    finals = [_final(values[position]) for position in results]
+    outs, rows = lay_out([(final.shape, final.dtype, final.layout) for final in finals], trace.device)
+    program = Batched(
+        [final.sym for final in finals],
+        [f"operand{k}" for k in range(len(trace.operands))],
+        [array for _, array in trace.consts],
+    )
+    return program, outs, rows, pure
+
+
+def _final(value: rules.Val) -> rules.Val:
+    """A result in the layout in which it is kept: from two dimensions on as rows, and a scalar (1,)."""
+    if value.layout == "shared":
+        raise rules.NotBatchable("a result does not depend on the operands")
+    if len(value.shape) >= 2 or value.shape == (1,):
+        return rules.convert(value, "rows")
+    return value
+
+
+def lay_out(shaped: Sequence[tuple[tuple[int, ...], str, str]], device: Any) -> tuple[tuple[Output, ...], int]:
+    """Outputs of a node, one after the other, and the number of rows they take."""
+    outputs, offset = [], 0
+    for shape, dtype, mode in shaped:
+        spec = intern_spec(shape, dtype, device, mode)
+        outputs.append(Output(spec, offset))
+        offset += spec.rows
+    return tuple(outputs), offset

@@ -1,0 +1,138 @@
+"""What needs no computing: slices along axis 0, stacks and concatenations along axis 0 are lists of rows.
+
+Each function takes values of one graph and gives a value of it, or None where the result is not made of whole
+rows of its operands; then the operator is captured as a node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Optional
+
+import numpy as np
+
+from gluonjit.engines.mxnet.rules import Attributes
+from gluonjit.graph import Rows, Spec, Value, intern_spec
+
+Shape = tuple[int, ...]
+Reference = Callable[[Sequence[Value], Attributes, Shape], Optional[Value]]
+
+
+def _same_rows(value: Value, spec: Spec, rows: Rows) -> Value:
+    return Value(rows, value.depth, spec, value.graph, value.taped, value)
+
+
+def row(value: Value, index: int) -> Value | None:
+    """`x[index]`. Raises IndexError where there is no such row."""
+    spec = value.spec
+    if spec.mode != "rows":
+        return None
+    if not -spec.rows <= index < spec.rows:
+        raise IndexError(f"index {index} is out of bounds for axis 0 with size {spec.rows}")
+    index %= spec.rows
+    rows = value.rows[index] if isinstance(value.rows, tuple) else value.rows + index
+    rest = spec.row_shape
+    target = intern_spec(rest or (1,), spec.dtype, spec.device, "stack" if rest else "rows")
+    return _same_rows(value, target, rows)
+
+
+def row_range(value: Value, begin: int, end: int) -> Value | None:
+    """`x[begin:end]` for 0 <= begin < end <= len(x)."""
+    spec = value.spec
+    if spec.mode != "rows" or not 0 <= begin < end <= spec.rows:
+        return None
+    rows: Rows
+    if isinstance(value.rows, tuple):
+        rows = value.rows[begin:end] if end - begin > 1 else value.rows[begin]
+    else:
+        rows = value.rows + begin
+    target = intern_spec((end - begin, *spec.row_shape), spec.dtype, spec.device, "rows")
+    return _same_rows(value, target, rows)
+
+
+def indexed(value: Value, key: Any) -> Value | None:
+    """`x[key]` for an integer, or a slice of step 1, along axis 0."""
+    if isinstance(key, tuple) and key and all(part == slice(None) for part in key[1:] if isinstance(part, slice)):
+        if any(not isinstance(part, slice) for part in key[1:]):
+            return None
+        key = key[0]
+    if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
+        return row(value, int(key))
+    if isinstance(key, slice) and value.spec.mode == "rows":
+        begin, end, step = key.indices(value.spec.rows)
+        return row_range(value, begin, end) if step == 1 else None
+    return None
+
+
+def _reshaped(values: Sequence[Value], attrs: Attributes, shape: Shape) -> Value | None:
+    """A change of shape that only adds or drops the axis of a single row."""
+    (value,) = values
+    spec = value.spec
+    if shape == spec.shape:
+        return _same_rows(value, spec, value.rows)
+    if spec.mode == "stack" and shape == (1, *spec.shape):
+        return _same_rows(value, intern_spec(shape, spec.dtype, spec.device, "rows"), value.rows)
+    if spec.mode == "rows" and spec.rows == 1 and shape and shape == spec.row_shape:
+        return _same_rows(value, intern_spec(shape, spec.dtype, spec.device, "stack"), value.rows)
+    return None
+
+
+def _slice_axis(values: Sequence[Value], attrs: Attributes, shape: Shape) -> Value | None:
+    (value,) = values
+    if attrs.integer("axis", 0) != 0:
+        return None
+    begin = attrs.integer("begin", 0)
+    begin += value.spec.rows if begin < 0 else 0
+    return row_range(value, begin, begin + shape[0])
+
+
+def _joined(values: Sequence[Value], shape: Shape, mode: str) -> Value | None:
+    first = values[0].spec
+    for value in values:
+        spec = value.spec
+        if (spec.mode, spec.row_shape, spec.dtype, spec.device) != (
+            mode,
+            first.row_shape,
+            first.dtype,
+            first.device,
+        ):
+            return None
+    rows = tuple([number for value in values for number in value.row_list()])
+    return Value(
+        rows,
+        max([value.depth for value in values]),
+        intern_spec(shape, first.dtype, first.device, "rows"),
+        values[0].graph,
+        any([value.taped for value in values]),
+        tuple(values),
+    )
+
+
+def _concat(values: Sequence[Value], attrs: Attributes, shape: Shape) -> Value | None:
+    return _joined(values, shape, "rows") if attrs.integer("dim", 1) == 0 else None
+
+
+def _stack(values: Sequence[Value], attrs: Attributes, shape: Shape) -> Value | None:
+    return _joined(values, shape, "stack") if attrs.integer("axis", 0) == 0 else None
+
+
+def _same(values: Sequence[Value], attrs: Attributes, shape: Shape) -> Value | None:
+    return _same_rows(values[0], values[0].spec, values[0].rows)
+
+
+def _plus_nothing(values: Sequence[Value], attrs: Attributes, shape: Shape) -> Value | None:
+    """`0 + x`, with which the built-in `sum` begins."""
+    return _same(values, attrs, shape) if attrs.number("scalar", 1.0) == 0.0 else None
+
+
+REFERENCES: Mapping[str, Reference] = {
+    "Reshape": _reshaped,
+    "expand_dims": _reshaped,
+    "squeeze": _reshaped,
+    "Flatten": _reshaped,
+    "slice_axis": _slice_axis,
+    "Concat": _concat,
+    "stack": _stack,
+    "_copy": _same,
+    "_plus_scalar": _plus_nothing,
+}

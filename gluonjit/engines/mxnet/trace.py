@@ -1,0 +1,186 @@
+"""A cell's program: the operators it calls, recorded once on placeholders of known shape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import mxnet as mx
+import numpy as np
+
+from gluonjit.engines.mxnet import rules
+from gluonjit.errors import CaptureError
+from gluonjit.graph import Spec, Value, intern_spec, natural_mode
+from gluonjit.hybrid import thread_state
+
+Attrs = tuple[tuple[str, str], ...]
+Shaped = tuple[tuple[int, ...], str]
+
+
+class NeedsValue(Exception):
+    """The traced function reads an array's numbers, or uses an array that may differ from call to call."""
+
+
+class TraceOp(NamedTuple):
+    """One operator: names of its inputs and outputs are positions in the trace's list of shapes."""
+
+    name: str
+    attrs: Attrs
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+class Trace:
+    """Recorder of one program. Operands come first, then constants and results as they appear.
+
+    `constant(array)` says whether an array from outside is the same in every call, as a parameter is.
+    """
+
+    def __init__(
+        self, operands: Sequence[Spec], training: bool, constant: Callable[[Any], bool] = lambda array: True
+    ) -> None:
+        self.device = operands[0].device if operands else mx.cpu()
+        self.training = training
+        self.constant = constant
+        self.operands = tuple(operands)
+        self.shapes: list[Shaped] = [(spec.shape, spec.dtype) for spec in operands]
+        self.consts: list[tuple[int, Any]] = []
+        self.known: dict[int, int] = {}
+        self.ops: list[TraceOp] = []
+
+    def placeholder(self, position: int, spec: Spec) -> Value:
+        """The value that stands for position `position`."""
+        return Value(position, 0, spec, self, False)
+
+    def position(self, array: Any) -> int:
+        """The position of an operator's input; an array from outside becomes a constant."""
+        value = getattr(array, "_v", None)
+        if value is not None and value.graph is self:
+            return int(value.rows)
+        found = self.known.get(id(array))
+        if found is None:
+            if not self.constant(array):
+                raise NeedsValue()
+            found = self.known[id(array)] = len(self.shapes)
+            self.shapes.append((array.shape, dtype_name(array)))
+            self.consts.append((found, array))
+        return found
+
+    def op(self, name: str, attrs: Attrs, inputs: Sequence[Any]) -> list[Value]:
+        """Record an operator and return its results."""
+        positions = tuple([self.position(array) for array in inputs])
+        outputs = infer(name, attrs, tuple([self.shapes[position] for position in positions]))
+        first = len(self.shapes)
+        self.shapes.extend(outputs)
+        self.ops.append(TraceOp(name, attrs, positions, tuple(range(first, first + len(outputs)))))
+        return [
+            self.placeholder(first + k, intern_spec(shape, dtype, self.device, natural_mode(shape)))
+            for k, (shape, dtype) in enumerate(outputs)
+        ]
+
+
+@contextmanager
+def tracing(trace: Trace) -> Any:
+    """Operators called in this region are recorded in `trace`."""
+    state = thread_state
+    outer, state.trace = state.trace, trace
+    try:
+        yield trace
+    finally:
+        state.trace = outer
+
+
+def trace_op(name: str, attrs: Attrs, operands: Sequence[Spec | Any], training: bool) -> tuple[Trace, list[int]]:
+    """The program of a single operator; an operand is a Spec, or an array that is the same for all samples."""
+    specs = [operand for operand in operands if isinstance(operand, Spec)]
+    trace = Trace(specs, training)
+    positions = iter(range(len(specs)))
+    inputs = [
+        _Placeholder(trace.placeholder(next(positions), operand)) if isinstance(operand, Spec) else operand
+        for operand in operands
+    ]
+    return trace, [int(value.rows) for value in trace.op(name, attrs, inputs)]  # type: ignore[call-overload]
+
+
+class _Placeholder:
+    """What `Trace.position` needs of a lazy array."""
+
+    def __init__(self, value: Value) -> None:
+        self._v = value
+
+
+def dtype_name(array: Any) -> str:
+    """The dtype of an array by name."""
+    dtype = array.dtype
+    return _DTYPES.get(dtype) or str(np.dtype(dtype).name)
+
+
+_DTYPES = {np.float32: "float32", np.int32: "int32", np.float64: "float64"}
+_inferred: dict[Any, tuple[Shaped, ...]] = {}
+
+
+def infer(name: str, attrs: Attrs, inputs: tuple[Shaped, ...]) -> tuple[Shaped, ...]:
+    """Shapes and dtypes of an operator's results.
+
+    Raises CaptureError where the operator does not take such inputs, and where a reshape changes the number
+    of elements, which MXNet 1.9.1 does not check.
+    """
+    key = (name, attrs, inputs)
+    outputs = _inferred.get(key)
+    if outputs is None:
+        if len(_inferred) > 10_000:
+            _inferred.clear()
+        outputs = _inferred[key] = _infer(name, attrs, inputs)
+    return outputs
+
+
+def _infer(name: str, attrs: Attrs, inputs: tuple[Shaped, ...]) -> tuple[Shaped, ...]:
+    names = [f"operand{k}" for k in range(len(inputs))]
+    try:
+        symbol = rules.apply(name, [mx.sym.var(operand) for operand in names], dict(attrs))
+        shapes = symbol.infer_shape(**{operand: shape for operand, (shape, _) in zip(names, inputs)})[1]
+        dtypes = symbol.infer_type(**{operand: dtype for operand, (_, dtype) in zip(names, inputs)})[1]
+    except (mx.base.MXNetError, TypeError, ValueError) as error:
+        raise CaptureError(_refusal(name, attrs, inputs, _first_line(error))) from error
+    if shapes is None or dtypes is None:
+        raise CaptureError(_refusal(name, attrs, inputs, "the result's shape cannot be inferred"))
+    outputs = tuple((tuple(shape), np.dtype(dtype).name) for shape, dtype in zip(shapes, dtypes))
+    if rules.canonical(name) in _RESHAPES and _size(outputs[0][0]) != _size(inputs[0][0]):
+        raise CaptureError(
+            _refusal(name, attrs, inputs, f"the result {outputs[0][0]} has another number of elements")
+        )
+    return outputs
+
+
+_RESHAPES = {"Reshape", "_np_reshape", "_npx_reshape", "reshape_like"}
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    size = 1
+    for extent in shape:
+        size *= extent
+    return size
+
+
+def _refusal(name: str, attrs: Attrs, inputs: tuple[Shaped, ...], why: str) -> str:
+    operands = ", ".join(f"{shape} {dtype}" for shape, dtype in inputs)
+    given = ", ".join(f"{key}={value}" for key, value in attrs)
+    return (
+        f"{name}({given}) called on operands {operands}: {why}. Check the shapes that reach this call; "
+        f"hybridize(dynamic_batch=False) runs the same code eagerly."
+    )
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if "Error in operator" in line or "Check failed" in line]
+    text = lines[-1] if lines else str(error).strip().splitlines()[-1]
+    return text.split("Error in operator")[-1].strip()
+
+
+def map_structure(result: Any, visit: Callable[[Any], Any]) -> Any:
+    """Apply `visit` to every array in nested lists and tuples."""
+    if isinstance(result, (list, tuple)):
+        mapped = [map_structure(item, visit) for item in result]
+        return tuple(mapped) if isinstance(result, tuple) else mapped
+    return visit(result)

@@ -1,0 +1,12 @@
+"""What was captured: specs, values, nodes as flat arrays, and the sharing of equal nodes. No tensors.
+
+The unit of addressing is the *row*: every value is one or more rows, every row has a number that is unique
+in its graph, and an operand is a list of row numbers. Slicing, stacking and look-ups are therefore lists of
+numbers, not nodes.
+"""
+
+from gluonjit.graph.graph import Graph, Leaf, Record
+from gluonjit.graph.kinds import Kind, Output
+from gluonjit.graph.values import Rows, Spec, Value, intern_spec, natural_mode
+
+__all__ = ["Graph", "Kind", "Leaf", "Output", "Record", "Rows", "Spec", "Value", "intern_spec", "natural_mode"]

@@ -1,0 +1,102 @@
+"""The graph of one open batch: for each signature a record of its nodes as flat lists."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from gluonjit.graph.kinds import Kind
+from gluonjit.graph.values import Rows, Spec, Value
+
+
+class Leaf(NamedTuple):
+    """An array that was there before the batch: its first row, how it looks, and the engine's payload."""
+
+    base: int
+    spec: Spec
+    payload: Any
+
+
+class Record:
+    """All nodes of one signature in one graph.
+
+    `memo` maps a node's operand rows to its values: an equal call on equal operands finds them there. Node k
+    has operand rows `operands[k]`, depth `depths[k]`, first result row `bases[k]`.
+    """
+
+    __slots__ = ("bases", "calls", "depths", "kind", "memo", "mode", "operands", "share", "values")
+
+    def __init__(self, kind: Kind, mode: int, share: float) -> None:
+        self.kind = kind
+        self.mode = mode
+        self.share = share  # of the room of a batch that one node takes
+        self.memo: dict[tuple[Rows, ...], tuple[Value, ...]] = {}
+        self.operands: list[tuple[Rows, ...]] = []
+        self.depths: list[int] = []
+        self.bases: list[int] = []
+        self.values: list[tuple[Value, ...]] = []
+        self.calls = 0
+
+
+class Graph:
+    """Rows, leaves and records of one open batch.
+
+    Rows are numbered in the order of capture. A leaf's payload is the engine's: an array, or the result of an
+    earlier flush. `lookups` maps a table (an embedding's weight, or the host's integers) to the rows of its
+    entries.
+    """
+
+    def __init__(self, owner: Any = None) -> None:
+        self.owner = owner
+        self.records: dict[Any, Record] = {}
+        self.rows = 0
+        self.leaves: dict[Any, Leaf] = {}
+        self.lookups: dict[Any, dict[int, int]] = {}
+        self.lookup_specs: dict[Any, Spec] = {}
+
+    def add_node(self, record: Record, operands: tuple[Rows, ...], depth: int) -> tuple[Value, ...]:
+        """Append a node at `depth` and return its values."""
+        base = self.rows
+        kind = record.kind
+        taped = record.mode >= 2
+        values = tuple(
+            [Value(base + output.offset, depth, output.spec, self, taped) for output in kind.outputs]
+        )
+        self.rows = base + kind.rows
+        record.operands.append(operands)
+        record.depths.append(depth)
+        record.bases.append(base)
+        record.values.append(values)
+        return values
+
+    def add_leaf(self, key: Any, payload: Any, spec: Spec) -> Leaf:
+        """The leaf of this key, made when the key is new. `payload` keeps an address used as key from being reused."""
+        leaf = self.leaves.get(key)
+        if leaf is None:
+            leaf = self.leaves[key] = Leaf(self.rows, spec, payload)
+            self.rows += spec.rows
+        return leaf
+
+    def lookup_rows(self, table: Any, spec: Spec, indices: list[int]) -> tuple[int, ...]:
+        """Rows of these entries of a table; equal entries are equal rows."""
+        entries = self.lookups.get(table)
+        if entries is None:
+            entries = self.lookups[table] = {}
+            self.lookup_specs[table] = spec
+        rows = []
+        for index in indices:
+            row = entries.get(index)
+            if row is None:
+                row = entries[index] = self.rows
+                self.rows += 1
+            rows.append(row)
+        return tuple(rows)
+
+    @property
+    def nodes(self) -> int:
+        """Distinct nodes captured."""
+        return sum(len(record.operands) for record in self.records.values())
+
+    @property
+    def calls(self) -> int:
+        """Calls captured, shared ones included."""
+        return sum(record.calls for record in self.records.values())

@@ -1,0 +1,82 @@
+"""Specs (what an array looks like) and values (which rows of a graph it is made of)."""
+
+from __future__ import annotations
+
+from typing import Any, Union
+
+Rows = Union[int, tuple[int, ...]]
+"""An int: that many consecutive rows (`Spec.rows` of them) from there on. A tuple: these rows, in this order."""
+
+STACK = "stack"
+ROWS = "rows"
+
+
+class Spec:
+    """Shape, dtype, device and storage mode of one per-sample array; interned, so compared by identity.
+
+    In mode *rows* an array of shape (r, *rest) is r rows of shape `rest`; in mode *stack* an array of shape S
+    is one row of shape S.
+    """
+
+    __slots__ = ("bytes", "device", "dtype", "mode", "row_shape", "rows", "shape")
+
+    def __init__(self, shape: tuple[int, ...], dtype: str, device: Any, mode: str, itemsize: int) -> None:
+        self.shape = shape
+        self.dtype = dtype
+        self.device = device
+        self.mode = mode
+        self.rows = shape[0] if mode == ROWS else 1
+        self.row_shape = shape[1:] if mode == ROWS else shape
+        size = itemsize
+        for extent in shape:
+            size *= extent
+        self.bytes = size
+
+    def __repr__(self) -> str:
+        return f"Spec({self.shape}, {self.dtype}, {self.device}, {self.mode})"
+
+
+_specs: dict[tuple[tuple[int, ...], str, Any, str], Spec] = {}
+_ITEM_SIZES = {"float16": 2, "float64": 8, "int64": 8, "int8": 1, "uint8": 1, "bool": 1}
+
+
+def intern_spec(shape: tuple[int, ...], dtype: str, device: Any, mode: str) -> Spec:
+    """The one Spec with these properties. `mode` is "rows" or "stack"."""
+    key = (shape, dtype, device, mode)
+    spec = _specs.get(key)
+    if spec is None:
+        if len(_specs) > 100_000:  # shapes of a long-running stream; live specs stay valid, only sharing is lost
+            _specs.clear()
+        spec = _specs[key] = Spec(shape, dtype, device, mode, _ITEM_SIZES.get(dtype, 4))
+    return spec
+
+
+def natural_mode(shape: tuple[int, ...]) -> str:
+    """How a free-standing array of this shape is stored: as rows from two dimensions on, and a scalar (1,)."""
+    return ROWS if len(shape) >= 2 or shape == (1,) else STACK
+
+
+class Value:
+    """One captured array: its rows in `graph`, and after the flush where its result lies.
+
+    `depth` is one more than the deepest operand's (leaves: 0). `taped` says that it was computed under
+    recording, directly or by reference. `base` keeps alive what a reference refers to.
+    """
+
+    __slots__ = ("base", "depth", "graph", "result", "rows", "spec", "taped")
+
+    def __init__(self, rows: Rows, depth: int, spec: Spec, graph: Any, taped: bool, base: Any = None) -> None:
+        self.rows = rows
+        self.depth = depth
+        self.spec = spec
+        self.graph = graph
+        self.taped = taped
+        self.base = base
+        self.result: Any = None
+
+    def row_list(self) -> list[int]:
+        """The numbers of the rows, one by one."""
+        rows = self.rows
+        if isinstance(rows, tuple):
+            return list(rows)
+        return list(range(rows, rows + self.spec.rows))

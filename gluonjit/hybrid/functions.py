@@ -1,0 +1,48 @@
+"""Functions and methods declared as cells: one node a call."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import MethodType
+from typing import Any
+
+from gluonjit.hybrid.state import registered, thread_state
+
+
+class CellFunction:
+    """A function whose calls are captured as one node each, and which runs as it is outside of any batch.
+
+    It has to compute its results from its arguments and the parameters of the block it is a method of; arrays
+    from elsewhere, reading an array's numbers, or arguments that are neither arrays nor plain constants (nested
+    in lists and tuples) make the call run operator by operator, and the report says why.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.caches: dict[str, Any] = {}  # what each engine knows about it
+        functools.update_wrapper(self, function)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        state = thread_state
+        if state.trace is None and not state.paused:
+            for engine in registered():
+                if engine.wants(args):
+                    return engine.call_cell(self, args, kwargs)
+        return self.function(*args, **kwargs)
+
+    def __reduce__(self) -> Any:
+        return self.__qualname__  # found by name, as any function is
+
+
+def cell(function: Callable[..., Any]) -> CellFunction:
+    """Declare a function or method as a cell: under dynamic batching each call is one node.
+
+    Raises TypeError where `function` cannot be called.
+    """
+    if not callable(function):
+        raise TypeError(f"gluonjit.cell({function!r}): it takes a function or method; use it as a decorator")
+    return CellFunction(function)

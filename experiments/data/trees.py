@@ -41,7 +41,7 @@ class Tree:
 
 
 def tree_of(parents: Sequence[int]) -> Tree:
-    """Build a tree from the 1-based heads of its tokens, 0 marking the root; raise `TreeError` if it is none."""
+    """Build a tree from the 1-based heads of its tokens, 0 for the root; raise `TreeError` if it is none."""
     size = len(parents)
     nodes = [Tree(index) for index in range(size)]
     roots: list[Tree] = []

@@ -50,7 +50,7 @@ def make_vocab(sentences: Iterable[Sequence[str]]) -> Any:
 
 
 def attach_vectors(vocab: Any, words: Sequence[str], rows: np.ndarray, seed: int) -> np.ndarray:
-    """Return the (len(vocab), n) table of vectors; words without one get small random rows, as in Tai et al."""
+    """Return the (len(vocab), n) table of vectors; words without one get small random rows."""
     missing = set(vocab.idx_to_token) - set(words)
     log.info("%d of %d vocabulary entries have no vector and get a random one", len(missing), len(vocab))
     rng = np.random.default_rng([seed, 2])

@@ -5,6 +5,7 @@ This one source runs imperatively and under dynamic batching; only `hybridize` d
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from mxnet import gluon
@@ -94,15 +95,17 @@ class HybridizedTreeLSTM(TreeLSTM):
     def encode(self, node: Tree, words: Any) -> State:
         """Return (h, c) of a node."""
         children = [self.encode(child, words) for child in node.children]
-        cell = self._cells.get(len(children)) or self._compiled(len(children))
+        cell = self._cells.get(len(children)) or self._compiled
         return cell(words[node.index : node.index + 1], *children)
 
-    def _compiled(self, children: int) -> ChildSumCell:
-        """Make and keep a hybridized cell that shares the parameters."""
+    def _compiled(self, x: Any, *children: State) -> State:
+        """Make, keep and call a hybridized cell that shares the parameters."""
         cell = ChildSumCell(self._size, self._in_size, params=self.cell.params)
         cell.hybridize(static_alloc=True)
-        self._cells[children] = cell
-        return cell
+        self._cells[len(children)] = cell
+        with warnings.catch_warnings():  # MXNet warns of unused weights, which is right at a leaf
+            warnings.filterwarnings("ignore", message=".*not used by any computation")
+            return cell(x, *children)
 
 
 class Similarity(gluon.HybridBlock):

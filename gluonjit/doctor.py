@@ -213,7 +213,7 @@ def _engine_lines(engines: Iterable[Engine]) -> Iterable[str]:
         if not engine.installed:
             yield f"{engine.name}: not installed (pip install 'gluonjit[{engine.name}]')"
             continue
-        brought = ", ".join(f"{name} {version}" for name, version in engine.distributions) or engine.version
+        brought = ", ".join(f"{name} {version}" for name, version in engine.distributions) or "found"
         state = f"works on {', '.join(engine.devices)}" if engine.usable else "DOES NOT WORK, see below"
         note = "" if engine.supported else "; gluonjit has no engine for it yet"
         yield f"{engine.name}: {brought}, {state}{note}"
@@ -273,16 +273,15 @@ def _thread_problems() -> Iterable[Problem]:
 def _cache_lines() -> Iterable[str]:
     cache_info = getattr(sys.modules.get("gluonjit"), "cache_info", None)
     if cache_info is None:
-        yield "nothing to show"
+        yield "empty"
         return
     try:
         info = cache_info()
     except Exception as error:
         yield f"cache_info() failed: {type(error).__name__}: {error}"
         return
-    rows = info.items() if isinstance(info, dict) else [("all", info)]
-    for name, row in rows:
-        yield f"{name}: {row}"
+    rows = list(info.items()) if isinstance(info, dict) else [("all", info)]
+    yield from (f"{name}: {row}" for name, row in rows) if rows else ("empty",)
 
 
 def _optional_lines() -> Iterable[str]:

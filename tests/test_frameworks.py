@@ -301,9 +301,11 @@ def test_numpy_2_is_an_error_that_names_the_version_and_the_next_step() -> None:
 
 
 def test_import_mxnet_beside_numpy_2_says_what_to_do(tmp_path: Path) -> None:
-    (tmp_path / "numpy.py").write_text("__version__ = '2.3.1'\n")
     (tmp_path / "mxnet.py").write_text("raise AttributeError('not reached')\n")
     code = """
+        import numpy, sys
+        numpy.__version__ = "2.3.1"
+        sys.path.insert(0, sys.path.pop(2))
         from gluonjit import frameworks
         frameworks.before_import("mxnet", "gluonjit.compat:prepare_mxnet")
         try:
@@ -311,7 +313,7 @@ def test_import_mxnet_beside_numpy_2_says_what_to_do(tmp_path: Path) -> None:
         except ImportError as error:
             print(type(error).__name__, error)
     """
-    told = run("import sys; sys.path.insert(0, sys.path.pop(2))\n" + textwrap.dedent(code), tmp_path)
+    told = run(code, tmp_path)
     assert told.startswith("EngineError import mxnet: ") and "2.3.1" in told
 
 

@@ -72,7 +72,7 @@ $(STAMP): pyproject.toml setup.py
 test: lint types imports unit
 
 lint: setup
-	@$(BIN)/ruff check --quiet $(SOURCES)
+	@$(BIN)/ruff check --quiet --output-format concise $(SOURCES)
 	$(BIN)/ruff format --check --quiet $(SOURCES) || { echo 'lint: run $(BIN)/ruff format $(SOURCES)' >&2; exit 1; }
 
 types: setup

@@ -1,15 +1,17 @@
-"""Scheduling by inline depth: nodes of equal depth and signature run together (Neubig et al. 2017, section 3.2).
+"""Scheduling by phase and inline depth.
 
-The depth of a node is known when it is captured, so there is nothing left to do but to sort.
+Nodes of equal phase, depth and signature run together (depth: Neubig et al. 2017, section 3.2). The depth of a
+node is known when it is captured, so there is little left to do but to sort.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from gluonjit.analysis.phases import phases
 from gluonjit.analysis.plan import Index, Mask, Part
 from gluonjit.graph import Record
 
@@ -17,14 +19,21 @@ Group = list[Part]
 """Nodes that run together: parts of records of one family and mode."""
 
 
-def by_depth(keep: Mapping[Record, Mask]) -> list[Group]:
+def by_depth(
+    keep: Mapping[Record, Mask], operands: Mapping[Record, Sequence[Index]], rows: int
+) -> list[Group]:
     """Groups in the order in which they can run. Only nodes marked in `keep` appear."""
-    groups: dict[tuple[int, int], Group] = {}
-    families: dict[Any, int] = {}
+    known: dict[Any, int] = {}
+    families = {
+        record: known.setdefault((record.kind.family, record.mode), len(known)) for record in keep
+    }
+    phase = phases(families, keep, operands, rows)
+    groups: dict[tuple[int, int, int], Group] = {}
     for record, mask in keep.items():
-        family = families.setdefault((record.kind.family, record.mode), len(families))
-        for depth, nodes in _by_depth(np.array(record.depths, dtype=np.int64), mask):
-            groups.setdefault((depth, family), []).append(Part(record, nodes))
+        number, recursive = phase[families[record]]
+        depths = np.array(record.depths, dtype=np.int64) if recursive else np.zeros(len(mask), dtype=np.int64)
+        for depth, nodes in _by_depth(depths, mask):
+            groups.setdefault((number, depth, families[record]), []).append(Part(record, nodes))
     return [groups[key] for key in sorted(groups)]
 
 

@@ -21,28 +21,29 @@ def live_nodes(record: Record) -> Mask:
 
 
 def needed_nodes(
-    groups: Sequence[Part],
+    groups: Sequence[Sequence[Part]],
+    keep: Mapping[Record, Mask],
     operands: Mapping[Record, list[Index]],
     live: Mapping[Record, Mask],
     rows: int,
-) -> dict[Record, Mask]:
-    """Nodes to run: live ones, impure ones, and whatever they depend on. `groups` go from shallow to deep."""
-    needed = {
-        record: mask.copy() if record.kind.pure else np.ones_like(mask) for record, mask in live.items()
-    }
+) -> dict[Record, Mask] | None:
+    """Nodes of `keep` to run: live ones, impure ones, and whatever they depend on; None for all of them.
+
+    `groups` hold the nodes of `keep` in an order in which they can run.
+    """
+    needed = {record: live[record] if record.kind.pure else mask for record, mask in keep.items()}
     consumed = np.zeros(rows, dtype=bool)
-    for matrices in operands.values():
-        for matrix in matrices:
-            consumed[matrix] = True
-    idle = [
-        ~mask & ~consumed[result_rows(record)].any(axis=1)
-        for record, mask in needed.items()
-        if len(mask)
-    ]
-    if not any(mask.any() for mask in idle):  # the usual case: everything captured is used
-        return {record: np.ones_like(mask) for record, mask in needed.items()}
+    for record, mask in keep.items():
+        for matrix in operands[record]:
+            consumed[matrix[mask]] = True
+    if not any(
+        (mask & ~needed[record] & ~consumed[result_rows(record)].any(axis=1)).any()
+        for record, mask in keep.items()
+    ):
+        return None
+    needed = {record: mask.copy() for record, mask in needed.items()}
     wanted = np.zeros(rows, dtype=bool)
-    for record, nodes in reversed(groups):
+    for record, nodes in [part for group in reversed(groups) for part in group]:
         mask = needed[record][nodes] | wanted[result_rows(record)[nodes]].any(axis=1)
         needed[record][nodes] = mask
         for matrix in operands[record]:

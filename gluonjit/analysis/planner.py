@@ -22,13 +22,14 @@ def make_plan(graph: Graph, sum_kind: SumKind) -> Plan:
     live = {record: live_nodes(record) for record in records}
     keep = fold_sums(graph, operands, live, sum_kind)
     captured = sum(len(mask) for mask in keep.values())
-    order = [part for group in by_depth(keep) for part in group]
+    groups = by_depth(keep, operands, graph.rows)
     live = {record: mask & keep[record] for record, mask in live.items()}
-    needed = needed_nodes(order, operands, live, graph.rows)
-    keep = {record: mask & keep[record] for record, mask in needed.items()}
+    needed = needed_nodes(groups, keep, operands, live, graph.rows)
+    if needed is not None:
+        groups = by_depth(needed, operands, graph.rows)
     layout = Layout(graph.rows)
     inputs = place_inputs(graph, layout)
-    steps = tuple(_step(group, operands, layout) for group in by_depth(keep))
+    steps = tuple(_step(group, operands, layout) for group in groups)
     nodes = sum(step.count for step in steps)
     return Plan(
         inputs=inputs,
@@ -60,8 +61,8 @@ def _open_ends(
 def _step(group: Group, operands: Mapping[Record, list[Index]], layout: Layout) -> Step:
     kind, mode = group[0].record.kind, group[0].record.mode
     rows = [
-        _joined([operands[record][position][nodes].ravel() for record, nodes in group])
-        for position in range(len(kind.operands))
+        _joined([operands[record][position][nodes].ravel() for position in positions for record, nodes in group])
+        for positions in kind.groups
     ]
     gathers = tuple(layout.gather(index) for index in rows)
     chunks = tuple(

@@ -6,7 +6,7 @@ numbers, not nodes.
 """
 
 from gluonjit.graph.graph import Graph, Leaf, Record
-from gluonjit.graph.kinds import Kind, Output
+from gluonjit.graph.kinds import Kind, Output, operand_groups
 from gluonjit.graph.values import Rows, Spec, Value, intern_spec, natural_mode
 
-__all__ = ["Graph", "Kind", "Leaf", "Output", "Record", "Rows", "Spec", "Value", "intern_spec", "natural_mode"]
+__all__ = ["Graph", "Kind", "Leaf", "Output", "Record", "Rows", "Spec", "Value", "intern_spec", "natural_mode", "operand_groups"]

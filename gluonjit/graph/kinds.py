@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,8 +37,25 @@ class Kind:
     family: Any = None
     structure: Any = None  # how the engine puts the results together again
     bytes: int = field(init=False, default=0)
+    groups: tuple[tuple[int, ...], ...] = field(init=False, default=())
 
     def __post_init__(self) -> None:
         self.bytes = sum(output.spec.bytes for output in self.outputs)
+        if self.lone is None:
+            self.groups = operand_groups(self.operands, self.poly)
+        else:
+            self.groups = tuple((position,) for position in range(len(self.operands)))
         if self.family is None:
             self.family = self
+
+
+def operand_groups(operands: Sequence[Spec], poly: bool) -> tuple[tuple[int, ...], ...]:
+    """Positions of operands that are gathered together, because a node takes equally many rows of one shape.
+
+    The rows of a group's operands come one operand after the other: (positions, nodes, rows of a node).
+    """
+    groups: dict[Any, list[int]] = {}
+    for position, spec in enumerate(operands):
+        rows = "poly" if poly and spec.mode == "rows" else spec.rows
+        groups.setdefault((spec.row_shape, spec.dtype, spec.device, rows), []).append(position)
+    return tuple(tuple(group) for group in groups.values())

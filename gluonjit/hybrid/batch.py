@@ -139,7 +139,7 @@ class Batch:
         for number, step in enumerate(plan.steps):
             for position, gather in enumerate(step.gathers):
                 if gather.index is not None:
-                    device = step.kind.operands[position].device
+                    device = step.kind.operands[step.kind.groups[position][0]].device
                     by_device.setdefault(device, []).append((number, position, gather.index))
         for device, wanted in by_device.items():
             arrays = self.engine.upload([index for _, _, index in wanted], device)

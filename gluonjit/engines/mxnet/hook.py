@@ -15,7 +15,8 @@ from gluonjit.engines.mxnet.dynamic import KEY, automatic_cell, disable, enable
 from gluonjit.engines.mxnet.engine import ENGINE
 from gluonjit.engines.mxnet.lazy import LazyArray, own, wrap, wrap_concrete
 from gluonjit.engines.mxnet.operands import leaf
-from gluonjit.engines.mxnet.ops import capture_op, is_pending, operator_name
+from gluonjit.engines.mxnet.ops import capture_op, is_pending
+from gluonjit.engines.mxnet.trace import operator_call
 from gluonjit.errors import OptionError
 from gluonjit.hybrid import register as register_engine
 from gluonjit.hybrid import thread_state
@@ -31,8 +32,8 @@ def invoke(handle: int, arrays: Any, keys: Any, vals: Any, out: Any, is_np: bool
     if out is not None:
         return hooked.original_invoke(handle, arrays, keys, vals, _written(out), is_np, as_list)
     if state.trace is not None:
-        attrs = tuple([(key, str(value)) for key, value in zip(keys, vals)])
-        results = [wrap(value) for value in state.trace.op(operator_name(handle), attrs, arrays)]
+        name, attrs = operator_call(handle, len(arrays), keys, vals)
+        results = [wrap(value) for value in state.trace.op(name, attrs, arrays)]
         return results if as_list or len(results) > 1 else results[0]
     if not is_np and (state.inside or is_pending(arrays)):
         return capture_op(handle, arrays, keys, vals, as_list)

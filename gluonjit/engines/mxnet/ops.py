@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
-
-from mxnet.base import _LIB, check_call, py_str
-from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet import rules
 from gluonjit.engines.mxnet.hooked import current_mode, original_invoke
@@ -17,7 +12,7 @@ from gluonjit.engines.mxnet.lookups import look_up
 from gluonjit.engines.mxnet.operands import leaf, value_of
 from gluonjit.engines.mxnet.program import Lone, build, lay_out
 from gluonjit.engines.mxnet.references import REFERENCES
-from gluonjit.engines.mxnet.trace import Attrs, infer, trace_op
+from gluonjit.engines.mxnet.trace import Attrs, infer, operator_call, trace_op
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Kind, Record, Spec, Value, natural_mode
 from gluonjit.hybrid import Batch, engine_of, thread_state
@@ -40,25 +35,16 @@ _kinds: dict[Any, Kind] = {}
 _MOST_KINDS = 4096
 
 
-@cache
-def operator_name(handle: int) -> str:
-    """The registered name of an operator by its address."""
-    name = ctypes.c_char_p()
-    check_call(_LIB.MXSymbolGetAtomicSymbolName(ctypes.c_void_p(handle), ctypes.byref(name)))
-    return str(py_str(name.value))
-
-
 def capture_op(handle: int, arrays: Sequence[Any], keys: Sequence[str], vals: Sequence[Any], as_list: bool) -> Any:
     """Capture an operator on arrays; what cannot be captured runs at once."""
     state = thread_state
-    name = operator_name(handle)
     batch = state.batch
     if batch is None:
         state.mode = current_mode()
         batch = state.open(engine_of("mxnet"))
     if batch.room < 0:
         batch.flush("the open batch is full (max_nodes, max_bytes)")
-    attrs: Attrs = tuple([(key, str(value)) for key, value in zip(keys, vals)])
+    name, attrs = operator_call(handle, len(arrays), keys, vals)
     if not arrays:
         return _created(batch, handle, name, attrs, as_list)
     weights = _weights(batch, name, arrays)
@@ -191,11 +177,11 @@ def _make_sum(spec: Spec, stacked: Spec, count: int) -> Kind:
     from gluonjit.engines.mxnet.program import Batched
 
     inner = (count, *((spec.rows,) if spec.mode == "rows" else ()), *spec.row_shape)
-    data = rules.apply("Reshape", [mx.sym.var("operand0")], {"shape": (-1, *inner)})
+    data = rules.apply("Reshape", [mx.sym.var("group0")], {"shape": (-1, *inner)})
     total = rules.apply("sum", [data], {"axis": 1})
     if spec.mode == "rows":
         total = rules.apply("Reshape", [total], {"shape": (-1, *spec.row_shape)})
-    program = Batched([total], ["operand0"], [])
+    program = Batched([total], ["group0"], [])
     outputs, rows = lay_out([(spec.shape, spec.dtype, spec.mode)], spec.device)
     return Kind(f"add_n of {count}", (stacked,), outputs, rows, program, sum_of=count)
 

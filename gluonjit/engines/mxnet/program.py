@@ -10,7 +10,7 @@ import mxnet as mx
 from gluonjit.engines.mxnet import rules
 from gluonjit.engines.mxnet.hooked import original_invoke, slice_rows
 from gluonjit.engines.mxnet.trace import Attrs, Trace
-from gluonjit.graph import Output, Spec, intern_spec
+from gluonjit.graph import Output, Spec, intern_spec, operand_groups
 
 
 class Program(Protocol):
@@ -19,7 +19,7 @@ class Program(Protocol):
     consts: list[Any]
 
     def __call__(self, operands: Sequence[Any], count: int) -> list[Any]:
-        """The results of `count` nodes, each as one chunk."""
+        """The results of `count` nodes, each as one chunk; an operand here is a group of the kind's operands."""
 
 
 class Batched:
@@ -104,10 +104,11 @@ def build(
     if not trace.operands:
         raise rules.NotBatchable("it has no array operands")
     values: dict[int, rules.Val] = {}
-    for k, spec in enumerate(trace.operands):
-        values[k] = rules.Val(
-            mx.sym.var(f"operand{k}"), spec.shape, spec.dtype, spec.mode, poly and spec.mode == "rows"
-        )
+    groups = operand_groups(trace.operands, poly)
+    for number, group in enumerate(groups):
+        for k, symbol in zip(group, _split(mx.sym.var(f"group{number}"), len(group), trace.operands[group[0]])):
+            spec = trace.operands[k]
+            values[k] = rules.Val(symbol, spec.shape, spec.dtype, spec.mode, poly and spec.mode == "rows")
     for k, (position, _) in enumerate(trace.consts):
         shape, dtype = trace.shapes[position]
         values[position] = rules.Val(mx.sym.var(f"const{k}"), shape, dtype, "shared")
@@ -124,10 +125,19 @@ def build(
     outs, rows = lay_out([(final.shape, final.dtype, final.layout) for final in finals], trace.device)
     program = Batched(
         [final.sym for final in finals],
-        [f"operand{k}" for k in range(len(trace.operands))],
+        [f"group{number}" for number in range(len(groups))],
         [array for _, array in trace.consts],
     )
     return program, outs, rows, pure
+
+
+def _split(symbol: mx.sym.Symbol, count: int, spec: Spec) -> list[mx.sym.Symbol]:
+    """The operands of a group, whose rows come one operand after the other."""
+    if count == 1:
+        return [symbol]
+    apart = rules.apply("Reshape", [symbol], {"shape": (count, -1, *spec.row_shape)})
+    pieces = rules.apply("SliceChannel", [apart], {"axis": 0, "num_outputs": count, "squeeze_axis": True})
+    return [pieces[k] for k in range(count)]
 
 
 def _final(value: rules.Val) -> rules.Val:

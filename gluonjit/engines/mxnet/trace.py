@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, NamedTuple
 
 import mxnet as mx
 import numpy as np
+from mxnet.base import _LIB, check_call, mx_uint, py_str
 
 from gluonjit.engines.mxnet import rules
 from gluonjit.errors import CaptureError
@@ -108,6 +111,30 @@ class _Placeholder:
 
     def __init__(self, value: Value) -> None:
         self._v = value
+
+
+@cache
+def _operator(handle: int) -> tuple[str, str]:
+    """The registered name of an operator by its address, and the attribute that counts its inputs, if any."""
+    name, text, counted = ctypes.c_char_p(), ctypes.c_char_p(), ctypes.c_char_p()
+    count, returned = mx_uint(), ctypes.c_char_p()
+    names, types, texts = (ctypes.POINTER(ctypes.c_char_p)() for _ in range(3))
+    check_call(
+        _LIB.MXSymbolGetAtomicSymbolInfo(
+            ctypes.c_void_p(handle),
+            *map(ctypes.byref, (name, text, count, names, types, texts, counted, returned)),
+        )
+    )
+    return rules.canonical(str(py_str(name.value))), str(py_str(counted.value))
+
+
+def operator_call(handle: int, inputs: int, keys: Sequence[str], vals: Sequence[Any]) -> tuple[str, Attrs]:
+    """Name and attributes of an imperative operator call; the number of inputs becomes explicit."""
+    name, counted = _operator(handle)
+    attrs = [(key, str(value)) for key, value in zip(keys, vals)]
+    if counted and counted not in keys:
+        attrs.append((counted, str(inputs)))
+    return name, tuple(attrs)
 
 
 def dtype_name(array: Any) -> str:

@@ -1,9 +1,12 @@
-"""Operators without inputs: the same for every sample, unless they draw."""
+"""Operators whose result follows from attributes and shapes alone: the same for every sample."""
 from __future__ import annotations
 
+import math
+
 from .call import Call
-from .rule import Rule, alone
-from .values import SHARED, Val
+from .rule import Rule
+from .symbols import apply
+from .values import SHARED, NotBatchable, Val
 
 
 def constant(call: Call) -> list[Val]:
@@ -11,12 +14,41 @@ def constant(call: Call) -> list[Val]:
     return call.deliver(call.same([]), SHARED)
 
 
-_DRAWS = "draws into a shape that does not say how many samples there are"
+def arange_like(call: Call) -> list[Val]:
+    """As many numbers as the data, or one of its axes, has entries."""
+    if call.data.poly:
+        raise NotBatchable("arange_like of rows of varying length")
+    count = math.prod(call.shape)
+    repeat = call.attrs.integer("repeat", 1)
+    start, step = call.attrs.number("start", 0.0), call.attrs.number("step", 1.0)
+    steps = -(-count // repeat)
+    numbers = apply("_arange", [], {"start": start, "stop": start + step * (steps - 0.5), "step": step,
+                                    "repeat": repeat, "dtype": call.outputs[0][1]})
+    if steps * repeat != count:
+        numbers = apply("slice_axis", [numbers], {"axis": 0, "begin": 0, "end": count})
+    return call.deliver(apply("Reshape", [numbers], {"shape": call.shape}), SHARED)
+
+
+def shape_array(call: Call) -> list[Val]:
+    return _integers(call, call.data.shape)
+
+
+def size_array(call: Call) -> list[Val]:
+    return _integers(call, (math.prod(call.data.shape),))
+
+
+def _integers(call: Call, numbers: tuple[int, ...]) -> list[Val]:
+    if call.data.poly:
+        raise NotBatchable(f"{call.name} of rows of varying length")
+    dtype = call.outputs[0][1]
+    each = [apply("_full", [], {"shape": (1,), "value": number, "dtype": dtype}) for number in numbers]
+    return call.deliver(apply("Concat", each, {"dim": 0, "num_args": len(each)}), SHARED)
+
 
 RULES: dict[str, Rule] = {
     **{name: Rule("constant", constant)
-       for name in ("_zeros", "_ones", "_full", "_arange", "_eye", "_linspace")},
-    **{f"_random_{name}": alone(_DRAWS, random=True)
-       for name in ("uniform", "normal", "gamma", "exponential", "poisson", "negative_binomial",
-                    "generalized_negative_binomial", "randint")},
+       for name in ("_zeros", "_zeros_without_dtype", "_ones", "_full", "_arange", "_eye", "_linspace")},
+    "_contrib_arange_like": Rule("constant", arange_like, notes="the known shape's numbers"),
+    "shape_array": Rule("constant", shape_array, notes="the known shape"),
+    "size_array": Rule("constant", size_array, notes="the known size"),
 }

@@ -195,8 +195,10 @@ RULES: dict[str, Rule] = {
        for name in sorted(set(_SIBLINGS.values()))},
     "add_n": Rule("elementwise", add_n, notes="shared operands are added once"),
     "where": Rule("elementwise", where),
-    "LeakyReLU": Rule("elementwise", leaky_relu, notes="prelu on rows; rrelu runs alone"),
-    "Dropout": Rule("elementwise", dropout, random=True, notes="axes move with the layout"),
+    "LeakyReLU": Rule("elementwise", leaky_relu, notes="prelu on rows; rrelu runs alone",
+                      random_if=lambda attrs: attrs.text("act_type", "leaky") == "rrelu"),
+    "Dropout": Rule("elementwise", dropout, random=True, notes="axes move with the layout",
+                    random_if=lambda attrs: attrs.number("p", 0.5) > 0.0),
     "amp_multicast": Rule("elementwise", multicast),
     "_identity_with_attr_like_rhs": Rule("elementwise", first_input),
 }

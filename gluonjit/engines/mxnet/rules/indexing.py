@@ -120,10 +120,25 @@ def _with_sample(places: Val, coordinates: mx.sym.Symbol) -> mx.sym.Symbol:
     return apply("Concat", [sample, coordinates], {"dim": 0, "num_args": 2})
 
 
+def ravel_multi_index(call: Call) -> list[Val]:
+    """The coordinates lie along the first axis, so the samples' axis comes second."""
+    stacked = convert(call.data, STACK)
+    order = (1, 0, *range(2, stacked.ndim + 1))
+    return call.deliver_each(call.same([apply("transpose", [stacked.sym], {"axes": order})]), call.data.shape[1:])
+
+
+def unravel_index(call: Call) -> list[Val]:
+    stacked = convert(call.data, STACK)
+    order = (1, 0, *range(2, len(call.shape) + 1))
+    return call.deliver(apply("transpose", [call.same([stacked.sym])], {"axes": order}), STACK)
+
+
 RULES: dict[str, Rule] = {
     "Embedding": Rule("row-wise", embedding, notes="one table for all samples"),
     "one_hot": Rule("elementwise", one_hot),
     "take": Rule("rewritten", take, notes="as it stands in one table; offset indices in own rows"),
     "batch_take": Rule("row-wise", batch_take),
+    "_ravel_multi_index": Rule("rewritten", ravel_multi_index),
+    "_unravel_index": Rule("rewritten", unravel_index),
     "gather_nd": Rule("rewritten", gather_nd, notes="one more coordinate: the sample"),
 }

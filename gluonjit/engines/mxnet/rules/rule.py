@@ -4,6 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Callable
 
+from .attributes import Attributes
 from .call import Call
 from .values import NotBatchable, Val
 
@@ -20,6 +21,7 @@ class Rule:
     random    draws random numbers, so equal calls are not equal values
     stateful  changes something beyond its outputs, or runs the user's code
     notes     a remark for the printed table
+    random_if decides by the attributes, where not every call draws; `draws` asks
     """
 
     kind: str
@@ -28,6 +30,11 @@ class Rule:
     random: bool = False
     stateful: bool = False
     notes: str = ""
+    random_if: Callable[[Attributes], bool] | None = None
+
+    def draws(self, attrs: Attributes) -> bool:
+        """Whether a call with these attributes may draw random numbers."""
+        return self.random_if(attrs) if self.random_if else self.random
 
 
 def alone(reason: str, random: bool = False, stateful: bool = False) -> Rule:

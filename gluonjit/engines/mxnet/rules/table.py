@@ -3,7 +3,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from . import axes, creation, elementwise, indexing, joining, linear, shapes
+from . import (
+    alone,
+    axes,
+    creation,
+    drawing,
+    elementwise,
+    indexing,
+    joining,
+    layers,
+    linalg,
+    linear,
+    sequences,
+    shapes,
+)
 from .attributes import Attributes
 from .call import Call, Spec
 from .rule import Rule
@@ -22,7 +35,8 @@ def _merge(*tables: Mapping[str, Rule]) -> dict[str, Rule]:
 
 
 RULES: Mapping[str, Rule] = _merge(
-    elementwise.RULES, axes.RULES, shapes.RULES, joining.RULES, indexing.RULES, linear.RULES, creation.RULES)
+    elementwise.RULES, axes.RULES, shapes.RULES, joining.RULES, indexing.RULES, linear.RULES, linalg.RULES,
+    layers.RULES, sequences.RULES, drawing.RULES, creation.RULES, alone.RULES)
 
 
 def batch_op(name: str, attrs: Mapping[str, str], inputs: Sequence[Val], outputs: Sequence[Spec],
@@ -53,7 +67,7 @@ def batch_op(name: str, attrs: Mapping[str, str], inputs: Sequence[Val], outputs
 
 def _once(call: Call, rule: Rule) -> list[Val]:
     """Inputs equal for all samples give outputs equal for all, unless something else has a say."""
-    if rule.random:
+    if rule.draws(call.attrs):
         raise NotBatchable(f"{call.name}: draws for each sample, but does not know how many there are")
     if rule.stateful:
         raise NotBatchable(f"{call.name}: {rule.reason or 'has effects beyond its outputs'}")

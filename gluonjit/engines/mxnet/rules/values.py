@@ -137,3 +137,15 @@ def together(values: Sequence[Val], rows_exact: bool) -> Together:
         return Together([spread(value, reference).sym for value in values], STACK, False)
     spread_values = [spread(value, reference) if value.shared else value for value in values]
     return Together([convert(value, ROWS).sym for value in spread_values], ROWS, poly)
+
+
+def all_rows(values: Sequence[Val]) -> tuple[list[mx.sym.Symbol], bool]:
+    """Bring values with equal leading axes to rows, shared ones repeated; also whether they vary in length."""
+    if any(not value.ndim or value.shape[0] != values[0].shape[0] for value in values):
+        raise NotBatchable(f"values with different leading axes: {[value.shape for value in values]}")
+    reference = next(value for value in values if not value.shared)
+    poly = any(value.poly for value in values)
+    if poly and not all(value.poly for value in values):
+        raise NotBatchable("rows of varying length together with values that are not")
+    spread_values = [spread(value, reference) if value.shared else value for value in values]
+    return [convert(value, ROWS).sym for value in spread_values], poly

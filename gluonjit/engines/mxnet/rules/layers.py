@@ -1,0 +1,136 @@
+"""Layers of a network: their first axis is the batch, and parameters are the same for all samples."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from .attributes import Attributes
+from .axes import normal_axis
+from .call import Call
+from .rule import Emit, Rule, alone
+from .symbols import apply
+from .values import ROWS, STACK, NotBatchable, Val, all_rows, convert, reshape
+
+Refusal = Callable[[Attributes, bool], "str | None"]
+
+
+def layer(data: int = 1, least: int = 2, refuse: Refusal | None = None) -> Emit:
+    """The first `data` inputs go by rows of at least `least` axes, all others are parameters.
+
+    `refuse` says why, where attributes or training make the rows depend on one another.
+    """
+    def emit(call: Call) -> list[Val]:
+        reason = refuse(call.attrs, call.training) if refuse else None
+        if reason:
+            raise NotBatchable(f"{call.name}: {reason}")
+        count = data if data > 0 else len(call.inputs)
+        parameters = call.inputs[count:]
+        if any(not value.shared for value in parameters):
+            raise NotBatchable(f"{call.name}: parameters that are not the same for all samples")
+        if call.data.ndim < least:
+            raise NotBatchable(f"{call.name}: data of fewer than {least} axes")
+        rows, poly = all_rows(call.inputs[:count])
+        return call.deliver(call.same([*rows, *(value.sym for value in parameters)]), ROWS, poly)
+    return emit
+
+
+def batch_not_first(attrs: Attributes, training: bool) -> str | None:
+    layout = attrs.text("layout", "None")
+    return None if layout == "None" or layout.startswith("N") else f"layout {layout} does not begin with the batch"
+
+
+def normalised_over_batch(attrs: Attributes, training: bool) -> str | None:
+    normalization = attrs.text("normalization", "null")
+    return None if normalization == "null" else f"its gradient is divided by the batch ({normalization})"
+
+
+def statistics_of_batch(attrs: Attributes, training: bool) -> str | None:
+    if training and not attrs.flag("use_global_stats"):
+        return "in training its statistics are those of the batch"
+    if attrs.integer("axis", 1) == 0:
+        return "the channels lie along the batch"
+    return "returns the statistics too" if attrs.flag("output_mean_var") else None
+
+
+def padded_batch(attrs: Attributes, training: bool) -> str | None:
+    return "pads the batch" if any((attrs.axes("pad_width") or ())[:2]) else None
+
+
+def resize(call: Call) -> list[Val]:
+    """BilinearResize2D; with mode `like` the second input gives the size."""
+    return layer(data=len(call.inputs), least=4)(call)
+
+
+def upsample(call: Call) -> list[Val]:
+    bilinear = call.attrs.text("sample_type", "nearest") == "bilinear"
+    return layer(data=1 if bilinear else 0, least=4)(call)
+
+
+def layer_norm(call: Call) -> list[Val]:
+    """Along one axis, with one scale and shift for all samples."""
+    data, parameters = call.data, call.inputs[1:]
+    if data.shared or any(not value.shared for value in parameters):
+        raise NotBatchable("LayerNorm: parameters that are not the same for all samples")
+    axis = normal_axis(call.attrs.integer("axis", -1), data.ndim)
+    symbols = [value.sym for value in parameters]
+    if data.rows and axis > 0:
+        return call.deliver(call.same([data.sym, *symbols], axis=axis), ROWS, data.poly)
+    stacked = convert(data, STACK)
+    return call.deliver(call.same([stacked.sym, *symbols], axis=axis + 1), STACK)
+
+
+def div_sqrt_dim(call: Call) -> list[Val]:
+    """Divides by the root of the last axis' length, which must not become the one of rows."""
+    data = call.data
+    if data.ndim == 1 and data.rows:
+        data = convert(data, STACK)
+    return call.deliver(call.same([data.sym]), data.layout, data.poly)
+
+
+def softmax_cross_entropy(call: Call) -> list[Val]:
+    """The operator adds up the whole batch, so the sum is taken for each sample."""
+    (data, label), poly = all_rows(call.inputs)
+    if poly:
+        raise NotBatchable("softmax_cross_entropy sums over rows of varying length")
+    rows = call.data.shape[0]
+    likelihood = apply("pick", [apply("log_softmax", [data], {"axis": 1}), label], {"axis": 1})
+    each = apply("sum", [reshape(likelihood, (rows,))], {"axis": 1})
+    return call.deliver_each(apply("negative", [each], {}), ())
+
+
+def make_loss(call: Call) -> list[Val]:
+    reason = normalised_over_batch(call.attrs, call.training)
+    if reason:
+        raise NotBatchable(f"MakeLoss: {reason}")
+    return call.deliver(call.same([call.data.sym]), call.data.layout, call.data.poly)
+
+
+def _rules(names: str, emit: Emit, kind: str = "row-wise", notes: str = "") -> dict[str, Rule]:
+    return {name: Rule(kind, emit, notes=notes) for name in names.split()}
+
+
+_ROIS: Sequence[str] = ("ROIPooling", "_contrib_ROIAlign", "_contrib_RROIAlign", "_contrib_PSROIPooling",
+                        "_contrib_DeformablePSROIPooling")
+
+RULES: dict[str, Rule] = {
+    **_rules("Convolution Convolution_v1 Deconvolution Pooling Pooling_v1", layer(1, 3, batch_not_first)),
+    **_rules("_contrib_DeformableConvolution", layer(2, 4, batch_not_first)),
+    **_rules("_contrib_ModulatedDeformableConvolution", layer(3, 4, batch_not_first)),
+    **{name: Rule("row-wise", layer(1, 2, statistics_of_batch), stateful=True, notes="alone in training")
+       for name in ("BatchNorm", "_contrib_BatchNormWithReLU")},
+    **_rules("InstanceNorm GroupNorm LRN", layer(1, 3)),
+    **_rules("L2Normalization SoftmaxActivation GridGenerator", layer()),
+    **_rules("Pad", layer(1, 4, padded_batch)),
+    **_rules("depth_to_space space_to_depth im2col _contrib_AdaptiveAvgPooling2D", layer(1, 4)),
+    **_rules("col2im", layer(1, 3)),
+    **_rules("Correlation BilinearSampler SpatialTransformer Crop", layer(0)),
+    **_rules("LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput", layer(2, 1)),
+    **_rules("SVMOutput", layer(2)),
+    "SoftmaxOutput": Rule("row-wise", layer(2, 2, normalised_over_batch), notes="alone where it looks at the batch"),
+    "MakeLoss": Rule("elementwise", make_loss, notes="alone where it looks at the batch"),
+    "UpSampling": Rule("row-wise", upsample),
+    "_contrib_BilinearResize2D": Rule("row-wise", resize),
+    "LayerNorm": Rule("axis", layer_norm, notes="rows unless axis 0 takes part"),
+    "_contrib_div_sqrt_dim": Rule("elementwise", div_sqrt_dim),
+    "softmax_cross_entropy": Rule("rewritten", softmax_cross_entropy, notes="summed for each sample"),
+    **{name: alone("its regions name their image by its place in the batch") for name in _ROIS},
+}

@@ -1,0 +1,65 @@
+"""Linear algebra on matrices in the last axes: whatever lies in front of them is batch."""
+from __future__ import annotations
+
+from .axes import normal_axis
+from .call import Call
+from .rule import Emit, Rule
+from .symbols import apply
+from .values import ROWS, STACK, NotBatchable, Val, convert, reshape, together
+
+
+def matrices(core: int = 2, scalar: bool = False) -> Emit:
+    """Each input ends in `core` axes of its own; with `scalar` nothing of them is left in the result."""
+    def emit(call: Call) -> list[Val]:
+        if call.attrs.integer("axis", -2) != -2:
+            raise NotBatchable(f"{call.name} with matrices on other axes than the last two")
+        operands = together(call.inputs, rows_exact=call.data.ndim > core)
+        result = call.same(operands.symbols)
+        if operands.layout == ROWS:
+            return call.deliver(result, ROWS, operands.poly)
+        if scalar and call.data.ndim == core:
+            return call.deliver_each(result, ())
+        return call.deliver(result, STACK)
+    return emit
+
+
+def gemm(call: Call) -> list[Val]:
+    """alpha * A B + beta * C by batch_dot, for the reason that gemm2 has."""
+    if call.attrs.integer("axis", -2) != -2:
+        raise NotBatchable(f"{call.name} with matrices on other axes than the last two")
+    operands = together(call.inputs, rows_exact=call.data.ndim > 2)
+    left, right, addend = operands.symbols
+    transposes = {key: call.attrs.flag(key) for key in ("transpose_a", "transpose_b")}
+    product = apply("batch_dot", [reshape(left, call.inputs[0].shape[-2:]),
+                                  reshape(right, call.inputs[1].shape[-2:])], transposes)
+    rest = call.shape[1:] if operands.layout == ROWS else call.shape
+    scaled = apply("_mul_scalar", [reshape(product, rest)], {"scalar": call.attrs.number("alpha", 1.0)})
+    added = apply("_mul_scalar", [addend], {"scalar": call.attrs.number("beta", 1.0)})
+    return call.deliver(apply("elemwise_add", [scaled, added], {}), operands.layout, operands.poly)
+
+
+def diag(call: Call) -> list[Val]:
+    """The diagonal over two axes, or a matrix from a vector."""
+    stacked = convert(call.data, STACK)
+    if stacked.ndim == 1:
+        made = apply("_linalg_makediag", [stacked.sym], {"offset": call.attrs.integer("k", 0)})
+        return call.deliver(made, STACK)
+    first = normal_axis(call.attrs.integer("axis1", 0), stacked.ndim)
+    second = normal_axis(call.attrs.integer("axis2", 1), stacked.ndim)
+    return call.deliver(call.same([stacked.sym], axis1=first + 1, axis2=second + 1), STACK)
+
+
+_LAST_AXES = "stacked, or rows of batches of matrices"
+
+RULES: dict[str, Rule] = {
+    **{f"_linalg_{name}": Rule("row-wise", matrices(), notes=_LAST_AXES)
+       for name in ("potrf", "potri", "trmm", "trsm", "syrk", "gelqf", "syevd", "inverse", "extractdiag",
+                    "extracttrian")},
+    **{f"_linalg_{name}": Rule("row-wise", matrices(scalar=True), notes=_LAST_AXES)
+       for name in ("det", "slogdet", "sumlogdiag")},
+    **{f"_linalg_{name}": Rule("row-wise", matrices(core=1), notes=_LAST_AXES) for name in ("makediag", "maketrian")},
+    "_linalg_gemm": Rule("rewritten", gemm, notes="batch_dot"),
+    "diag": Rule("rewritten", diag, notes="axes shifted by the samples' own"),
+    **{name: Rule("row-wise", matrices(), notes=_LAST_AXES)
+       for name in ("_contrib_box_nms", "_contrib_bipartite_matching")},
+}

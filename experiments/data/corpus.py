@@ -28,9 +28,12 @@ class Corpus:
     note: str
 
 
-def load(name: str, data_dir: str | None = None, seed: int = 0) -> Corpus:
-    """Load `sick` from files or generate `builtin`."""
-    return _load_sick(_data_dir(data_dir), seed)
+def load(name: str, data_dir: str | None = None, seed: int = 0, limit: int | None = None) -> Corpus:
+    """Load `sick` from files or generate `builtin`; with `limit`, the first pairs of each split alone."""
+    corpus = _load_sick(_data_dir(data_dir), seed)
+    for split in sick.SPLITS:
+        setattr(corpus, split, getattr(corpus, split)[:limit])
+    return corpus
 
 
 def _data_dir(given: str | None) -> Path:

@@ -1,1 +1,3 @@
 """The semantic-relatedness Tree-LSTM: run `python -m experiments.treelstm --help`."""
+
+MODES = ("imperative", "hybridized", "handbatched", "dynamic", "plain-imperative", "plain", "plain-cell")

@@ -1,0 +1,104 @@
+"""The command line: `train`, `compare` and `agree`. Nothing heavy is imported before it is understood."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from experiments.treelstm import MODES
+
+DATA = ("builtin", "sick")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; 0 is success, 1 a failure that is explained, 2 bad arguments, 130 an interruption."""
+    logging.basicConfig(format="%(message)s", level=logging.INFO)
+    options = _parser().parse_args(arguments)
+    if "mxnet" not in sys.modules:  # its thread pool reads this once
+        os.environ["OMP_NUM_THREADS"] = str(options.threads or os.environ.get("OMP_NUM_THREADS") or 1)
+    try:
+        return options.run(options)
+    except KeyboardInterrupt:
+        print("\ninterrupted; a run with --checkpoint goes on after its last whole epoch with --resume")
+        return 130
+    except _explained() as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+def _explained() -> tuple[type[Exception], ...]:
+    """Return the faults that are a user's to mend, so that their message is enough."""
+    from experiments.data.errors import DataError
+    from experiments.treelstm.agreement import Disagreement
+    from experiments.treelstm.checkpoint import CheckpointError
+
+    return DataError, Disagreement, CheckpointError
+
+
+def _train(options: argparse.Namespace) -> int:
+    from experiments.treelstm.train import Outputs, Setting, train
+
+    setting = Setting(
+        options.mode, options.data, options.epochs, options.batch_size, options.seed, options.limit
+    )
+    outputs = Outputs(options.data_dir, options.checkpoint, options.resume, options.json)
+    result = train(setting, outputs)
+    print(
+        f"test: Pearson {result['test_pearson']:.4f}, Spearman {result['test_spearman']:.4f}, "
+        f"MSE {result['test_mse']:.4f}"
+    )
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m experiments.treelstm", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="command")
+    train = _command(commands, "train", _train, "train one mode and test it")
+    train.add_argument("--mode", choices=MODES, required=True)
+    train.add_argument("--epochs", type=_count, required=True)
+    train.add_argument("--checkpoint", type=Path, metavar="DIR", help="keep the run here, epoch by epoch")
+    train.add_argument("--resume", action="store_true", help="go on where --checkpoint ends")
+    train.set_defaults(batch_size=25)
+    return parser
+
+
+def _command(
+    commands: argparse._SubParsersAction, name: str, run: Callable[[argparse.Namespace], int], text: str
+) -> argparse.ArgumentParser:
+    """Add a command with the options that all have."""
+    command: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text)
+    command.add_argument("--data", choices=DATA, default="builtin", help="builtin is generated and synthetic")
+    command.add_argument(
+        "--data-dir", metavar="DIR", help="the folder of sick/ and glove/ (or GLUONJIT_DATA)"
+    )
+    command.add_argument("--batch-size", type=_count)
+    command.add_argument("--seed", type=_seed, default=0)
+    command.add_argument(
+        "--limit", type=_count, metavar="N", help="use the first N pairs of each split alone"
+    )
+    command.add_argument("--json", type=Path, metavar="PATH", help="write the results here")
+    command.add_argument(
+        "--threads", type=_count, help="threads of an operator (else OMP_NUM_THREADS, else 1)"
+    )
+    command.set_defaults(run=run)
+    return command
+
+
+def _count(text: str) -> int:
+    """Read a positive number."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return value
+
+
+def _seed(text: str) -> int:
+    """Read a number that is not negative."""
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text} is negative")
+    return value

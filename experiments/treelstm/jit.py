@@ -1,0 +1,53 @@
+"""All that the experiment asks of gluonjit, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from mxnet import gluon
+
+import gluonjit
+
+PARTS = ("capture", "analysis", "gather", "compute", "backward")
+
+
+@dataclass
+class Figures:
+    """What one minibatch took, as the library reports it."""
+
+    launches: int
+    lower_bound: int
+    hits: int
+    misses: int
+    ms: dict[str, float]
+
+
+def batch_dynamically(net: gluon.Block, sharing: bool) -> None:
+    """Make a net batch itself; this is the only change to it."""
+    net.hybridize(dynamic_batch=True, sharing=sharing)
+
+
+def add_n(losses: list[Any]) -> Any:
+    """Return the sum of the losses of a minibatch."""
+    return gluonjit.add_n(losses)
+
+
+def last_figures() -> Figures:
+    """Return what the last minibatch on this thread took."""
+    report = gluonjit.explain()
+    ms = {part: float(report.ms.get(part, 0.0)) for part in PARTS}
+    return Figures(report.launches, report.lower_bound, report.cache["hits"], report.cache["misses"], ms)
+
+
+def profiled(sharing: bool) -> AbstractContextManager[Any]:
+    """Return a region whose parts are timed with a wait after each."""
+    return _profiled(sharing)
+
+
+@contextmanager
+def _profiled(sharing: bool) -> Iterator[None]:
+    with gluonjit.batching(profile=True, sharing=sharing):
+        yield

@@ -1,9 +1,9 @@
 """What MXNet 1.9.1 needs before it can be imported beside today's numpy and CUDA wheels.
 
 MXNet reads names that numpy has removed since, and looks for CUDA 11 only in its own folder.
-``prepare_mxnet`` is called just before MXNet is imported and puts right what can be put right without surprise;
-where nothing can, it raises an error with the versions and the next step. Neither numpy nor a framework is
-imported before that.
+``prepare_mxnet`` is called just before MXNet is imported and puts right what can be put right without
+surprise; where nothing can, it raises an error with the versions and the next step. This module itself imports
+neither numpy nor a framework.
 """
 
 from __future__ import annotations

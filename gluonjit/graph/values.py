@@ -18,9 +18,9 @@ class Spec:
     is one row of shape S.
     """
 
-    __slots__ = ("bytes", "device", "dtype", "mode", "row_shape", "rows", "shape")
+    __slots__ = ("bytes", "device", "dtype", "mode", "of_rows", "row_shape", "rows", "shape")
 
-    def __init__(self, shape: tuple[int, ...], dtype: str, device: Any, mode: str, itemsize: int) -> None:
+    def __init__(self, shape: tuple[int, ...], dtype: str, device: str, mode: str, itemsize: int) -> None:
         self.shape = shape
         self.dtype = dtype
         self.device = device
@@ -31,16 +31,29 @@ class Spec:
         for extent in shape:
             size *= extent
         self.bytes = size
+        self.of_rows: dict[int, Spec] = {}
+
+    def with_rows(self, rows: int) -> Spec:
+        """The spec of so many rows of this one's shape."""
+        spec = self.of_rows.get(rows)
+        if spec is None:
+            spec = intern_spec((rows, *self.row_shape), self.dtype, self.device, ROWS)
+            self.of_rows[rows] = spec
+        return spec
+
+    def stacked(self, count: int) -> Spec:
+        """The spec of so many arrays of this one's shape, each one row."""
+        return intern_spec((count, *self.shape), self.dtype, self.device, ROWS)
 
     def __repr__(self) -> str:
         return f"Spec({self.shape}, {self.dtype}, {self.device}, {self.mode})"
 
 
-_specs: dict[tuple[tuple[int, ...], str, Any, str], Spec] = {}
+_specs: dict[tuple[tuple[int, ...], str, str, str], Spec] = {}
 _ITEM_SIZES = {"float16": 2, "float64": 8, "int64": 8, "int8": 1, "uint8": 1, "bool": 1}
 
 
-def intern_spec(shape: tuple[int, ...], dtype: str, device: Any, mode: str) -> Spec:
+def intern_spec(shape: tuple[int, ...], dtype: str, device: str, mode: str) -> Spec:
     """The one Spec with these properties. `mode` is "rows" or "stack"."""
     key = (shape, dtype, device, mode)
     spec = _specs.get(key)

@@ -4,9 +4,10 @@ from gluonjit.hybrid.batch import Batch, Results, Tape
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.protocol import Engine
 from gluonjit.hybrid.report import Report, StepRow
-from gluonjit.hybrid.state import State, batching, engine_of, explain, register, thread_state
+from gluonjit.hybrid.state import State, batching, engine_of, explain, register, LOCAL
 
 __all__ = [
+    "LOCAL",
     "Batch",
     "Engine",
     "Options",
@@ -19,5 +20,5 @@ __all__ = [
     "engine_of",
     "explain",
     "register",
-    "thread_state",
+    
 ]

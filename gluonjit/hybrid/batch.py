@@ -62,7 +62,6 @@ class Batch:
         self.records = self.graph.records
         # Arrays and values from outside, by address: each entry keeps its key's object alive.
         self.imports: dict[int, tuple[Any, Value]] = {}
-        self.host: dict[int, tuple[Any, list[Any]]] = {}
         self.tables: dict[Any, Any] = {}
         self.created: dict[Any, Any] = {}
         self.room = 1.0

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import MethodType
 from typing import Any
 
-from gluonjit.hybrid.state import registered, thread_state
+from gluonjit.hybrid.state import registered, LOCAL
 
 
 class CellFunction:
@@ -27,7 +27,7 @@ class CellFunction:
         return self if instance is None else MethodType(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        state = thread_state
+        state = LOCAL.state
         if state.trace is None and not state.paused:
             for engine in registered():
                 if engine.wants(args):

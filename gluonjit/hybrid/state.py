@@ -34,13 +34,25 @@ def engine_of(name: str | None = None) -> Engine:
     raise EngineError("batching(): no framework has been imported yet; `import mxnet` first")
 
 
-class State(threading.local):
-    """One a thread.
+class State:
+    """The state of one thread.
 
     batch: the innermost open batch; explicit: those opened by `batching`, outermost first; inside: how many
     dynamically batched blocks are being called; trace: the cell being traced; paused > 0: capture is off;
     mode: 2 * recording + training; last: the report of the last batch that ran something.
     """
+
+    __slots__ = (
+        "batch",
+        "explicit",
+        "inside",
+        "last",
+        "mode",
+        "options",
+        "paused",
+        "singles",
+        "trace",
+    )
 
     def __init__(self) -> None:
         self.batch: Batch | None = None
@@ -75,7 +87,14 @@ class State(threading.local):
         self.close()
 
 
-thread_state = State()
+class _Local(threading.local):
+    """Each thread's own state: one look-up, and the rest are plain attributes."""
+
+    def __init__(self) -> None:
+        self.state = State()
+
+
+LOCAL = _Local()
 
 
 @contextmanager
@@ -87,7 +106,7 @@ def batching(**options: Any) -> Iterator[Batch]:
     what was captured and has not run is discarded. Raises OptionError for unusable options and EngineError
     where no framework has been imported.
     """
-    state = thread_state
+    state = LOCAL.state
     chosen = state.options.updated("batching()", options)
     batch = Batch(engine_of(), chosen, explicit=True)
     state.mode = batch.engine.current_mode()
@@ -113,4 +132,4 @@ def batching(**options: Any) -> Iterator[Batch]:
 
 def explain() -> Report:
     """The report of the batch that ran last on this thread (empty where none has)."""
-    return thread_state.last or Report()
+    return LOCAL.state.last or Report()

@@ -14,7 +14,7 @@ from gluonjit.engines.mxnet.engine import ENGINE
 from gluonjit.engines.mxnet.hooked import original_backward, original_grad
 from gluonjit.engines.mxnet.lazy import LazyArray, concrete
 from gluonjit.errors import BackwardWarning
-from gluonjit.hybrid import Tape, thread_state
+from gluonjit.hybrid import Tape, LOCAL
 
 _ADVICE = (
     "Capture the losses of a minibatch first, then call backward once for their sum: "
@@ -106,7 +106,7 @@ def _retained(heads: Sequence[LazyArray], tapes: Sequence[Tape], retain_graph: b
 
 def _count_single(tape: Tape) -> None:
     """Warn where minibatches are captured, run and differentiated one sample at a time."""
-    state = thread_state
+    state = LOCAL.state
     if tape.samples != 1 or tape.backwards != 1:
         state.singles = 0
         return

@@ -14,12 +14,12 @@ from mxnet.ndarray import NDArray
 from gluonjit.engines.mxnet import rules
 from gluonjit.engines.mxnet.hooked import current_mode
 from gluonjit.engines.mxnet.lazy import LazyArray, wrap
-from gluonjit.engines.mxnet.lookups import look_up
+from gluonjit.engines.mxnet.lookups import look_up, table_of
 from gluonjit.engines.mxnet.operands import value_of
 from gluonjit.engines.mxnet.program import build
 from gluonjit.engines.mxnet.trace import NeedsValue, Trace, map_structure, tracing
 from gluonjit.graph import Graph, Kind, Record, Rows, Spec, Value
-from gluonjit.hybrid import Batch, Options, engine_of, thread_state
+from gluonjit.hybrid import Batch, Options, engine_of, LOCAL
 
 _MOST_KINDS = 4096
 _CONSTANTS = (type(None), bool, int, float, str, ModuleType, gluon.Block, type)
@@ -77,7 +77,7 @@ def capture_cell(cell: Cell, owner: Any, run: Callable[..., Any], args: tuple[An
 
     `owner` is the Block whose parameters it may use, or None.
     """
-    state = thread_state
+    state = LOCAL.state
     batch = state.batch
     if batch is None:
         state.mode = current_mode()
@@ -102,6 +102,21 @@ def capture_cell(cell: Cell, owner: Any, run: Callable[..., Any], args: tuple[An
             rows.append(value.rows)
             if value.depth > depth:
                 depth = value.depth
+        elif arg.__class__ is tuple:
+            signature.append(tuple)
+            for item in arg:
+                if item.__class__ is LazyArray and item._v.graph is graph:
+                    value = item._v
+                    signature.append(value.spec)
+                    rows.append(value.rows)
+                    if value.depth > depth:
+                        depth = value.depth
+                else:
+                    try:
+                        depth = _flatten(item, batch, graph, signature, rows, depth)
+                    except Unknown as unknown:
+                        return expand(cell, run, args, f"an argument is {unknown}", batch)
+            signature.append(None)
         else:
             try:
                 depth = _flatten(arg, batch, graph, signature, rows, depth)
@@ -165,11 +180,16 @@ def _flatten(arg: Any, batch: Batch, graph: Graph, signature: list[Any], rows: l
 
 def _captured_lookup(cell: Cell, batch: Batch, indices: Any, mode: int) -> Any:
     """A call that is nothing but a look-up, by integers that are known."""
-    array = indices._c if isinstance(indices, LazyArray) else indices
-    if not isinstance(array, NDArray) or len(array.shape) != 1:
+    array = indices._c if indices.__class__ is LazyArray else indices
+    if not isinstance(array, NDArray):
         return None
-    parameter, attrs = cell.lookup
-    return wrap(look_up(batch, array, parameter.data(array.context), attrs, mode >= 2))
+    table = batch.tables.get((cell, mode >= 2))
+    if table is None:
+        parameter, attrs = cell.lookup
+        table = table_of(batch, parameter.data(array.context), attrs, mode >= 2)
+        batch.tables[(cell, mode >= 2)] = table
+    value = look_up(batch, array, table)
+    return None if value is None else wrap(value)
 
 
 def _record(
@@ -196,7 +216,7 @@ def _record(
             cell.kinds.clear()
         cell.kinds[key] = kind
     share = max(1.0 / batch.options.max_nodes, kind.bytes / batch.options.max_bytes)
-    record = batch.records[key] = Record(kind, thread_state.mode, share)
+    record = batch.records[key] = Record(kind, LOCAL.state.mode, share)
     return record
 
 
@@ -220,7 +240,7 @@ def _make_kind(
     devices = {str(spec.device) for spec in specs}
     if len(devices) > 1:
         return f"its operands are on several devices: {', '.join(sorted(devices))}"
-    trace = Trace(specs, bool(thread_state.mode & 1), lambda array: _is_parameter(owner, batch, array))
+    trace = Trace(specs, bool(LOCAL.state.mode & 1), lambda array: _is_parameter(owner, batch, array))
     positions = iter(range(len(specs)))
     stand_ins = _substitute(args, lambda array: wrap(_placeholder(trace, next(positions), specs)))
     try:
@@ -331,7 +351,7 @@ def expand(cell: Cell, run: Callable[..., Any], args: tuple[Any, ...], reason: s
     """Run the call itself and capture the operators and inner cells it calls."""
     if reason != "granularity='op'":
         batch.report.unbatched[cell.name] = reason
-    state = thread_state
+    state = LOCAL.state
     state.inside += 1
     try:
         return run(*args)

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 from mxnet import gluon
 
 from gluonjit.engines.mxnet.cells import Cell, any_lazy
-from gluonjit.hybrid import Options, thread_state
+from gluonjit.hybrid import Options, LOCAL
 
 KEY = "_gluonjit"
 """A dynamically batched block keeps its Cell in its own __dict__, so that copies and pickles take it along."""
@@ -34,7 +34,7 @@ def disable(block: gluon.Block) -> None:
     for inner in blocks_of(block):
         cell = inner.__dict__.pop(KEY, None)
         if cell is not None:
-            thread_state.flush("hybridize() turned dynamic batching off")
+            LOCAL.state.flush("hybridize() turned dynamic batching off")
             if cell.active is not None:
                 inner._active = cell.active
 
@@ -60,12 +60,12 @@ def automatic_cell(block: gluon.HybridBlock, args: tuple[Any, ...]) -> Cell | No
     """The cell of a HybridBlock nobody hybridized, such as a loss, called on arrays of the open batch."""
     if not is_hybrid(block) or block._active:
         return None
-    batch = thread_state.batch
+    batch = LOCAL.state.batch
     if not (batch is not None and batch.explicit) and not any_lazy(args):
         return None
     cell = _automatic.get(block)
     if cell is None:
-        cell = _automatic[block] = Cell(block.name or type(block).__name__, thread_state.options)
+        cell = _automatic[block] = Cell(block.name or type(block).__name__, LOCAL.state.options)
         cell.is_node = True
     return cell
 

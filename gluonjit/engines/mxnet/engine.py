@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from mxnet.ndarray import NDArray
 
+from gluonjit.engines.mxnet.arrays import context_of
 from gluonjit.engines.mxnet.hooked import (
     current_mode,
     original_set_recording,
@@ -22,7 +23,7 @@ from gluonjit.engines.mxnet.lookups import Table
 from gluonjit.engines.mxnet.ops import clear_kinds, kind_count, sum_kind
 from gluonjit.engines.mxnet.program import join, piece
 from gluonjit.graph import Kind, Leaf, Spec, Value
-from gluonjit.hybrid import Batch, thread_state
+from gluonjit.hybrid import Batch, LOCAL
 from gluonjit.hybrid.batch import results_of
 from gluonjit.hybrid.functions import CellFunction
 
@@ -30,7 +31,7 @@ from gluonjit.hybrid.functions import CellFunction
 @contextmanager
 def _as_captured(mode: int) -> Iterator[None]:
     """Run under the recording and training flags under which something was captured, and capture nothing."""
-    state = thread_state
+    state = LOCAL.state
     recording, training = original_set_recording(mode >= 2), original_set_training(mode & 1)
     state.paused += 1
     try:
@@ -65,17 +66,17 @@ class MXNetEngine:
     def lookup_chunk(self, table: Table, spec: Spec, indices: Sequence[Any], mode: int) -> NDArray:
         """Rows of a weight, or integers of the host."""
         if table.weight is None:
-            return mx.nd.array(np.array(indices), ctx=table.device, dtype=table.dtype)
+            return mx.nd.array(np.array(indices), ctx=context_of(spec.device), dtype=spec.dtype)
         with _as_captured(mode if table.taped else 0):
-            index = mx.nd.array(np.array(indices, dtype=np.int64), ctx=table.device, dtype="int32")
+            index = mx.nd.array(np.array(indices, dtype=np.int64), ctx=context_of(spec.device), dtype="int32")
             attrs = dict(table.attrs)
             attrs.pop("name", None)
             return mx.nd.Embedding(index, table.weight, **attrs)
 
-    def upload(self, indices: Sequence[npt.NDArray[np.int64]], device: Any) -> list[NDArray]:
+    def upload(self, indices: Sequence[npt.NDArray[np.int64]], device: str) -> list[NDArray]:
         """Index arrays on the device: they travel as one array, of which each gets its part."""
         with _as_captured(0):
-            packed = mx.nd.array(np.concatenate(indices).astype(np.int32), ctx=device, dtype="int32")
+            packed = mx.nd.array(np.concatenate(indices).astype(np.int32), ctx=context_of(device), dtype="int32")
             ends = np.cumsum([len(index) for index in indices]).tolist()
             return [slice_rows(packed, end - len(index), end) for index, end in zip(indices, ends)]
 
@@ -99,7 +100,7 @@ class MXNetEngine:
         """The numbers of a value; runs its batch if that has not run."""
         if value.graph is not None and isinstance(value.graph.owner, Batch):
             value.graph.owner.flush("a value was read")
-            thread_state.close()
+            LOCAL.state.close()
         return self.materialize(value)
 
     def materialize(self, value: Value) -> NDArray:
@@ -120,14 +121,14 @@ class MXNetEngine:
 
     def wants(self, args: Sequence[Any]) -> bool:
         """Inside a dynamically batched block or `batching`, or where an argument waits for its batch."""
-        state = thread_state
+        state = LOCAL.state
         return bool(state.inside or (state.explicit and state.batch) or any_lazy(args))
 
     def call_cell(self, function: CellFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Capture a call of a function declared with `gluonjit.cell`."""
         cell = function.caches.get(self.name)
         if cell is None:
-            cell = function.caches[self.name] = Cell(function.__qualname__, thread_state.options)
+            cell = function.caches[self.name] = Cell(function.__qualname__, LOCAL.state.options)
         owner = args[0] if args and isinstance(args[0], mx.gluon.Block) else None
         if not kwargs:
             return capture_cell(cell, owner, function.function, args)

@@ -19,14 +19,14 @@ from gluonjit.engines.mxnet.ops import capture_op, is_pending
 from gluonjit.engines.mxnet.trace import operator_call
 from gluonjit.errors import OptionError
 from gluonjit.hybrid import register as register_engine
-from gluonjit.hybrid import thread_state
+from gluonjit.hybrid import LOCAL
 
 _HybridBlock = gluon.HybridBlock
 
 
 def invoke(handle: int, arrays: Any, keys: Any, vals: Any, out: Any, is_np: bool, as_list: bool) -> Any:
     """mxnet.ndarray.register._imperative_invoke: every operator call of the program passes here."""
-    state = thread_state
+    state = LOCAL.state
     if state.paused:
         return hooked.original_invoke(handle, arrays, keys, vals, out, is_np, as_list)
     if out is not None:
@@ -51,15 +51,15 @@ def _written(out: Any) -> Any:
 
 
 def _before_write(array: Any) -> None:
-    batch = thread_state.batch
+    batch = LOCAL.state.batch
     if batch is not None and (id(array) in batch.imports or id(array) in batch.parameters):
-        thread_state.flush("an array that captured calls use was written to")
+        LOCAL.state.flush("an array that captured calls use was written to")
 
 
 def call(self: gluon.Block, *args: Any) -> Any:
     """gluon.Block.__call__."""
     cell: Cell | None = self.__dict__.get(KEY)
-    state = thread_state
+    state = LOCAL.state
     if state.trace is not None or state.paused:
         return hooked.original_call(self, *args)
     if cell is None:
@@ -86,7 +86,7 @@ def _call_with_hooks(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> A
 
 def _call_plain(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
     """A block that is not one node: what it calls is captured. Its arrays become lazy, so that slices are rows."""
-    state = thread_state
+    state = LOCAL.state
     outermost = not state.inside
     begin = perf_counter() if outermost else 0.0
     if outermost:
@@ -119,7 +119,7 @@ def _note_parameters(batch: Any, block: gluon.Block) -> None:
 
 def _lazy(arg: Any) -> Any:
     if isinstance(arg, NDArray) and arg.__class__ is not LazyArray and type(arg) is NDArray:
-        batch = thread_state.batch
+        batch = LOCAL.state.batch
         return wrap_concrete(leaf(batch, arg), arg) if batch is not None else arg
     return arg
 
@@ -146,13 +146,13 @@ def _hybridize(original: Any) -> Any:
 
 def _set_recording(is_recording: bool) -> bool:
     before: bool = hooked.original_set_recording(is_recording)
-    thread_state.mode = 2 * bool(is_recording) + (thread_state.mode & 1)
+    LOCAL.state.mode = 2 * bool(is_recording) + (LOCAL.state.mode & 1)
     return before
 
 
 def _set_training(train_mode: bool) -> bool:
     before: bool = hooked.original_set_training(train_mode)
-    thread_state.mode = (thread_state.mode & 2) + bool(train_mode)
+    LOCAL.state.mode = (LOCAL.state.mode & 2) + bool(train_mode)
     return before
 
 
@@ -165,7 +165,7 @@ def _flushing(original: Any, name: str) -> Any:
     """A function before which everything that waits has to run."""
 
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
-        state = thread_state
+        state = LOCAL.state
         if not state.paused and state.trace is None:
             state.flush(name)
             state.singles = 0
@@ -180,7 +180,7 @@ def _uncaptured(original: Any) -> Any:
     """A function whose operators are never captured."""
 
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
-        state = thread_state
+        state = LOCAL.state
         state.paused += 1
         try:
             return original(self, *args, **kwargs)

@@ -12,10 +12,11 @@ import numpy as np
 from mxnet.ndarray import NDArray, op
 
 from gluonjit.engines.mxnet import references
+from gluonjit.engines.mxnet.arrays import context_of
 from gluonjit.engines.mxnet.operands import value_of
 from gluonjit.engines.mxnet.trace import NeedsValue, Trace
 from gluonjit.graph import Value
-from gluonjit.hybrid import engine_of, thread_state
+from gluonjit.hybrid import engine_of, LOCAL
 
 _new = object.__new__
 _OWNED = object()
@@ -72,7 +73,7 @@ class LazyArray(NDArray):  # type: ignore[misc]
     @property
     def context(self) -> Any:
         """Known without computing."""
-        return self._v.spec.device
+        return context_of(self._v.spec.device)
 
     ctx = context
 
@@ -91,12 +92,17 @@ class LazyArray(NDArray):  # type: ignore[misc]
         if self._c is not None:
             return self._c[key]
         computed, value = self._c, self._v
-        state = thread_state
+        state = LOCAL.state
+        batch = state.batch
+        if key.__class__ is slice and batch is not None and value.graph is batch.graph:  # the usual case, first
+            found = references.quick_slice(value, key) if state.mode >= 2 or not value.taped else None
+            if found is not None:
+                return wrap(found)
         if computed is not None and not state.inside:
             return computed[key]
         if isinstance(value.graph, Trace):
             return _sliced(self, key)
-        batch = state.batch or state.open(engine_of("mxnet"))
+        batch = batch or state.open(engine_of("mxnet"))
         if value.graph is not batch.graph:
             value = value_of(batch, self)
         if state.mode >= 2 or not value.taped:  # what is sliced while not recording has no history

@@ -4,62 +4,77 @@ from __future__ import annotations
 
 from typing import Any
 
-from gluonjit.engines.mxnet.trace import Attrs, dtype_name
+from gluonjit.engines.mxnet.arrays import device_of, dtype_name
+from gluonjit.engines.mxnet.trace import Attrs
 from gluonjit.errors import CaptureError
-from gluonjit.graph import Value, intern_spec
+from gluonjit.graph import Spec, Value, intern_spec
 from gluonjit.hybrid import Batch
 
 
 class Table:
-    """A weight whose rows are looked up; None stands for the host's own integers."""
+    """A weight whose rows are looked up in one batch; weight None stands for the host's own integers."""
 
-    def __init__(self, weight: Any, attrs: Attrs, dtype: str, device: Any, taped: bool = False) -> None:
+    def __init__(self, weight: Any, attrs: Attrs, taped: bool) -> None:
         self.weight = weight
-        self.taped = taped
         self.attrs = attrs
+        self.taped = taped
+        self.size = weight.shape[0]
+        self.row = intern_spec(weight.shape[1:], dtype_name(weight), device_of(weight), "stack")
+        self.known: dict[int, tuple[Any, Value]] = {}  # looked up before, by the index array's address
+
+
+class Integers:
+    """The numbers of the host's integer arrays, as a table of themselves."""
+
+    weight = None
+
+    def __init__(self, dtype: str, device: str) -> None:
         self.dtype = dtype
         self.device = device
 
 
-def host_values(batch: Batch, array: Any) -> list[Any]:
-    """The numbers of a one-dimensional array, read once per batch."""
-    known = batch.host.get(id(array))
-    if known is None:
-        known = batch.host[id(array)] = (array, array.asnumpy().tolist())
-    return known[1]
+def table_of(batch: Batch, weight: Any, attrs: Attrs, taped: bool) -> Table:
+    """The batch's table for a weight."""
+    key = (id(weight), attrs, taped)
+    table: Table | None = batch.tables.get(key)
+    if table is None:
+        table = batch.tables[key] = Table(weight, attrs, taped)
+    return table
 
 
-def look_up(batch: Batch, indices: Any, weight: Any, attrs: Attrs, taped: bool) -> Value:
-    """`Embedding(indices, weight)` for one-dimensional concrete indices.
+def look_up(batch: Batch, indices: Any, table: Table) -> Value | None:
+    """`Embedding(indices, weight)` for concrete indices; None where they are not one-dimensional.
 
     Raises CaptureError for an index outside the table, which MXNet would silently clip.
     """
-    numbers = [int(number) for number in host_values(batch, indices)]
-    size = weight.shape[0]
-    if numbers and not 0 <= min(numbers) <= max(numbers) < size:
-        wrong = next(number for number in numbers if not 0 <= number < size)
+    known = table.known.get(id(indices))
+    if known is not None:
+        return known[1]
+    numbers = indices.asnumpy()
+    if numbers.ndim != 1:
+        return None
+    listed = numbers.astype("int64").tolist()
+    if not 0 <= min(listed) <= max(listed) < table.size:
+        wrong = next(number for number in listed if not 0 <= number < table.size)
         raise CaptureError(
-            f"Embedding: index {wrong} in a look-up of {len(numbers)} entries, but the table has {size} rows "
-            f"(0 to {size - 1}). Check the vocabulary that made the indices."
+            f"Embedding: index {wrong} in a look-up of {len(listed)} entries, but the table has {table.size} "
+            f"rows (0 to {table.size - 1}). Check the vocabulary that made the indices."
         )
-    key = (id(weight), attrs, taped)
-    table = batch.tables.get(key)
-    if table is None:
-        table = batch.tables[key] = Table(weight, attrs, dtype_name(weight), weight.context, taped)
-    shape = weight.shape[1:]
-    row = intern_spec(shape, table.dtype, table.device, "stack")
-    rows = batch.graph.lookup_rows(table, row, numbers)
-    spec = intern_spec((len(numbers), *shape), table.dtype, table.device, "rows")
-    return Value(rows if len(rows) > 1 else rows[0], 0, spec, batch.graph, taped)
+    value = _rows_of(batch, table, table.row, listed, table.taped)
+    table.known[id(indices)] = (indices, value)
+    return value
 
 
-def host_rows(batch: Batch, array: Any, dtype: str, device: Any) -> Value:
+def host_rows(batch: Batch, array: Any, dtype: str, device: str) -> Value:
     """A one-dimensional integer array as rows numbered by value."""
-    numbers = host_values(batch, array)
     key = ("host", dtype, device)
     table = batch.tables.get(key)
     if table is None:
-        table = batch.tables[key] = Table(None, (), dtype, device)
-    rows = batch.graph.lookup_rows(table, intern_spec((), dtype, device, "stack"), numbers)
-    spec = intern_spec((len(numbers),), dtype, device, "rows")
-    return Value(rows if len(rows) > 1 else rows[0], 0, spec, batch.graph, False)
+        table = batch.tables[key] = Integers(dtype, device)
+    row = intern_spec((), dtype, device, "stack")
+    return _rows_of(batch, table, row, array.asnumpy().tolist(), False)
+
+
+def _rows_of(batch: Batch, table: Any, row: Spec, numbers: list[int], taped: bool) -> Value:
+    rows = batch.graph.lookup_rows(table, row, numbers)
+    return Value(rows if len(rows) > 1 else rows[0], 0, row.stacked(len(rows)), batch.graph, taped)

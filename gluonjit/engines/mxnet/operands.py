@@ -6,9 +6,10 @@ from typing import Any
 
 from mxnet.ndarray import NDArray
 
+from gluonjit.engines.mxnet.arrays import spec_of
 from gluonjit.engines.mxnet.lookups import host_rows
-from gluonjit.engines.mxnet.trace import NeedsValue, Trace, dtype_name
-from gluonjit.graph import Value, intern_spec, natural_mode
+from gluonjit.engines.mxnet.trace import NeedsValue, Trace
+from gluonjit.graph import Value, intern_spec
 from gluonjit.hybrid import Batch
 from gluonjit.hybrid.batch import results_of
 
@@ -32,22 +33,13 @@ def leaf(batch: Batch, array: NDArray) -> Value:
     known = batch.imports.get(id(array))
     if known is not None:
         return known[1]
-    shape, dtype, device = array.shape, dtype_name(array), device_of(array)
-    if dtype in _INTEGERS and len(shape) == 1:
-        value = host_rows(batch, array, dtype, device)
+    spec = spec_of(array)
+    if spec.dtype in _INTEGERS and len(spec.shape) == 1:
+        value = host_rows(batch, array, spec.dtype, spec.device)
     else:
-        spec = intern_spec(shape, dtype, device, natural_mode(shape))
         value = Value(batch.graph.add_leaf(id(array), array, spec).base, 0, spec, batch.graph, True)
     batch.imports[id(array)] = (array, value)
     return value
-
-
-def device_of(array: NDArray) -> Any:
-    """The device; shared and pinned host memory count as the host."""
-    device = array.context
-    if device.device_type in ("cpu_shared", "cpu_pinned"):
-        return type(device)("cpu", 0)
-    return device
 
 
 def imported(batch: Batch, value: Value) -> Value:

@@ -8,14 +8,14 @@ from typing import Any
 from gluonjit.engines.mxnet import rules
 from gluonjit.engines.mxnet.hooked import current_mode, original_invoke
 from gluonjit.engines.mxnet.lazy import LazyArray, concrete, wrap, wrap_concrete
-from gluonjit.engines.mxnet.lookups import look_up
+from gluonjit.engines.mxnet.lookups import look_up, table_of
 from gluonjit.engines.mxnet.operands import leaf, value_of
 from gluonjit.engines.mxnet.program import Lone, build, lay_out
 from gluonjit.engines.mxnet.references import REFERENCES
 from gluonjit.engines.mxnet.trace import Attrs, infer, operator_call, trace_op
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Kind, Record, Spec, Value, natural_mode
-from gluonjit.hybrid import Batch, engine_of, thread_state
+from gluonjit.hybrid import Batch, engine_of, LOCAL
 
 # Operands that a layer's weights usually are: a concrete array there is the same for all samples.
 _WEIGHTS = {
@@ -37,7 +37,7 @@ _MOST_KINDS = 4096
 
 def capture_op(handle: int, arrays: Sequence[Any], keys: Sequence[str], vals: Sequence[Any], as_list: bool) -> Any:
     """Capture an operator on arrays; what cannot be captured runs at once."""
-    state = thread_state
+    state = LOCAL.state
     batch = state.batch
     if batch is None:
         state.mode = current_mode()
@@ -91,9 +91,10 @@ def _looked_up(
     if name != "Embedding" or weights != {1}:
         return None
     indices = arrays[0]._c if isinstance(arrays[0], LazyArray) else arrays[0]
-    if indices is None or len(indices.shape) != 1:
+    if indices is None:
         return None
-    return wrap(look_up(batch, indices, arrays[1], attrs, mode >= 2))
+    found = look_up(batch, indices, table_of(batch, arrays[1], attrs, mode >= 2))
+    return None if found is None else wrap(found)
 
 
 def _results(

@@ -46,8 +46,24 @@ def row_range(value: Value, begin: int, end: int) -> Value | None:
         rows = value.rows[begin:end] if end - begin > 1 else value.rows[begin]
     else:
         rows = value.rows + begin
-    target = intern_spec((end - begin, *spec.row_shape), spec.dtype, spec.device, "rows")
-    return _same_rows(value, target, rows)
+    return _same_rows(value, spec.with_rows(end - begin), rows)
+
+
+def quick_slice(value: Value, key: slice) -> Value | None:
+    """`x[begin:end]` for whole numbers in range; None leaves the case to `indexed`."""
+    spec = value.spec
+    begin, end = key.start, key.stop
+    if begin.__class__ is not int or end.__class__ is not int or key.step is not None:
+        return None
+    if spec.mode != "rows" or not 0 <= begin < end <= spec.rows:
+        return None
+    rows = value.rows
+    count = end - begin
+    if rows.__class__ is int:
+        rows += begin  # type: ignore[operator]
+    else:
+        rows = rows[begin] if count == 1 else rows[begin:end]  # type: ignore[index]
+    return Value(rows, value.depth, spec.with_rows(count), value.graph, value.taped, value)
 
 
 def indexed(value: Value, key: Any) -> Value | None:

@@ -13,9 +13,10 @@ import numpy as np
 from mxnet.base import _LIB, check_call, mx_uint, py_str
 
 from gluonjit.engines.mxnet import rules
+from gluonjit.engines.mxnet.arrays import dtype_name
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Spec, Value, intern_spec, natural_mode
-from gluonjit.hybrid import thread_state
+from gluonjit.hybrid import LOCAL
 
 Attrs = tuple[tuple[str, str], ...]
 Shaped = tuple[tuple[int, ...], str]
@@ -43,7 +44,7 @@ class Trace:
     def __init__(
         self, operands: Sequence[Spec], training: bool, constant: Callable[[Any], bool] = lambda array: True
     ) -> None:
-        self.device = operands[0].device if operands else mx.cpu()
+        self.device = operands[0].device if operands else "cpu(0)"
         self.training = training
         self.constant = constant
         self.operands = tuple(operands)
@@ -86,7 +87,7 @@ class Trace:
 @contextmanager
 def tracing(trace: Trace) -> Any:
     """Operators called in this region are recorded in `trace`."""
-    state = thread_state
+    state = LOCAL.state
     outer, state.trace = state.trace, trace
     try:
         yield trace
@@ -137,13 +138,6 @@ def operator_call(handle: int, inputs: int, keys: Sequence[str], vals: Sequence[
     return name, tuple(attrs)
 
 
-def dtype_name(array: Any) -> str:
-    """The dtype of an array by name."""
-    dtype = array.dtype
-    return _DTYPES.get(dtype) or str(np.dtype(dtype).name)
-
-
-_DTYPES = {np.float32: "float32", np.int32: "int32", np.float64: "float64"}
 _inferred: dict[Any, tuple[Shaped, ...]] = {}
 
 

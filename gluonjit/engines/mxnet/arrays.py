@@ -1,0 +1,50 @@
+"""Shape, dtype and device of MXNet arrays, in the words of the graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from mxnet.context import Context
+from mxnet.ndarray import NDArray
+
+from gluonjit.graph import Spec, intern_spec, natural_mode
+
+_HOST = {"cpu_shared", "cpu_pinned"}
+_contexts: dict[str, Context] = {}
+_names: dict[tuple[int, int], str] = {}
+_DTYPES = {np.float32: "float32", np.int32: "int32", np.float64: "float64"}
+
+
+def device_of(array: NDArray) -> str:
+    """The device by name, such as "cpu(0)"; shared and pinned host memory count as the host."""
+    context = array.context
+    key = (context.device_typeid, context.device_id)
+    name = _names.get(key)
+    if name is None:
+        if context.device_type in _HOST:
+            context = Context("cpu", 0)
+        name = _names[key] = str(context)
+        _contexts[name] = context
+    return name
+
+
+def context_of(device: str) -> Context:
+    """The MXNet context of a device's name."""
+    found = _contexts.get(device)
+    if found is None:
+        kind, number = device.rstrip(")").split("(")
+        found = _contexts[device] = Context(kind, int(number))
+    return found
+
+
+def dtype_name(array: NDArray) -> str:
+    """The dtype of an array by name."""
+    dtype = array.dtype
+    return _DTYPES.get(dtype) or str(np.dtype(dtype).name)
+
+
+def spec_of(array: NDArray) -> Spec:
+    """How a free-standing array looks."""
+    shape = array.shape
+    return intern_spec(shape, dtype_name(array), device_of(array), natural_mode(shape))

@@ -2,7 +2,7 @@
 
 MXNet reads names that numpy has removed since, and looks for CUDA 11 only in its own folder.
 ``prepare_mxnet`` is called just before MXNet is imported and puts right what can be put right without
-surprise; where nothing can, it raises an error with the versions and the next step. This module itself imports
+surprise; where nothing can, it raises an error with the versions and the next step. This module imports
 neither numpy nor a framework.
 """
 

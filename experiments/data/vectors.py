@@ -51,10 +51,9 @@ def make_vocab(sentences: Iterable[Sequence[str]]) -> Any:
 
 def attach_vectors(vocab: Any, words: Sequence[str], rows: np.ndarray, seed: int) -> np.ndarray:
     """Return the (len(vocab), n) table of vectors; words without one get small random rows."""
-    missing = set(vocab.idx_to_token) - set(words)
-    log.info("%d of %d vocabulary entries have no vector and get a random one", len(missing), len(vocab))
+    lost = sorted(set(vocab.idx_to_token) - set(words))
+    log.info("%d of %d words have no vector and get a random one", len(lost) - 1, len(vocab) - 1)
     rng = np.random.default_rng([seed, 2])
-    lost = sorted(missing)
     words = [*words, *lost]
     rows = np.concatenate([rows, rng.uniform(-0.05, 0.05, (len(lost), rows.shape[1]))]).astype(np.float32)
     if gluonnlp is None:

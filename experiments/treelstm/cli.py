@@ -54,6 +54,45 @@ def _train(options: argparse.Namespace) -> int:
     return 0
 
 
+def _compare(options: argparse.Namespace) -> int:
+    from experiments.treelstm.compare import Comparison, compare
+
+    compare(
+        Comparison(
+            options.data,
+            options.modes,
+            options.batch_size,
+            options.repeats,
+            options.seed,
+            options.seconds,
+            options.limit,
+            options.data_dir,
+            options.json,
+            options.plot,
+        )
+    )
+    return 0
+
+
+def _agree(options: argparse.Namespace) -> int:
+    from experiments.treelstm.agree import Agreement, agree
+
+    result = agree(
+        Agreement(
+            options.data,
+            options.systems,
+            options.batches,
+            options.batch_size,
+            options.seed,
+            options.limit,
+            options.data_dir,
+            options.json,
+        )
+    )
+    print("they agree" if result["agree"] else "they do not agree")
+    return 0 if result["agree"] else 1
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m experiments.treelstm", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="command")
@@ -63,6 +102,18 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--checkpoint", type=Path, metavar="DIR", help="keep the run here, epoch by epoch")
     train.add_argument("--resume", action="store_true", help="go on where --checkpoint ends")
     train.set_defaults(batch_size=25)
+    compare = _command(commands, "compare", _compare, "throughput of several modes side by side")
+    compare.add_argument(
+        "--modes", type=_modes, default=MODES[:4], help="comma-separated: " + ", ".join(MODES)
+    )
+    compare.add_argument("--repeats", type=_count, default=5)
+    compare.add_argument("--seconds", type=_seconds, default=1.0, help="of each measurement, about")
+    compare.add_argument("--plot", type=Path, metavar="PATH", help="draw the results here")
+    compare.set_defaults(batch_size=256)
+    agree = _command(commands, "agree", _agree, "whether modes compute what the imperative program does")
+    agree.add_argument("--systems", type=_modes, default=("dynamic",), help="comma-separated modes")
+    agree.add_argument("--batches", type=_count, default=20)
+    agree.set_defaults(batch_size=25)
     return parser
 
 
@@ -88,17 +139,42 @@ def _command(
     return command
 
 
-def _count(text: str) -> int:
-    """Read a positive number."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+def _whole(text: str, least: int) -> int:
+    """Read a whole number."""
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+    if value < least:
+        raise argparse.ArgumentTypeError(f"{text} is less than {least}")
     return value
+
+
+def _count(text: str) -> int:
+    return _whole(text, 1)
 
 
 def _seed(text: str) -> int:
-    """Read a number that is not negative."""
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"{text} is negative")
+    return _whole(text, 0)
+
+
+def _seconds(text: str) -> float:
+    """Read a positive duration."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds") from None
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number of seconds")
     return value
+
+
+def _modes(text: str) -> tuple[str, ...]:
+    """Read a comma-separated list of modes."""
+    names = tuple(name.strip() for name in text.split(","))
+    for name in names:
+        if name not in MODES:
+            raise argparse.ArgumentTypeError(f"there is no mode {name!r}; the modes are {', '.join(MODES)}")
+    if len(set(names)) != len(names):
+        raise argparse.ArgumentTypeError(f"a mode is named twice in {text}")
+    return names

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,10 +43,4 @@ def last_figures() -> Figures:
 
 def profiled(sharing: bool) -> AbstractContextManager[Any]:
     """Return a region whose parts are timed with a wait after each."""
-    return _profiled(sharing)
-
-
-@contextmanager
-def _profiled(sharing: bool) -> Iterator[None]:
-    with gluonjit.batching(profile=True, sharing=sharing):
-        yield
+    return gluonjit.batching(profile=True, sharing=sharing)

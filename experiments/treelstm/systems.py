@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import mxnet as mx
@@ -117,6 +118,14 @@ class Dynamic(System):
         super().__init__(name, net)
         self.sharing = sharing
         jit.batch_dynamically(net, sharing)
+
+    def figures(self) -> jit.Figures:
+        """Return what the last minibatch took."""
+        return jit.last_figures()
+
+    def profiled(self) -> AbstractContextManager[Any]:
+        """Return a region in which the parts of a minibatch are timed apart."""
+        return jit.profiled(bool(self.sharing))
 
 
 def make_system(name: str, vectors: np.ndarray, seed: int, sharing: bool = True) -> System:

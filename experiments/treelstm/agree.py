@@ -1,0 +1,79 @@
+"""Whether systems agree along a training, starting each minibatch from the same weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from experiments.data.corpus import load
+from experiments.treelstm.agreement import TOLERANCE, deviations, results
+from experiments.treelstm.clock import Minibatches
+from experiments.treelstm.environment import environment
+from experiments.treelstm.files import write_json
+from experiments.treelstm.systems import System, make_system, make_systems
+from experiments.treelstm.weights import copy_weights
+
+REFERENCE = "imperative"
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What to compare with the imperative program."""
+
+    data: str
+    systems: Sequence[str]
+    batches: int
+    batch_size: int
+    seed: int
+    limit: int | None = None
+    data_dir: str | None = None
+    json: Path | None = None
+
+
+def agree(wanted: Agreement) -> dict[str, Any]:
+    """Follow the reference through its training; return each system's largest deviations."""
+    corpus = load(wanted.data, wanted.data_dir, wanted.seed, wanted.limit)
+    print(f"data: {corpus.note}")
+    reference = make_system(REFERENCE, corpus.vectors, wanted.seed)
+    systems = make_systems(wanted.systems, corpus.vectors, wanted.seed)
+    largest: dict[str, dict[str, float]] = {system.label: {} for system in systems}
+    minibatches = Minibatches(corpus.train, min(wanted.batch_size, len(corpus.train)), wanted.seed)
+    for pairs in tqdm(minibatches.draw(wanted.batches), unit="batch", leave=False, disable=None):
+        expected = results(reference, pairs)
+        for system in systems:
+            copy_weights(reference.net, system.net)
+            _note(largest[system.label], deviations(results(system, pairs), expected))
+        reference.trainer.step(len(pairs))
+    result = {
+        "workload": f"treelstm-{wanted.data}",
+        "reference": REFERENCE,
+        "tolerance": TOLERANCE,
+        "batches": wanted.batches,
+        "batch_size": wanted.batch_size,
+        "largest": largest,
+        "agree": all(value <= TOLERANCE for found in largest.values() for value in found.values()),
+        "environment": environment(),
+    }
+    _show(systems, largest)
+    if wanted.json:
+        write_json(wanted.json, result)
+    return result
+
+
+def _note(largest: dict[str, float], found: dict[str, float]) -> None:
+    """Keep the larger deviation of each quantity."""
+    for name, value in found.items():
+        largest[name] = max(value, largest.get(name, 0.0))
+
+
+def _show(systems: Sequence[System], largest: dict[str, dict[str, float]]) -> None:
+    """Print the largest deviations as a table."""
+    names = list(largest[systems[0].label])
+    print(f"largest max|a - b| / max|b| against {REFERENCE}, allowed {TOLERANCE:.0e}")
+    for name in names:
+        values = ", ".join(f"{system.label} {largest[system.label][name]:.1e}" for system in systems)
+        print(f"  {name:<16} {values}")

@@ -20,7 +20,9 @@ def add_n(arrays: Iterable[Any]) -> Any:
     """
     listed = list(arrays)
     if not listed:
-        raise ValueError("gluonjit.add_n() of no arrays: pass at least one, for example the minibatch's losses")
+        raise ValueError(
+            "gluonjit.add_n() of no arrays: pass at least one, for example the minibatch's losses"
+        )
     for engine in registered():
         if engine.owns(listed[0]):
             return engine.add_n(listed)
@@ -30,7 +32,9 @@ def add_n(arrays: Iterable[Any]) -> Any:
 def cache_info() -> dict[str, int]:
     """The number of entries in each cache, as `engine.cache`."""
     return {
-        f"{engine.name}.{name}": count for engine in registered() for name, count in engine.cache_info().items()
+        f"{engine.name}.{name}": count
+        for engine in registered()
+        for name, count in engine.cache_info().items()
     }
 
 

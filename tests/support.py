@@ -46,7 +46,11 @@ def outcome(
 
 
 def assert_same(
-    net: gluon.Block, samples: list[Any], loss: Callable[[Any, Any], Any], tolerance: float = TOLERANCE, **options: Any
+    net: gluon.Block,
+    samples: list[Any],
+    loss: Callable[[Any, Any], Any],
+    tolerance: float = TOLERANCE,
+    **options: Any,
 ) -> gluonjit.Report:
     """Batched equals per sample, in values and gradients; returns the report of the batch."""
     net.hybridize(dynamic_batch=False)

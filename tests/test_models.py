@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from mxnet import gluon, nd
 from mxnet.gluon import nn
+from support import assert_same, rows
 
 import gluonjit
-from support import assert_same, rows
 
 SIZE = 6
 

@@ -24,9 +24,7 @@ def by_depth(
 ) -> list[Group]:
     """Groups in the order in which they can run. Only nodes marked in `keep` appear."""
     known: dict[Any, int] = {}
-    families = {
-        record: known.setdefault((record.kind.family, record.mode), len(known)) for record in keep
-    }
+    families = {record: known.setdefault((record.kind.family, record.mode), len(known)) for record in keep}
     phase = phases(families, keep, operands, rows)
     groups: dict[tuple[int, int, int], Group] = {}
     for record, mask in keep.items():

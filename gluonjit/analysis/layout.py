@@ -68,7 +68,7 @@ def place_inputs(graph: Graph, layout: Layout) -> tuple[LeafChunk | LookupChunk,
 
 def output_rows(record: Record, nodes: Index, output: Output) -> Index:
     """Row numbers of one result of these nodes, in order."""
-    bases = np.array(record.bases, dtype=np.int64)[nodes] + output.offset
+    bases: Index = np.array(record.bases, dtype=np.int64)[nodes] + output.offset
     if output.spec.rows == 1:
         return bases
     return (bases[:, None] + np.arange(output.spec.rows)).ravel()

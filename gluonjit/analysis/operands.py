@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from gluonjit.analysis.plan import Index
-from gluonjit.graph import Record
+from gluonjit.graph import Record, Rows
 
 
 def operand_matrices(record: Record) -> list[Index]:
@@ -27,10 +29,10 @@ def operand_matrices(record: Record) -> list[Index]:
 
 def _expand(record: Record, position: int) -> Index:
     count = record.kind.operands[position].rows
-    rows = [
-        operands[position]
-        if type(operands[position]) is tuple
-        else range(operands[position], operands[position] + count)
-        for operands in record.operands
-    ]
+    rows = [row_numbers(operands[position], count) for operands in record.operands]
     return np.array(rows, dtype=np.int64).reshape(len(rows), count)
+
+
+def row_numbers(rows: Rows, count: int) -> Sequence[int]:
+    """The numbers of `count` rows."""
+    return rows if isinstance(rows, tuple) else range(rows, rows + count)

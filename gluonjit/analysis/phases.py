@@ -16,7 +16,10 @@ from gluonjit.graph import Record
 
 
 def phases(
-    families: Mapping[Record, int], keep: Mapping[Record, Mask], operands: Mapping[Record, Sequence[Index]], rows: int
+    families: Mapping[Record, int],
+    keep: Mapping[Record, Mask],
+    operands: Mapping[Record, Sequence[Index]],
+    rows: int,
 ) -> dict[int, tuple[int, bool]]:
     """For each family its phase, and whether its nodes depend on each other."""
     count = max(families.values(), default=-1) + 1
@@ -31,7 +34,8 @@ def phases(
             uses[families[record]].update((np.flatnonzero(used[1:])).tolist())
     number, sizes = _components(uses)
     return {
-        family: (number[family], sizes[number[family]] > 1 or family in uses[family]) for family in range(count)
+        family: (number[family], sizes[number[family]] > 1 or family in uses[family])
+        for family in range(count)
     }
 
 

@@ -21,14 +21,16 @@ class Part(NamedTuple):
     nodes: Index
 
 
-class Gather(NamedTuple):
+@dataclass(frozen=True)
+class Gather:
     """Where an operand's rows lie: positions in the concatenation of chunks; None means all of it, in order."""
 
     sources: tuple[int, ...]
     index: Index | None
 
 
-class Step(NamedTuple):
+@dataclass(frozen=True)
+class Step:
     """One batched launch: nodes of one kind (or family of kinds) and mode."""
 
     kind: Kind

@@ -61,7 +61,9 @@ def _open_ends(
 def _step(group: Group, operands: Mapping[Record, list[Index]], layout: Layout) -> Step:
     kind, mode = group[0].record.kind, group[0].record.mode
     rows = [
-        _joined([operands[record][position][nodes].ravel() for position in positions for record, nodes in group])
+        _joined(
+            [operands[record][position][nodes].ravel() for position in positions for record, nodes in group]
+        )
         for positions in kind.groups
     ]
     gathers = tuple(layout.gather(index) for index in rows)
@@ -77,5 +79,3 @@ def _step(group: Group, operands: Mapping[Record, list[Index]], layout: Layout) 
 
 def _joined(parts: list[Index]) -> Index:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from gluonjit.analysis.liveness import live_nodes
-from gluonjit.analysis.operands import operand_matrices
+from gluonjit.analysis.operands import operand_matrices, row_numbers
 from gluonjit.analysis.plan import Index, Mask
 from gluonjit.graph import Graph, Kind, Record, Spec
 
@@ -80,7 +80,7 @@ def _term_rows(record: Record, node: int) -> list[tuple[int, ...]]:
     rows = record.kind.rows
     flat: list[int] = []
     for operand, spec in zip(record.operands[node], record.kind.operands):
-        flat.extend(operand if isinstance(operand, tuple) else range(operand, operand + spec.rows))
+        flat.extend(row_numbers(operand, spec.rows))
     return [tuple(flat[start : start + rows]) for start in range(0, len(flat), rows)]
 
 

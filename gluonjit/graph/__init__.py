@@ -6,7 +6,20 @@ numbers, not nodes.
 """
 
 from gluonjit.graph.graph import Graph, Leaf, Record
-from gluonjit.graph.kinds import Kind, Output, operand_groups
+from gluonjit.graph.kinds import Kind, Output, family_key, operand_groups
 from gluonjit.graph.values import Rows, Spec, Value, intern_spec, natural_mode
 
-__all__ = ["Graph", "Kind", "Leaf", "Output", "Record", "Rows", "Spec", "Value", "intern_spec", "natural_mode", "operand_groups"]
+__all__ = [
+    "Graph",
+    "Kind",
+    "Leaf",
+    "Output",
+    "Record",
+    "Rows",
+    "Spec",
+    "Value",
+    "family_key",
+    "intern_spec",
+    "natural_mode",
+    "operand_groups",
+]

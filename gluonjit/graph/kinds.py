@@ -49,6 +49,12 @@ class Kind:
             self.family = self
 
 
+def family_key(spec: Spec) -> tuple[Any, ...]:
+    """What kinds of one family have in common in an operand: all but the number of rows."""
+    rows = None if spec.mode == "rows" else spec.rows
+    return spec.row_shape, spec.dtype, spec.device, rows
+
+
 def operand_groups(operands: Sequence[Spec], poly: bool) -> tuple[tuple[int, ...], ...]:
     """Positions of operands that are gathered together, because a node takes equally many rows of one shape.
 
@@ -56,6 +62,6 @@ def operand_groups(operands: Sequence[Spec], poly: bool) -> tuple[tuple[int, ...
     """
     groups: dict[Any, list[int]] = {}
     for position, spec in enumerate(operands):
-        rows = "poly" if poly and spec.mode == "rows" else spec.rows
-        groups.setdefault((spec.row_shape, spec.dtype, spec.device, rows), []).append(position)
+        key = family_key(spec) if poly else (spec.row_shape, spec.dtype, spec.device, spec.rows)
+        groups.setdefault(key, []).append(position)
     return tuple(tuple(group) for group in groups.values())

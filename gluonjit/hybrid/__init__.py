@@ -4,7 +4,7 @@ from gluonjit.hybrid.batch import Batch, Results, Tape
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.protocol import Engine
 from gluonjit.hybrid.report import Report, StepRow
-from gluonjit.hybrid.state import State, batching, engine_of, explain, register, LOCAL
+from gluonjit.hybrid.state import LOCAL, State, batching, engine_of, explain, register
 
 __all__ = [
     "LOCAL",
@@ -20,5 +20,4 @@ __all__ = [
     "engine_of",
     "explain",
     "register",
-    
 ]

@@ -187,4 +187,3 @@ def results_of(value: Value) -> Results:
     if isinstance(owner, Results):
         return owner
     raise BatchClosedError(f"this value was never computed: {owner}")
-

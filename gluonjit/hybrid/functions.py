@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import MethodType
 from typing import Any
 
-from gluonjit.hybrid.state import registered, LOCAL
+from gluonjit.hybrid.state import LOCAL, registered
 
 
 class CellFunction:
@@ -20,6 +20,7 @@ class CellFunction:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
+        self.name = str(getattr(function, "__qualname__", function))
         self.caches: dict[str, Any] = {}  # what each engine knows about it
         functools.update_wrapper(self, function)
 
@@ -35,7 +36,7 @@ class CellFunction:
         return self.function(*args, **kwargs)
 
     def __reduce__(self) -> Any:
-        return self.__qualname__  # found by name, as any function is
+        return self.name  # found by name, as any function is
 
 
 def cell(function: Callable[..., Any]) -> CellFunction:

@@ -40,9 +40,7 @@ class Options:
 def _check(call: str, name: str, value: Any) -> None:
     known = {field.name: field for field in fields(Options)}
     if name not in known:
-        raise OptionError(
-            f"{call}: there is no option {name!r}; the options are {', '.join(sorted(known))}"
-        )
+        raise OptionError(f"{call}: there is no option {name!r}; the options are {', '.join(sorted(known))}")
     if name == "granularity":
         if value not in GRANULARITIES:
             raise OptionError(

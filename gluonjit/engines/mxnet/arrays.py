@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from mxnet.context import Context
 from mxnet.ndarray import NDArray

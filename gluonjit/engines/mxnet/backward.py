@@ -14,7 +14,7 @@ from gluonjit.engines.mxnet.engine import ENGINE
 from gluonjit.engines.mxnet.hooked import original_backward, original_grad
 from gluonjit.engines.mxnet.lazy import LazyArray, concrete
 from gluonjit.errors import BackwardWarning
-from gluonjit.hybrid import Tape, LOCAL
+from gluonjit.hybrid import LOCAL, Tape
 
 _ADVICE = (
     "Capture the losses of a minibatch first, then call backward once for their sum: "
@@ -30,7 +30,8 @@ def backward(heads: Any, head_grads: Any = None, retain_graph: bool = False, tra
         original_backward(heads, head_grads, retain_graph, train_mode)
         return
     if head_grads is None and len(lazy) == len(listed) > 1 and all(head._v.taped for head in lazy):
-        listed = lazy = [_total(lazy)]
+        listed = [_total(lazy)]
+        lazy = [head for head in listed if isinstance(head, LazyArray)]
     for head in lazy:
         concrete(head)
     tapes = _tapes(lazy)

@@ -8,8 +8,8 @@ from weakref import WeakKeyDictionary
 
 from mxnet import gluon
 
-from gluonjit.engines.mxnet.cells import Cell, any_lazy
-from gluonjit.hybrid import Options, LOCAL
+from gluonjit.engines.mxnet.cell import Cell, any_lazy
+from gluonjit.hybrid import LOCAL, Options
 
 KEY = "_gluonjit"
 """A dynamically batched block keeps its Cell in its own __dict__, so that copies and pickles take it along."""
@@ -68,4 +68,3 @@ def automatic_cell(block: gluon.HybridBlock, args: tuple[Any, ...]) -> Cell | No
         cell = _automatic[block] = Cell(block.name or type(block).__name__, LOCAL.state.options)
         cell.is_node = True
     return cell
-

@@ -12,18 +12,19 @@ import numpy.typing as npt
 from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.arrays import context_of
+from gluonjit.engines.mxnet.cell import Cell, any_lazy, cells_known
+from gluonjit.engines.mxnet.cells import capture_cell
 from gluonjit.engines.mxnet.hooked import (
     current_mode,
     original_set_recording,
     original_set_training,
     slice_rows,
 )
-from gluonjit.engines.mxnet.cells import Cell, any_lazy, capture_cell, cells_known
 from gluonjit.engines.mxnet.lookups import Table
 from gluonjit.engines.mxnet.ops import clear_kinds, kind_count, sum_kind
 from gluonjit.engines.mxnet.program import join, piece
 from gluonjit.graph import Kind, Leaf, Spec, Value
-from gluonjit.hybrid import Batch, LOCAL
+from gluonjit.hybrid import LOCAL, Batch
 from gluonjit.hybrid.batch import results_of
 from gluonjit.hybrid.functions import CellFunction
 
@@ -76,7 +77,9 @@ class MXNetEngine:
     def upload(self, indices: Sequence[npt.NDArray[np.int64]], device: str) -> list[NDArray]:
         """Index arrays on the device: they travel as one array, of which each gets its part."""
         with _as_captured(0):
-            packed = mx.nd.array(np.concatenate(indices).astype(np.int32), ctx=context_of(device), dtype="int32")
+            packed = mx.nd.array(
+                np.concatenate(indices).astype(np.int32), ctx=context_of(device), dtype="int32"
+            )
             ends = np.cumsum([len(index) for index in indices]).tolist()
             return [slice_rows(packed, end - len(index), end) for index, end in zip(indices, ends)]
 
@@ -113,7 +116,11 @@ class MXNetEngine:
             results = results_of(value)
             rows = value.row_list()
             pieces = [
-                slice_rows(results.chunks[results.chunk[row]], int(results.position[row]), int(results.position[row]) + 1)
+                slice_rows(
+                    results.chunks[results.chunk[row]],
+                    int(results.position[row]),
+                    int(results.position[row]) + 1,
+                )
                 for row in rows
             ]
             whole = pieces[0] if len(pieces) == 1 else mx.nd.concat(*pieces, dim=0)
@@ -128,7 +135,7 @@ class MXNetEngine:
         """Capture a call of a function declared with `gluonjit.cell`."""
         cell = function.caches.get(self.name)
         if cell is None:
-            cell = function.caches[self.name] = Cell(function.__qualname__, LOCAL.state.options)
+            cell = function.caches[self.name] = Cell(function.name, LOCAL.state.options)
         owner = args[0] if args and isinstance(args[0], mx.gluon.Block) else None
         if not kwargs:
             return capture_cell(cell, owner, function.function, args)

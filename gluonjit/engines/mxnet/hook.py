@@ -10,7 +10,8 @@ from mxnet.ndarray import NDArray, register
 
 from gluonjit.engines.mxnet import backward as lazy_backward
 from gluonjit.engines.mxnet import hooked
-from gluonjit.engines.mxnet.cells import Cell, capture_cell
+from gluonjit.engines.mxnet.cell import Cell
+from gluonjit.engines.mxnet.cells import capture_cell
 from gluonjit.engines.mxnet.dynamic import KEY, automatic_cell, disable, enable
 from gluonjit.engines.mxnet.engine import ENGINE
 from gluonjit.engines.mxnet.lazy import LazyArray, own, wrap, wrap_concrete
@@ -18,8 +19,8 @@ from gluonjit.engines.mxnet.operands import leaf
 from gluonjit.engines.mxnet.ops import capture_op, is_pending
 from gluonjit.engines.mxnet.trace import operator_call
 from gluonjit.errors import OptionError
-from gluonjit.hybrid import register as register_engine
 from gluonjit.hybrid import LOCAL
+from gluonjit.hybrid import register as register_engine
 
 _HybridBlock = gluon.HybridBlock
 
@@ -221,5 +222,3 @@ def install(module: Any = None) -> None:
     for owner, name, replacement in PATCHES:
         setattr(owner, name, replacement)
     register_engine(ENGINE)
-
-

@@ -16,7 +16,7 @@ from gluonjit.engines.mxnet.arrays import context_of
 from gluonjit.engines.mxnet.operands import value_of
 from gluonjit.engines.mxnet.trace import NeedsValue, Trace
 from gluonjit.graph import Value
-from gluonjit.hybrid import engine_of, LOCAL
+from gluonjit.hybrid import LOCAL, engine_of
 
 _new = object.__new__
 _OWNED = object()
@@ -94,7 +94,9 @@ class LazyArray(NDArray):  # type: ignore[misc]
         computed, value = self._c, self._v
         state = LOCAL.state
         batch = state.batch
-        if key.__class__ is slice and batch is not None and value.graph is batch.graph:  # the usual case, first
+        if (
+            key.__class__ is slice and batch is not None and value.graph is batch.graph
+        ):  # the usual case, first
             found = references.quick_slice(value, key) if state.mode >= 2 or not value.taped else None
             if found is not None:
                 return wrap(found)
@@ -231,7 +233,10 @@ def _sliced(array: LazyArray, key: Any) -> Any:
             step.append(1)
     if 0 in kept:
         return concrete(array)[key]
-    if all(first == 0 and last == extent and stride == 1 for first, last, stride, extent in zip(begin, end, step, shape)):
+    if all(
+        first == 0 and last == extent and stride == 1
+        for first, last, stride, extent in zip(begin, end, step, shape)
+    ):
         sliced = array
     else:
         sliced = op.slice(array, begin=tuple(begin), end=tuple(end), step=tuple(step))

@@ -74,7 +74,5 @@ def _chunk_base(batch: Batch, chunk: NDArray, value: Value) -> int:
     known = batch.graph.leaves.get(key)
     if known is not None:
         return known.base
-    spec = intern_spec(
-        (chunk.shape[0], *value.spec.row_shape), value.spec.dtype, value.spec.device, "rows"
-    )
+    spec = intern_spec((chunk.shape[0], *value.spec.row_shape), value.spec.dtype, value.spec.device, "rows")
     return batch.graph.add_leaf(key, chunk, spec).base

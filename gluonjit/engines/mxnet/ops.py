@@ -14,8 +14,8 @@ from gluonjit.engines.mxnet.program import Lone, build, lay_out
 from gluonjit.engines.mxnet.references import REFERENCES
 from gluonjit.engines.mxnet.trace import Attrs, infer, operator_call, trace_op
 from gluonjit.errors import CaptureError
-from gluonjit.graph import Kind, Record, Spec, Value, natural_mode
-from gluonjit.hybrid import Batch, engine_of, LOCAL
+from gluonjit.graph import Kind, Record, Spec, Value, family_key, natural_mode
+from gluonjit.hybrid import LOCAL, Batch, engine_of
 
 # Operands that a layer's weights usually are: a concrete array there is the same for all samples.
 _WEIGHTS = {
@@ -32,10 +32,13 @@ _WEIGHTS = {
 _ADDITIONS = {"elemwise_add", "broadcast_add", "add_n"}
 _MANY_TERMS = 4
 _kinds: dict[Any, Kind] = {}
+_families: dict[Any, Kind] = {}
 _MOST_KINDS = 4096
 
 
-def capture_op(handle: int, arrays: Sequence[Any], keys: Sequence[str], vals: Sequence[Any], as_list: bool) -> Any:
+def capture_op(
+    handle: int, arrays: Sequence[Any], keys: Sequence[str], vals: Sequence[Any], as_list: bool
+) -> Any:
     """Capture an operator on arrays; what cannot be captured runs at once."""
     state = LOCAL.state
     batch = state.batch
@@ -117,9 +120,19 @@ def _results(
             found = reference(operands, rules.Attributes(dict(attrs)), infer(name, attrs, shaped)[0][0])
             if found is not None:
                 return [found]
-    if name in _ADDITIONS and len(operands) > _MANY_TERMS and len(set(specs)) == 1 and specs[0].mode == "rows":
+    if (
+        name in _ADDITIONS
+        and len(operands) > _MANY_TERMS
+        and len(set(specs)) == 1
+        and specs[0].mode == "rows"
+    ):
         return _sum_of(batch, operands, mode)
-    signature = (handle, attrs, mode, *[id(source) if not isinstance(source, Spec) else source for source in sources])
+    signature = (
+        handle,
+        attrs,
+        mode,
+        *[id(source) if not isinstance(source, Spec) else source for source in sources],
+    )
     record = batch.records.get(signature)
     if record is None:
         kind = _kind(batch, signature, handle, name, attrs, sources, bool(mode & 1))
@@ -154,7 +167,12 @@ def _sum_of(batch: Batch, operands: Sequence[Value], mode: int) -> tuple[Value, 
         record = batch.records[(kind, mode, "many")] = Record(kind, mode, 1.0 / batch.options.max_nodes)
     rows = tuple([row for value in operands for row in value.row_list()])
     joined = Value(
-        rows, max([value.depth for value in operands]), kind.operands[0], batch.graph, mode >= 2, tuple(operands)
+        rows,
+        max([value.depth for value in operands]),
+        kind.operands[0],
+        batch.graph,
+        mode >= 2,
+        tuple(operands),
     )
     return add(batch, record, [joined])
 
@@ -212,7 +230,7 @@ def _kind(
     kind = _make_kind(handle, name, attrs, sources, training)
     if kind is not None:
         if len(_kinds) >= _MOST_KINDS:
-            _kinds.clear()
+            clear_kinds()
         _kinds[signature] = kind
     return kind
 
@@ -222,17 +240,25 @@ def _make_kind(handle: int, name: str, attrs: Attrs, sources: Sequence[Any], tra
     rule = rules.RULES.get(name)
     if rule is not None and rule.stateful and rule.kind == "alone" and not trace.operands:
         return None
-    poly = any(spec.mode == "rows" and spec.rows > 1 for spec in trace.operands)
-    for many in (True, False) if poly else (False,):
-        try:
-            program, outputs, rows, pure = build(trace, results, many)
-        except rules.NotBatchable as refusal:
-            reason = str(refusal)
-            continue
+    try:
+        program, outputs, rows, pure, poly = build(trace, results)
+    except rules.NotBatchable as refusal:
+        reason = str(refusal)
+    else:
         specs = trace.operands
         adds = name in _ADDITIONS and len(set(specs)) == 1 and len(specs) == len(sources)
         adds = adds and outputs[0].spec is specs[0]
-        return Kind(name, specs, outputs, rows, program, pure, poly=many, sum_of=len(specs) if adds else 0)
+        kind = Kind(name, specs, outputs, rows, program, pure, poly=poly, sum_of=len(specs) if adds else 0)
+        if poly:
+            general = (
+                name,
+                attrs,
+                training,
+                *[family_key(s) if isinstance(s, Spec) else id(s) for s in sources],
+            )
+            first = _families.setdefault(general, kind)
+            kind.family, kind.program = first, first.program
+        return kind
     shaped = [(*trace.shapes[position], natural_mode(trace.shapes[position][0])) for position in results]
     outputs, rows = lay_out(shaped, trace.device)
     inputs = [source if isinstance(source, Spec) else None for source in sources]
@@ -246,6 +272,7 @@ def clear_kinds() -> int:
     """Forget every operator's kind; returns how many there were."""
     count = len(_kinds)
     _kinds.clear()
+    _families.clear()
     return count
 
 
@@ -260,5 +287,3 @@ def is_pending(arrays: Sequence[Any]) -> bool:
         if array.__class__ is LazyArray and array._c is None:
             return True
     return False
-
-

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import mxnet as mx
 
@@ -27,6 +27,7 @@ class Batched:
 
     def __init__(self, symbols: Sequence[mx.sym.Symbol], operands: Sequence[str], consts: list[Any]) -> None:
         self.consts = consts
+        self.parameters: list[tuple[Any, Any]] = []  # which parameters the constants are the arrays of
         self._single = len(symbols) == 1
         # MXNet 1.9.1 fails in CachedOp's backward where an output's gradient is passed through unchanged
         # ("storage_type_num_unknown_nodes == 0U"); an identity around each output avoids it.
@@ -49,7 +50,12 @@ class Lone:
     """One operator called node by node, for what cannot be batched."""
 
     def __init__(
-        self, handle: int, attrs: Attrs, inputs: Sequence[Spec | None], outputs: Sequence[Spec], consts: list[Any]
+        self,
+        handle: int,
+        attrs: Attrs,
+        inputs: Sequence[Spec | None],
+        outputs: Sequence[Spec],
+        consts: list[Any],
     ) -> None:
         self.consts = consts
         self._handle = handle
@@ -68,7 +74,8 @@ class Lone:
     def _run(self, operands: Sequence[Any], node: int) -> list[Any]:
         chunks, consts = iter(operands), iter(self.consts)
         arrays = [
-            next(consts) if spec is None else piece(next(chunks), spec, node * spec.rows) for spec in self._inputs
+            next(consts) if spec is None else piece(next(chunks), spec, node * spec.rows)
+            for spec in self._inputs
         ]
         result: list[Any] = original_invoke(self._handle, arrays, self._keys, self._values, None, False, True)
         return result
@@ -94,19 +101,35 @@ def operator_handle(name: str) -> int:
     return rules.symbols._handle(name)
 
 
-def build(
-    trace: Trace, results: Sequence[int], poly: bool
-) -> tuple[Batched, tuple[Output, ...], int, bool]:
-    """The batched program of a trace, its outputs, rows a node and whether equal calls give equal results.
+class Built(NamedTuple):
+    """A batched program; one with `poly` takes operands of any number of rows, equal for all in one node."""
 
-    With `poly` the operands in rows may have any number of rows. Raises rules.NotBatchable.
-    """
+    program: Batched
+    outputs: tuple[Output, ...]
+    rows: int
+    pure: bool
+    poly: bool
+
+
+def build(trace: Trace, results: Sequence[int]) -> Built:
+    """The batched program of a trace, for any number of rows if that is possible. Raises rules.NotBatchable."""
     if not trace.operands:
         raise rules.NotBatchable("it has no array operands")
+    if len({spec.rows for spec in trace.operands if spec.mode == "rows"}) == 1:
+        try:
+            return _build(trace, results, True)
+        except rules.NotBatchable:  # then for this number of rows, or the reason is another
+            pass
+    return _build(trace, results, False)
+
+
+def _build(trace: Trace, results: Sequence[int], poly: bool) -> Built:
     values: dict[int, rules.Val] = {}
     groups = operand_groups(trace.operands, poly)
     for number, group in enumerate(groups):
-        for k, symbol in zip(group, _split(mx.sym.var(f"group{number}"), len(group), trace.operands[group[0]])):
+        for k, symbol in zip(
+            group, _split(mx.sym.var(f"group{number}"), len(group), trace.operands[group[0]])
+        ):
             spec = trace.operands[k]
             values[k] = rules.Val(symbol, spec.shape, spec.dtype, spec.mode, poly and spec.mode == "rows")
     for k, (position, _) in enumerate(trace.consts):
@@ -119,7 +142,9 @@ def build(
             pure = False
         outputs = [trace.shapes[position] for position in op.outputs]
         inputs = [values[position] for position in op.inputs]
-        for position, value in zip(op.outputs, rules.batch_op(op.name, dict(op.attrs), inputs, outputs, trace.training)):
+        for position, value in zip(
+            op.outputs, rules.batch_op(op.name, dict(op.attrs), inputs, outputs, trace.training)
+        ):
             values[position] = value
     finals = [_final(values[position]) for position in results]
     outs, rows = lay_out([(final.shape, final.dtype, final.layout) for final in finals], trace.device)
@@ -128,7 +153,7 @@ def build(
         [f"group{number}" for number in range(len(groups))],
         [array for _, array in trace.consts],
     )
-    return program, outs, rows, pure
+    return Built(program, outs, rows, pure, poly)
 
 
 def _split(symbol: mx.sym.Symbol, count: int, spec: Spec) -> list[mx.sym.Symbol]:
@@ -149,7 +174,9 @@ def _final(value: rules.Val) -> rules.Val:
     return value
 
 
-def lay_out(shaped: Sequence[tuple[tuple[int, ...], str, str]], device: Any) -> tuple[tuple[Output, ...], int]:
+def lay_out(
+    shaped: Sequence[tuple[tuple[int, ...], str, str]], device: Any
+) -> tuple[tuple[Output, ...], int]:
     """Outputs of a node, one after the other, and the number of rows they take."""
     outputs, offset = [], 0
     for shape, dtype, mode in shaped:

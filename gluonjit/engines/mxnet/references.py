@@ -60,7 +60,7 @@ def quick_slice(value: Value, key: slice) -> Value | None:
     rows = value.rows
     count = end - begin
     if rows.__class__ is int:
-        rows += begin  # type: ignore[operator]
+        rows += begin
     else:
         rows = rows[begin] if count == 1 else rows[begin:end]  # type: ignore[index]
     return Value(rows, value.depth, spec.with_rows(count), value.graph, value.taped, value)
@@ -68,7 +68,11 @@ def quick_slice(value: Value, key: slice) -> Value | None:
 
 def indexed(value: Value, key: Any) -> Value | None:
     """`x[key]` for an integer, or a slice of step 1, along axis 0."""
-    if isinstance(key, tuple) and key and all(part == slice(None) for part in key[1:] if isinstance(part, slice)):
+    if (
+        isinstance(key, tuple)
+        and key
+        and all(part == slice(None) for part in key[1:] if isinstance(part, slice))
+    ):
         if any(not isinstance(part, slice) for part in key[1:]):
             return None
         key = key[0]

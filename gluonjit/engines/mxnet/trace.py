@@ -95,7 +95,9 @@ def tracing(trace: Trace) -> Any:
         state.trace = outer
 
 
-def trace_op(name: str, attrs: Attrs, operands: Sequence[Spec | Any], training: bool) -> tuple[Trace, list[int]]:
+def trace_op(
+    name: str, attrs: Attrs, operands: Sequence[Spec | Any], training: bool
+) -> tuple[Trace, list[int]]:
     """The program of a single operator; an operand is a Spec, or an array that is the same for all samples."""
     specs = [operand for operand in operands if isinstance(operand, Spec)]
     trace = Trace(specs, training)
@@ -104,7 +106,12 @@ def trace_op(name: str, attrs: Attrs, operands: Sequence[Spec | Any], training: 
         _Placeholder(trace.placeholder(next(positions), operand)) if isinstance(operand, Spec) else operand
         for operand in operands
     ]
-    return trace, [int(value.rows) for value in trace.op(name, attrs, inputs)]  # type: ignore[call-overload]
+    return trace, [_position(value) for value in trace.op(name, attrs, inputs)]
+
+
+def _position(value: Value) -> int:
+    assert isinstance(value.rows, int)  # a trace numbers its values one by one
+    return value.rows
 
 
 class _Placeholder:
@@ -194,7 +201,11 @@ def _refusal(name: str, attrs: Attrs, inputs: tuple[Shaped, ...], why: str) -> s
 
 
 def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if "Error in operator" in line or "Check failed" in line]
+    lines = [
+        line.strip()
+        for line in str(error).splitlines()
+        if "Error in operator" in line or "Check failed" in line
+    ]
     text = lines[-1] if lines else str(error).strip().splitlines()[-1]
     return text.split("Error in operator")[-1].strip()
 

@@ -15,9 +15,11 @@ _REASONS = {
         "_contrib_MultiBoxPrior _contrib_MultiBoxTarget _contrib_MultiBoxDetection _contrib_MultiProposal "
         "_contrib_Proposal _contrib_box_iou _contrib_box_encode _contrib_box_decode",
     "joins parameters": "_rnn_param_concat",
-    "is not known to be exact by rows": "_contrib_fft _contrib_ifft _contrib_hawkesll _contrib_calibrate_entropy "
-                                        "_image_to_tensor _image_normalize _image_resize _image_crop "
-                                        "_image_flip_left_right _image_flip_top_bottom _image_adjust_lighting",
+    "is not known to be exact by rows":
+        "_contrib_fft _contrib_ifft _contrib_hawkesll _contrib_calibrate_entropy _image_to_tensor _image_normalize "
+        "_image_resize _image_crop _image_flip_left_right _image_flip_top_bottom _image_adjust_lighting "
+        "_contrib_ModulatedDeformableConvolution",
+    "has no gradient and does not say so, so no graph can hold it": "_slice_assign _slice_assign_scalar",
 }
 
 _STATEFUL = {

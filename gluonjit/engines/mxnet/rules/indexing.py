@@ -121,16 +121,20 @@ def _with_sample(places: Val, coordinates: mx.sym.Symbol) -> mx.sym.Symbol:
 
 
 def ravel_multi_index(call: Call) -> list[Val]:
-    """The coordinates lie along the first axis, so the samples' axis comes second."""
-    stacked = convert(call.data, STACK)
-    order = (1, 0, *range(2, stacked.ndim + 1))
-    return call.deliver_each(call.same([apply("transpose", [stacked.sym], {"axes": order})]), call.data.shape[1:])
+    """The coordinates lie along the first axis of two: all samples' columns go side by side."""
+    if call.data.ndim != 2:
+        raise NotBatchable("_ravel_multi_index of coordinates with more than two axes")
+    columns = apply("transpose", [convert(call.data, STACK).sym], {"axes": (1, 0, 2)})
+    columns = apply("Reshape", [columns], {"shape": (call.data.shape[0], -1)})
+    return call.deliver(call.same([columns]), ROWS)
 
 
 def unravel_index(call: Call) -> list[Val]:
-    stacked = convert(call.data, STACK)
-    order = (1, 0, *range(2, len(call.shape) + 1))
-    return call.deliver(apply("transpose", [call.same([stacked.sym])], {"axes": order}), STACK)
+    if call.data.ndim != 1 or call.data.poly:
+        raise NotBatchable("_unravel_index of an array with more than one axis, or of varying length")
+    columns = call.same([convert(call.data, ROWS).sym])
+    columns = apply("Reshape", [columns], {"shape": (call.shape[0], -1, call.shape[1])})
+    return call.deliver(apply("transpose", [columns], {"axes": (1, 0, 2)}), STACK)
 
 
 RULES: dict[str, Rule] = {

@@ -99,14 +99,6 @@ def slice_like(call: Call) -> list[Val]:
     return sliced(call, tuple(None if same else 0 for same in whole), end, (None,) * size)
 
 
-def slice_assign(call: Call) -> list[Val]:
-    """Write into a slice; further axes of the slice are those of one sample, so a None goes in front."""
-    operands = together(call.inputs, rows_exact=False)
-    ends = {key: (None, *(call.attrs.entries(key) or ())) for key in ("begin", "end")}
-    step = call.attrs.entries("step")
-    return call.deliver(call.same(operands.symbols, **ends, **({"step": (None, *step)} if step else {})), STACK)
-
-
 RULES: dict[str, Rule] = {
     "Concat": Rule("axis", concat, notes="rows off axis 0; shared operands are repeated"),
     "stack": Rule("axis", stack, notes="rows off axis 0; shared operands are repeated"),
@@ -114,7 +106,5 @@ RULES: dict[str, Rule] = {
     "_split_v2": Rule("axis", split, notes="rows off axis 0"),
     "slice": Rule("axis", slice_, notes="rows if axis 0 is taken whole"),
     "slice_axis": Rule("axis", slice_axis, notes="rows off axis 0"),
-    "_slice_assign": Rule("axis", slice_assign),
-    "_slice_assign_scalar": Rule("axis", slice_assign),
     "slice_like": Rule("rewritten", slice_like, notes="slice to the known shape"),
 }

@@ -114,7 +114,6 @@ _ROIS: Sequence[str] = ("ROIPooling", "_contrib_ROIAlign", "_contrib_RROIAlign",
 RULES: dict[str, Rule] = {
     **_rules("Convolution Convolution_v1 Deconvolution Pooling Pooling_v1", layer(1, 3, batch_not_first)),
     **_rules("_contrib_DeformableConvolution", layer(2, 4, batch_not_first)),
-    **_rules("_contrib_ModulatedDeformableConvolution", layer(3, 4, batch_not_first)),
     **{name: Rule("row-wise", layer(1, 2, statistics_of_batch), stateful=True, notes="alone in training")
        for name in ("BatchNorm", "_contrib_BatchNormWithReLU")},
     **_rules("InstanceNorm GroupNorm LRN", layer(1, 3)),

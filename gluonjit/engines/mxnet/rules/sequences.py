@@ -11,7 +11,7 @@ import mxnet as mx
 from .call import Call
 from .rule import Emit, Rule
 from .symbols import apply
-from .values import ROWS, STACK, NotBatchable, Shape, Val, all_rows, convert, spread
+from .values import ROWS, STACK, NotBatchable, Shape, Val, all_rows, convert, reshape, spread
 
 
 def side_by_side(value: Val, reference: Val) -> mx.sym.Symbol:
@@ -59,11 +59,30 @@ def sequence(keeps_time: bool) -> Emit:
     def emit(call: Call) -> list[Val]:
         if call.data.shared:
             raise NotBatchable(f"{call.name}: the same data with lengths for each sample")
+        if not call.attrs.flag("use_sequence_length"):
+            return _whole(call)
         if call.attrs.integer("axis", 0) == 1:
             rows, poly = all_rows(call.inputs)
             return call.deliver(call.same(rows), ROWS, poly)
         return batch_axes(call, (1, 0), (1 if keeps_time else 0,))
     return emit
+
+
+def _whole(call: Call) -> list[Val]:
+    """Without lengths a mask keeps all, a reversal is a flip and the last step a slice.
+
+    MXNet's SequenceLast ends the process where it has no lengths.
+    """
+    data, axis = call.data, call.attrs.integer("axis", 0)
+    if call.name == "SequenceMask":
+        return call.deliver(apply("_copy", [data.sym], {}), data.layout, data.poly)
+    if axis == 0:
+        data = convert(data, STACK)
+    time = axis if data.rows else axis + 1
+    if call.name == "SequenceReverse":
+        return call.deliver(apply("reverse", [data.sym], {"axis": (time,)}), data.layout, data.poly)
+    last = apply("slice_axis", [data.sym], {"axis": time, "begin": -1, "end": None})
+    return call.deliver(reshape(last, call.shape[1:]), ROWS, data.poly)
 
 
 def ctc_loss(call: Call) -> list[Val]:

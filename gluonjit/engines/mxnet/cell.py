@@ -1,0 +1,69 @@
+"""What is known of a cell, a call of which is one node: HybridBlocks and functions declared with `gluonjit.cell`."""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import WeakSet
+
+from gluonjit.engines.mxnet.lazy import LazyArray
+from gluonjit.graph import Kind
+from gluonjit.hybrid import Options
+
+_cells: WeakSet[Cell] = WeakSet()
+
+
+def cells_known() -> list[Cell]:
+    """Every cell there is."""
+    return list(_cells)
+
+
+class Unknown(Exception):
+    """An argument that can be no part of a cell's signature."""
+
+
+class Cell:
+    """What is known of one cell: its options, its kinds by signature, and why some calls are not one node.
+
+    A copy or a pickle of a block gets a cell of its own, with the same options and nothing cached.
+    """
+
+    def __init__(self, name: str, options: Options) -> None:
+        self.name = name
+        self.options = options
+        self.active: bool | None = None  # what HybridBlock's own hybridization was before
+        self.kinds: dict[Any, Kind] = {}
+        self.families: dict[Any, Kind] = {}
+        self.expanded: dict[Any, str] = {}
+        self.is_node = False
+        self.lookup: Any = None
+        _cells.add(self)
+
+    def clear(self) -> None:
+        """Forget what was traced."""
+        self.kinds.clear()
+        self.families.clear()
+        self.expanded.clear()
+        self.lookup = None
+
+    def __reduce__(self) -> Any:
+        return _copied, (self.name, self.options, self.active, self.is_node)
+
+    def __deepcopy__(self, memo: Any) -> Cell:
+        return _copied(self.name, self.options, self.active, self.is_node)
+
+
+def _copied(name: str, options: Options, active: bool | None, is_node: bool) -> Cell:
+    cell = Cell(name, options)
+    cell.active, cell.is_node = active, is_node
+    return cell
+
+
+def any_lazy(items: Any) -> bool:
+    """Whether an array among these arguments waits for its batch."""
+    for item in items:
+        if item.__class__ is LazyArray:
+            if item._c is None:
+                return True
+        elif isinstance(item, (list, tuple)) and any_lazy(item):
+            return True
+    return False

@@ -1,0 +1,155 @@
+"""From the first call of a signature to its kind: trace it, batch it, or say why it cannot be one node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mxnet import gluon
+from mxnet.ndarray import NDArray
+
+from gluonjit.engines.mxnet import rules
+from gluonjit.engines.mxnet.cell import Cell, Unknown
+from gluonjit.engines.mxnet.lazy import LazyArray, wrap
+from gluonjit.engines.mxnet.operands import value_of
+from gluonjit.engines.mxnet.program import build
+from gluonjit.engines.mxnet.trace import NeedsValue, Trace, map_structure, tracing
+from gluonjit.graph import Kind, Spec, Value, family_key
+from gluonjit.hybrid import LOCAL, Batch
+
+
+def make_kind(
+    cell: Cell, owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch: Batch, key: tuple[Any, ...]
+) -> Kind | str:
+    """Trace a call and build its batched program. A string says why the call cannot be one node."""
+    if isinstance(owner, gluon.Block) and _hooked(owner):
+        return "a block inside it has forward hooks, which must run for each sample"
+    values: list[Value] = []
+    _visit(args, lambda array: values.append(value_of(batch, array)))
+    specs = [value.spec for value in values]
+    devices = {str(spec.device) for spec in specs}
+    if len(devices) > 1:
+        return f"its operands are on several devices: {', '.join(sorted(devices))}"
+    trace = Trace(specs, bool(LOCAL.state.mode & 1), lambda array: _is_parameter(owner, batch, array))
+    positions = iter(range(len(specs)))
+    stand_ins = _substitute(args, lambda array: wrap(_placeholder(trace, next(positions), specs)))
+    try:
+        with tracing(trace):
+            result = run(*stand_ins)
+    except NeedsValue:
+        return "it reads an array's numbers, or uses an array that is neither an argument nor a parameter"
+    except Exception as error:  # the call itself, run next, raises what the user has to see
+        return f"tracing it raised {type(error).__name__}: {error}"
+    results: list[int] = []
+    try:
+        structure = map_structure(result, lambda array: _result(trace, array, results))
+    except Unknown as unknown:
+        return f"it returns {unknown}"
+    return _kind_of(cell, owner, trace, results, structure, key)
+
+
+def _placeholder(trace: Trace, position: int, specs: Sequence[Spec]) -> Value:
+    return trace.placeholder(position, specs[position])
+
+
+def _result(trace: Trace, array: Any, results: list[int]) -> int:
+    """The place of a result among the node's values."""
+    if not isinstance(array, LazyArray) or array._v.graph is not trace:
+        raise Unknown(f"{type(array).__name__}, which is not computed from its arguments")
+    results.append(array._v.rows)  # type: ignore[arg-type]
+    return len(results) - 1
+
+
+def _kind_of(
+    cell: Cell, owner: Any, trace: Trace, results: list[int], structure: Any, key: tuple[Any, ...]
+) -> Kind | str:
+    _note_lookup(cell, owner, trace, results)
+    try:
+        built = build(trace, results)
+    except rules.NotBatchable as refusal:
+        return str(refusal)
+    parameters = _parameters(owner, built.program.consts)
+    built.program.parameters = parameters
+    flat = isinstance(structure, tuple) and list(structure) == list(range(len(results)))
+    kind = Kind(
+        name=cell.name,
+        operands=trace.operands,
+        outputs=built.outputs,
+        rows=built.rows,
+        program=built.program,
+        pure=built.pure,
+        poly=built.poly,
+        structure=None if structure == 0 and len(results) == 1 else tuple if flat else structure,
+    )
+    if kind.poly:
+        _join_family(cell, key, kind)
+    return kind
+
+
+def _join_family(cell: Cell, key: tuple[Any, ...], kind: Kind) -> None:
+    """Let kinds that differ only in their number of rows run together."""
+    general = tuple(family_key(part) if isinstance(part, Spec) else part for part in key)
+    first = cell.families.setdefault(general, kind)
+    if first is not kind and current(first) and len(first.outputs) == len(kind.outputs):
+        kind.family, kind.program = first, first.program
+    else:
+        cell.families[general] = kind
+
+
+def _note_lookup(cell: Cell, owner: Any, trace: Trace, results: list[int]) -> None:
+    """Remember a cell that is nothing but a look-up in one of its parameters."""
+    if len(trace.ops) != 1 or trace.ops[0].name != "Embedding" or len(trace.consts) != 1:
+        return
+    op = trace.ops[0]
+    if op.inputs == (0, trace.consts[0][0]) and results == list(op.outputs) and len(trace.operands) == 1:
+        found = _parameters(owner, [trace.consts[0][1]])
+        if found and trace.operands[0].shape == trace.shapes[0][0] and len(trace.operands[0].shape) == 1:
+            cell.lookup = (found[0][0], op.attrs)
+
+
+def _parameters(owner: Any, consts: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """Which of these arrays are parameters of the owner."""
+    if not isinstance(owner, gluon.Block):
+        return []
+    found = []
+    for parameter in owner.collect_params().values():
+        for data in parameter._data or ():
+            found += [(parameter, array) for array in consts if array is data]
+    return found
+
+
+def _is_parameter(owner: Any, batch: Batch, array: Any) -> bool:
+    return id(array) in batch.parameters or bool(_parameters(owner, [array]))
+
+
+def _hooked(block: gluon.Block) -> bool:
+    return any(
+        child._forward_hooks or child._forward_pre_hooks or _hooked(child)
+        for child in block._children.values()
+    )
+
+
+def _visit(item: Any, visit: Callable[[Any], Any]) -> None:
+    if isinstance(item, NDArray):
+        visit(item)
+    elif isinstance(item, (list, tuple)):
+        for part in item:
+            _visit(part, visit)
+
+
+def _substitute(item: Any, visit: Callable[[Any], Any]) -> Any:
+    """Nested arguments with every array replaced."""
+    if isinstance(item, NDArray):
+        return visit(item)
+    if isinstance(item, (list, tuple)):
+        parts = [_substitute(part, visit) for part in item]
+        return tuple(parts) if isinstance(item, tuple) else parts
+    return item
+
+
+def current(kind: Kind) -> bool:
+    """Whether the parameters still are the arrays that the program was traced with."""
+    return all(
+        parameter._data is not None and any(array is data for data in parameter._data)
+        for parameter, array in kind.program.parameters
+    )

@@ -1,0 +1,490 @@
+"""Autograd, Trainer and gradients' ways of being asked for, each against the per-sample program."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import warnings
+from typing import Any
+
+import mxnet as mx
+import numpy as np
+import pytest
+from mxnet import autograd, gluon, nd
+from mxnet.gluon import nn
+from support import assert_close, assert_same, gradients, outcome, rows
+
+import gluonjit
+from gluonjit.errors import BackwardWarning, BatchClosedError, CaptureError, OptionError
+
+SIZE = 5
+
+
+class Rows(gluon.Block):
+    """A recurrent net over the rows of a sample."""
+
+    def __init__(self, dropout: float = 0.0) -> None:
+        super().__init__()
+        with self.name_scope():
+            self.cell = nn.Dense(SIZE, in_units=SIZE, activation="tanh")
+            self.drop = nn.Dropout(dropout)
+            self.out = nn.Dense(1, in_units=SIZE)
+
+    def forward(self, x: Any) -> Any:
+        h = x[0:1]
+        for k in range(x.shape[0]):
+            h = self.drop(self.cell(h + x[k : k + 1]))
+        return self.out(h)
+
+
+@pytest.fixture
+def net() -> Any:
+    mx.random.seed(0)
+    made = Rows()
+    made.initialize(mx.init.Uniform(0.7))
+    yield made
+    made.hybridize(dynamic_batch=False)
+
+
+SAMPLES = [rows(k % 4 + 1, SIZE, seed=k) for k in range(9)]
+
+
+def square(net: gluon.Block, sample: Any) -> Any:
+    return (net(sample) ** 2).sum()
+
+
+def zero(net: gluon.Block) -> None:
+    for parameter in net.collect_params().values():
+        parameter.zero_grad()
+
+
+def eager(net: gluon.Block) -> dict[str, np.ndarray]:
+    net.hybridize(dynamic_batch=False)
+    found = outcome(net, SAMPLES, square)[1]
+    net.hybridize(dynamic_batch=True)
+    zero(net)
+    return found
+
+
+def assert_gradients(net: gluon.Block, expected: dict[str, np.ndarray], tolerance: float = 1e-5) -> None:
+    for name, value in gradients(net).items():
+        assert_close(value, expected[name], name, tolerance)
+
+
+def add_with_sum(losses: list[Any]) -> Any:
+    return sum(losses)
+
+
+def add_in_place_order(losses: list[Any]) -> Any:
+    total = losses[0]
+    for loss in losses[1:]:
+        total = total + loss
+    return total
+
+
+ADDERS = {
+    "sum": add_with_sum,
+    "chain": add_in_place_order,
+    "add_n": gluonjit.add_n,
+    "nd.add_n": lambda losses: nd.add_n(*losses),
+    "concat": lambda losses: nd.concat(*losses, dim=0).sum(),
+    "stack": lambda losses: nd.stack(*losses).sum(),
+    "mean": lambda losses: nd.stack(*losses).mean() * len(losses),
+}
+
+
+@pytest.mark.parametrize("adder", ADDERS)
+def test_any_way_of_adding_up(net: Any, adder: str) -> None:
+    expected = eager(net)
+    with autograd.record():
+        total = ADDERS[adder]([square(net, sample) for sample in SAMPLES])
+    total.backward()
+    assert_gradients(net, expected)
+    report = gluonjit.explain()
+    assert report.flushes == 1
+    assert (
+        report.launches <= 4 * 3 + 4 + 2
+    )  # steps of the chain, the output, square, sums, the total and what is done to it
+
+
+def test_backward_of_a_list(net: Any) -> None:
+    expected = eager(net)
+    with autograd.record():
+        losses = [square(net, sample) for sample in SAMPLES]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", BackwardWarning)
+        autograd.backward(losses)
+    assert_gradients(net, expected)
+    assert gluonjit.explain().flushes == 1
+
+
+def test_backward_of_a_list_with_head_gradients(net: Any) -> None:
+    net.hybridize(dynamic_batch=False)
+    heads = [nd.array([float(k)]) for k in range(len(SAMPLES))]
+    with autograd.record():
+        losses = [square(net, sample) for sample in SAMPLES]
+    autograd.backward(losses, heads)
+    expected = gradients(net)
+    net.hybridize(dynamic_batch=True)
+    zero(net)
+    with autograd.record():
+        losses = [square(net, sample) for sample in SAMPLES]
+    autograd.backward(losses, heads)
+    assert_gradients(net, expected)
+
+
+@pytest.mark.parametrize("request_", ["write", "add"])
+def test_backward_one_by_one(net: Any, request_: str) -> None:
+    """Captured first, then differentiated one by one: as eager, with a warning that names the cheap way."""
+    net.collect_params().setattr("grad_req", request_)
+    results = []
+    for dynamic in (False, True):
+        net.hybridize(dynamic_batch=dynamic)
+        zero(net)
+        with autograd.record():
+            losses = [square(net, sample) for sample in SAMPLES]
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for loss in losses:
+                loss.backward()
+        assert any("add_n" in str(w.message) and w.category is BackwardWarning for w in caught) == dynamic
+        results.append(gradients(net))
+    assert_gradients(net, results[0])
+
+
+def test_capture_and_backward_one_sample_at_a_time(net: Any) -> None:
+    net.collect_params().setattr("grad_req", "add")
+    expected = eager(net)
+    with pytest.warns(BackwardWarning, match="one at a time"):
+        for sample in SAMPLES:
+            with autograd.record():
+                loss = square(net, sample)
+            loss.backward()
+    assert_gradients(net, expected)
+
+
+def test_second_backward_raises_as_eager(net: Any) -> None:
+    net.hybridize(dynamic_batch=True)
+    with autograd.record():
+        losses = [square(net, sample) for sample in SAMPLES]
+    losses[0].backward()
+    with pytest.raises(mx.base.MXNetError):
+        losses[0].backward()
+
+
+def test_retain_graph(net: Any) -> None:
+    expected = eager(net)
+    with autograd.record():
+        total = gluonjit.add_n([square(net, sample) for sample in SAMPLES])
+    total.backward(retain_graph=True)
+    zero(net)
+    total.backward()
+    assert_gradients(net, expected)
+
+
+def test_null_gradient(net: Any) -> None:
+    expected = eager(net)
+    net.cell.collect_params().setattr("grad_req", "null")
+    with autograd.record():
+        total = gluonjit.add_n([square(net, sample) for sample in SAMPLES])
+    total.backward()
+    assert_gradients(net, expected)
+
+
+def test_gradient_of_an_input(net: Any) -> None:
+    x = rows(3, SIZE)
+    x.attach_grad()
+    found = []
+    for dynamic in (False, True):
+        net.hybridize(dynamic_batch=dynamic)
+        with autograd.record():
+            total = square(net, x) + square(net, SAMPLES[0]) + square(net, x)
+        total.backward()
+        found.append(x.grad.asnumpy().copy())
+    assert_close(found[1], found[0], "gradient of the input")
+
+
+def test_autograd_grad(net: Any) -> None:
+    x = rows(2, SIZE)
+    found = []
+    for dynamic in (False, True):
+        net.hybridize(dynamic_batch=dynamic)
+        x.attach_grad()
+        with autograd.record():
+            loss = square(net, x)
+        found.append(autograd.grad(loss, [x])[0].asnumpy())
+    assert_close(found[1], found[0], "gradient")
+
+
+def test_flush_after_record_has_closed_keeps_history(net: Any) -> None:
+    expected = eager(net)
+    with autograd.record():
+        losses = [square(net, sample) for sample in SAMPLES]
+    assert not autograd.is_recording()
+    values = [loss.asscalar() for loss in losses]  # runs the batch outside of record
+    assert all(value > 0 for value in values)
+    autograd.backward(losses)
+    assert_gradients(net, expected)
+
+
+def test_pause_and_detach(net: Any) -> None:
+    def loss(net: Any, sample: Any) -> Any:
+        with autograd.pause():
+            constant = net(sample)
+        return ((net(sample) - constant * 2) ** 2).sum() + (net(sample).detach() * net(sample)).sum()
+
+    net.hybridize(dynamic_batch=True)
+    assert_same(net, SAMPLES, loss)
+
+
+def test_trainer(net: Any) -> None:
+    start = {name: value.data().asnumpy().copy() for name, value in net.collect_params().items()}
+    ends = []
+    for dynamic in (False, True):
+        for name, parameter in net.collect_params().items():
+            parameter.set_data(nd.array(start[name]))
+        net.hybridize(dynamic_batch=dynamic)
+        trainer = gluon.Trainer(net.collect_params(), "adam", {"learning_rate": 0.05})
+        for _ in range(5):
+            with autograd.record():
+                total = gluonjit.add_n([square(net, sample) for sample in SAMPLES])
+            total.backward()
+            trainer.step(len(SAMPLES))
+        ends.append({name: value.data().asnumpy().copy() for name, value in net.collect_params().items()})
+    for name in start:
+        assert_close(ends[1][name], ends[0][name], name, 1e-4)
+
+
+def test_value_captured_before_a_step_is_the_old_one(net: Any) -> None:
+    net.hybridize(dynamic_batch=False)
+    with autograd.record():
+        total = gluonjit.add_n([square(net, sample) for sample in SAMPLES])
+    total.backward()
+    expected = net(SAMPLES[0]).asnumpy()
+    net.hybridize(dynamic_batch=True)
+    before = net(SAMPLES[0])
+    gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 1.0}).step(1)
+    assert_close(before.asnumpy(), expected, "value from before the step")
+
+
+def test_set_data_and_writes_run_what_waits_first(net: Any) -> None:
+    net.hybridize(dynamic_batch=False)
+    x = SAMPLES[2].copy()
+    expected = net(x).asnumpy()
+    net.hybridize(dynamic_batch=True)
+    before = net(x)
+    x[:] = 0
+    assert_close(before.asnumpy(), expected, "value from before x[:] = 0")
+    x = SAMPLES[2].copy()
+    before = net(x)
+    net.cell.weight.set_data(net.cell.weight.data() * 0)
+    assert_close(before.asnumpy(), expected, "value from before set_data")
+    net.cell.weight.data()[:] = 1
+    after = net(x)
+    net.hybridize(dynamic_batch=False)
+    assert_close(after.asnumpy(), net(x).asnumpy(), "value from after")
+
+
+def test_lazy_array_in_place(net: Any) -> None:
+    net.hybridize(dynamic_batch=True)
+    first, second = net(SAMPLES[0]), net(SAMPLES[0])  # one node, two arrays
+    value = first.asnumpy()
+    first += 1
+    first[:] = first * 2
+    assert_close(first.asnumpy(), (value + 1) * 2, "written array")
+    assert_close(second.asnumpy(), value, "its twin")
+
+
+def test_dropout(net: Any) -> None:
+    dropping = Rows(dropout=0.5)
+    dropping.initialize(mx.init.Uniform(0.7))
+    x = rows(1, SIZE)
+    dropping.hybridize(dynamic_batch=True)
+    mx.random.seed(7)
+    with autograd.record():
+        first = [dropping(x) for _ in range(64)]
+        values = np.array([value.asnumpy().item() for value in first])
+    assert len(set(values.round(6))) > 4, "each call draws for itself"
+    mx.random.seed(7)
+    with autograd.record():
+        again = [dropping(x) for _ in range(64)]
+    assert_close([value.asnumpy().item() for value in again], values, "the same seed")
+    assert len({round(dropping(x).asnumpy().item(), 6) for _ in range(4)}) == 1, "nothing drops in evaluation"
+    still = Rows(dropout=0.0)
+    still.initialize(mx.init.Uniform(0.7))
+    assert_same(still, SAMPLES, square)
+
+
+class Normed(gluon.Block):
+    """Batch normalisation, whose statistics in training are those of one sample's call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.name_scope():
+            self.norm = nn.BatchNorm(in_channels=SIZE)
+            self.out = nn.Dense(1, in_units=SIZE)
+
+    def forward(self, x: Any) -> Any:
+        return self.out(self.norm(x))
+
+
+def test_batch_norm_runs_alone_in_training_and_says_so() -> None:
+    ends = []
+    samples = [rows(4, SIZE, seed=k) for k in range(5)]
+    start = None
+    for dynamic in (False, True):
+        net = Normed()
+        net.initialize(mx.init.One())
+        net.hybridize(dynamic_batch=dynamic)
+        with autograd.record():
+            total = gluonjit.add_n([(net(sample) ** 2).sum() for sample in samples])
+        total.backward()
+        start = total.asscalar()
+        ends.append((start, net.norm.running_mean.data().asnumpy(), net.norm.running_var.data().asnumpy()))
+        if dynamic:
+            assert "BatchNorm" in gluonjit.explain().alone
+            net(samples[0]).wait_to_read()
+            assert not gluonjit.explain().alone, "evaluation batches"
+    for actual, expected in zip(ends[1], ends[0]):
+        assert_close(actual, expected, "loss or running statistics")
+
+
+def test_deferred_initialisation() -> None:
+    class Deferred(gluon.Block):
+        def __init__(self) -> None:
+            super().__init__()
+            with self.name_scope():
+                self.first = nn.Dense(4, activation="tanh")
+                self.second = nn.Dense(2)
+
+        def forward(self, x: Any) -> Any:
+            return self.second(self.first(x))
+
+    net = Deferred()
+    net.initialize(mx.init.One())
+    net.hybridize(dynamic_batch=True)
+    batched = [net(rows(1, 3, seed=k)) for k in range(3)]
+    values = [value.asnumpy() for value in batched]
+    net.hybridize(dynamic_batch=False)
+    for k in range(3):
+        assert_close(values[k], net(rows(1, 3, seed=k)).asnumpy(), f"sample {k}")
+
+
+def test_block_is_what_it_was_after_turning_it_off(net: Any) -> None:
+    hybrid = nn.HybridSequential()
+    hybrid.add(nn.Dense(3, in_units=2))
+    hybrid.initialize()
+    hybrid.hybridize()
+    before = dict(hybrid.__dict__)
+    hybrid.hybridize(dynamic_batch=True)
+    assert type(hybrid) is nn.HybridSequential and not hybrid._active
+    hybrid.hybridize(dynamic_batch=False)
+    assert hybrid.__dict__ == before and hybrid._active
+    hybrid.hybridize(dynamic_batch=True)
+    hybrid.hybridize(False)
+    assert not hybrid._active and hybrid.__dict__.keys() == before.keys()
+
+
+def test_copies_and_pickles(net: Any, tmp_path: Any) -> None:
+    net.hybridize(dynamic_batch=True)
+    expected = net(SAMPLES[1]).asnumpy()
+    twin = copy.deepcopy(net)
+    twin.cell.weight.set_data(twin.cell.weight.data() * 0)
+    assert_close(net(SAMPLES[1]).asnumpy(), expected, "the original")
+    assert np.abs(twin(SAMPLES[1]).asnumpy() - expected).max() > 1e-3
+    net.save_parameters(str(tmp_path / "net.params"))
+    twin.load_parameters(str(tmp_path / "net.params"))
+    assert_close(twin(SAMPLES[1]).asnumpy(), expected, "the copy with the original's parameters")
+    lazy = net(SAMPLES[1])
+    assert_close(pickle.loads(pickle.dumps(lazy)).asnumpy(), expected, "a pickled value")
+
+
+def test_options_are_checked_before_anything_changes(net: Any) -> None:
+    with pytest.raises(OptionError, match=r"no option 'sharin'.*sharing"):
+        net.hybridize(dynamic_batch=True, sharin=True)
+    with pytest.raises(OptionError, match="granularity='ops'"):
+        net.hybridize(dynamic_batch=True, granularity="ops")
+    with pytest.raises(OptionError, match="dynamic_batch='yes'"):
+        net.hybridize(dynamic_batch="yes")
+    with pytest.raises(OptionError, match="max_nodes=0"), gluonjit.batching(max_nodes=0):
+        pass
+    assert "_gluonjit" not in net.__dict__
+
+
+def test_batching_scope(net: Any) -> None:
+    """A scope batches blocks that were not hybridized, and runs at its end."""
+    expected = [net.out(sample).asnumpy() for sample in SAMPLES]
+    with gluonjit.batching() as batch:
+        values = [net.out(sample) for sample in SAMPLES]
+        assert batch.report.flushes == 0
+    assert batch.report.flushes == 1 and batch.report.launches == 1
+    for value, wanted in zip(values, expected):
+        assert_close(value.asnumpy(), wanted, "value")
+
+
+def test_exception_in_a_scope_leaves_nothing_behind(net: Any) -> None:
+    net.hybridize(dynamic_batch=True)
+    kept = None
+    with pytest.raises(ZeroDivisionError), gluonjit.batching():
+        kept = net(SAMPLES[0])
+        raise ZeroDivisionError
+    with pytest.raises(BatchClosedError, match="ZeroDivisionError"):
+        kept.asnumpy()
+    report = assert_same(net, SAMPLES, square)
+    assert report.flushes == 1
+
+
+def test_exception_in_a_sample_loses_only_that_sample(net: Any) -> None:
+    net.hybridize(dynamic_batch=False)
+    expected = [net(sample).asnumpy() for sample in SAMPLES]
+    net.hybridize(dynamic_batch=True)
+    values = [net(sample) for sample in SAMPLES[:4]]
+    with pytest.raises(CaptureError) as caught:
+        net(rows(2, SIZE + 1))
+    message = str(caught.value)
+    assert "FullyConnected" in message and f"(1, {SIZE + 1})" in message and f"({SIZE}, {SIZE})" in message
+    values += [net(sample) for sample in SAMPLES[4:]]
+    for value, wanted in zip(values, expected):
+        assert_close(value.asnumpy(), wanted, "value")
+
+
+def test_uninitialised_parameters_are_named() -> None:
+    net = Rows()
+    net.hybridize(dynamic_batch=True)
+    with pytest.raises(RuntimeError, match="has not been initialized"):
+        net(SAMPLES[0])
+
+
+def test_index_out_of_range_is_found_at_capture() -> None:
+    embed = nn.Embedding(4, 3)
+    embed.initialize()
+    embed.hybridize(dynamic_batch=True)
+    embed(nd.array([1, 2])).wait_to_read()
+    with pytest.raises(CaptureError, match=r"index 4 .* 4 rows"):
+        embed(nd.array([0, 4]))
+
+
+def test_a_value_needed_inside_runs_the_batch(net: Any) -> None:
+    def branch(net: Any, sample: Any) -> Any:
+        h = net(sample)
+        return (h * 2).sum() if h.asscalar() > 0 else (h * 3).sum()
+
+    report = assert_same(net, SAMPLES, branch)
+    assert report.flushes >= 1
+
+
+def test_an_open_batch_is_bounded(net: Any) -> None:
+    report = assert_same(net, SAMPLES, square, max_nodes=10)
+    assert report.flushes > 1
+    report = assert_same(net, SAMPLES, square, max_bytes=100)
+    assert report.flushes > 1
+
+
+def test_unread_work_is_dropped(net: Any) -> None:
+    net.hybridize(dynamic_batch=True)
+    for sample in SAMPLES:
+        net(sample)
+    kept = net(SAMPLES[0])
+    kept.wait_to_read()
+    report = gluonjit.explain()
+    assert report.dropped > 0 and report.nodes == 4  # h + x, cell, dropout, out

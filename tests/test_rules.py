@@ -72,6 +72,7 @@ class Case:
     poly: bool = False      # must be exact on rows of varying length
     alone: bool = False     # must be refused
     grad: bool = True       # has a gradient
+    drawn: bool = False     # random whatever its parameters: only shapes agree
     fixed: bool = False     # means nothing with another number of rows, and MXNet does not look
     training: bool = True
     outputs: list[Any] | None = None    # where the operator cannot run to say what they are
@@ -372,6 +373,7 @@ for batch in (1, 3):
     case("Convolution", kernel, x(batch, 3, 5, 5), w(2, 3, 3, 3), w(2), poly=True)
     case("Convolution", {**kernel, "no_bias": True, "layout": "NCHW"}, x(batch, 3, 5, 5), w(2, 3, 3, 3), poly=True)
     case("Convolution", {"kernel": "(3,)", "num_filter": 2}, x(batch, 3, 5), w(2, 3, 3), w(2), poly=True)
+    case("Convolution_v1", kernel, x(batch, 3, 5, 5), w(2, 3, 3, 3), w(2), poly=True)
     case("Deconvolution", {**kernel, "no_bias": True}, x(batch, 3, 4, 4), w(3, 2, 3, 3), poly=True)
     case("Pooling", {"kernel": "(2, 2)", "pool_type": "avg", "stride": "(2, 2)"}, x(batch, 3, 4, 4), poly=True)
     case("Pooling", {"kernel": "(2,)", "pool_type": "max"}, x(batch, 3, 4), poly=True)
@@ -497,6 +499,12 @@ for shape in ((1,), (3,), (2, 3)):
         two = name not in ("exponential", "poisson")
         case(f"_random_pdf_{name}", None, x(*shape, 4, low=1, high=2), *([x(*shape, low=0.5)] if two else []),
              x(*shape, low=2.1, high=3), poly=True)
+    for name in ("gamma", "exponential", "negative_binomial", "generalized_negative_binomial"):
+        parameters = [Arg(shape, low=1, high=4)] if name == "exponential" else [Arg(shape, low=2, high=4), Arg(shape, low=0.3, high=0.9)]
+        case(f"_sample_{name}", {"shape": "(2,)"}, *parameters, drawn=True, grad=False, poly=True)
+        case(f"_random_{name}_like", None, x(*shape), drawn=True, grad=False, poly=True)
+        if "binomial" in name:
+            case(f"_random_pdf_{name}", None, i(5, *shape, 3), *parameters, poly=True)
 case("_random_pdf_dirichlet", None, x(2, 4, 3, low=0.1), x(2, 3, low=1, high=2), poly=True)
 case("_random_pdf_dirichlet", None, x(4, 3, low=0.1), x(3, low=1, high=2))
 case("_random_normal_like", {"loc": 2.0, "scale": 1e-30}, x(3, 4), poly=True, grad=False)
@@ -651,6 +659,8 @@ def check(test: Case, layouts: tuple[str, ...], samples: list[list[Any]], poly: 
     for number, (result, value) in enumerate(zip(results, program.results)):
         per_sample = [output[number].asnumpy() for output in outputs]
         reference = per_sample[0] if value.shared else joined(per_sample, value.poly)
+        if test.drawn:
+            reference = result.asnumpy().reshape(reference.shape)
         close(result.asnumpy(), reference, f"output {number} from {layouts}")
     if not floats:
         return

@@ -47,7 +47,7 @@ def _integers(call: Call, numbers: tuple[int, ...]) -> list[Val]:
 
 RULES: dict[str, Rule] = {
     **{name: Rule("constant", constant)
-       for name in ("_zeros", "_zeros_without_dtype", "_ones", "_full", "_arange", "_eye", "_linspace")},
+       for name in ("_zeros", "_ones", "_full", "_arange", "_eye", "_linspace")},
     "_contrib_arange_like": Rule("constant", arange_like, notes="the known shape's numbers"),
     "shape_array": Rule("constant", shape_array, notes="the known shape"),
     "size_array": Rule("constant", size_array, notes="the known size"),

@@ -35,7 +35,8 @@ def layer(data: int = 1, least: int = 2, refuse: Refusal | None = None) -> Emit:
 
 def batch_not_first(attrs: Attributes, training: bool) -> str | None:
     layout = attrs.text("layout", "None")
-    return None if layout == "None" or layout.startswith("N") else f"layout {layout} does not begin with the batch"
+    first = layout == "None" or layout.startswith("N")
+    return None if first else f"layout {layout} does not begin with the batch"
 
 
 def normalised_over_batch(attrs: Attributes, training: bool) -> str | None:
@@ -108,6 +109,7 @@ def _rules(names: str, emit: Emit, kind: str = "row-wise", notes: str = "") -> d
     return {name: Rule(kind, emit, notes=notes) for name in names.split()}
 
 
+_LOOKS_AT_BATCH = "alone where its gradient is divided by the batch"
 _ROIS: Sequence[str] = ("ROIPooling", "_contrib_ROIAlign", "_contrib_RROIAlign", "_contrib_PSROIPooling",
                         "_contrib_DeformablePSROIPooling")
 
@@ -124,8 +126,8 @@ RULES: dict[str, Rule] = {
     **_rules("Correlation BilinearSampler SpatialTransformer Crop", layer(0)),
     **_rules("LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput", layer(2, 1)),
     **_rules("SVMOutput", layer(2)),
-    "SoftmaxOutput": Rule("row-wise", layer(2, 2, normalised_over_batch), notes="alone where it looks at the batch"),
-    "MakeLoss": Rule("elementwise", make_loss, notes="alone where it looks at the batch"),
+    "SoftmaxOutput": Rule("row-wise", layer(2, 2, normalised_over_batch), notes=_LOOKS_AT_BATCH),
+    "MakeLoss": Rule("elementwise", make_loss, notes=_LOOKS_AT_BATCH),
     "UpSampling": Rule("row-wise", upsample),
     "_contrib_BilinearResize2D": Rule("row-wise", resize),
     "LayerNorm": Rule("axis", layer_norm, notes="rows unless axis 0 takes part"),

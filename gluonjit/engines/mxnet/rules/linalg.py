@@ -57,7 +57,8 @@ RULES: dict[str, Rule] = {
                     "extracttrian")},
     **{f"_linalg_{name}": Rule("row-wise", matrices(scalar=True), notes=_LAST_AXES)
        for name in ("det", "slogdet", "sumlogdiag")},
-    **{f"_linalg_{name}": Rule("row-wise", matrices(core=1), notes=_LAST_AXES) for name in ("makediag", "maketrian")},
+    **{f"_linalg_{name}": Rule("row-wise", matrices(core=1), notes=_LAST_AXES)
+       for name in ("makediag", "maketrian")},
     "_linalg_gemm": Rule("rewritten", gemm, notes="batch_dot"),
     "diag": Rule("rewritten", diag, notes="axes shifted by the samples' own"),
     **{name: Rule("row-wise", matrices(), notes=_LAST_AXES)

@@ -140,7 +140,7 @@ def together(values: Sequence[Val], rows_exact: bool) -> Together:
 
 
 def all_rows(values: Sequence[Val]) -> tuple[list[mx.sym.Symbol], bool]:
-    """Bring values with equal leading axes to rows, shared ones repeated; also whether they vary in length."""
+    """Bring values with equal leading axes to rows, shared ones repeated; and say whether they are poly."""
     if any(not value.ndim or value.shape[0] != values[0].shape[0] for value in values):
         raise NotBatchable(f"values with different leading axes: {[value.shape for value in values]}")
     reference = next(value for value in values if not value.shared)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.data import sick
+from experiments.data import builtin, sick
 from experiments.data.errors import DataError
 from experiments.data.trees import Pair
 from experiments.data.vectors import attach_vectors, make_vocab, read_glove
@@ -30,7 +30,7 @@ class Corpus:
 
 def load(name: str, data_dir: str | None = None, seed: int = 0, limit: int | None = None) -> Corpus:
     """Load `sick` from files or generate `builtin`; with `limit`, the first pairs of each split alone."""
-    corpus = _load_sick(_data_dir(data_dir), seed)
+    corpus = _generate(seed) if name == "builtin" else _load_sick(_data_dir(data_dir), seed)
     for split in sick.SPLITS:
         setattr(corpus, split, getattr(corpus, split)[:limit])
     return corpus
@@ -43,8 +43,7 @@ def _data_dir(given: str | None) -> Path:
         raise DataError(
             Path("sick"),
             None,
-            f"no data folder: give --data-dir or set {DATA_VARIABLE}, "
-            "or use --data builtin, which needs no files",
+            f"no data folder: give --data-dir or set {DATA_VARIABLE}, or use --data builtin, which needs no files",
         )
     return Path(found)
 
@@ -60,6 +59,13 @@ def _load_sick(folder: Path, seed: int) -> Corpus:
         note="SICK (SemEval-2014 task 1), Stanford dependency parses, GloVe 840B 300-d vectors kept fixed",
         **splits,
     )
+
+
+def _generate(seed: int) -> Corpus:
+    """Make the built-in corpus."""
+    splits = builtin.generate(seed)
+    words, rows = builtin.vectors(seed)
+    return Corpus("builtin", vectors=number(splits, words, rows, seed), note=builtin.NOTE, **splits)
 
 
 def number(splits: dict[str, list[Pair]], words: list[str], rows: np.ndarray, seed: int) -> np.ndarray:

@@ -59,9 +59,7 @@ def _read_scores(path: Path) -> list[float]:
         try:
             score = float(line)
         except ValueError as error:
-            raise DataError(
-                path, number, f"{line!r} is not a number; a score from 1 to 5 is expected"
-            ) from error
+            raise DataError(path, number, f"{line!r} is not a number; a score from 1 to 5 is expected") from error
         if not 1 <= score <= CLASSES:
             raise DataError(path, number, f"score {score} is outside 1 to {CLASSES}")
         scores.append(score)

@@ -29,9 +29,7 @@ class PlainVocab:
 
     def __init__(self, counter: dict[str, int], unknown_token: str = UNKNOWN) -> None:
         known = sorted(counter.items(), key=lambda item: (-item[1], item[0]))
-        self.idx_to_token: list[str] = [unknown_token] + [
-            token for token, _ in known if token != unknown_token
-        ]
+        self.idx_to_token: list[str] = [unknown_token] + [token for token, _ in known if token != unknown_token]
         self._indices = {token: index for index, token in enumerate(self.idx_to_token)}
 
     def __len__(self) -> int:
@@ -52,7 +50,8 @@ def make_vocab(sentences: Iterable[Sequence[str]]) -> Any:
 def attach_vectors(vocab: Any, words: Sequence[str], rows: np.ndarray, seed: int) -> np.ndarray:
     """Return the (len(vocab), n) table of vectors; words without one get small random rows."""
     lost = sorted(set(vocab.idx_to_token) - set(words))
-    log.info("%d of %d words have no vector and get a random one", len(lost) - 1, len(vocab) - 1)
+    if len(lost) > 1:  # more than the unknown word
+        log.info("%d of %d words have no vector and get a random one", len(lost) - 1, len(vocab) - 1)
     rng = np.random.default_rng([seed, 2])
     words = [*words, *lost]
     rows = np.concatenate([rows, rng.uniform(-0.05, 0.05, (len(lost), rows.shape[1]))]).astype(np.float32)
@@ -65,9 +64,7 @@ def attach_vectors(vocab: Any, words: Sequence[str], rows: np.ndarray, seed: int
 
 def _token_embedding(words: Sequence[str], rows: np.ndarray) -> Any:
     """Wrap rows as a gluonnlp embedding."""
-    return gluonnlp.embedding.TokenEmbedding(
-        unknown_token=None, idx_to_token=list(words), idx_to_vec=mx.nd.array(rows)
-    )
+    return gluonnlp.embedding.TokenEmbedding(unknown_token=None, idx_to_token=list(words), idx_to_vec=mx.nd.array(rows))
 
 
 def read_glove(folder: Path) -> tuple[list[str], np.ndarray]:

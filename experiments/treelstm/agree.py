@@ -71,9 +71,9 @@ def _note(largest: dict[str, float], found: dict[str, float]) -> None:
 
 
 def _show(systems: Sequence[System], largest: dict[str, dict[str, float]]) -> None:
-    """Print the largest deviations as a table."""
-    names = list(largest[systems[0].label])
-    print(f"largest max|a - b| / max|b| against {REFERENCE}, allowed {TOLERANCE:.0e}")
-    for name in names:
-        values = ", ".join(f"{system.label} {largest[system.label][name]:.1e}" for system in systems)
-        print(f"  {name:<16} {values}")
+    """Print each system's largest deviations."""
+    print(f"largest max|a - b| / max|b| against {REFERENCE}, allowed {TOLERANCE:.0e}:")
+    for system in systems:
+        found = largest[system.label]
+        worst = max((name for name in found if name != "losses"), key=lambda name: found[name])
+        print(f"  {system.label}: losses {found['losses']:.1e}, gradients {found[worst]:.1e} ({worst})")

@@ -76,9 +76,7 @@ def load(folder: Path, setting: dict[str, Any], system: System) -> Progress:
         system.trainer.load_states(str(files / "trainer.states"))
         return Progress(state["epochs"], state["best_epoch"], dict(np.load(files / "best.npz")))
     except (OSError, ValueError, KeyError) as error:
-        raise CheckpointError(
-            f"{folder} holds a broken checkpoint ({error}); start again in another folder"
-        ) from error
+        raise CheckpointError(f"{folder} holds a broken checkpoint ({error}); start again in another folder") from error
 
 
 def _check_setting(folder: Path, saved: dict[str, Any], given: dict[str, Any]) -> None:

@@ -17,7 +17,10 @@ DATA = ("builtin", "sick")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; 0 is success, 1 a failure that is explained, 2 bad arguments, 130 an interruption."""
     logging.basicConfig(format="%(message)s", level=logging.INFO)
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if getattr(options, "resume", False) and not options.checkpoint:
+        parser.error("--resume needs --checkpoint DIR, the folder of the run to go on with")
     if "mxnet" not in sys.modules:  # its thread pool reads this once
         os.environ["OMP_NUM_THREADS"] = str(options.threads or os.environ.get("OMP_NUM_THREADS") or 1)
     try:
@@ -42,9 +45,7 @@ def _explained() -> tuple[type[Exception], ...]:
 def _train(options: argparse.Namespace) -> int:
     from experiments.treelstm.train import Outputs, Setting, train
 
-    setting = Setting(
-        options.mode, options.data, options.epochs, options.batch_size, options.seed, options.limit
-    )
+    setting = Setting(options.mode, options.data, options.epochs, options.batch_size, options.seed, options.limit)
     outputs = Outputs(options.data_dir, options.checkpoint, options.resume, options.json)
     result = train(setting, outputs)
     print(
@@ -103,9 +104,7 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--resume", action="store_true", help="go on where --checkpoint ends")
     train.set_defaults(batch_size=25)
     compare = _command(commands, "compare", _compare, "throughput of several modes side by side")
-    compare.add_argument(
-        "--modes", type=_modes, default=MODES[:4], help="comma-separated: " + ", ".join(MODES)
-    )
+    compare.add_argument("--modes", type=_modes, default=MODES[:4], help="comma-separated: " + ", ".join(MODES))
     compare.add_argument("--repeats", type=_count, default=5)
     compare.add_argument("--seconds", type=_seconds, default=1.0, help="of each measurement, about")
     compare.add_argument("--plot", type=Path, metavar="PATH", help="draw the results here")
@@ -123,18 +122,12 @@ def _command(
     """Add a command with the options that all have."""
     command: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text)
     command.add_argument("--data", choices=DATA, default="builtin", help="builtin is generated and synthetic")
-    command.add_argument(
-        "--data-dir", metavar="DIR", help="the folder of sick/ and glove/ (or GLUONJIT_DATA)"
-    )
+    command.add_argument("--data-dir", metavar="DIR", help="the folder of sick/ and glove/ (or GLUONJIT_DATA)")
     command.add_argument("--batch-size", type=_count)
     command.add_argument("--seed", type=_seed, default=0)
-    command.add_argument(
-        "--limit", type=_count, metavar="N", help="use the first N pairs of each split alone"
-    )
+    command.add_argument("--limit", type=_count, metavar="N", help="use the first N pairs of each split alone")
     command.add_argument("--json", type=Path, metavar="PATH", help="write the results here")
-    command.add_argument(
-        "--threads", type=_count, help="threads of an operator (else OMP_NUM_THREADS, else 1)"
-    )
+    command.add_argument("--threads", type=_count, help="threads of an operator (else OMP_NUM_THREADS, else 1)")
     command.set_defaults(run=run)
     return command
 

@@ -13,11 +13,11 @@ import numpy as np
 
 from experiments.data.trees import Pair
 from experiments.treelstm.jit import PARTS, Figures
-from experiments.treelstm.systems import Dynamic, System
+from experiments.treelstm.systems import Dynamic, PairByPair, System
 
 PHASES = ("train", "inference")
 WARM_UP = 3  # minibatches; plans are composed when they are seen a second time
-FIRST_LOOK = 8  # pairs that tell how fast a system is
+FIRST_LOOK = 8  # pairs that tell how fast a system is that runs them one by one
 MOST_MINIBATCHES = 8  # of one system in one repeat
 
 
@@ -26,7 +26,7 @@ class Minibatches:
 
     def __init__(self, pairs: Sequence[Pair], size: int, seed: int) -> None:
         self._pairs = pairs
-        self._size = size
+        self.size = size
         self._rng = np.random.default_rng([seed, 4])
         self._order = self._rng.permutation(0)
 
@@ -35,9 +35,9 @@ class Minibatches:
         return [self._next() for _ in range(count)]
 
     def _next(self) -> list[Pair]:
-        if len(self._order) < self._size:
+        if len(self._order) < self.size:
             self._order = self._rng.permutation(len(self._pairs))
-        taken, self._order = self._order[: self._size], self._order[self._size :]
+        taken, self._order = self._order[: self.size], self._order[self.size :]
         return [self._pairs[index] for index in taken]
 
 
@@ -89,14 +89,11 @@ def run(system: System, phase: str, pairs: Sequence[Pair]) -> float:
 def warm_up(system: System, phase: str, minibatches: Minibatches, seconds: float) -> Timing:
     """Let a system trace, compile and allocate, and choose how many pairs fill `seconds`."""
     batches = minibatches.draw(WARM_UP)
-    first = batches[0][:FIRST_LOOK]
-    run(system, phase, first)
-    rate = len(first) / run(system, phase, batches[0][-FIRST_LOOK:])
-    size = len(batches[0])
-    if rate * seconds >= size / 4:  # a few pairs at once say little of a system that batches
-        for batch in batches:
-            rate = size / run(system, phase, batch)
-    if rate * seconds < size:
+    if isinstance(system, PairByPair):
+        batches = [batch[:FIRST_LOOK] for batch in batches]
+    size = minibatches.size
+    rate = [len(batch) / run(system, phase, batch) for batch in batches][-1]
+    if isinstance(system, PairByPair) and rate * seconds < size:
         return Timing(amount=max(FIRST_LOOK, int(rate * seconds)))
     return Timing(amount=size * min(MOST_MINIBATCHES, int(np.ceil(rate * seconds / size))))
 

@@ -52,9 +52,7 @@ def compare(wanted: Comparison) -> dict[str, Any]:
     for label, deviation in largest.items():
         print(f"{label}: losses and gradients as {systems[0].label}, to {deviation:.1e}")
     timings = _measure(wanted, systems, Minibatches(corpus.train, wanted.batch_size, wanted.seed))
-    rows = [
-        _row(wanted, system, phase, timings[system.label, phase]) for system in systems for phase in PHASES
-    ]
+    rows = [_row(wanted, system, phase, timings[system.label, phase]) for system in systems for phase in PHASES]
     result = {
         "workload": f"treelstm-{wanted.data}",
         "note": corpus.note,
@@ -72,9 +70,7 @@ def compare(wanted: Comparison) -> dict[str, Any]:
     return result
 
 
-def _measure(
-    wanted: Comparison, systems: Sequence[System], minibatches: Minibatches
-) -> dict[tuple[str, str], Timing]:
+def _measure(wanted: Comparison, systems: Sequence[System], minibatches: Minibatches) -> dict[tuple[str, str], Timing]:
     """Time all systems in turns."""
     total = len(systems) * len(PHASES) * (wanted.repeats + 1)
     with tqdm(total=total, unit="measurement", leave=False, disable=None) as bar:

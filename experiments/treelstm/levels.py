@@ -65,9 +65,7 @@ def plan(sentences: Sequence[Sentence]) -> Plan:
         nodes = order[start:stop]
         inner = nodes[~is_leaf[nodes]]
         arities, counts = np.unique(forest.arity[inner], return_counts=True)
-        levels.append(
-            Level(len(inner), len(nodes) - len(inner), list(zip(arities.tolist(), counts.tolist())))
-        )
+        levels.append(Level(len(inner), len(nodes) - len(inner), list(zip(arities.tolist(), counts.tolist()))))
         heads = forest.heads[below]
         gathered = np.lexsort((row[heads], forest.rank[below], forest.arity[heads]))
         indices += [forest.words[nodes], gathered, row[heads][gathered]]

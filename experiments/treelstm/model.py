@@ -134,9 +134,7 @@ class Similarity(gluon.HybridBlock):
     ) -> Any:
         """Compare the product and the distance of two hidden states."""
         product = F.FullyConnected(left * right, product_weight, num_hidden=self._hidden, no_bias=True)
-        distance = F.FullyConnected(
-            F.abs(left - right), distance_weight, hidden_bias, num_hidden=self._hidden
-        )
+        distance = F.FullyConnected(F.abs(left - right), distance_weight, hidden_bias, num_hidden=self._hidden)
         hidden = F.Activation(product + distance, act_type="sigmoid")
         return F.log_softmax(F.FullyConnected(hidden, out_weight, out_bias, num_hidden=CLASSES))
 

@@ -76,9 +76,7 @@ def _panel(panel: Any, rows: list[dict[str, Any]], phase: str) -> None:
 
 def _write(panel: Any, place: int, right_of: float, text: str) -> None:
     """Write a figure beside its bar."""
-    panel.annotate(
-        text, (right_of, place), xytext=(5, 0), textcoords="offset points", va="center", fontsize=9
-    )
+    panel.annotate(text, (right_of, place), xytext=(5, 0), textcoords="offset points", va="center", fontsize=9)
 
 
 def _colour(row: dict[str, Any]) -> str:

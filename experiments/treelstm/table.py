@@ -33,11 +33,7 @@ def label(row: Row) -> str:
 
 def rate(rows: Sequence[Row], system: str, phase: str) -> float | None:
     """Return the samples a second of a system, sharing where it can."""
-    found = (
-        row
-        for row in rows
-        if (row["system"], row["phase"]) == (system, phase) and row["sharing"] is not False
-    )
+    found = (row for row in rows if (row["system"], row["phase"]) == (system, phase) and row["sharing"] is not False)
     return next((row["samples_per_s"] for row in found), None)
 
 
@@ -47,9 +43,7 @@ def findings(rows: Sequence[Row]) -> dict[str, Any]:
     for (system, phase), floor in FLOORS.items():
         found = rate(rows, system, phase)
         if found is not None and found < floor:
-            under.append(
-                f"{system} reached {found:.0f} pairs/s in {PHASE_NAMES[phase]}, its floor is {floor}"
-            )
+            under.append(f"{system} reached {found:.0f} pairs/s in {PHASE_NAMES[phase]}, its floor is {floor}")
     return {"under_floor": under, "ratios": {} if under else _ratios(rows)}
 
 

@@ -59,9 +59,7 @@ def train(setting: Setting, outputs: Outputs) -> dict[str, Any]:
     system = make_system(setting.mode, corpus.vectors, setting.seed)
     progress = _begin(setting, outputs, system)
     result: dict[str, Any] = dict.fromkeys(("test_pearson", "test_spearman", "test_mse", "dev_pearson"))
-    result.update(
-        epochs=progress.epochs, note=corpus.note, setting=asdict(setting), environment=environment()
-    )
+    result.update(epochs=progress.epochs, note=corpus.note, setting=asdict(setting), environment=environment())
     for epoch in range(len(progress.epochs) + 1, setting.epochs + 1):
         _learn(epoch, setting, corpus, system, progress)
         if outputs.checkpoint:
@@ -94,9 +92,7 @@ def _begin(setting: Setting, outputs: Outputs, system: System) -> Progress:
             print(f"nothing to resume in {folder}: starting at the first epoch")
         return Progress(best=checkpoint.weights_of(system))
     if not outputs.resume:
-        raise CheckpointError(
-            f"{folder} holds a run already; give --resume to go on with it, or another folder"
-        )
+        raise CheckpointError(f"{folder} holds a run already; give --resume to go on with it, or another folder")
     progress = checkpoint.load(folder, asdict(setting), system)
     print(f"resumed after epoch {len(progress.epochs)}")
     return progress

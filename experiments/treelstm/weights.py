@@ -23,9 +23,7 @@ FED_BY = {
 def named_parameters(net: gluon.Block) -> dict[str, gluon.Parameter]:
     """Return the trained parameters of a net by their common names, in a fixed order."""
     parameters = net.collect_params()
-    found = {
-        name: parameter for full, parameter in parameters.items() for name in FED_BY if full.endswith(name)
-    }
+    found = {name: parameter for full, parameter in parameters.items() for name in FED_BY if full.endswith(name)}
     return {name: found[name] for name in FED_BY}
 
 

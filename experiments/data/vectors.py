@@ -49,12 +49,12 @@ def make_vocab(sentences: Iterable[Sequence[str]]) -> Any:
 
 def attach_vectors(vocab: Any, words: Sequence[str], rows: np.ndarray, seed: int) -> np.ndarray:
     """Return the (len(vocab), n) table of vectors; words without one get small random rows."""
-    lost = sorted(set(vocab.idx_to_token) - set(words))
-    if len(lost) > 1:  # more than the unknown word
+    lost = [UNKNOWN, *sorted(set(vocab.idx_to_token) - {UNKNOWN, *words})]
+    if len(lost) > 1:
         log.info("%d of %d words have no vector and get a random one", len(lost) - 1, len(vocab) - 1)
     rng = np.random.default_rng([seed, 2])
-    words = [*words, *lost]
-    rows = np.concatenate([rows, rng.uniform(-0.05, 0.05, (len(lost), rows.shape[1]))]).astype(np.float32)
+    words = [*lost, *words]
+    rows = np.concatenate([rng.uniform(-0.05, 0.05, (len(lost), rows.shape[1])), rows]).astype(np.float32)
     if gluonnlp is None:
         index = {word: row for row, word in enumerate(words)}
         return rows[[index[token] for token in vocab.idx_to_token]]
@@ -63,8 +63,10 @@ def attach_vectors(vocab: Any, words: Sequence[str], rows: np.ndarray, seed: int
 
 
 def _token_embedding(words: Sequence[str], rows: np.ndarray) -> Any:
-    """Wrap rows as a gluonnlp embedding."""
-    return gluonnlp.embedding.TokenEmbedding(unknown_token=None, idx_to_token=list(words), idx_to_vec=mx.nd.array(rows))
+    """Wrap rows as a gluonnlp embedding; the unknown word is the first."""
+    return gluonnlp.embedding.TokenEmbedding(
+        unknown_token=UNKNOWN, idx_to_token=list(words), idx_to_vec=mx.nd.array(rows)
+    )
 
 
 def read_glove(folder: Path) -> tuple[list[str], np.ndarray]:

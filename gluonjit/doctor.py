@@ -36,15 +36,13 @@ _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _REMEDIES = (
     (
         r"libcuda\.so",
-        "this build needs an NVIDIA driver; without one: "
-        "pip uninstall mxnet-cu112; pip install 'gluonjit[mxnet]'",
+        "this build needs an NVIDIA driver; without one: pip uninstall mxnet-cu112; pip install 'gluonjit[mxnet]'",
     ),
     (r"lib(cu|nv|nccl)\w*\.so", "CUDA 11 is not found: pip install 'gluonjit[cu112]'"),
     (r"lib\w+\.so", "a library of the system is missing: install the package that holds it"),
     (
         r"no kernel image|compute capability|not compiled",
-        "this build has no code for this GPU (MXNet 1.9.1: up to compute capability 8.6): "
-        "use the CPU or an older GPU",
+        "this build has no code for this GPU (MXNet 1.9.1: up to compute capability 8.6): use the CPU or an older GPU",
     ),
     (r"numpy|np\.", "pip install 'numpy<1.24', or on Python 3.12 'numpy>=1.26,<2'"),
     (r"No module named", "install the module that is named"),
@@ -128,9 +126,7 @@ def read_probe(engine: Engine, output: str, ending: str) -> None:
     last = str(stages[-1]["stage"]) if stages else "import"
     # A GPU that the build has no code for can end the process: there is no text to go by.
     cause = "no kernel image" if last.startswith("gpu") else ending
-    engine.problems.append(
-        Problem(f"{engine.name}, {last}: the process {ending}", _remedy(cause, engine.name))
-    )
+    engine.problems.append(Problem(f"{engine.name}, {last}: the process {ending}", _remedy(cause, engine.name)))
 
 
 def _read_stage(engine: Engine, stage: dict[str, Any]) -> None:
@@ -161,9 +157,7 @@ def _remedy(error: str, name: str) -> str:
     for pattern, step in _REMEDIES:
         if re.search(pattern, error):
             return step
-    return (
-        f"python -c 'import {name}' shows the whole error; pip install --force-reinstall 'gluonjit[{name}]'"
-    )
+    return f"python -c 'import {name}' shows the whole error; pip install --force-reinstall 'gluonjit[{name}]'"
 
 
 def _run_probe(name: str) -> tuple[str, str]:

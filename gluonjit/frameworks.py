@@ -141,9 +141,7 @@ class _Finder(importlib.abc.MetaPathFinder):
             spec.loader = _Loader(spec.loader)
         return spec
 
-    def _ask_others(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None
-    ) -> ModuleSpec | None:
+    def _ask_others(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None) -> ModuleSpec | None:
         for finder in list(sys.meta_path):
             find_spec = None if finder is self else getattr(finder, "find_spec", None)
             spec: ModuleSpec | None = find_spec(fullname, path, target) if find_spec else None

@@ -20,9 +20,7 @@ def add_n(arrays: Iterable[Any]) -> Any:
     """
     listed = list(arrays)
     if not listed:
-        raise ValueError(
-            "gluonjit.add_n() of no arrays: pass at least one, for example the minibatch's losses"
-        )
+        raise ValueError("gluonjit.add_n() of no arrays: pass at least one, for example the minibatch's losses")
     for engine in registered():
         if engine.owns(listed[0]):
             return engine.add_n(listed)
@@ -31,11 +29,7 @@ def add_n(arrays: Iterable[Any]) -> Any:
 
 def cache_info() -> dict[str, int]:
     """The number of entries in each cache, as `engine.cache`."""
-    return {
-        f"{engine.name}.{name}": count
-        for engine in registered()
-        for name, count in engine.cache_info().items()
-    }
+    return {f"{engine.name}.{name}": count for engine in registered() for name, count in engine.cache_info().items()}
 
 
 def clear_caches() -> None:

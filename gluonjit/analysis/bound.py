@@ -26,7 +26,7 @@ def lower_bound(plan: Plan) -> int:
 
 def _longest_chain(plan: Plan, key: Any) -> int:
     """Longest path counted in nodes of one type; steps are in an order in which they can run."""
-    length = np.zeros(len(plan.chunk), dtype=np.int64)
+    length = np.zeros(len(plan.arena), dtype=np.int64)
     longest = 0
     for step in plan.steps:
         own = 1 if (step.kind.family, step.mode) == key else 0

@@ -19,9 +19,7 @@ Group = list[Part]
 """Nodes that run together: parts of records of one family and mode."""
 
 
-def by_depth(
-    keep: Mapping[Record, Mask], operands: Mapping[Record, Sequence[Index]], rows: int
-) -> list[Group]:
+def by_depth(keep: Mapping[Record, Mask], operands: Mapping[Record, Sequence[Index]], rows: int) -> list[Group]:
     """Groups in the order in which they can run. Only nodes marked in `keep` appear."""
     known: dict[Any, int] = {}
     families = {record: known.setdefault((record.kind.family, record.mode), len(known)) for record in keep}

@@ -1,4 +1,4 @@
-"""Where rows lie: chunks for leaves, look-ups and step results, and for each operand how to gather it."""
+"""Where rows lie: an arena for each shape of rows, filled in the order in which rows are made."""
 
 from __future__ import annotations
 
@@ -6,63 +6,67 @@ from typing import Any
 
 import numpy as np
 
-from gluonjit.analysis.plan import Gather, Index, LeafChunk, LookupChunk
-from gluonjit.graph import Graph, Leaf, Output, Record
+from gluonjit.analysis.plan import Arena, Gather, Index, LeafChunk, LookupChunk, Place
+from gluonjit.graph import Graph, Leaf, Output, Record, Spec
 
 
 class Layout:
-    """Hands out chunks and keeps, for every row of a graph, its chunk and its position in it."""
+    """Hands out places and keeps, for every row of a graph, its arena and its position there."""
 
     def __init__(self, rows: int) -> None:
-        self.chunk: Index = np.full(rows, -1, dtype=np.int64)
+        self.arena: Index = np.full(rows, -1, dtype=np.int64)
         self.position: Index = np.zeros(rows, dtype=np.int64)
-        self.sizes: list[int] = []
+        self._numbers: dict[Any, int] = {}
+        self._specs: list[Spec] = []
+        self._sizes: list[int] = []
+        self._places: list[int] = []
 
-    def place(self, rows: Index) -> int:
-        """A new chunk that holds these rows in this order; returns its number."""
-        number = len(self.sizes)
-        flat = rows.ravel()
-        self.chunk[flat] = number
-        self.position[flat] = np.arange(len(flat))
-        self.sizes.append(len(flat))
-        return number
+    def place(self, rows: Index, spec: Spec) -> Place:
+        """The next free place for these rows, which look like those of `spec`."""
+        key = (spec.row_shape, spec.dtype, spec.device)
+        number = self._numbers.setdefault(key, len(self._sizes))
+        if number == len(self._sizes):
+            self._specs.append(spec)
+            self._sizes.append(0)
+            self._places.append(0)
+        begin = self._sizes[number]
+        end = begin + len(rows)
+        self.arena[rows] = number
+        self.position[rows] = np.arange(begin, end)
+        self._sizes[number] = end
+        self._places[number] += 1
+        return Place(number, begin, end)
 
     def gather(self, rows: Index) -> Gather:
-        """How to put these rows together."""
-        flat = rows.ravel()
-        chunks = self.chunk[flat]
-        index = self.position[flat]
-        first = int(chunks[0])
-        if (chunks == first).all():
-            sources: tuple[int, ...] = (first,)
-            total = self.sizes[first]
-        else:
-            used = np.unique(chunks)
-            sizes = np.array([self.sizes[number] for number in used])
-            offsets = np.zeros(len(self.sizes), dtype=np.int64)
-            offsets[used] = np.cumsum(sizes) - sizes
-            index = index + offsets[chunks]
-            sources = tuple(used.tolist())
-            total = int(sizes.sum())
-        if len(index) == total and (index == np.arange(total)).all():
-            return Gather(sources, None)
-        return Gather(sources, index)
+        """How to put these rows, all of one arena, together."""
+        index = self.position[rows]
+        number, first, last = int(self.arena[rows[0]]), int(index[0]), int(index[-1]) + 1
+        place = Place(number, first, last)
+        if last - first == len(index) and (index == np.arange(first, last)).all():
+            return Gather(place, None)
+        return Gather(place, index)
+
+    def arenas(self) -> tuple[Arena, ...]:
+        """All arenas, with their final sizes."""
+        return tuple(
+            Arena(spec, rows, places == 1) for spec, rows, places in zip(self._specs, self._sizes, self._places)
+        )
 
 
 def place_inputs(graph: Graph, layout: Layout) -> tuple[LeafChunk | LookupChunk, ...]:
-    """Chunks of what was there before the batch: leaves with equal rows together, then one a table."""
+    """Places of what was there before the batch: leaves with equal rows together, then one a table."""
     groups: dict[Any, list[Leaf]] = {}
-    for key, leaf in graph.leaves.items():
+    for leaf in graph.leaves.values():
         spec = leaf.spec
-        own = leaf.base if isinstance(key, tuple) else -1  # results of an earlier flush stay where they are
-        groups.setdefault((spec.row_shape, spec.dtype, spec.device, spec.mode, own), []).append(leaf)
+        groups.setdefault((spec.row_shape, spec.dtype, spec.device, spec.mode), []).append(leaf)
     inputs: list[LeafChunk | LookupChunk] = []
     for leaves in groups.values():
-        layout.place(np.concatenate([np.arange(leaf.base, leaf.base + leaf.spec.rows) for leaf in leaves]))
-        inputs.append(LeafChunk(tuple(leaves)))
+        rows = np.concatenate([np.arange(leaf.base, leaf.base + leaf.spec.rows) for leaf in leaves])
+        inputs.append(LeafChunk(tuple(leaves), layout.place(rows, leaves[0].spec)))
     for table, entries in graph.lookups.items():
-        layout.place(np.array(list(entries.values()), dtype=np.int64))
-        inputs.append(LookupChunk(table, graph.lookup_specs[table], tuple(entries)))
+        spec = graph.lookup_specs[table]
+        place = layout.place(np.array(list(entries.values()), dtype=np.int64), spec)
+        inputs.append(LookupChunk(table, spec, tuple(entries), place))
     return tuple(inputs)
 
 

@@ -37,8 +37,7 @@ def needed_nodes(
         for matrix in operands[record]:
             consumed[matrix[mask]] = True
     if not any(
-        (mask & ~needed[record] & ~consumed[result_rows(record)].any(axis=1)).any()
-        for record, mask in keep.items()
+        (mask & ~needed[record] & ~consumed[result_rows(record)].any(axis=1)).any() for record, mask in keep.items()
     ):
         return None
     needed = {record: mask.copy() for record, mask in needed.items()}

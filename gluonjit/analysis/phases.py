@@ -33,10 +33,7 @@ def phases(
             used = np.bincount(producer[matrix[mask].ravel()] + 1, minlength=count + 1)
             uses[families[record]].update((np.flatnonzero(used[1:])).tolist())
     number, sizes = _components(uses)
-    return {
-        family: (number[family], sizes[number[family]] > 1 or family in uses[family])
-        for family in range(count)
-    }
+    return {family: (number[family], sizes[number[family]] > 1 or family in uses[family]) for family in range(count)}
 
 
 def _components(uses: Sequence[set[int]]) -> tuple[list[int], dict[int, int]]:

@@ -1,4 +1,8 @@
-"""The plan of a flush: frozen once made. Chunks are numbered: leaves and look-ups first, then step outputs."""
+"""The plan of a flush: frozen once made.
+
+Rows of one shape lie in one arena, in the order in which they are made: leaves and look-ups first, then the
+results of one step after the other.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +25,27 @@ class Part(NamedTuple):
     nodes: Index
 
 
+class Arena(NamedTuple):
+    """Room for so many rows like those of `spec`; `sole` if a single input fills it."""
+
+    spec: Spec
+    rows: int
+    sole: bool
+
+
+class Place(NamedTuple):
+    """Rows [begin, end) of an arena."""
+
+    arena: int
+    begin: int
+    end: int
+
+
 @dataclass(frozen=True)
 class Gather:
-    """Where an operand's rows lie: positions in the concatenation of chunks; None means all of it, in order."""
+    """Rows of an arena: those of `index`, or where that is None all of `place`."""
 
-    sources: tuple[int, ...]
+    place: Place
     index: Index | None
 
 
@@ -37,14 +57,15 @@ class Step:
     mode: int
     parts: tuple[Part, ...]
     count: int
-    gathers: tuple[Gather, ...]
-    chunks: tuple[int, ...]  # one a result
+    gathers: tuple[Gather, ...]  # one a group of operands
+    places: tuple[Place, ...]  # one a result
 
 
 class LeafChunk(NamedTuple):
-    """Leaves with equal rows, concatenated in this order."""
+    """Leaves with equal rows, one after the other."""
 
     leaves: tuple[Leaf, ...]
+    place: Place
 
 
 class LookupChunk(NamedTuple):
@@ -53,15 +74,17 @@ class LookupChunk(NamedTuple):
     table: Any
     spec: Spec
     indices: tuple[int, ...]
+    place: Place
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run, in order, and where every row will lie: row r is row `position[r]` of chunk `chunk[r]`."""
+    """What to run, in order, and where every row will lie: row r is row `position[r]` of arena `arena[r]`."""
 
+    arenas: tuple[Arena, ...]
     inputs: tuple[LeafChunk | LookupChunk, ...]
     steps: tuple[Step, ...]
-    chunk: Index
+    arena: Index
     position: Index
     live: tuple[Part, ...]  # nodes somebody can still read
     nodes: int

@@ -32,9 +32,10 @@ def make_plan(graph: Graph, sum_kind: SumKind) -> Plan:
     steps = tuple(_step(group, operands, layout) for group in groups)
     nodes = sum(step.count for step in steps)
     return Plan(
+        arenas=layout.arenas(),
         inputs=inputs,
         steps=steps,
-        chunk=layout.chunk,
+        arena=layout.arena,
         position=layout.position,
         live=tuple(Part(record, np.flatnonzero(mask)) for record, mask in live.items()),
         nodes=nodes,
@@ -61,20 +62,19 @@ def _open_ends(
 def _step(group: Group, operands: Mapping[Record, list[Index]], layout: Layout) -> Step:
     kind, mode = group[0].record.kind, group[0].record.mode
     rows = [
-        _joined(
-            [operands[record][position][nodes].ravel() for position in positions for record, nodes in group]
-        )
+        _joined([operands[record][position][nodes].ravel() for position in positions for record, nodes in group])
         for positions in kind.groups
     ]
     gathers = tuple(layout.gather(index) for index in rows)
-    chunks = tuple(
+    places = tuple(
         layout.place(
-            _joined([output_rows(record, nodes, record.kind.outputs[number]) for record, nodes in group])
+            _joined([output_rows(record, nodes, record.kind.outputs[number]) for record, nodes in group]),
+            output.spec,
         )
-        for number in range(len(kind.outputs))
+        for number, output in enumerate(kind.outputs)
     )
     count = sum(len(nodes) for _, nodes in group)
-    return Step(kind, mode, tuple(group), count, gathers, chunks)
+    return Step(kind, mode, tuple(group), count, gathers, places)
 
 
 def _joined(parts: list[Index]) -> Index:

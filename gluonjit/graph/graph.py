@@ -58,9 +58,7 @@ class Graph:
         base = self.rows
         kind = record.kind
         taped = record.mode >= 2
-        values = tuple(
-            [Value(base + output.offset, depth, output.spec, self, taped) for output in kind.outputs]
-        )
+        values = tuple([Value(base + output.offset, depth, output.spec, self, taped) for output in kind.outputs])
         self.rows = base + kind.rows
         record.operands.append(operands)
         record.depths.append(depth)

@@ -58,9 +58,7 @@ def intern_spec(shape: tuple[int, ...], dtype: str, device: str, mode: str) -> S
     key = (shape, dtype, device, mode)
     spec = _specs.get(key)
     if spec is None:
-        if (
-            len(_specs) > 100_000
-        ):  # shapes of a long-running stream; live specs stay valid, only sharing is lost
+        if len(_specs) > 100_000:  # shapes of a long-running stream; live specs stay valid, only sharing is lost
             _specs.clear()
         spec = _specs[key] = Spec(shape, dtype, device, mode, _ITEM_SIZES.get(dtype, 4))
     return spec

@@ -1,8 +1,8 @@
 """The just-in-time part, framework-free: options, the open batch of a thread, flush, reports."""
 
-from gluonjit.hybrid.batch import Batch, Results, Tape
+from gluonjit.hybrid.batch import Batch, Results
 from gluonjit.hybrid.options import Options
-from gluonjit.hybrid.protocol import Engine
+from gluonjit.hybrid.protocol import Engine, Session
 from gluonjit.hybrid.report import Report, StepRow
 from gluonjit.hybrid.state import LOCAL, State, batching, engine_of, explain, register
 
@@ -13,9 +13,9 @@ __all__ = [
     "Options",
     "Report",
     "Results",
+    "Session",
     "State",
     "StepRow",
-    "Tape",
     "batching",
     "engine_of",
     "explain",

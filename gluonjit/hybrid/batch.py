@@ -9,33 +9,21 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gluonjit.analysis import Gather, Plan, Step, make_plan
+from gluonjit.analysis import Plan, make_plan
 from gluonjit.analysis.plan import LookupChunk
 from gluonjit.errors import BatchClosedError
 from gluonjit.graph import Graph, Value
 from gluonjit.hybrid.options import Options
-from gluonjit.hybrid.protocol import Engine
+from gluonjit.hybrid.protocol import Engine, Session
 from gluonjit.hybrid.report import Report
 
 
 class Results(NamedTuple):
-    """Where the rows of a flushed graph lie: row r is row `position[r]` of `chunks[chunk[r]]`."""
+    """Where the rows of a flushed graph lie: row r is row `position[r]` of arena `arena[r]` of the session."""
 
-    chunks: list[Any]
-    chunk: npt.NDArray[np.int64]
+    session: Session
+    arena: npt.NDArray[np.int64]
     position: npt.NDArray[np.int64]
-
-
-class Tape:
-    """The history of one flush: its open ends, and which of them backward has been through."""
-
-    def __init__(self, report: Report, samples: int, ends: int, profile: bool) -> None:
-        self.report = report
-        self.samples = samples
-        self.ends = ends
-        self.profile = profile
-        self.backwards = 0
-        self.done: set[tuple[int, int]] = set()
 
 
 class Batch:
@@ -50,7 +38,6 @@ class Batch:
         self.explicit = explicit
         self.report = Report()
         self.thread = threading.get_ident()
-        self.flushing = False
         self.samples = 0  # calls of outermost blocks
         self.noted: dict[int, Any] = {}  # blocks whose parameters are known, by address
         self.parameters: dict[int, Any] = {}  # arrays of known parameters, by address
@@ -77,8 +64,7 @@ class Batch:
         graph = self.graph
         self.reset()
         graph.owner = reason
-        graph.records.clear()
-        graph.leaves.clear()
+        _release(graph)
 
     def flush(self, reason: str) -> None:
         """Run what was captured. On an error the batch is empty, and values of the failed graph say why."""
@@ -105,80 +91,34 @@ class Batch:
             graph.owner = f"its batch failed: {error}"
             raise
         finally:
-            graph.records.clear()
-            graph.leaves.clear()
+            _release(graph)
 
     def _run(self, graph: Graph, plan: Plan) -> None:
-        mode = max([step.mode for step in plan.steps], default=0)
-        chunks = [self._input(chunk, mode) for chunk in plan.inputs]
-        indices = self._indices(plan)
-        pools: dict[Any, Any] = {}
-        for number, step in enumerate(plan.steps):
-            chunks.extend(self._step(step, chunks, pools, indices[number]))
-        results = Results(chunks, plan.chunk, plan.position)
-        tape = Tape(self.report, self.samples, plan.ends, self.options.profile)
+        session = self.engine.session(plan, self.report, self.options.profile, self.samples)
         self.samples = 0
+        begin = perf_counter()
+        for chunk in plan.inputs:
+            if isinstance(chunk, LookupChunk):
+                session.put_lookup(chunk)
+            else:
+                session.put_leaves(chunk)
+        self.report.ms["gather"] += (perf_counter() - begin) * 1e3
+        for number in range(len(plan.steps)):
+            session.run(number)
+        graph.owner = Results(session, plan.arena, plan.position)
         for record, nodes in plan.live:
             for node in nodes.tolist():
                 for value in record.values[node]:
                     first = value.rows
-                    value.result = (chunks[plan.chunk[first]], int(plan.position[first]), tape)
+                    value.result = session.result(int(plan.arena[first]), int(plan.position[first]))
                     value.graph = None
-        graph.owner = results
+        session.finish()
 
-    def _input(self, chunk: Any, mode: int) -> Any:
-        if isinstance(chunk, LookupChunk):
-            return self.engine.lookup_chunk(chunk.table, chunk.spec, chunk.indices, mode)
-        return self.engine.leaf_chunk(chunk.leaves, mode)
 
-    def _indices(self, plan: Plan) -> list[list[Any]]:
-        """The engine's index array of each gather of each step, None where all rows are taken in order."""
-        found: list[list[Any]] = [[None] * len(step.gathers) for step in plan.steps]
-        by_device: dict[Any, list[tuple[int, int, npt.NDArray[np.int64]]]] = {}
-        for number, step in enumerate(plan.steps):
-            for position, gather in enumerate(step.gathers):
-                if gather.index is not None:
-                    device = step.kind.operands[step.kind.groups[position][0]].device
-                    by_device.setdefault(device, []).append((number, position, gather.index))
-        for device, wanted in by_device.items():
-            arrays = self.engine.upload([index for _, _, index in wanted], device)
-            for (number, position, _), array in zip(wanted, arrays):
-                found[number][position] = array
-        return found
-
-    def _step(self, step: Step, chunks: list[Any], pools: dict[Any, Any], indices: list[Any]) -> list[Any]:
-        engine, ms, profile = self.engine, self.report.ms, self.options.profile
-        begin = perf_counter()
-        operands = [
-            self._operand(gather, index, step.mode, chunks, pools)
-            for gather, index in zip(step.gathers, indices)
-        ]
-        if profile:
-            engine.wait()
-        middle = perf_counter()
-        results = engine.run_step(step.kind, operands, step.count, step.mode)
-        if profile:
-            engine.wait()
-        ms["gather"] += (middle - begin) * 1e3
-        ms["compute"] += (perf_counter() - middle) * 1e3
-        return results
-
-    def _operand(
-        self, gather: Gather, index: Any, mode: int, chunks: list[Any], pools: dict[Any, Any]
-    ) -> Any:
-        """The rows of an operand. Chunks that several gathers read together are concatenated once."""
-        sources = gather.sources
-        if len(sources) == 1:
-            pool = chunks[sources[0]]
-        else:
-            key = (sources, mode >= 2)
-            pool = pools.get(key)
-            if pool is None:
-                pool = pools[key] = self.engine.concat([chunks[number] for number in sources], mode)
-        if index is None:
-            return pool
-        self.report.gathers += 1
-        return self.engine.take(pool, index, mode)
+def _release(graph: Graph) -> None:
+    graph.records.clear()
+    graph.leaves.clear()
+    graph.lookups.clear()
 
 
 def results_of(value: Value) -> Results:

@@ -43,9 +43,7 @@ def _check(call: str, name: str, value: Any) -> None:
         raise OptionError(f"{call}: there is no option {name!r}; the options are {', '.join(sorted(known))}")
     if name == "granularity":
         if value not in GRANULARITIES:
-            raise OptionError(
-                f"{call}: granularity={value!r}, but it can be {', '.join(map(repr, GRANULARITIES))}"
-            )
+            raise OptionError(f"{call}: granularity={value!r}, but it can be {', '.join(map(repr, GRANULARITIES))}")
     elif name in ("sharing", "profile"):
         if not isinstance(value, bool):
             raise OptionError(f"{call}: {name}={value!r}, but it is True or False")

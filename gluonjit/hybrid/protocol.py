@@ -5,14 +5,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-import numpy as np
-import numpy.typing as npt
+from gluonjit.analysis import Plan
+from gluonjit.analysis.plan import LeafChunk, LookupChunk
+from gluonjit.graph import Kind, Spec
+from gluonjit.hybrid.report import Report
 
-from gluonjit.graph import Kind, Leaf, Spec, Value
+
+class Session(Protocol):
+    """The arrays of one flush. A mode is 2 * recording + training."""
+
+    def put_lookup(self, chunk: LookupChunk) -> None:
+        """Put entries of a table into their place."""
+
+    def put_leaves(self, chunk: LeafChunk) -> None:
+        """Put arrays into their place."""
+
+    def run(self, number: int) -> None:
+        """Run a step of the plan: gather its operands, run its program, put the results into their places."""
+
+    def result(self, arena: int, position: int) -> Any:
+        """What a value whose rows begin there needs to be materialized."""
+
+    def finish(self) -> None:
+        """Called when every result has been asked for."""
 
 
 class Engine(Protocol):
-    """A framework underneath. A mode is 2 * recording + training."""
+    """A framework underneath."""
 
     name: str
 
@@ -22,26 +41,8 @@ class Engine(Protocol):
     def sum_kind(self, spec: Spec, count: int) -> Kind:
         """The kind whose one operand is `count` stacked arrays of this spec and whose result is their sum."""
 
-    def leaf_chunk(self, leaves: Sequence[Leaf], mode: int) -> Any:
-        """The rows of these leaves, concatenated."""
-
-    def lookup_chunk(self, table: Any, spec: Spec, indices: Sequence[int], mode: int) -> Any:
-        """The rows `indices` of a table."""
-
-    def upload(self, indices: Sequence[npt.NDArray[np.int64]], device: Any) -> list[Any]:
-        """Index arrays as the engine's; they travel together."""
-
-    def concat(self, sources: Sequence[Any], mode: int) -> Any:
-        """Chunks one after the other."""
-
-    def take(self, pool: Any, index: Any, mode: int) -> Any:
-        """Rows of a chunk, by an uploaded index."""
-
-    def run_step(self, kind: Kind, operands: Sequence[Any], count: int, mode: int) -> list[Any]:
-        """The results of `count` nodes; operand k holds their k-th operands' rows in order."""
-
-    def materialize(self, value: Value) -> Any:
-        """A flushed value as an array of the framework."""
+    def session(self, plan: Plan, report: Report, profile: bool, samples: int) -> Session:
+        """Make room for a flush. Times go into the report; with `profile` after waiting for each part."""
 
     def wants(self, args: Sequence[Any]) -> bool:
         """Whether a call with these arguments has to be captured."""
@@ -60,6 +61,3 @@ class Engine(Protocol):
 
     def clear_caches(self) -> None:
         """Empty them."""
-
-    def wait(self) -> None:
-        """Wait until all work handed over is done."""

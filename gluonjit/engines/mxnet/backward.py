@@ -9,12 +9,15 @@ from typing import Any
 
 import mxnet as mx
 from mxnet import autograd
+from mxnet.ndarray import NDArray
 
-from gluonjit.engines.mxnet.engine import ENGINE
 from gluonjit.engines.mxnet.hooked import original_backward, original_grad
-from gluonjit.engines.mxnet.lazy import LazyArray, concrete
-from gluonjit.errors import BackwardWarning
-from gluonjit.hybrid import LOCAL, Tape
+from gluonjit.engines.mxnet.lazy import LazyArray, unlinked
+from gluonjit.engines.mxnet.results import seed_of, settle, tape_of
+from gluonjit.engines.mxnet.session import as_captured
+from gluonjit.engines.mxnet.tape import Seed, Tape
+from gluonjit.errors import BackwardWarning, CaptureError
+from gluonjit.hybrid import LOCAL
 
 _ADVICE = (
     "Capture the losses of a minibatch first, then call backward once for their sum: "
@@ -25,22 +28,15 @@ _ADVICE = (
 def backward(heads: Any, head_grads: Any = None, retain_graph: bool = False, train_mode: bool = True) -> None:
     """mxnet.autograd.backward. Several captured losses are added up first, so that one pass serves all."""
     listed = list(heads) if isinstance(heads, (list, tuple)) else [heads]
-    lazy = [head for head in listed if isinstance(head, LazyArray)]
-    if not lazy:
+    given = list(head_grads) if isinstance(head_grads, (list, tuple)) else [head_grads] * len(listed)
+    if not any(_in_batch(head) for head in listed):
         original_backward(heads, head_grads, retain_graph, train_mode)
         return
-    if head_grads is None and len(lazy) == len(listed) > 1 and all(head._v.taped for head in lazy):
-        listed = [_total(lazy)]
-        lazy = [head for head in listed if isinstance(head, LazyArray)]
-    for head in lazy:
-        concrete(head)
-    tapes = _tapes(lazy)
-    begin = perf_counter()
-    original_backward(listed, head_grads, _retained(lazy, tapes, retain_graph), train_mode)
-    for tape in tapes:
-        if tape.profile:
-            ENGINE.wait()
-        tape.report.ms["backward"] += (perf_counter() - begin) * 1e3
+    if head_grads is None and len(listed) > 1 and all(_in_batch(head) and head._c is None for head in listed):
+        listed, given = [_total(listed)], [None]
+    ready, gradients, keep = _through_batches(listed, given, retain_graph, train_mode)
+    if ready:
+        original_backward(ready, gradients, keep, train_mode)
 
 
 def grad(
@@ -51,15 +47,23 @@ def grad(
     create_graph: bool = False,
     train_mode: bool = True,
 ) -> Any:
-    """mxnet.autograd.grad. Keeps the batch's history where other values of the batch may still need it."""
+    """mxnet.autograd.grad. Raises CaptureError for gradients of gradients through a batch."""
     listed = list(heads) if isinstance(heads, (list, tuple)) else [heads]
-    lazy = [head for head in listed if isinstance(head, LazyArray)]
-    for head in lazy:
-        concrete(head)
-    keep = retain_graph if retain_graph is not None else create_graph
-    if lazy and not keep:
-        retain_graph = _retained(lazy, _tapes(lazy), False)
-    return original_grad(heads, variables, head_grads, retain_graph, create_graph, train_mode)
+    given = list(head_grads) if isinstance(head_grads, (list, tuple)) else [head_grads] * len(listed)
+    if not any(_in_batch(head) for head in listed):
+        return original_grad(heads, variables, head_grads, retain_graph, create_graph, train_mode)
+    if create_graph:
+        raise CaptureError(
+            "autograd.grad(create_graph=True) of a dynamically batched value: gradients of gradients do not go "
+            "through a batch. Call hybridize(dynamic_batch=False) for this computation."
+        )
+    ready, gradients, keep = _through_batches(listed, given, bool(retain_graph), train_mode)
+    return original_grad(ready, variables, gradients, keep, False, train_mode)
+
+
+def _in_batch(head: Any) -> bool:
+    """Whether backward has to begin in a batch's own history."""
+    return isinstance(head, LazyArray) and unlinked(head)
 
 
 def _total(losses: Sequence[LazyArray]) -> Any:
@@ -67,54 +71,82 @@ def _total(losses: Sequence[LazyArray]) -> Any:
         return mx.nd.add_n(*[loss if loss.shape == (1,) else loss.sum() for loss in losses])
 
 
-def _tapes(heads: Sequence[LazyArray]) -> list[Tape]:
-    """The flushes that computed these heads."""
-    tapes: dict[int, Tape] = {}
-    for head in heads:
-        result = head._v.result
-        if result is not None:
-            tapes[id(result[2])] = result[2]
-    return list(tapes.values())
+def _through_batches(
+    heads: Sequence[Any], head_grads: Sequence[Any], retain_graph: bool, train_mode: bool
+) -> tuple[list[NDArray], list[NDArray | None], bool]:
+    """Go backward through every batch that the heads come from, the latest first.
 
-
-def _retained(heads: Sequence[LazyArray], tapes: Sequence[Tape], retain_graph: bool) -> bool:
-    """Whether MXNet has to keep the history: others of the batch may need it although this head does not.
-
-    MXNet frees the history of everything that a head was computed from, and the samples of a batch have
-    theirs in common.
+    Returns what MXNet's own backward has to go on with: arrays, their gradients, whether to keep histories.
     """
+    ready: list[NDArray] = []
+    gradients: list[NDArray | None] = []
+    waiting: dict[Tape, list[Seed]] = {}
     for head in heads:
-        result = head._v.result
-        if result is None:
-            continue
-        chunk, row, tape = result
-        if (id(chunk), row) in tape.done:
-            raise mx.base.MXNetError(
-                f"backward was called a second time on a value of shape {head.shape} whose history was freed "
-                f"by the first call; pass retain_graph=True to the first"
-            )
-        if not retain_graph:
-            tape.done.add((id(chunk), row))
-    keep = retain_graph
-    for tape in tapes:
-        tape.backwards += 1
-        if tape.backwards == 2 and tape.samples > 1:
-            _warn("backward was called sample by sample: each call goes backward through the whole batch.")
-        _count_single(tape)
-        keep = keep or len(tape.done) < tape.ends
-    return keep
+        if _in_batch(head):
+            settle(head._v)
+    with as_captured(0):
+        for head, gradient in zip(heads, head_grads):
+            tape = tape_of(head._v) if _in_batch(head) else None
+            if tape is None:
+                ready.append(head)
+                gradients.append(gradient)
+                continue
+            _note_head(tape, head, retain_graph)
+            start = gradient if gradient is not None else mx.nd.ones(head.shape, head.context, head.dtype)
+            waiting.setdefault(tape, []).extend(seed_of(head._v, start))
+        direct = list(waiting)
+        keep = retain_graph or any(len(tape.done) < tape.ends for tape in direct)
+        while waiting:
+            tape = max(waiting, key=lambda found: found.number)
+            for target in _through(tape, waiting.pop(tape), keep, train_mode):
+                if target.value is None:
+                    with as_captured(2):  # a result of the array: a variable as head would overwrite its gradient
+                        ready.append(target.array.reshape(target.array.shape))
+                    gradients.append(target.gradient)
+                    continue
+                earlier = tape_of(target.value)
+                if earlier is not None and not earlier.freed:
+                    waiting.setdefault(earlier, []).extend(seed_of(target.value, target.gradient))
+    for tape in direct:
+        _note_call(tape)
+    return ready, gradients, keep
 
 
-def _count_single(tape: Tape) -> None:
-    """Warn where minibatches are captured, run and differentiated one sample at a time."""
+def _through(tape: Tape, seeds: Sequence[Seed], keep: bool, train_mode: bool) -> list[Any]:
+    begin = perf_counter()
+    report = tape.report
+    targets = tape.gradients(seeds, keep, train_mode)
+    if tape.profile:
+        mx.nd.waitall()
+    report.ms["backward"] += (perf_counter() - begin) * 1e3
+    return targets
+
+
+def _note_head(tape: Tape, head: LazyArray, retain_graph: bool) -> None:
+    result = head._v.result
+    key = (id(head._v.graph), hash(head._v.rows)) if result is None else (result.arena, result.position)
+    if tape.freed or key in tape.done:
+        raise mx.base.MXNetError(
+            f"backward was called on a value of shape {head.shape} whose history an earlier backward has freed; "
+            f"pass retain_graph=True to that one"
+        )
+    if not retain_graph:
+        tape.done.add(key)
+
+
+def _note_call(tape: Tape) -> None:
+    """Warn where minibatches are differentiated, or even captured, one sample at a time."""
     state = LOCAL.state
-    if tape.samples != 1 or tape.backwards != 1:
+    tape.backwards += 1
+    if tape.samples > 1:
         state.singles = 0
-        return
-    state.singles += 1
-    if state.singles == 2:
-        _warn("samples were captured and differentiated one at a time, so that nothing could be batched.")
+        if tape.backwards == 2:
+            _warn("backward was called sample by sample: each call goes backward through the whole batch.")
+    elif tape.samples == 1 and tape.backwards == 1:
+        state.singles += 1
+        if state.singles == 2:
+            _warn("samples were captured and differentiated one at a time, so that nothing could be batched.")
 
 
 def _warn(what: str) -> None:
-    warnings.warn(f"{what} {_ADVICE}", BackwardWarning, stacklevel=5)
+    warnings.warn(f"{what} {_ADVICE}", BackwardWarning, stacklevel=6)

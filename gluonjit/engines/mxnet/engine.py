@@ -1,46 +1,24 @@
-"""MXNet as an engine: gathers, steps and the results of a flush."""
+"""MXNet as an engine."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import mxnet as mx
-import numpy as np
-import numpy.typing as npt
 from mxnet.ndarray import NDArray
 
-from gluonjit.engines.mxnet.arrays import context_of
+from gluonjit.analysis import Plan
+from gluonjit.engines.mxnet.bridge import bridged
 from gluonjit.engines.mxnet.cell import Cell, any_lazy, cells_known
 from gluonjit.engines.mxnet.cells import capture_cell
-from gluonjit.engines.mxnet.hooked import (
-    current_mode,
-    original_set_recording,
-    original_set_training,
-    slice_rows,
-)
-from gluonjit.engines.mxnet.lookups import Table
+from gluonjit.engines.mxnet.hooked import current_mode
 from gluonjit.engines.mxnet.ops import clear_kinds, kind_count, sum_kind
-from gluonjit.engines.mxnet.program import join, piece
-from gluonjit.graph import Kind, Leaf, Spec, Value
-from gluonjit.hybrid import LOCAL, Batch
-from gluonjit.hybrid.batch import results_of
+from gluonjit.engines.mxnet.results import numbers_of, settle
+from gluonjit.engines.mxnet.session import Session, as_captured
+from gluonjit.graph import Kind, Spec, Value
+from gluonjit.hybrid import LOCAL, Report
 from gluonjit.hybrid.functions import CellFunction
-
-
-@contextmanager
-def _as_captured(mode: int) -> Iterator[None]:
-    """Run under the recording and training flags under which something was captured, and capture nothing."""
-    state = LOCAL.state
-    recording, training = original_set_recording(mode >= 2), original_set_training(mode & 1)
-    state.paused += 1
-    try:
-        yield
-    finally:
-        state.paused -= 1
-        original_set_recording(recording)
-        original_set_training(training)
 
 
 class MXNetEngine:
@@ -56,75 +34,19 @@ class MXNetEngine:
         """The kind that adds up `count` arrays of this spec."""
         return sum_kind(spec, count)
 
-    def leaf_chunk(self, leaves: Sequence[Leaf], mode: int) -> NDArray:
-        """The rows of these leaves: the array itself where it is the only one and has rows."""
-        first = leaves[0]
-        if len(leaves) == 1 and first.spec.mode == "rows":
-            return first.payload
-        with _as_captured(mode):
-            return join(first.spec, [leaf.payload for leaf in leaves])
-
-    def lookup_chunk(self, table: Table, spec: Spec, indices: Sequence[Any], mode: int) -> NDArray:
-        """Rows of a weight, or integers of the host."""
-        if table.weight is None:
-            return mx.nd.array(np.array(indices), ctx=context_of(spec.device), dtype=spec.dtype)
-        with _as_captured(mode if table.taped else 0):
-            index = mx.nd.array(np.array(indices, dtype=np.int64), ctx=context_of(spec.device), dtype="int32")
-            attrs = dict(table.attrs)
-            attrs.pop("name", None)
-            return mx.nd.Embedding(index, table.weight, **attrs)
-
-    def upload(self, indices: Sequence[npt.NDArray[np.int64]], device: str) -> list[NDArray]:
-        """Index arrays on the device: they travel as one array, of which each gets its part."""
-        with _as_captured(0):
-            packed = mx.nd.array(
-                np.concatenate(indices).astype(np.int32), ctx=context_of(device), dtype="int32"
-            )
-            ends = np.cumsum([len(index) for index in indices]).tolist()
-            return [slice_rows(packed, end - len(index), end) for index, end in zip(indices, ends)]
-
-    def concat(self, sources: Sequence[NDArray], mode: int) -> NDArray:
-        """Chunks one after the other."""
-        with _as_captured(mode):
-            return mx.nd.concat(*sources, dim=0)
-
-    def take(self, pool: NDArray, index: NDArray, mode: int) -> NDArray:
-        """Rows of a chunk."""
-        with _as_captured(mode):
-            return mx.nd.take(pool, index)
-
-    def run_step(self, kind: Kind, operands: Sequence[NDArray], count: int, mode: int) -> list[NDArray]:
-        """The results of `count` nodes."""
-        with _as_captured(mode):
-            results: list[NDArray] = kind.program(operands, count)
-            return results
+    def session(self, plan: Plan, report: Report, profile: bool, samples: int) -> Session:
+        """Make room for a flush."""
+        return Session(plan, report, profile, samples)
 
     def force(self, value: Value) -> NDArray:
-        """The numbers of a value; runs its batch if that has not run."""
-        if value.graph is not None and isinstance(value.graph.owner, Batch):
-            value.graph.owner.flush("a value was read")
-            LOCAL.state.close()
-        return self.materialize(value)
+        """The numbers of a value, without history; runs its batch if that has not run."""
+        settle(value)
+        with as_captured(0):
+            return numbers_of(value)
 
-    def materialize(self, value: Value) -> NDArray:
-        """A flushed value as an array, with its history if it was captured under recording."""
-        spec = value.spec
-        with _as_captured(2 if value.taped else 0):
-            if value.result is not None:
-                chunk, row, _ = value.result
-                return piece(chunk, spec, row)
-            results = results_of(value)
-            rows = value.row_list()
-            pieces = [
-                slice_rows(
-                    results.chunks[results.chunk[row]],
-                    int(results.position[row]),
-                    int(results.position[row]) + 1,
-                )
-                for row in rows
-            ]
-            whole = pieces[0] if len(pieces) == 1 else mx.nd.concat(*pieces, dim=0)
-            return whole if spec.mode == "rows" else whole.reshape(spec.shape)
+    def with_history(self, value: Value) -> NDArray:
+        """The numbers of a flushed value, so that what is done with them eagerly can be differentiated."""
+        return bridged(value)
 
     def wants(self, args: Sequence[Any]) -> bool:
         """Inside a dynamically batched block or `batching`, or where an argument waits for its batch."""
@@ -163,10 +85,6 @@ class MXNetEngine:
         clear_kinds()
         for cell in cells_known():
             cell.clear()
-
-    def wait(self) -> None:
-        """Wait until all work handed over is done."""
-        mx.nd.waitall()
 
 
 ENGINE = MXNetEngine()

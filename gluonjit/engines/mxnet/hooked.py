@@ -28,9 +28,7 @@ original_set_data: Any = gluon.Parameter.set_data
 def slice_rows(array: NDArray, begin: int, end: int) -> NDArray:
     """Rows [begin, end) of an array: a view, recorded when recording."""
     handle = NDArrayHandle()
-    check_call(
-        _LIB.MXNDArraySlice(array.handle, ctypes.c_uint32(begin), ctypes.c_uint32(end), ctypes.byref(handle))
-    )
+    check_call(_LIB.MXNDArraySlice(array.handle, ctypes.c_uint32(begin), ctypes.c_uint32(end), ctypes.byref(handle)))
     return NDArray(handle)
 
 

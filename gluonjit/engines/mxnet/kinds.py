@@ -123,10 +123,7 @@ def _is_parameter(owner: Any, batch: Batch, array: Any) -> bool:
 
 
 def _hooked(block: gluon.Block) -> bool:
-    return any(
-        child._forward_hooks or child._forward_pre_hooks or _hooked(child)
-        for child in block._children.values()
-    )
+    return any(child._forward_hooks or child._forward_pre_hooks or _hooked(child) for child in block._children.values())
 
 
 def _visit(item: Any, visit: Callable[[Any], Any]) -> None:

@@ -20,6 +20,7 @@ from gluonjit.hybrid import LOCAL, engine_of
 
 _new = object.__new__
 _OWNED = object()
+_LINKED = object()
 
 
 class LazyArray(NDArray):  # type: ignore[misc]
@@ -39,6 +40,9 @@ class LazyArray(NDArray):  # type: ignore[misc]
     @property
     def handle(self) -> Any:
         """The address of the computed array; runs what is pending."""
+        state = LOCAL.state
+        if state.mode >= 2 and not state.paused and unlinked(self):
+            return link(self).handle
         computed = self._c
         return (computed if computed is not None else compute(self)).handle
 
@@ -94,9 +98,7 @@ class LazyArray(NDArray):  # type: ignore[misc]
         computed, value = self._c, self._v
         state = LOCAL.state
         batch = state.batch
-        if (
-            key.__class__ is slice and batch is not None and value.graph is batch.graph
-        ):  # the usual case, first
+        if key.__class__ is slice and batch is not None and value.graph is batch.graph:  # the usual case, first
             found = references.quick_slice(value, key) if state.mode >= 2 or not value.taped else None
             if found is not None:
                 return wrap(found)
@@ -193,6 +195,28 @@ def compute(array: LazyArray) -> NDArray:
     return computed
 
 
+def waits(array: LazyArray) -> bool:
+    """Whether an operator on this array has to be captured: it is not computed, or its history is its batch's."""
+    return array._c is None or (unlinked(array) and LOCAL.state.mode >= 2)
+
+
+def unlinked(array: LazyArray) -> bool:
+    """Whether the history of an array lies in its batch, where MXNet's own recording does not see it."""
+    value = array._v
+    return value.taped and value.base is not _OWNED and value.base is not _LINKED
+
+
+def link(array: LazyArray) -> NDArray:
+    """Let MXNet's own recording go on from an array: something eager uses it under recording."""
+    concrete(array)
+    value = array._v
+    computed: NDArray = engine_of("mxnet").with_history(value)  # type: ignore[attr-defined]
+    linked = Value(value.rows, 0, value.spec, value.graph, True, _LINKED)
+    linked.result = value.result
+    array._c, array._v = computed, linked
+    return computed
+
+
 def own(array: LazyArray) -> NDArray:
     """The computed array as memory of its own, to be written to: others may share the rows of the batch."""
     value = array._v
@@ -234,8 +258,7 @@ def _sliced(array: LazyArray, key: Any) -> Any:
     if 0 in kept:
         return concrete(array)[key]
     if all(
-        first == 0 and last == extent and stride == 1
-        for first, last, stride, extent in zip(begin, end, step, shape)
+        first == 0 and last == extent and stride == 1 for first, last, stride, extent in zip(begin, end, step, shape)
     ):
         sliced = array
     else:

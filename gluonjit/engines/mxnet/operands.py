@@ -8,10 +8,11 @@ from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.arrays import spec_of
 from gluonjit.engines.mxnet.lookups import host_rows
+from gluonjit.engines.mxnet.results import numbers_of, settle
+from gluonjit.engines.mxnet.session import Imported, as_captured
 from gluonjit.engines.mxnet.trace import NeedsValue, Trace
-from gluonjit.graph import Value, intern_spec
+from gluonjit.graph import Value
 from gluonjit.hybrid import Batch
-from gluonjit.hybrid.batch import results_of
 
 _INTEGERS = {"int32", "int64", "int8", "uint8"}
 
@@ -23,7 +24,7 @@ def value_of(batch: Batch, array: Any) -> Value:
         return leaf(batch, array)
     if value.graph is batch.graph:
         return value
-    if array._c is not None:
+    if array._c is not None and ((value.result is None and value.graph is None) or not value.taped):
         return leaf(batch, array._c)
     return imported(batch, value)
 
@@ -49,30 +50,27 @@ def imported(batch: Batch, value: Value) -> Value:
     known = batch.imports.get(id(value))
     if known is not None:
         return known[1]
-    if value.graph is not None and isinstance(value.graph.owner, Batch):
-        value.graph.owner.flush("a value was used in another batch")
-    rows: Any
-    if value.result is not None:
-        chunk, position, _ = value.result
-        rows = _chunk_base(batch, chunk, value) + position
+    settle(value)
+    if isinstance(value.rows, tuple):
+        parts = [_one_row(value, row) for row in value.rows]
     else:
-        results = results_of(value)
-        rows = tuple(
-            _chunk_base(batch, results.chunks[results.chunk[row]], value) + int(results.position[row])
-            for row in value.row_list()
-        )
-        if len(rows) == 1:
-            (rows,) = rows
-    new = Value(rows, 0, value.spec, batch.graph, value.taped, value)
+        parts = [value]
+    rows = [_leaf_of(batch, part) for part in parts]
+    new = Value(rows[0] if len(rows) == 1 else tuple(rows), 0, value.spec, batch.graph, value.taped, value)
     batch.imports[id(value)] = (value, new)
     return new
 
 
-def _chunk_base(batch: Batch, chunk: NDArray, value: Value) -> int:
-    """The first row of an earlier flush's chunk as a leaf."""
-    key = ("chunk", id(chunk))
+def _one_row(value: Value, row: int) -> Value:
+    return Value(row, 0, value.spec.with_rows(1), value.graph, value.taped, value)
+
+
+def _leaf_of(batch: Batch, value: Value) -> int:
+    """The first row of an earlier flush's result as a leaf, from which gradients go back into that flush."""
+    key = ("result", id(value.result) if value.result is not None else (id(value.graph), value.rows))
     known = batch.graph.leaves.get(key)
     if known is not None:
         return known.base
-    spec = intern_spec((chunk.shape[0], *value.spec.row_shape), value.spec.dtype, value.spec.device, "rows")
-    return batch.graph.add_leaf(key, chunk, spec).base
+    with as_captured(0):
+        payload = Imported(numbers_of(value), value)
+    return batch.graph.add_leaf(key, payload, value.spec).base

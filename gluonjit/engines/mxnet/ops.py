@@ -7,7 +7,7 @@ from typing import Any
 
 from gluonjit.engines.mxnet import rules
 from gluonjit.engines.mxnet.hooked import current_mode, original_invoke
-from gluonjit.engines.mxnet.lazy import LazyArray, concrete, wrap, wrap_concrete
+from gluonjit.engines.mxnet.lazy import LazyArray, concrete, waits, wrap, wrap_concrete
 from gluonjit.engines.mxnet.lookups import look_up, table_of
 from gluonjit.engines.mxnet.operands import leaf, value_of
 from gluonjit.engines.mxnet.program import Lone, build, lay_out
@@ -36,9 +36,7 @@ _families: dict[Any, Kind] = {}
 _MOST_KINDS = 4096
 
 
-def capture_op(
-    handle: int, arrays: Sequence[Any], keys: Sequence[str], vals: Sequence[Any], as_list: bool
-) -> Any:
+def capture_op(handle: int, arrays: Sequence[Any], keys: Sequence[str], vals: Sequence[Any], as_list: bool) -> Any:
     """Capture an operator on arrays; what cannot be captured runs at once."""
     state = LOCAL.state
     batch = state.batch
@@ -120,12 +118,7 @@ def _results(
             found = reference(operands, rules.Attributes(dict(attrs)), infer(name, attrs, shaped)[0][0])
             if found is not None:
                 return [found]
-    if (
-        name in _ADDITIONS
-        and len(operands) > _MANY_TERMS
-        and len(set(specs)) == 1
-        and specs[0].mode == "rows"
-    ):
+    if name in _ADDITIONS and len(operands) > _MANY_TERMS and len(set(specs)) == 1 and specs[0].mode == "rows":
         return _sum_of(batch, operands, mode)
     signature = (
         handle,
@@ -284,6 +277,6 @@ def kind_count() -> int:
 def is_pending(arrays: Sequence[Any]) -> bool:
     """Whether an operator on these arrays has to be captured."""
     for array in arrays:
-        if array.__class__ is LazyArray and array._c is None:
+        if array.__class__ is LazyArray and waits(array):
             return True
     return False

@@ -18,8 +18,8 @@ class Program(Protocol):
 
     consts: list[Any]
 
-    def __call__(self, operands: Sequence[Any], count: int) -> list[Any]:
-        """The results of `count` nodes, each as one chunk; an operand here is a group of the kind's operands."""
+    def __call__(self, operands: Sequence[Any], consts: Sequence[Any], count: int, results: Sequence[Any]) -> None:
+        """Compute `count` nodes into `results`; an operand here is a group of the kind's operands."""
 
 
 class Batched:
@@ -28,7 +28,6 @@ class Batched:
     def __init__(self, symbols: Sequence[mx.sym.Symbol], operands: Sequence[str], consts: list[Any]) -> None:
         self.consts = consts
         self.parameters: list[tuple[Any, Any]] = []  # which parameters the constants are the arrays of
-        self._single = len(symbols) == 1
         # MXNet 1.9.1 fails in CachedOp's backward where an output's gradient is passed through unchanged
         # ("storage_type_num_unknown_nodes == 0U"); an identity around each output avoids it.
         graph = mx.sym.Group([mx.sym.identity(symbol) for symbol in symbols])
@@ -38,12 +37,11 @@ class Batched:
         self._straight = self._order == list(range(len(names)))
         self._op = mx.nd.CachedOp(graph, [("inline_limit", 0)])
 
-    def __call__(self, operands: Sequence[Any], count: int) -> list[Any]:
-        arrays = [*operands, *self.consts]
+    def __call__(self, operands: Sequence[Any], consts: Sequence[Any], count: int, results: Sequence[Any]) -> None:
+        arrays = [*operands, *consts]
         if not self._straight:
             arrays = [arrays[position] for position in self._order]
-        results = self._op(*arrays)
-        return [results] if self._single else results
+        self._op(*arrays, out=results)
 
 
 class Lone:
@@ -64,18 +62,18 @@ class Lone:
         self._inputs = inputs
         self._outputs = outputs
 
-    def __call__(self, operands: Sequence[Any], count: int) -> list[Any]:
+    def __call__(self, operands: Sequence[Any], consts: Sequence[Any], count: int, results: Sequence[Any]) -> None:
         pieces: list[list[Any]] = [[] for _ in self._outputs]
         for node in range(count):
-            for collected, result in zip(pieces, self._run(operands, node)):
+            for collected, result in zip(pieces, self._run(operands, consts, node)):
                 collected.append(result)
-        return [join(spec, parts) for spec, parts in zip(self._outputs, pieces)]
+        for spec, parts, result in zip(self._outputs, pieces, results):
+            join(spec, parts, result)
 
-    def _run(self, operands: Sequence[Any], node: int) -> list[Any]:
-        chunks, consts = iter(operands), iter(self.consts)
+    def _run(self, operands: Sequence[Any], given: Sequence[Any], node: int) -> list[Any]:
+        chunks, consts = iter(operands), iter(given)
         arrays = [
-            next(consts) if spec is None else piece(next(chunks), spec, node * spec.rows)
-            for spec in self._inputs
+            next(consts) if spec is None else piece(next(chunks), spec, node * spec.rows) for spec in self._inputs
         ]
         result: list[Any] = original_invoke(self._handle, arrays, self._keys, self._values, None, False, True)
         return result
@@ -87,13 +85,11 @@ def piece(chunk: Any, spec: Spec, row: int) -> Any:
     return rows if spec.mode == "rows" else rows.reshape(spec.shape or (1,))
 
 
-def join(spec: Spec, arrays: Sequence[Any]) -> Any:
-    """Arrays of this spec as one chunk."""
+def join(spec: Spec, arrays: Sequence[Any], out: Any) -> Any:
+    """Arrays of this spec as one chunk, in `out` if that is not None."""
     name, attrs = ("Concat", [("dim", "0")]) if spec.mode == "rows" else ("stack", [("axis", "0")])
-    if spec.mode == "rows" and len(arrays) == 1:
-        return arrays[0]
     keys, values = ["num_args", *(k for k, _ in attrs)], [str(len(arrays)), *(v for _, v in attrs)]
-    return original_invoke(operator_handle(name), list(arrays), keys, values, None, False, False)
+    return original_invoke(operator_handle(name), list(arrays), keys, values, out, False, False)
 
 
 def operator_handle(name: str) -> int:
@@ -127,9 +123,7 @@ def _build(trace: Trace, results: Sequence[int], poly: bool) -> Built:
     values: dict[int, rules.Val] = {}
     groups = operand_groups(trace.operands, poly)
     for number, group in enumerate(groups):
-        for k, symbol in zip(
-            group, _split(mx.sym.var(f"group{number}"), len(group), trace.operands[group[0]])
-        ):
+        for k, symbol in zip(group, _split(mx.sym.var(f"group{number}"), len(group), trace.operands[group[0]])):
             spec = trace.operands[k]
             values[k] = rules.Val(symbol, spec.shape, spec.dtype, spec.mode, poly and spec.mode == "rows")
     for k, (position, _) in enumerate(trace.consts):
@@ -174,9 +168,7 @@ def _final(value: rules.Val) -> rules.Val:
     return value
 
 
-def lay_out(
-    shaped: Sequence[tuple[tuple[int, ...], str, str]], device: Any
-) -> tuple[tuple[Output, ...], int]:
+def lay_out(shaped: Sequence[tuple[tuple[int, ...], str, str]], device: Any) -> tuple[tuple[Output, ...], int]:
     """Outputs of a node, one after the other, and the number of rows they take."""
     outputs, offset = [], 0
     for shape, dtype, mode in shaped:

@@ -68,11 +68,7 @@ def quick_slice(value: Value, key: slice) -> Value | None:
 
 def indexed(value: Value, key: Any) -> Value | None:
     """`x[key]` for an integer, or a slice of step 1, along axis 0."""
-    if (
-        isinstance(key, tuple)
-        and key
-        and all(part == slice(None) for part in key[1:] if isinstance(part, slice))
-    ):
+    if isinstance(key, tuple) and key and all(part == slice(None) for part in key[1:] if isinstance(part, slice)):
         if any(not isinstance(part, slice) for part in key[1:]):
             return None
         key = key[0]

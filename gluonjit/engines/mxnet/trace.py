@@ -95,9 +95,7 @@ def tracing(trace: Trace) -> Any:
         state.trace = outer
 
 
-def trace_op(
-    name: str, attrs: Attrs, operands: Sequence[Spec | Any], training: bool
-) -> tuple[Trace, list[int]]:
+def trace_op(name: str, attrs: Attrs, operands: Sequence[Spec | Any], training: bool) -> tuple[Trace, list[int]]:
     """The program of a single operator; an operand is a Spec, or an array that is the same for all samples."""
     specs = [operand for operand in operands if isinstance(operand, Spec)]
     trace = Trace(specs, training)
@@ -175,9 +173,7 @@ def _infer(name: str, attrs: Attrs, inputs: tuple[Shaped, ...]) -> tuple[Shaped,
         raise CaptureError(_refusal(name, attrs, inputs, "the result's shape cannot be inferred"))
     outputs = tuple((tuple(shape), np.dtype(dtype).name) for shape, dtype in zip(shapes, dtypes))
     if rules.canonical(name) in _RESHAPES and _size(outputs[0][0]) != _size(inputs[0][0]):
-        raise CaptureError(
-            _refusal(name, attrs, inputs, f"the result {outputs[0][0]} has another number of elements")
-        )
+        raise CaptureError(_refusal(name, attrs, inputs, f"the result {outputs[0][0]} has another number of elements"))
     return outputs
 
 
@@ -201,11 +197,7 @@ def _refusal(name: str, attrs: Attrs, inputs: tuple[Shaped, ...], why: str) -> s
 
 
 def _first_line(error: Exception) -> str:
-    lines = [
-        line.strip()
-        for line in str(error).splitlines()
-        if "Error in operator" in line or "Check failed" in line
-    ]
+    lines = [line.strip() for line in str(error).splitlines() if "Error in operator" in line or "Check failed" in line]
     text = lines[-1] if lines else str(error).strip().splitlines()[-1]
     return text.split("Error in operator")[-1].strip()
 

@@ -1,0 +1,43 @@
+"""From a batch's history to MXNet's own: for values that eager operators use under recording."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mxnet import autograd
+from mxnet.ndarray import NDArray
+
+from gluonjit.engines.mxnet.results import numbers_of, seed_of, tape_of
+from gluonjit.engines.mxnet.session import as_captured
+from gluonjit.engines.mxnet.tape import Tape
+from gluonjit.graph import Value
+
+
+class Bridge(autograd.Function):  # type: ignore[misc]
+    """A value as a function of everything its batch learns from. Its backward is that of the whole batch."""
+
+    def __init__(self, value: Value, tape: Tape) -> None:
+        super().__init__()
+        self._value = value
+        self._tape = tape
+
+    def forward(self, *inputs: NDArray) -> NDArray:
+        """The value's numbers; they have been computed already."""
+        return numbers_of(self._value)
+
+    def backward(self, gradient: NDArray) -> Any:
+        """Gradients of the inputs, in their order."""
+        targets = self._tape.gradients(seed_of(self._value, gradient), True, True)
+        copies = [target.gradient.copy() for target in targets]
+        return copies[0] if len(copies) == 1 else copies
+
+
+def bridged(value: Value) -> NDArray:
+    """The numbers of a flushed value with a history that MXNet knows."""
+    tape = tape_of(value)
+    if tape is not None and not tape.freed:
+        inputs = [array if origin is None else bridged(origin) for array, origin in tape.origins()]
+        if inputs:
+            return Bridge(value, tape)(*inputs)
+    with as_captured(0):
+        return numbers_of(value)

@@ -1,0 +1,63 @@
+"""From a flushed value to its numbers."""
+
+from __future__ import annotations
+
+from mxnet.ndarray import NDArray
+
+from gluonjit.engines.mxnet.hooked import slice_rows
+from gluonjit.engines.mxnet.program import piece
+from gluonjit.engines.mxnet.session import Session
+from gluonjit.engines.mxnet.tape import Seed, Tape
+from gluonjit.graph import Value
+from gluonjit.hybrid import LOCAL, Batch
+from gluonjit.hybrid.batch import Results, results_of
+
+
+def settle(value: Value) -> None:
+    """Run the batch of a value if that has not run."""
+    if value.graph is not None and isinstance(value.graph.owner, Batch):
+        value.graph.owner.flush("a value was read")
+        LOCAL.state.close()
+
+
+def numbers_of(value: Value) -> NDArray:
+    """A flushed value as an array without history."""
+    if value.result is not None:
+        return piece(value.result.chunk, value.spec, value.result.row)
+    results = results_of(value)
+    arena, positions = placed(value, results)
+    session = results.session
+    assert isinstance(session, Session)
+    rows = session.rows(arena, positions)
+    return rows if value.spec.mode == "rows" else rows.reshape(value.spec.shape or (1,))
+
+
+def placed(value: Value, results: Results) -> tuple[int, list[int]]:
+    """The arena of a value's rows, and their positions there."""
+    rows = value.row_list()
+    return int(results.arena[rows[0]]), results.position[rows].tolist()
+
+
+def tape_of(value: Value) -> Tape | None:
+    """The history of a flushed value, if it was captured under recording."""
+    if not value.taped:
+        return None
+    if value.result is not None:
+        tape: Tape | None = value.result.tape
+        return tape
+    session = results_of(value).session
+    assert isinstance(session, Session)
+    return session.tape
+
+
+def seed_of(value: Value, gradient: NDArray) -> list[Seed]:
+    """Where a gradient of a flushed value enters its batch."""
+    spec = value.spec
+    if gradient.shape != (spec.rows, *spec.row_shape):
+        gradient = gradient.reshape((spec.rows, *spec.row_shape))
+    if value.result is not None:
+        return [Seed(value.result.arena, value.result.position, gradient)]
+    arena, positions = placed(value, results_of(value))
+    if positions == list(range(positions[0], positions[0] + len(positions))):
+        return [Seed(arena, positions[0], gradient)]
+    return [Seed(arena, position, slice_rows(gradient, k, k + 1)) for k, position in enumerate(positions)]

@@ -1,0 +1,218 @@
+"""The arrays of one flush: an arena for each shape of rows, and steps that read rows of it and write the next."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import mxnet as mx
+import numpy as np
+from mxnet.ndarray import NDArray
+
+from gluonjit.analysis import Plan
+from gluonjit.analysis.plan import Arena, Gather, LeafChunk, LookupChunk, Place
+from gluonjit.engines.mxnet.arrays import context_of
+from gluonjit.engines.mxnet.hooked import original_set_recording, original_set_training, slice_rows
+from gluonjit.engines.mxnet.program import join
+from gluonjit.engines.mxnet.tape import Source, Tape, has_history
+from gluonjit.graph import Leaf, Value
+from gluonjit.hybrid import LOCAL, Report
+
+
+@contextmanager
+def as_captured(mode: int) -> Iterator[None]:
+    """Run under the recording and training flags under which something was captured, and capture nothing."""
+    state = LOCAL.state
+    recording, training = original_set_recording(mode >= 2), original_set_training(mode & 1)
+    state.paused += 1
+    try:
+        yield
+    finally:
+        state.paused -= 1
+        original_set_recording(recording)
+        original_set_training(training)
+
+
+class Result(NamedTuple):
+    """Where a flushed value lies: rows of a chunk from `row` on; for backward its tape, arena and position."""
+
+    chunk: NDArray
+    row: int
+    tape: Tape | None
+    arena: int
+    position: int
+
+
+class Imported(NamedTuple):
+    """The payload of a leaf that an earlier flush computed."""
+
+    array: NDArray
+    value: Value
+
+
+class Session:
+    """Implements `gluonjit.hybrid.Session`.
+
+    Operands are taken from an arena by one index array, and results are written into it: no row is copied
+    twice. Under recording each step is recorded by itself; `Tape` goes backward through them.
+    """
+
+    def __init__(self, plan: Plan, report: Report, profile: bool, samples: int) -> None:
+        self.plan = plan
+        self.report = report
+        self.profile = profile
+        taped = any(step.mode >= 2 for step in plan.steps)
+        self.tape = Tape(report, plan, samples, profile) if taped else None
+        self.arrays: list[Any] = [None if arena.sole else _room(arena) for arena in plan.arenas]
+        self._copies: dict[Place, NDArray] = {}
+        self._places: list[list[Place]] = [[] for _ in plan.arenas]
+        for place in [chunk.place for chunk in plan.inputs] + [p for step in plan.steps for p in step.places]:
+            self._places[place.arena].append(place)
+        self._begins = [[place.begin for place in places] for places in self._places]
+        self._indices = _upload(plan)
+        self._tracked = False
+
+    def put_lookup(self, chunk: LookupChunk) -> None:
+        """Look the entries up; under recording the table is learned."""
+        table = chunk.table
+        context = context_of(chunk.spec.device)
+        with as_captured(0):
+            if table.weight is None:
+                values = np.array(chunk.indices)
+                self._put(chunk.place, mx.nd.array(values, ctx=context, dtype=chunk.spec.dtype), None)
+                return
+            index = mx.nd.array(np.array(chunk.indices, dtype=np.int32), ctx=context, dtype="int32")
+        learned = self.tape is not None and table.taped and table.weight.grad is not None
+        with as_captured(2 if learned else 0):
+            rows = mx.nd.Embedding(index, table.weight, **dict(table.attrs))
+        self._put(chunk.place, rows, Source(rows, chunk.place, None) if learned else None)
+
+    def put_leaves(self, chunk: LeafChunk) -> None:
+        """Concatenate arrays that were there before the batch; gradients go on from them."""
+        plain = [leaf for leaf in chunk.leaves if not isinstance(leaf.payload, Imported)]
+        taped = self.tape is not None
+        with as_captured(2 if taped and plain else 0):
+            rows = _joined(chunk.leaves)
+        if taped and plain and has_history(rows):
+            self._put(chunk.place, rows, Source(rows, chunk.place, None))
+        else:
+            self._put(chunk.place, rows, None)
+        begin = chunk.place.begin
+        for leaf in chunk.leaves:
+            end = begin + leaf.spec.rows
+            if self.tape is not None and isinstance(leaf.payload, Imported) and leaf.payload.value.taped:
+                part = Place(chunk.place.arena, begin, end)
+                self.tape.sources.append(Source(leaf.payload.array, part, leaf.payload.value))
+            begin = end
+
+    def _put(self, place: Place, rows: NDArray, source: Source | None) -> None:
+        if source is not None and self.tape is not None:
+            self.tape.sources.append(source)
+        if self.plan.arenas[place.arena].sole:
+            self.arrays[place.arena] = rows
+        else:
+            with as_captured(0):
+                rows.copyto(slice_rows(self.arrays[place.arena], place.begin, place.end))
+
+    def run(self, number: int) -> None:
+        """Gather the operands of a step, run it, and put its results into their places."""
+        step = self.plan.steps[number]
+        tape = self.tape if step.mode >= 2 else None
+        if tape is not None and not self._tracked:
+            self._tracked = True
+            tape.track(self.arrays)
+        begin = perf_counter()
+        with as_captured(step.mode):
+            operands = [
+                self._operand(gather, index, tape) for gather, index in zip(step.gathers, self._indices[number])
+            ]
+            middle = self._lap("gather", begin)
+            results = [self._view(place) for place in step.places]
+            consts = step.kind.program.consts
+            if tape is not None:
+                consts = [tape.constant(array) for array in consts]
+            step.kind.program(operands, consts, step.count, results)
+            if tape is not None:
+                tape.note(step, results)
+        self._lap("compute", middle)
+
+    def _lap(self, part: str, begin: float) -> float:
+        if self.profile:
+            mx.nd.waitall()
+        now = perf_counter()
+        self.report.ms[part] += (now - begin) * 1e3
+        return now
+
+    def _operand(self, gather: Gather, index: Any, tape: Tape | None) -> NDArray:
+        place = gather.place
+        source = self.arrays[place.arena] if tape is None else tape.variable(place.arena, self.arrays)
+        if index is not None:
+            self.report.gathers += 1
+            return mx.nd.take(source, index)
+        return slice_rows(source, place.begin, place.end)
+
+    def _view(self, place: Place) -> NDArray:
+        array = self.arrays[place.arena]
+        if array is None:
+            array = self.arrays[place.arena] = _room(self.plan.arenas[place.arena])
+        return slice_rows(array, place.begin, place.end)
+
+    def result(self, arena: int, position: int) -> Result:
+        """A live value's rows, copied out of the arena with those of its step, so that the arena can go."""
+        place = self._places[arena][bisect_right(self._begins[arena], position) - 1]
+        chunk = self._copies.get(place)
+        if chunk is None:
+            with as_captured(0):
+                chunk = self.arrays[arena]
+                if not self.plan.arenas[arena].sole:
+                    chunk = slice_rows(chunk, place.begin, place.end).copy()
+            self._copies[place] = chunk
+        return Result(chunk, position - place.begin, self.tape, arena, position)
+
+    def rows(self, arena: int, positions: Sequence[int]) -> NDArray:
+        """Rows of an arena, for values that are references to them."""
+        array = self.arrays[arena]
+        first, last = positions[0], positions[-1] + 1
+        if list(positions) == list(range(first, last)):
+            return slice_rows(array, first, last)
+        return mx.nd.take(array, mx.nd.array(np.array(positions), ctx=array.context, dtype="int32"))
+
+    def finish(self) -> None:
+        """Forget what only the run needed."""
+        self._indices = []
+        self._copies = {}
+
+
+def _joined(leaves: Sequence[Leaf]) -> NDArray:
+    arrays = [leaf.payload.array if isinstance(leaf.payload, Imported) else leaf.payload for leaf in leaves]
+    if len(leaves) == 1 and leaves[0].spec.mode == "rows":
+        return arrays[0]
+    return join(leaves[0].spec, arrays, None)
+
+
+def _room(arena: Arena) -> NDArray:
+    spec = arena.spec
+    return mx.nd.empty((arena.rows, *spec.row_shape), ctx=context_of(spec.device), dtype=spec.dtype)
+
+
+def _upload(plan: Plan) -> list[list[Any]]:
+    """The index array of each gather of each step, None where rows follow each other. They travel as one."""
+    found: list[list[Any]] = [[None] * len(step.gathers) for step in plan.steps]
+    by_device: dict[str, list[tuple[int, int, Any]]] = {}
+    for number, step in enumerate(plan.steps):
+        for position, gather in enumerate(step.gathers):
+            if gather.index is not None:
+                device = plan.arenas[gather.place.arena].spec.device
+                by_device.setdefault(device, []).append((number, position, gather.index))
+    for device, wanted in by_device.items():
+        with as_captured(0):
+            packed = np.concatenate([index for _, _, index in wanted]).astype(np.int32)
+            array = mx.nd.array(packed, ctx=context_of(device), dtype="int32")
+            begin = 0
+            for number, position, index in wanted:
+                found[number][position] = slice_rows(array, begin, begin + len(index))
+                begin += len(index)
+    return found

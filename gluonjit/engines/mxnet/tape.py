@@ -1,0 +1,171 @@
+"""Backward through one flush: step by step in reverse, with the gradients of rows in arenas of their own.
+
+MXNet records each step by itself, with the arenas and the weights as variables whose gradients accumulate. So
+gathering costs no zero-filled gradient of a whole arena, and each weight gets one gradient for the whole flush.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import mxnet as mx
+from mxnet import autograd
+from mxnet.ndarray import NDArray
+
+from gluonjit.analysis import Plan, Step
+from gluonjit.analysis.plan import Place
+from gluonjit.engines.mxnet.hooked import original_backward, slice_rows
+from gluonjit.graph import Value
+from gluonjit.hybrid import Report
+
+_FLOATS = {"float16", "float32", "float64"}
+_count = iter(range(1 << 62))
+
+
+class Source(NamedTuple):
+    """Rows that were there before the flush and from which gradients go on: into an array, or another flush."""
+
+    array: NDArray
+    place: Place
+    value: Value | None
+
+
+class Seed(NamedTuple):
+    """The gradient of rows from `position` on in an arena."""
+
+    arena: int
+    position: int
+    gradient: NDArray
+
+
+class Target(NamedTuple):
+    """What a gradient is for: an array of the program, or a value of an earlier flush."""
+
+    array: NDArray
+    value: Value | None
+    gradient: NDArray
+
+
+def has_history(array: NDArray) -> bool:
+    """Whether autograd knows the array, as a variable or as a result under recording."""
+    if array.grad is not None:
+        return True
+    try:
+        autograd.get_symbol(array)
+    except mx.base.MXNetError:
+        return False
+    return True
+
+
+class Tape:
+    """The history of one flush. `ends` counts results where backward can begin; `done` those where it has."""
+
+    def __init__(self, report: Report, plan: Plan, samples: int, profile: bool) -> None:
+        self.number = next(_count)  # later flushes are differentiated first
+        self.report = report
+        self.samples = samples
+        self.ends = plan.ends
+        self.profile = profile
+        self.backwards = 0
+        self.done: set[tuple[int, int]] = set()
+        self.freed = False
+        self.sources: list[Source] = []
+        self._plan = plan
+        self._steps: list[tuple[Step, list[NDArray]]] = []
+        self._variables: list[NDArray | None] = [None] * len(plan.arenas)
+        self._gradients: list[NDArray | None] = [None] * len(plan.arenas)
+        self._constants: dict[int, tuple[NDArray, NDArray, NDArray | None]] = {}
+
+    def track(self, arrays: Sequence[Any]) -> None:
+        """Decide which arenas get gradients: those that steps write to under recording, and those of sources."""
+        wanted = {source.place.arena for source in self.sources}
+        wanted.update(place.arena for step in self._plan.steps if step.mode >= 2 for place in step.places)
+        for number in wanted:
+            arena = self._plan.arenas[number]
+            if arena.spec.dtype in _FLOATS:
+                context = None if arrays[number] is None else arrays[number].context
+                shape = (arena.rows, *arena.spec.row_shape)
+                self._gradients[number] = mx.nd.empty(shape, ctx=context, dtype=arena.spec.dtype)
+
+    def variable(self, number: int, arrays: Sequence[Any]) -> NDArray:
+        """An arena as a variable of the steps' own recording."""
+        found = self._variables[number]
+        if found is None:
+            found = arrays[number]
+            gradient = self._gradients[number]
+            if gradient is not None:
+                found = found.detach()
+                autograd.mark_variables([found], [gradient], "add")
+            self._variables[number] = found
+        return found
+
+    def constant(self, array: NDArray) -> NDArray:
+        """A weight as a variable of the steps' own recording, if it is learned."""
+        known = self._constants.get(id(array))
+        if known is None:
+            if has_history(array):
+                variable = array.detach()
+                gradient = mx.nd.empty(array.shape, ctx=array.context, dtype=array.dtype)
+                autograd.mark_variables([variable], [gradient], "add")
+                known = (array, variable, gradient)
+            else:
+                known = (array, array, None)
+            self._constants[id(array)] = known
+        # MXNet forgets about an array that is no variable after the first backward: each step gets its own.
+        return known[1] if known[2] is not None else array.detach()
+
+    def note(self, step: Step, results: list[NDArray]) -> None:
+        """Remember a step that was recorded; one without anything learned before it was not."""
+        learned = any(self._constants[id(array)][2] is not None for array in step.kind.program.consts)
+        if learned or any(self._gradients[gather.place.arena] is not None for gather in step.gathers):
+            self._steps.append((step, results))
+
+    def gradients(self, seeds: Sequence[Seed], retain: bool, train_mode: bool) -> list[Target]:
+        """Gradients of everything before the flush, given those of some of its rows."""
+        for array in self._gradients:
+            if array is not None:
+                array[:] = 0
+        for _, _, gradient in self._constants.values():
+            if gradient is not None:
+                gradient[:] = 0
+        for seed in seeds:
+            rows = self._rows(Place(seed.arena, seed.position, seed.position + len(seed.gradient)))
+            mx.nd.elemwise_add(rows, seed.gradient, out=rows)
+        for step, results in reversed(self._steps):
+            pairs = [
+                (result, self._rows(place))
+                for result, place in zip(results, step.places)
+                if self._gradients[place.arena] is not None
+            ]
+            if pairs:
+                heads, head_gradients = zip(*pairs)
+                original_backward(list(heads), list(head_gradients), retain, train_mode)
+        targets = [
+            Target(array, None, gradient) for array, _, gradient in self._constants.values() if gradient is not None
+        ]
+        targets += [Target(source.array, source.value, self._rows(source.place)) for source in self.sources]
+        if not retain:
+            self.free()
+        return targets
+
+    def origins(self) -> list[tuple[NDArray, Value | None]]:
+        """What `gradients` gives gradients for, in its order."""
+        found: list[tuple[NDArray, Value | None]] = [
+            (array, None) for array, _, gradient in self._constants.values() if gradient is not None
+        ]
+        return found + [(source.array, source.value) for source in self.sources]
+
+    def _rows(self, place: Place) -> NDArray:
+        gradient = self._gradients[place.arena]
+        assert gradient is not None
+        return slice_rows(gradient, place.begin, place.end)
+
+    def free(self) -> None:
+        """Forget the history, and with it the arenas."""
+        self.freed = True
+        self._steps = []
+        self._variables = []
+        self._gradients = []
+        self._constants = {}
+        self.sources = []

@@ -3,6 +3,7 @@
 A program for one sample is a list of operators with known shapes. `batch_op` emits the symbol that
 runs one of them for all samples; `NotBatchable` says why an operator has to run for each alone.
 """
+
 from __future__ import annotations
 
 from .attributes import Attributes
@@ -13,6 +14,15 @@ from .table import RULES, batch_op, describe
 from .values import NotBatchable, Val, convert
 
 __all__ = [
-    "RULES", "Attributes", "Call", "NotBatchable", "Rule", "Val",
-    "apply", "batch_op", "canonical", "convert", "describe",
+    "RULES",
+    "Attributes",
+    "Call",
+    "NotBatchable",
+    "Rule",
+    "Val",
+    "apply",
+    "batch_op",
+    "canonical",
+    "convert",
+    "describe",
 ]

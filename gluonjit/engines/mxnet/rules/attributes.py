@@ -1,4 +1,5 @@
 """Operator attributes, which arrive as strings: "(0, -1)", "[1,2]", "None", "True", "1", "float32"."""
+
 from __future__ import annotations
 
 import ast

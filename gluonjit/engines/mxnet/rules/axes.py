@@ -1,4 +1,5 @@
 """Operators along axes: reductions, softmax, sorting. Rows serve unless axis 0 takes part."""
+
 from __future__ import annotations
 
 import math
@@ -20,6 +21,8 @@ def normal_axis(axis: int, ndim: int) -> int:
 def reduced_axes(call: Call, key: str, ndim: int) -> tuple[int, ...]:
     """The axes a reduction goes over, counted from the front; no axis given means all."""
     given = call.attrs.axes(key)
+    if given == () and call.name.startswith("_np"):
+        raise NotBatchable(f"{call.name} over no axis")
     axes = {normal_axis(axis, ndim) for axis in given} if given else set(range(ndim))
     if given and call.attrs.flag("exclude"):
         axes = set(range(ndim)) - axes
@@ -38,8 +41,11 @@ def remaining(shape: Shape, axes: tuple[int, ...], keepdims: bool) -> Shape:
 def reduction(key: str = "axis", one_is_itself: bool = True) -> Emit:
     """Reduce over axes. With `one_is_itself` an axis of length 1 needs no reducing, so the usual (1, C)
     stays in rows even when axis 0 is reduced."""
+
     def emit(call: Call) -> list[Val]:
         data, keepdims = call.data, call.attrs.flag("keepdims")
+        if not data.ndim:
+            return call.deliver(call.same([reshape(data.sym, (1,))], **{key: 1, "keepdims": False}), STACK)
         axes = reduced_axes(call, key, data.ndim)
         changes: dict[str, Any] = {key: axes, **({"exclude": False} if "exclude" in call.attrs else {})}
         if data.rows and 0 not in axes:
@@ -54,6 +60,7 @@ def reduction(key: str = "axis", one_is_itself: bool = True) -> Emit:
             stacked = convert(data, STACK)
             result = call.same([stacked.sym], **{**changes, key: tuple(axis + 1 for axis in axes)})
         return call.deliver_each(result, remaining(data.shape, axes, keepdims))
+
     return emit
 
 
@@ -85,6 +92,7 @@ def along_axis(key: str = "axis", default: int | None = -1, keeps: bool = True) 
 
     `keeps` says that the axis stays in the result, or that `keepdims` decides.
     """
+
     def emit(call: Call) -> list[Val]:
         flat = over_all(call, key, default) if len(call.inputs) == 1 else None
         if flat is not None:
@@ -101,6 +109,7 @@ def along_axis(key: str = "axis", default: int | None = -1, keeps: bool = True) 
         if keeps or call.attrs.flag("keepdims"):
             return call.deliver(result, STACK)
         return call.deliver_each(result, remaining(data.shape, (axis,), False))
+
     return emit
 
 
@@ -128,14 +137,14 @@ _OFF_AXIS_0 = "rows unless axis 0 takes part"
 
 RULES: dict[str, Rule] = {
     **{name: Rule("axis", reduction(), notes=_OFF_AXIS_0) for name in ("sum", "mean", "max", "min", "prod")},
-    **{name: Rule("axis", reduction(one_is_itself=False), notes=_OFF_AXIS_0)
-       for name in ("nansum", "nanprod")},
+    **{name: Rule("axis", reduction(one_is_itself=False), notes=_OFF_AXIS_0) for name in ("nansum", "nanprod")},
     "norm": Rule("axis", norm, notes=_OFF_AXIS_0),
     "moments": Rule("axis", reduction("axes", one_is_itself=False), notes=_OFF_AXIS_0),
-    **{name: Rule("axis", along_axis(default=None, keeps=False), notes=_OFF_AXIS_0)
-       for name in ("argmax", "argmin")},
+    **{name: Rule("axis", along_axis(default=None, keeps=False), notes=_OFF_AXIS_0) for name in ("argmax", "argmin")},
     "argmax_channel": Rule("row-wise", argmax_channel),
-    **{name: Rule("axis", along_axis(), notes=_OFF_AXIS_0)
-       for name in ("softmax", "log_softmax", "softmin", "sort", "argsort", "topk")},
+    **{
+        name: Rule("axis", along_axis(), notes=_OFF_AXIS_0)
+        for name in ("softmax", "log_softmax", "softmin", "sort", "argsort", "topk")
+    },
     "pick": Rule("axis", along_axis(keeps=False), notes=_OFF_AXIS_0),
 }

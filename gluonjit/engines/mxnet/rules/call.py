@@ -1,4 +1,5 @@
 """One operator call as a rule sees it."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -41,14 +42,12 @@ class Call:
         """This operator on other symbols, with some attributes changed."""
         return apply(self.name, symbols, {**self.attrs, **changes})
 
-    def deliver(self, result: mx.sym.Symbol | Sequence[mx.sym.Symbol], layout: str,
-                poly: bool = False) -> list[Val]:
+    def deliver(self, result: mx.sym.Symbol | Sequence[mx.sym.Symbol], layout: str, poly: bool = False) -> list[Val]:
         """Name the results: each symbol with its output's per-sample shape and dtype."""
         if isinstance(result, mx.sym.Symbol):
             count = len(self.outputs)
             result = [result] if count == 1 and len(result) == 1 else [result[i] for i in range(count)]
-        return [Val(symbol, shape, dtype, layout, poly)
-                for symbol, (shape, dtype) in zip(result, self.outputs)]
+        return [Val(symbol, shape, dtype, layout, poly) for symbol, (shape, dtype) in zip(result, self.outputs)]
 
     def deliver_each(self, result: mx.sym.Symbol, natural: Shape) -> list[Val]:
         """Deliver (N, *natural). Classic operators say (1,) where nothing is left: (N,) is its rows."""

@@ -1,4 +1,5 @@
 """Operators whose result follows from attributes and shapes alone: the same for every sample."""
+
 from __future__ import annotations
 
 import math
@@ -11,6 +12,8 @@ from .values import SHARED, NotBatchable, Val
 
 def constant(call: Call) -> list[Val]:
     """Emitted once, as it stands."""
+    if not call.shape:
+        raise NotBatchable(f"{call.name}: a value without axes, the same for all samples")
     return call.deliver(call.same([]), SHARED)
 
 
@@ -22,8 +25,17 @@ def arange_like(call: Call) -> list[Val]:
     repeat = call.attrs.integer("repeat", 1)
     start, step = call.attrs.number("start", 0.0), call.attrs.number("step", 1.0)
     steps = -(-count // repeat)
-    numbers = apply("_arange", [], {"start": start, "stop": start + step * (steps - 0.5), "step": step,
-                                    "repeat": repeat, "dtype": call.outputs[0][1]})
+    numbers = apply(
+        "_arange",
+        [],
+        {
+            "start": start,
+            "stop": start + step * (steps - 0.5),
+            "step": step,
+            "repeat": repeat,
+            "dtype": call.outputs[0][1],
+        },
+    )
     if steps * repeat != count:
         numbers = apply("slice_axis", [numbers], {"axis": 0, "begin": 0, "end": count})
     return call.deliver(apply("Reshape", [numbers], {"shape": call.shape}), SHARED)
@@ -46,8 +58,27 @@ def _integers(call: Call, numbers: tuple[int, ...]) -> list[Val]:
 
 
 RULES: dict[str, Rule] = {
-    **{name: Rule("constant", constant)
-       for name in ("_zeros", "_ones", "_full", "_arange", "_eye", "_linspace")},
+    **{
+        name: Rule("constant", constant)
+        for name in (
+            "_zeros",
+            "_ones",
+            "_full",
+            "_arange",
+            "_eye",
+            "_linspace",
+            "_npi_zeros",
+            "_npi_ones",
+            "_npi_arange",
+            "_npi_eye",
+            "_npi_identity",
+            "_npi_indices",
+            "_npi_logspace",
+            "_npi_hanning",
+            "_npi_hamming",
+            "_npi_blackman",
+        )
+    },
     "_contrib_arange_like": Rule("constant", arange_like, notes="the known shape's numbers"),
     "shape_array": Rule("constant", shape_array, notes="the known shape"),
     "size_array": Rule("constant", size_array, notes="the known size"),

@@ -2,6 +2,7 @@
 
 Drawing for all samples at once gives the same distribution, not the same numbers.
 """
+
 from __future__ import annotations
 
 from .call import Call

@@ -1,4 +1,5 @@
 """Operators that look at one element at a time: exact in any layout, for any number of rows."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -58,6 +59,7 @@ def broadcast(call: Call) -> list[Val]:
 
 def equal_shapes(sibling: str | None = None) -> Emit:
     """An operator on operands of one shape; with a shared operand its broadcasting sibling takes over."""
+
     def emit(call: Call) -> list[Val]:
         if not any(value.shared for value in call.inputs) or sibling is None:
             operands = together(call.inputs, rows_exact=True)
@@ -66,6 +68,7 @@ def equal_shapes(sibling: str | None = None) -> Emit:
             raise NotBatchable(f"{call.name}: a shared operand has one number of rows, the others vary")
         operands = aligned(call.inputs, call.shape)
         return call.deliver(apply(sibling, operands.symbols, {}), operands.layout)
+
     return emit
 
 
@@ -143,8 +146,10 @@ def multicast(call: Call) -> list[Val]:
         raise NotBatchable("amp_multicast: shared and batched values together")
     result = call.same([value.sym for value in call.inputs])
     count = len(call.inputs)
-    return [Val(result[i] if count > 1 else result, shape, dtype, value.layout, value.poly)
-            for i, (value, (shape, dtype)) in enumerate(zip(call.inputs, call.outputs))]
+    return [
+        Val(result[i] if count > 1 else result, shape, dtype, value.layout, value.poly)
+        for i, (value, (shape, dtype)) in enumerate(zip(call.inputs, call.outputs))
+    ]
 
 
 def first_input(call: Call) -> list[Val]:
@@ -189,16 +194,29 @@ _SIBLINGS = {
 
 RULES: dict[str, Rule] = {
     **{name: Rule("elementwise", unary) for name in _UNARY},
-    **{name: Rule("elementwise", equal_shapes(sibling), notes=f"{sibling} where an operand is shared")
-       for name, sibling in _SIBLINGS.items()},
-    **{name: Rule("elementwise", broadcast, notes="stacked where the leading axes differ")
-       for name in sorted(set(_SIBLINGS.values()))},
+    **{
+        name: Rule("elementwise", equal_shapes(sibling), notes=f"{sibling} where an operand is shared")
+        for name, sibling in _SIBLINGS.items()
+    },
+    **{
+        name: Rule("elementwise", broadcast, notes="stacked where the leading axes differ")
+        for name in sorted(set(_SIBLINGS.values()))
+    },
     "add_n": Rule("elementwise", add_n, notes="shared operands are added once"),
     "where": Rule("elementwise", where),
-    "LeakyReLU": Rule("elementwise", leaky_relu, notes="prelu on rows; rrelu runs alone",
-                      random_if=lambda attrs: attrs.text("act_type", "leaky") == "rrelu"),
-    "Dropout": Rule("elementwise", dropout, random=True, notes="axes move with the layout",
-                    random_if=lambda attrs: attrs.number("p", 0.5) > 0.0),
+    "LeakyReLU": Rule(
+        "elementwise",
+        leaky_relu,
+        notes="prelu on rows; rrelu runs alone",
+        random_if=lambda attrs: attrs.text("act_type", "leaky") == "rrelu",
+    ),
+    "Dropout": Rule(
+        "elementwise",
+        dropout,
+        random=True,
+        notes="axes move with the layout",
+        random_if=lambda attrs: attrs.number("p", 0.5) > 0.0,
+    ),
     "amp_multicast": Rule("elementwise", multicast),
     "_identity_with_attr_like_rhs": Rule("elementwise", first_input),
 }

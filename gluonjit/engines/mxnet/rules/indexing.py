@@ -3,6 +3,7 @@
 MXNet clips or wraps indices without a word, so an index that is out of range for its own sample must
 never reach a neighbour's rows: it is brought into range before the sample's offset is added.
 """
+
 from __future__ import annotations
 
 from typing import Any

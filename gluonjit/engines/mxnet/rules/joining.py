@@ -1,4 +1,5 @@
 """Operators that join values or take them apart: concat, stack, split, slice."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -14,11 +15,15 @@ from .values import ROWS, STACK, NotBatchable, Val, convert, together
 
 
 def concat(call: Call) -> list[Val]:
+    return joined(call, call.inputs, normal_axis(call.attrs.integer("dim", 1), call.data.ndim))
+
+
+def joined(call: Call, values: Sequence[Val], axis: int) -> list[Val]:
     """Off axis 0 on rows; along axis 0 the samples' axis comes first and nothing of another gets in."""
-    axis = normal_axis(call.attrs.integer("dim", 1), call.data.ndim)
-    operands = together(call.inputs, rows_exact=axis > 0)
+    operands = together(values, rows_exact=axis > 0)
     dim = axis if operands.layout == ROWS else axis + 1
-    return call.deliver(call.same(operands.symbols, dim=dim), operands.layout, operands.poly)
+    result = apply("Concat", operands.symbols, {"dim": dim, "num_args": len(values)})
+    return call.deliver(result, operands.layout, operands.poly)
 
 
 def stack(call: Call) -> list[Val]:
@@ -101,7 +106,10 @@ def slice_like(call: Call) -> list[Val]:
 
 RULES: dict[str, Rule] = {
     "Concat": Rule("axis", concat, notes="rows off axis 0; shared operands are repeated"),
-    "stack": Rule("axis", stack, notes="rows off axis 0; shared operands are repeated"),
+    **{
+        name: Rule("axis", stack, notes="rows off axis 0; shared operands are repeated")
+        for name in ("stack", "_npi_stack")
+    },
     "SliceChannel": Rule("axis", split, notes="rows off axis 0"),
     "_split_v2": Rule("axis", split, notes="rows off axis 0"),
     "slice": Rule("axis", slice_, notes="rows if axis 0 is taken whole"),

@@ -1,4 +1,5 @@
 """Layers of a network: their first axis is the batch, and parameters are the same for all samples."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ def layer(data: int = 1, least: int = 2, refuse: Refusal | None = None) -> Emit:
 
     `refuse` says why, where attributes or training make the rows depend on one another.
     """
+
     def emit(call: Call) -> list[Val]:
         reason = refuse(call.attrs, call.training) if refuse else None
         if reason:
@@ -30,6 +32,7 @@ def layer(data: int = 1, least: int = 2, refuse: Refusal | None = None) -> Emit:
             raise NotBatchable(f"{call.name}: data of fewer than {least} axes")
         rows, poly = all_rows(call.inputs[:count])
         return call.deliver(call.same([*rows, *(value.sym for value in parameters)]), ROWS, poly)
+
     return emit
 
 
@@ -110,14 +113,21 @@ def _rules(names: str, emit: Emit, kind: str = "row-wise", notes: str = "") -> d
 
 
 _LOOKS_AT_BATCH = "alone where its gradient is divided by the batch"
-_ROIS: Sequence[str] = ("ROIPooling", "_contrib_ROIAlign", "_contrib_RROIAlign", "_contrib_PSROIPooling",
-                        "_contrib_DeformablePSROIPooling")
+_ROIS: Sequence[str] = (
+    "ROIPooling",
+    "_contrib_ROIAlign",
+    "_contrib_RROIAlign",
+    "_contrib_PSROIPooling",
+    "_contrib_DeformablePSROIPooling",
+)
 
 RULES: dict[str, Rule] = {
     **_rules("Convolution Convolution_v1 Deconvolution Pooling Pooling_v1", layer(1, 3, batch_not_first)),
     **_rules("_contrib_DeformableConvolution", layer(2, 4, batch_not_first)),
-    **{name: Rule("row-wise", layer(1, 2, statistics_of_batch), stateful=True, notes="alone in training")
-       for name in ("BatchNorm", "_contrib_BatchNormWithReLU")},
+    **{
+        name: Rule("row-wise", layer(1, 2, statistics_of_batch), stateful=True, notes="alone in training")
+        for name in ("BatchNorm", "_contrib_BatchNormWithReLU")
+    },
     **_rules("InstanceNorm GroupNorm LRN", layer(1, 3)),
     **_rules("L2Normalization SoftmaxActivation GridGenerator", layer()),
     **_rules("Pad", layer(1, 4, padded_batch)),

@@ -1,4 +1,5 @@
 """Linear algebra on matrices in the last axes: whatever lies in front of them is batch."""
+
 from __future__ import annotations
 
 from .axes import normal_axis
@@ -10,6 +11,7 @@ from .values import ROWS, STACK, NotBatchable, Val, convert, reshape, together
 
 def matrices(core: int = 2, scalar: bool = False) -> Emit:
     """Each input ends in `core` axes of its own; with `scalar` nothing of them is left in the result."""
+
     def emit(call: Call) -> list[Val]:
         if call.attrs.integer("axis", -2) != -2:
             raise NotBatchable(f"{call.name} with matrices on other axes than the last two")
@@ -20,6 +22,7 @@ def matrices(core: int = 2, scalar: bool = False) -> Emit:
         if scalar and call.data.ndim == core:
             return call.deliver_each(result, ())
         return call.deliver(result, STACK)
+
     return emit
 
 
@@ -30,8 +33,9 @@ def gemm(call: Call) -> list[Val]:
     operands = together(call.inputs, rows_exact=call.data.ndim > 2)
     left, right, addend = operands.symbols
     transposes = {key: call.attrs.flag(key) for key in ("transpose_a", "transpose_b")}
-    product = apply("batch_dot", [reshape(left, call.inputs[0].shape[-2:]),
-                                  reshape(right, call.inputs[1].shape[-2:])], transposes)
+    product = apply(
+        "batch_dot", [reshape(left, call.inputs[0].shape[-2:]), reshape(right, call.inputs[1].shape[-2:])], transposes
+    )
     rest = call.shape[1:] if operands.layout == ROWS else call.shape
     scaled = apply("_mul_scalar", [reshape(product, rest)], {"scalar": call.attrs.number("alpha", 1.0)})
     added = apply("_mul_scalar", [addend], {"scalar": call.attrs.number("beta", 1.0)})
@@ -52,15 +56,30 @@ def diag(call: Call) -> list[Val]:
 _LAST_AXES = "stacked, or rows of batches of matrices"
 
 RULES: dict[str, Rule] = {
-    **{f"_linalg_{name}": Rule("row-wise", matrices(), notes=_LAST_AXES)
-       for name in ("potrf", "potri", "trmm", "trsm", "syrk", "gelqf", "syevd", "inverse", "extractdiag",
-                    "extracttrian")},
-    **{f"_linalg_{name}": Rule("row-wise", matrices(scalar=True), notes=_LAST_AXES)
-       for name in ("det", "slogdet", "sumlogdiag")},
-    **{f"_linalg_{name}": Rule("row-wise", matrices(core=1), notes=_LAST_AXES)
-       for name in ("makediag", "maketrian")},
+    **{
+        f"_linalg_{name}": Rule("row-wise", matrices(), notes=_LAST_AXES)
+        for name in (
+            "potrf",
+            "potri",
+            "trmm",
+            "trsm",
+            "syrk",
+            "gelqf",
+            "syevd",
+            "inverse",
+            "extractdiag",
+            "extracttrian",
+        )
+    },
+    **{
+        f"_linalg_{name}": Rule("row-wise", matrices(scalar=True), notes=_LAST_AXES)
+        for name in ("det", "slogdet", "sumlogdiag")
+    },
+    **{f"_linalg_{name}": Rule("row-wise", matrices(core=1), notes=_LAST_AXES) for name in ("makediag", "maketrian")},
     "_linalg_gemm": Rule("rewritten", gemm, notes="batch_dot"),
     "diag": Rule("rewritten", diag, notes="axes shifted by the samples' own"),
-    **{name: Rule("row-wise", matrices(), notes=_LAST_AXES)
-       for name in ("_contrib_box_nms", "_contrib_bipartite_matching")},
+    **{
+        name: Rule("row-wise", matrices(), notes=_LAST_AXES)
+        for name in ("_contrib_box_nms", "_contrib_bipartite_matching")
+    },
 }

@@ -1,4 +1,5 @@
 """Products: with a shared weight one large product on rows, else one small product for each sample."""
+
 from __future__ import annotations
 
 import math
@@ -62,10 +63,15 @@ def dot(call: Call) -> list[Val]:
         raise NotBatchable("dot with a transpose of more than two axes")
     left = _matrix_transposed(left) if transposes[0] else left
     right = _matrix_transposed(right) if transposes[1] else right
+    return contract(call, left, right)
+
+
+def contract(call: Call, left: Val, right: Val) -> list[Val]:
+    """Sum over the left one's last axis and the right one's first, for each sample."""
     if right.shared:
         return _dot_shared_right(call, left, right)
     if any(value.poly for value in call.inputs):
-        raise NotBatchable("dot over rows of varying length")
+        raise NotBatchable(f"{call.name} over rows of varying length")
     return _dot_each(call, left, right)
 
 
@@ -123,8 +129,10 @@ def gemm2(call: Call) -> list[Val]:
 def _matrix_products(call: Call, scale: float) -> list[Val]:
     transposes = {key: call.attrs.flag(key) for key in ("transpose_a", "transpose_b")}
     operands = together(call.inputs, rows_exact=call.data.ndim > 2)
-    matrices = [reshape(symbol, value.shape[-2:]) if value.ndim != 3 or operands.layout == STACK else symbol
-                for symbol, value in zip(operands.symbols, call.inputs)]
+    matrices = [
+        reshape(symbol, value.shape[-2:]) if value.ndim != 3 or operands.layout == STACK else symbol
+        for symbol, value in zip(operands.symbols, call.inputs)
+    ]
     product = apply("batch_dot", matrices, transposes)
     if scale != 1.0:
         product = apply("_mul_scalar", [product], {"scalar": scale})

@@ -1,4 +1,5 @@
 """A row of the table."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -39,6 +40,8 @@ class Rule:
 
 def alone(reason: str, random: bool = False, stateful: bool = False) -> Rule:
     """A rule for an operator that has to run for each sample by itself."""
+
     def refuse(call: Call) -> list[Val]:
         raise NotBatchable(f"{call.name}: {reason}")
+
     return Rule("alone", refuse, reason, random, stateful)

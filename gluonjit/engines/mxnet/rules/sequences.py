@@ -2,6 +2,7 @@
 
 The samples' batches are laid side by side: (N, T, B, ...) becomes (T, N*B, ...), and back.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -18,8 +19,11 @@ def side_by_side(value: Val, reference: Val) -> mx.sym.Symbol:
     """(T, B, ...) of each sample as (T, N*B, ...)."""
     stacked = spread(value, reference)
     order = (1, 0, *range(2, value.ndim + 1))
-    return apply("Reshape", [apply("transpose", [stacked.sym], {"axes": order})],
-                 {"shape": (value.shape[0], -1, *value.shape[2:])})
+    return apply(
+        "Reshape",
+        [apply("transpose", [stacked.sym], {"axes": order})],
+        {"shape": (value.shape[0], -1, *value.shape[2:])},
+    )
 
 
 def apart(symbol: mx.sym.Symbol, shape: Shape, dtype: str) -> Val:
@@ -50,12 +54,15 @@ def batch_axes(call: Call, inputs: Sequence[int], outputs: Sequence[int]) -> lis
     result = call.same(symbols)
     count = len(call.outputs)
     each = [result] if count == 1 and len(result) == 1 else [result[i] for i in range(count)]
-    return [apart(symbol, shape, dtype) if axis == 1 else Val(symbol, shape, dtype, ROWS)
-            for symbol, axis, (shape, dtype) in zip(each, outputs, call.outputs)]
+    return [
+        apart(symbol, shape, dtype) if axis == 1 else Val(symbol, shape, dtype, ROWS)
+        for symbol, axis, (shape, dtype) in zip(each, outputs, call.outputs)
+    ]
 
 
 def sequence(keeps_time: bool) -> Emit:
     """SequenceMask, SequenceReverse and SequenceLast: `axis` is the time, the other one the batch."""
+
     def emit(call: Call) -> list[Val]:
         if call.data.shared:
             raise NotBatchable(f"{call.name}: the same data with lengths for each sample")
@@ -65,6 +72,7 @@ def sequence(keeps_time: bool) -> Emit:
             rows, poly = all_rows(call.inputs)
             return call.deliver(call.same(rows), ROWS, poly)
         return batch_axes(call, (1, 0), (1 if keeps_time else 0,))
+
     return emit
 
 
@@ -101,6 +109,7 @@ def rnn(call: Call) -> list[Val]:
 def attention(inputs: Sequence[int], output: int) -> Emit:
     def emit(call: Call) -> list[Val]:
         return batch_axes(call, inputs, (output,))
+
     return emit
 
 
@@ -111,8 +120,14 @@ RULES: dict[str, Rule] = {
     "SequenceReverse": Rule("rewritten", sequence(keeps_time=True), notes=_NOTE),
     "SequenceLast": Rule("rewritten", sequence(keeps_time=False), notes=_NOTE),
     "CTCLoss": Rule("rewritten", ctc_loss, notes=_NOTE),
-    "RNN": Rule("rewritten", rnn, random=True, stateful=True, notes=_NOTE + "; alone with dropout",
-                random_if=lambda attrs: attrs.number("p", 0.0) > 0.0),
+    "RNN": Rule(
+        "rewritten",
+        rnn,
+        random=True,
+        stateful=True,
+        notes=_NOTE + "; alone with dropout",
+        random_if=lambda attrs: attrs.number("p", 0.0) > 0.0,
+    ),
     "_contrib_interleaved_matmul_selfatt_qk": Rule("rewritten", attention((1,), 0), notes=_NOTE),
     "_contrib_interleaved_matmul_selfatt_valatt": Rule("rewritten", attention((1, 0), 1), notes=_NOTE),
     "_contrib_interleaved_matmul_encdec_qk": Rule("rewritten", attention((1, 1), 0), notes=_NOTE),

@@ -3,6 +3,7 @@
 Reshape in MXNet 1.9.1 trusts its attribute and reads past the end of an array, so every target here
 comes from the known per-sample shape, with -1 for the samples only.
 """
+
 from __future__ import annotations
 
 import math
@@ -22,6 +23,7 @@ def same_elements(keeps_rows: KeepsRows) -> Emit:
 
     For rows of varying length `keeps_rows` must show that axis 0 is untouched.
     """
+
     def emit(call: Call) -> list[Val]:
         data, shape = call.data, call.shape
         if math.prod(shape) != math.prod(data.shape):
@@ -35,6 +37,7 @@ def same_elements(keeps_rows: KeepsRows) -> Emit:
             return call.deliver(reshape(data.sym, shape[1:]), ROWS, True)
         layout = data.layout if data.shape[:1] == shape[:1] and shape else None
         return [reshaped(data, shape, layout)._replace(dtype=call.outputs[0][1])]
+
     return emit
 
 

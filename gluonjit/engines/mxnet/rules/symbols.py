@@ -1,4 +1,5 @@
 """Emit any registered operator as a classic Symbol, by its registered name."""
+
 from __future__ import annotations
 
 import ctypes
@@ -37,13 +38,19 @@ def apply(name: str, inputs: Sequence[mx.sym.Symbol], attrs: Mapping[str, Any]) 
     no such difference, and here every symbol is a classic one.
     """
     handle = SymbolHandle()
-    check_call(_LIB.MXSymbolCreateAtomicSymbol(
-        ctypes.c_void_p(_handle(name)), mx_uint(len(attrs)), c_str_array(list(attrs)),
-        c_str_array([str(value) for value in attrs.values()]), ctypes.byref(handle)))
+    check_call(
+        _LIB.MXSymbolCreateAtomicSymbol(
+            ctypes.c_void_p(_handle(name)),
+            mx_uint(len(attrs)),
+            c_str_array(list(attrs)),
+            c_str_array([str(value) for value in attrs.values()]),
+            ctypes.byref(handle),
+        )
+    )
     symbol = mx.sym.Symbol(handle)
-    check_call(_LIB.NNSymbolCompose(
-        handle, c_str(_fresh(name)), mx_uint(len(inputs)), None,
-        c_handle_array(list(inputs))))
+    check_call(
+        _LIB.NNSymbolCompose(handle, c_str(_fresh(name)), mx_uint(len(inputs)), None, c_handle_array(list(inputs)))
+    )
     return symbol
 
 

@@ -1,4 +1,5 @@
 """The table of all rules, and its only reader."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,8 @@ from . import (
     layers,
     linalg,
     linear,
+    numpy_arrays,
+    numpy_products,
     sequences,
     shapes,
 )
@@ -35,12 +38,26 @@ def _merge(*tables: Mapping[str, Rule]) -> dict[str, Rule]:
 
 
 RULES: Mapping[str, Rule] = _merge(
-    elementwise.RULES, axes.RULES, shapes.RULES, joining.RULES, indexing.RULES, linear.RULES, linalg.RULES,
-    layers.RULES, sequences.RULES, drawing.RULES, creation.RULES, alone.RULES)
+    elementwise.RULES,
+    axes.RULES,
+    shapes.RULES,
+    joining.RULES,
+    indexing.RULES,
+    linear.RULES,
+    linalg.RULES,
+    layers.RULES,
+    sequences.RULES,
+    drawing.RULES,
+    creation.RULES,
+    alone.RULES,
+    numpy_arrays.RULES,
+    numpy_products.RULES,
+)
 
 
-def batch_op(name: str, attrs: Mapping[str, str], inputs: Sequence[Val], outputs: Sequence[Spec],
-             training: bool = False) -> list[Val]:
+def batch_op(
+    name: str, attrs: Mapping[str, str], inputs: Sequence[Val], outputs: Sequence[Spec], training: bool = False
+) -> list[Val]:
     """Emit operator `name` for all samples at once.
 
     `outputs` are the shapes and dtypes that one sample's call has. Raises NotBatchable where the call

@@ -6,6 +6,7 @@ shared  one array, the same for every sample
 
 Rows and stacks hold the same numbers in the same order, so a Reshape leads from one to the other.
 """
+
 from __future__ import annotations
 
 import math
@@ -107,8 +108,6 @@ def spread(value: Val, reference: Val) -> Val:
         raise NotBatchable("a shared value cannot be repeated for rows of varying length")
     like = convert(reference, STACK)
     single = apply("expand_dims", [value.sym], {"axis": 0})
-    if not value.ndim:  # a shared scalar is stored with shape (1,)
-        single = value.sym
     repeated = apply("broadcast_like", [single, like.sym], {"lhs_axes": (0,), "rhs_axes": (0,)})
     return value._replace(sym=repeated, layout=STACK)
 

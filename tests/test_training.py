@@ -488,3 +488,88 @@ def test_unread_work_is_dropped(net: Any) -> None:
     kept.wait_to_read()
     report = gluonjit.explain()
     assert report.dropped > 0 and report.nodes == 4  # h + x, cell, dropout, out
+
+
+def test_eager_operators_go_on_from_a_batch(net: Any) -> None:
+    """A value used by what cannot be captured under recording is differentiated all the same."""
+
+    class Double(autograd.Function):
+        def forward(self, x: Any) -> Any:
+            return x * 2
+
+        def backward(self, gradient: Any) -> Any:
+            return gradient * 2
+
+    def loss(net: Any, sample: Any) -> Any:
+        return (Double()(net(sample)) ** 2).sum()
+
+    assert_same(net, SAMPLES[:4], loss)
+
+
+def test_gradients_go_through_several_flushes(net: Any) -> None:
+    """Values read in the middle and used on, under recording: as in truncated time, one backward for all."""
+
+    def loss(net: Any, sample: Any) -> Any:
+        h = net.cell(sample[0:1])
+        h.wait_to_read()
+        h = net.cell(h + sample[0:1])
+        h.wait_to_read()
+        return (net.out(h) ** 2).sum()
+
+    class Whole(gluon.Block):
+        def __init__(self, inner: gluon.Block) -> None:
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, sample: Any) -> Any:
+            return loss(self.inner, sample)
+
+    report = assert_same(Whole(net), SAMPLES, lambda whole, sample: whole(sample))
+    assert report.flushes > len(SAMPLES)
+
+
+def test_state_carried_to_the_next_minibatch(net: Any) -> None:
+    """A state of one minibatch is an operand of the next; detached, no gradient goes back."""
+    found = []
+    for dynamic in (False, True):
+        net.hybridize(dynamic_batch=dynamic)
+        zero(net)
+        state = nd.zeros((1, SIZE))
+        for k in range(3):
+            with autograd.record():
+                state = net.cell(state + SAMPLES[k][0:1])
+                total = (net.out(state) ** 2).sum()
+            total.backward()
+            state = state.detach()
+        found.append((state.asnumpy(), gradients(net)))
+    assert_close(found[1][0], found[0][0], "state")
+    assert_gradients(net, found[0][1])
+
+
+def test_second_order_gradients_are_refused_clearly(net: Any) -> None:
+    net.hybridize(dynamic_batch=True)
+    x = rows(1, SIZE)
+    x.attach_grad()
+    with autograd.record():
+        loss = square(net, x)
+    with pytest.raises(CaptureError, match="dynamic_batch=False"):
+        autograd.grad(loss, [x], create_graph=True)
+
+
+def test_trainable_embedding() -> None:
+    class Words(gluon.Block):
+        def __init__(self) -> None:
+            super().__init__()
+            with self.name_scope():
+                self.embed = nn.Embedding(7, SIZE)
+                self.out = nn.Dense(1, in_units=SIZE)
+
+        def forward(self, tokens: Any) -> Any:
+            words = self.embed(tokens)
+            return self.out(words[0:1] * words[-1:] + words[0])
+
+    net = Words()
+    net.initialize(mx.init.Uniform(0.7))
+    samples = [nd.array(tokens) for tokens in ([1, 2], [2, 1, 3], [6], [1, 2], [0, 0, 0])]
+    report = assert_same(net, samples, square)
+    assert report.shared > 0

@@ -50,6 +50,7 @@ class Batch:
         # Arrays and values from outside, by address: each entry keeps its key's object alive.
         self.imports: dict[int, tuple[Any, Value]] = {}
         self.tables: dict[Any, Any] = {}
+        self.memos: dict[Any, dict[Any, Any]] = {}  # for each cell its calls so far
         self.created: dict[Any, Any] = {}
         self.room = 1.0
         self.sharing = self.options.sharing
@@ -119,6 +120,7 @@ def _release(graph: Graph) -> None:
     graph.records.clear()
     graph.leaves.clear()
     graph.lookups.clear()
+    graph.single_rows.clear()
 
 
 def results_of(value: Value) -> Results:

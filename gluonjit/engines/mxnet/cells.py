@@ -10,24 +10,24 @@ from typing import Any
 from mxnet import gluon
 from mxnet.ndarray import NDArray
 
-from gluonjit.engines.mxnet.cell import Cell, Unknown
+from gluonjit.engines.mxnet.cell import Cell
 from gluonjit.engines.mxnet.hooked import current_mode
 from gluonjit.engines.mxnet.kinds import current, make_kind
 from gluonjit.engines.mxnet.lazy import LazyArray, wrap
 from gluonjit.engines.mxnet.lookups import look_up, table_of
 from gluonjit.engines.mxnet.operands import value_of
 from gluonjit.engines.mxnet.trace import map_structure
-from gluonjit.graph import Graph, Record, Rows
+from gluonjit.graph import Record, Rows, Value
 from gluonjit.hybrid import LOCAL, Batch, engine_of
 
 _MOST_KINDS = 4096
 _CONSTANTS = (type(None), bool, int, float, str, ModuleType, gluon.Block, type)
 
 
-def capture_cell(cell: Cell, owner: Any, run: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+def capture_cell(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: tuple[Any, ...]) -> Any:
     """Capture `run(*args)` as one node; where that cannot be, run it and capture what it calls.
 
-    `owner` is the Block whose parameters it may use, or None.
+    `owner` is the Block whose parameters it may use, or None; without `run` it is the owner's `forward`.
     """
     state = LOCAL.state
     batch = state.batch
@@ -42,61 +42,38 @@ def capture_cell(cell: Cell, owner: Any, run: Callable[..., Any], args: tuple[An
         found = _captured_lookup(cell, batch, args[0], state.mode)
         if found is not None:
             return found
-    signature: list[Any] = [cell, state.mode]
-    rows: list[Rows] = []
-    depth = 0
+    parts: list[Any] = [state.mode]
     for arg in args:
-        if arg.__class__ is LazyArray:
-            value = arg._v
-            if value.graph is not graph:
-                value = value_of(batch, arg)
-            signature.append(value.spec)
-            rows.append(value.rows)
-            if value.depth > depth:
-                depth = value.depth
+        if arg.__class__ is LazyArray and arg._v.graph is graph:
+            parts.append(arg._v)
         elif arg.__class__ is tuple:
-            signature.append(tuple)
+            parts.append(tuple)
             for item in arg:
                 if item.__class__ is LazyArray and item._v.graph is graph:
-                    value = item._v
-                    signature.append(value.spec)
-                    rows.append(value.rows)
-                    if value.depth > depth:
-                        depth = value.depth
-                else:
-                    try:
-                        depth = _flatten(item, batch, graph, signature, rows, depth)
-                    except Unknown as unknown:
-                        return expand(cell, run, args, f"an argument is {unknown}", batch)
-            signature.append(None)
-        else:
-            try:
-                depth = _flatten(arg, batch, graph, signature, rows, depth)
-            except Unknown as unknown:
-                return expand(cell, run, args, f"an argument is {unknown}", batch)
-    key = tuple(signature)
-    record = batch.records.get(key)
-    if record is None:
-        made = _record(cell, owner, run, args, batch, key)
-        if isinstance(made, str):
-            return expand(cell, run, args, made, batch)
-        record = made
-        if cell.lookup is not None:
+                    parts.append(item._v)
+                elif not _flatten(item, batch, parts):
+                    return expand(cell, owner, run, args, _unknown(item), batch)
+            parts.append(None)
+        elif not _flatten(arg, batch, parts):
+            return expand(cell, owner, run, args, _unknown(arg), batch)
+    call = tuple(parts)
+    memo = batch.memos.get(cell)
+    if memo is None:
+        memo = batch.memos[cell] = {}
+    known = memo.get(call)
+    if known is None:
+        known = _captured(cell, owner, run, args, batch, call)
+        if isinstance(known, str):
+            return expand(cell, owner, run, args, known, batch)
+        if cell.lookup is not None and not known[1]:
             return capture_cell(cell, owner, run, args)
+        if known[0].kind.pure and batch.sharing:
+            memo[call] = known
+    record, values = known
     record.calls += 1
-    operands = tuple(rows)
-    kind = record.kind
-    if kind.pure and batch.sharing:
-        values = record.memo.get(operands)
-        if values is None:
-            values = record.memo[operands] = graph.add_node(record, operands, depth + 1)
-            batch.room -= record.share
-    else:
-        values = graph.add_node(record, operands, depth + 1)
-        batch.room -= record.share
     if begin:
         batch.report.ms["capture"] += (perf_counter() - begin) * 1e3
-    structure = kind.structure
+    structure = record.kind.structure
     if structure is None:
         return wrap(values[0])
     if structure is tuple:
@@ -104,31 +81,61 @@ def capture_cell(cell: Cell, owner: Any, run: Callable[..., Any], args: tuple[An
     return map_structure(structure, lambda position: wrap(values[position]))
 
 
-def _flatten(arg: Any, batch: Batch, graph: Graph, signature: list[Any], rows: list[Rows], depth: int) -> int:
-    """Append an argument's part of the signature and its operands; returns the depth so far."""
+def _captured(
+    cell: Cell, owner: Any, run: Callable[..., Any] | None, args: tuple[Any, ...], batch: Batch, call: tuple[Any, ...]
+) -> tuple[Record, tuple[Value, ...]] | str:
+    """The node of a call: a new one, or one on the same rows. A string says why the call is not one node."""
+    signature: list[Any] = [cell]
+    rows: list[Rows] = []
+    depth = 0
+    for part in call:
+        if part.__class__ is Value:
+            signature.append(part.spec)
+            rows.append(part.rows)
+            if part.depth > depth:
+                depth = part.depth
+        else:
+            signature.append(part)
+    key = tuple(signature)
+    record = batch.records.get(key)
+    if record is None:
+        made = _record(cell, owner, run or owner.forward, args, batch, key)
+        if isinstance(made, str):
+            return made
+        record = made
+        if cell.lookup is not None:
+            return record, ()
+    operands = tuple(rows)
+    shared = record.kind.pure and batch.sharing
+    values = record.memo.get(operands) if shared else None
+    if values is None:
+        values = batch.graph.add_node(record, operands, depth + 1)
+        batch.room -= record.share
+        if shared:
+            record.memo[operands] = values
+    return record, values
+
+
+def _flatten(arg: Any, batch: Batch, parts: list[Any]) -> bool:
+    """Append an argument's values and plain constants; False where it holds something else."""
     kind = arg.__class__
     if kind is LazyArray or isinstance(arg, NDArray):
-        value = value_of(batch, arg)
-        signature.append(value.spec)
-        rows.append(value.rows)
-        return value.depth if value.depth > depth else depth
-    if kind is tuple or kind is list:
-        signature.append(kind)
+        parts.append(value_of(batch, arg))
+    elif kind is tuple or kind is list:
+        parts.append(kind)
         for item in arg:
-            if item.__class__ is LazyArray and item._v.graph is graph:
-                value = item._v
-                signature.append(value.spec)
-                rows.append(value.rows)
-                if value.depth > depth:
-                    depth = value.depth
-            else:
-                depth = _flatten(item, batch, graph, signature, rows, depth)
-        signature.append(None)
-        return depth
-    if isinstance(arg, _CONSTANTS):
-        signature.append((kind, arg))
-        return depth
-    raise Unknown(f"a {kind.__name__}, which is neither an array nor a plain constant")
+            if not _flatten(item, batch, parts):
+                return False
+        parts.append(None)
+    elif isinstance(arg, _CONSTANTS):
+        parts.append((kind, arg))
+    else:
+        return False
+    return True
+
+
+def _unknown(arg: Any) -> str:
+    return f"an argument is a {type(arg).__name__}, which is neither an array nor a plain constant"
 
 
 def _captured_lookup(cell: Cell, batch: Batch, indices: Any, mode: int) -> Any:
@@ -173,13 +180,15 @@ def _record(
     return record
 
 
-def expand(cell: Cell, run: Callable[..., Any], args: tuple[Any, ...], reason: str, batch: Batch) -> Any:
+def expand(
+    cell: Cell, owner: Any, run: Callable[..., Any] | None, args: tuple[Any, ...], reason: str, batch: Batch
+) -> Any:
     """Run the call itself and capture the operators and inner cells it calls."""
     if reason != "granularity='op'":
         batch.report.unbatched[cell.name] = reason
     state = LOCAL.state
     state.inside += 1
     try:
-        return run(*args)
+        return (run or owner.forward)(*args)
     finally:
         state.inside -= 1

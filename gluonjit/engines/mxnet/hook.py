@@ -59,10 +59,10 @@ def _before_write(array: Any) -> None:
 
 def call(self: gluon.Block, *args: Any) -> Any:
     """gluon.Block.__call__."""
-    cell: Cell | None = self.__dict__.get(KEY)
     state = LOCAL.state
     if state.trace is not None or state.paused:
         return hooked.original_call(self, *args)
+    cell: Cell | None = self.__dict__.get(KEY)
     if cell is None:
         if state.batch is None or not isinstance(self, _HybridBlock):
             return hooked.original_call(self, *args)
@@ -72,14 +72,14 @@ def call(self: gluon.Block, *args: Any) -> Any:
     if cell.is_node:
         if self._forward_hooks or self._forward_pre_hooks:
             return _call_with_hooks(self, cell, args)
-        return capture_cell(cell, self, self.forward, args)
+        return capture_cell(cell, self, None, args)
     return _call_plain(self, cell, args)
 
 
 def _call_with_hooks(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
     for hook in block._forward_pre_hooks.values():
         hook(block, args)
-    out = capture_cell(cell, block, block.forward, args)
+    out = capture_cell(cell, block, None, args)
     for hook in block._forward_hooks.values():
         hook(block, args, out)
     return out

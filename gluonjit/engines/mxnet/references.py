@@ -59,11 +59,17 @@ def quick_slice(value: Value, key: slice) -> Value | None:
         return None
     rows = value.rows
     count = end - begin
-    if rows.__class__ is int:
-        rows += begin
-    else:
-        rows = rows[begin] if count == 1 else rows[begin:end]  # type: ignore[index]
-    return Value(rows, value.depth, spec.with_rows(count), value.graph, value.taped, value)
+    if count > 1:
+        chosen = rows[begin:end] if isinstance(rows, tuple) else rows + begin
+        return Value(chosen, value.depth, spec.with_rows(count), value.graph, value.taped, value)
+    row = rows[begin] if rows.__class__ is tuple else rows + begin  # type: ignore[index, operator]
+    if value.depth:  # a node's result: who holds a slice of it keeps it alive, a cache must not
+        return Value(row, value.depth, spec.with_rows(1), value.graph, value.taped, value)
+    singles = value.graph.single_rows
+    found: Value | None = singles.get(row)
+    if found is None:
+        found = singles[row] = Value(row, value.depth, spec.with_rows(1), value.graph, value.taped, value)
+    return found
 
 
 def indexed(value: Value, key: Any) -> Value | None:

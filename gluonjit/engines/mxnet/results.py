@@ -17,7 +17,8 @@ def settle(value: Value) -> None:
     """Run the batch of a value if that has not run."""
     if value.graph is not None and isinstance(value.graph.owner, Batch):
         value.graph.owner.flush("a value was read")
-        LOCAL.state.close()
+        if not LOCAL.state.inside:
+            LOCAL.state.close()
 
 
 def numbers_of(value: Value) -> NDArray:

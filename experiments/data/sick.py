@@ -71,8 +71,6 @@ def _lines(path: Path) -> list[str]:
     try:
         return path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
-        raise DataError(
-            path, None, "no such file; docs/experiment.md says how the parsed SICK files are made"
-        ) from None
+        raise DataError(path, None, "no such file; docs/data.md says how the parsed SICK files are made") from None
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(path, None, f"cannot be read: {error}") from error

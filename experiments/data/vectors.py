@@ -74,7 +74,7 @@ def read_glove(folder: Path) -> tuple[list[str], np.ndarray]:
     names, rows = folder / f"{GLOVE_NAME}.words", folder / f"{GLOVE_NAME}.npy"
     for path in (names, rows):
         if not path.is_file():
-            raise DataError(path, None, "no such file; docs/experiment.md says how the GloVe rows are made")
+            raise DataError(path, None, "no such file; docs/data.md says how the GloVe rows are made")
     words = names.read_text(encoding="utf-8").split("\n")
     words = words[:-1] if words[-1] == "" else words
     try:

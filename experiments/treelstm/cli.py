@@ -26,7 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return options.run(options)
     except KeyboardInterrupt:
-        print("\ninterrupted; a run with --checkpoint goes on after its last whole epoch with --resume")
+        more = "; a run with --checkpoint goes on after its last whole epoch with --resume"
+        print("\ninterrupted" + (more if options.run is _train else "; nothing was written"))
         return 130
     except _explained() as error:
         print(f"error: {error}", file=sys.stderr)

@@ -79,14 +79,12 @@ class Batch:
             )
         self.reset()
         report = self.report
-        report.flushes += 1
-        report.reasons.append(reason)
         report.calls += graph.calls
         try:
             begin = perf_counter()
             plan = make_plan(graph, self.engine.sum_kind)
             report.ms["analysis"] += (perf_counter() - begin) * 1e3
-            report.add_plan(plan)
+            report.add_plan(plan, reason)
             self._run(graph, plan)
         except BaseException as error:
             graph.owner = f"its batch failed: {error}"
@@ -117,6 +115,10 @@ class Batch:
 
 
 def _release(graph: Graph) -> None:
+    """Let go of everything but rows and numbers, which the report needs for the lower bound."""
+    for record in graph.records.values():
+        record.values = []
+        record.memo = {}
     graph.records.clear()
     graph.leaves.clear()
     graph.lookups.clear()

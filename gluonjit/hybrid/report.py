@@ -9,6 +9,9 @@ from typing import NamedTuple
 from gluonjit.analysis import Plan, lower_bound
 
 
+_KEPT_PLANS = 16
+
+
 class StepRow(NamedTuple):
     """One step: the kind's name, its nodes, its number of launches, and why they ran alone, if they did."""
 
@@ -20,7 +23,7 @@ class StepRow(NamedTuple):
 
 @dataclass
 class Report:
-    """What a batch did, all its flushes added up.
+    """What a batch did, all its flushes added up; `steps` are those of the last one.
 
     calls: captured calls; nodes: distinct ones that ran; shared: calls that another call had already made;
     dropped: nodes whose results nobody could read; launches: batched launches of cells and operators;
@@ -38,12 +41,13 @@ class Report:
     steps: list[StepRow] = field(default_factory=list)
     alone: dict[str, str] = field(default_factory=dict)
     unbatched: dict[str, str] = field(default_factory=dict)
-    reasons: list[str] = field(default_factory=list)
+    reasons: dict[str, int] = field(default_factory=dict)
     cache: dict[str, int] = field(default_factory=lambda: {"hits": 0, "misses": 0})
     ms: dict[str, float] = field(
         default_factory=lambda: dict.fromkeys(("capture", "analysis", "gather", "compute", "backward"), 0.0)
     )
     _plans: list[Plan] = field(default_factory=list, repr=False)
+    _bound: int = field(default=0, repr=False)
 
     @property
     def shared(self) -> int:
@@ -53,12 +57,19 @@ class Report:
     @property
     def lower_bound(self) -> int:
         """The fewest launches any schedule of these nodes could need (computed when asked for)."""
-        return sum(lower_bound(plan) for plan in self._plans)
+        while self._plans:
+            self._bound += lower_bound(self._plans.pop())
+        return self._bound
 
-    def add_plan(self, plan: Plan) -> None:
-        """Count a plan's steps. Keeps the last plan for the lower bound."""
+    def add_plan(self, plan: Plan, reason: str) -> None:
+        """Count a plan's steps. A few plans are kept for the lower bound, so that few flushes do not pay for it."""
+        self.flushes += 1
+        self.reasons[reason] = self.reasons.get(reason, 0) + 1
         self.nodes += plan.nodes
         self.dropped += plan.dropped
+        self.steps = []
+        if len(self._plans) >= _KEPT_PLANS:
+            self._bound += lower_bound(self._plans.pop())
         for step in plan.steps:
             kind = step.kind
             launches = step.count if kind.lone else 1
@@ -70,7 +81,7 @@ class Report:
 
     def to_json(self) -> str:
         """The report as JSON."""
-        known = {name: value for name, value in _fields_of(self).items() if not name.startswith("_")}
+        known = _fields_of(self)
         known.update(shared=self.shared, lower_bound=self.lower_bound)
         return json.dumps(known)
 
@@ -83,14 +94,14 @@ class Report:
         lines = [head, f"ms: {times}", *_step_table(self.steps)]
         lines += [f"alone: {name}: {why}" for name, why in self.alone.items()]
         lines += [f"not one cell: {name}: {why}" for name, why in self.unbatched.items()]
-        lines += [f"flushed: {reason}" for reason in self.reasons]
+        lines += [f"flushed {count} x: {reason}" for reason, count in self.reasons.items()]
         return "\n".join(lines)
 
 
 def _fields_of(report: Report) -> dict[str, object]:
     """The fields of a report with their rows as dictionaries."""
     values: dict[str, object] = {
-        name: getattr(report, name) for name in report.__dataclass_fields__ if name != "_plans"
+        name: getattr(report, name) for name in report.__dataclass_fields__ if not name.startswith("_")
     }
     values["steps"] = [row._asdict() for row in report.steps]
     return values

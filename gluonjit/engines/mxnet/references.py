@@ -62,7 +62,7 @@ def quick_slice(value: Value, key: slice) -> Value | None:
     if count > 1:
         chosen = rows[begin:end] if isinstance(rows, tuple) else rows + begin
         return Value(chosen, value.depth, spec.with_rows(count), value.graph, value.taped, value)
-    row = rows[begin] if rows.__class__ is tuple else rows + begin  # type: ignore[index, operator]
+    row = rows[begin] if rows.__class__ is tuple else rows + begin  # type: ignore[operator]
     if value.depth:  # a node's result: who holds a slice of it keeps it alive, a cache must not
         return Value(row, value.depth, spec.with_rows(1), value.graph, value.taped, value)
     singles = value.graph.single_rows

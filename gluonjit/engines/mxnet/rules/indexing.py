@@ -6,8 +6,6 @@ never reach a neighbour's rows: it is brought into range before the sample's off
 
 from __future__ import annotations
 
-from typing import Any
-
 import mxnet as mx
 
 from .axes import normal_axis
@@ -111,11 +109,11 @@ def gather_nd(call: Call) -> list[Val]:
 
 
 def _with_sample(places: Val, coordinates: mx.sym.Symbol) -> mx.sym.Symbol:
-    """One more coordinate in front: the sample, counted along the batch."""
-    first: dict[str, Any] = {"begin": (0,), "end": (1,)}
-    one = apply("slice", [coordinates], first)
+    """One more coordinate in front: the sample, counted along the batch, in a type that can count that far."""
+    coordinates = apply("Cast", [coordinates], {"dtype": "int64"})
+    one = apply("slice", [coordinates], {"begin": (0,), "end": (1,)})
     zero = apply("zeros_like", [one], {})
-    samples = apply("_contrib_arange_like", [places.sym], {"axis": 0})
+    samples = apply("_contrib_arange_like", [apply("Cast", [places.sym], {"dtype": "int64"})], {"axis": 0})
     samples = apply("Reshape", [samples], {"shape": (1, -1, *(1,) * (places.ndim - 1))})
     sample = apply("broadcast_add", [zero, samples], {})
     return apply("Concat", [sample, coordinates], {"dim": 0, "num_args": 2})

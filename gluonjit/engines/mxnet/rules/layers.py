@@ -50,8 +50,8 @@ def normalised_over_batch(attrs: Attributes, training: bool) -> str | None:
 def statistics_of_batch(attrs: Attributes, training: bool) -> str | None:
     if training and not attrs.flag("use_global_stats"):
         return "in training its statistics are those of the batch"
-    if attrs.integer("axis", 1) == 0:
-        return "the channels lie along the batch"
+    if attrs.integer("axis", 1) not in (1, 2, 3, 4, -1):
+        return "the channels may lie along the batch"
     return "returns the statistics too" if attrs.flag("output_mean_var") else None
 
 

@@ -45,6 +45,8 @@ def gemm(call: Call) -> list[Val]:
 def diag(call: Call) -> list[Val]:
     """The diagonal over two axes, or a matrix from a vector."""
     stacked = convert(call.data, STACK)
+    if stacked.ndim == 1 and stacked.dtype not in ("float32", "float64"):
+        raise NotBatchable(f"diag of a vector of {stacked.dtype}")
     if stacked.ndim == 1:
         made = apply("_linalg_makediag", [stacked.sym], {"offset": call.attrs.integer("k", 0)})
         return call.deliver(made, STACK)

@@ -135,8 +135,8 @@ def diag(call: Call) -> list[Val]:
 
 
 def diagflat(call: Call) -> list[Val]:
-    if not call.data.dtype.startswith("float"):
-        raise NotBatchable(f"{call.name} of whole numbers")
+    if call.data.dtype not in ("float32", "float64"):
+        raise NotBatchable(f"{call.name} of {call.data.dtype}")
     flat = reshaped(call.data, (math.prod(call.data.shape),), STACK)
     return call.deliver(apply("_linalg_makediag", [flat.sym], {"offset": call.attrs.integer("k", 0)}), STACK)
 

@@ -26,6 +26,8 @@ def same_elements(keeps_rows: KeepsRows) -> Emit:
 
     def emit(call: Call) -> list[Val]:
         data, shape = call.data, call.shape
+        if any(value.poly for value in call.inputs[1:]):
+            raise NotBatchable(f"{call.name}: like rows of varying length")
         if math.prod(shape) != math.prod(data.shape):
             raise ValueError(f"{call.name} of {data.shape} to {shape} changes the number of elements")
         if data.shared:
@@ -154,6 +156,8 @@ def broadcast_axis(call: Call) -> list[Val]:
 
 
 def broadcast_like(call: Call) -> list[Val]:
+    if any(value.poly for value in call.inputs):
+        raise NotBatchable(f"{call.name}: like rows of varying length")
     return broadcast_to_shape(call, call.shape, keeps_rows=False)
 
 

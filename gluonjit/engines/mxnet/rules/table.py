@@ -24,7 +24,7 @@ from .attributes import Attributes
 from .call import Call, Spec
 from .rule import Rule
 from .symbols import canonical
-from .values import SHARED, NotBatchable, Val
+from .values import SHARED, NotBatchable, Shape, Val
 
 
 def _merge(*tables: Mapping[str, Rule]) -> dict[str, Rule]:
@@ -63,30 +63,52 @@ def batch_op(
     `outputs` are the shapes and dtypes that one sample's call has. Raises NotBatchable where the call
     has to run for each sample alone.
     """
-    try:
-        rule = RULES.get(canonical(name))
-    except ValueError:
-        rule = None
-    if rule is None:
-        raise NotBatchable(f"no rule for operator {name}")
+    rule = _rule(name)
     call = Call(canonical(name), Attributes(attrs), tuple(inputs), tuple(outputs), training)
-    if any(size <= 0 for value in inputs for size in value.shape):
-        raise NotBatchable(f"{name}: zero-size arrays")
-    if any(size <= 0 for shape, _ in outputs for size in shape):
+    if any(size <= 0 for shape in _shapes(call) for size in shape):
         raise NotBatchable(f"{name}: zero-size arrays")
     if not call.batched and rule.kind != "constant":
         return _once(call, rule)
-    results = rule.emit(call)
-    if [(value.shape, value.dtype) for value in results] != list(call.outputs):
-        raise ValueError(f"the rule for {name} delivers {results} instead of {outputs}")
+    try:
+        results = rule.emit(call)
+    except ValueError as error:  # attributes that the rule does not understand: the operator itself may
+        raise NotBatchable(f"{name}: {error}") from error
+    _verify(call, results)
     return results
+
+
+def _rule(name: str) -> Rule:
+    try:
+        return RULES[canonical(name)]
+    except (KeyError, ValueError):
+        raise NotBatchable(f"no rule for operator {name}") from None
+
+
+def _shapes(call: Call) -> list[Shape]:
+    return [value.shape for value in call.inputs] + [shape for shape, _ in call.outputs]
+
+
+def _verify(call: Call, results: Sequence[Val]) -> None:
+    """What every rule has to keep to, whatever the operator."""
+    if [(value.shape, value.dtype) for value in results] != list(call.outputs):
+        raise NotBatchable(f"{call.name}: its rule delivers {results} instead of {call.outputs}")
+    numbers = {value.shape[0] for value in (*call.inputs, *results) if value.poly}
+    if numbers and (len(numbers) > 1 or not all(value.poly for value in results)):
+        raise NotBatchable(f"{call.name}: does not keep the number of rows, which varies")
+    deepest = max(len(shape) for shape in _shapes(call))
+    if deepest >= _MOST_AXES and not all(value.rows for value in (*call.batched, *results)):
+        raise NotBatchable(f"{call.name}: {deepest} axes and one for the samples are too many for MXNet's kernels")
+
+
+# Several kernels (slice, broadcast, reductions) take five axes at most, and only say so when they run.
+_MOST_AXES = 5
 
 
 def _once(call: Call, rule: Rule) -> list[Val]:
     """Inputs equal for all samples give outputs equal for all, unless something else has a say."""
     if rule.draws(call.attrs):
         raise NotBatchable(f"{call.name}: draws for each sample, but does not know how many there are")
-    if rule.stateful:
+    if rule.stateful or rule.kind == "alone":
         raise NotBatchable(f"{call.name}: {rule.reason or 'has effects beyond its outputs'}")
     if any(not shape for shape, _ in call.outputs) or any(not value.ndim for value in call.inputs):
         raise NotBatchable(f"{call.name}: a value without axes, the same for all samples")

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+import mxnet as mx
+
 from .axes import normal_axis
 from .call import Call
 from .rule import Emit, Rule
@@ -125,11 +127,20 @@ def tile(call: Call) -> list[Val]:
     ndim = max(len(reps), data.ndim)
     reps = (1,) * (ndim - len(reps)) + reps
     if data.rows and ndim == data.ndim and reps[0] == 1:
-        return call.deliver(call.same([data.sym], reps=reps), ROWS, data.poly)
+        return call.deliver(_tiled(data.sym, reps), ROWS, data.poly)
     if data.poly:
         raise NotBatchable("tile along axis 0 of rows of varying length")
     whole = reshaped(data, (1,) * (ndim - data.ndim) + data.shape, STACK)
-    return call.deliver(call.same([whole.sym], reps=(1, *reps)), STACK)
+    return call.deliver(_tiled(whole.sym, (1, *reps)), STACK)
+
+
+def _tiled(symbol: mx.sym.Symbol, reps: Sequence[int]) -> mx.sym.Symbol:
+    """One axis after the other: the gradient of several at once takes twice as many axes, which may be too many."""
+    for axis, times in enumerate(reps):
+        if times != 1:
+            along = tuple(times if other == axis else 1 for other in range(len(reps)))
+            symbol = apply("tile", [symbol], {"reps": along})
+    return symbol
 
 
 def repeat(call: Call) -> list[Val]:

@@ -7,6 +7,7 @@ chain is one node that adds up all its terms; the order of summation is not kept
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from gluonjit.analysis.operands import operand_matrices, row_numbers
 from gluonjit.analysis.plan import Index, Mask
 from gluonjit.graph import Graph, Kind, Record, Spec
 
+_LONG = 8  # shorter chains run as they are: sums of few terms would be of many kinds
 SumKind = Callable[[Spec, int], Kind]
 Node = tuple[Record, int]
 
@@ -28,14 +30,12 @@ def fold_sums(
     if not adders:
         return keep
     inner = _inner_nodes(graph, adders, operands, live)
-    roots = [
-        (record, node)
-        for record in adders
-        for node in range(len(record.bases))
-        if (record, node) not in inner.values() and _inner_terms(record, node, inner)
-    ]
-    for record, node in roots:
+    if len(inner) < _LONG - 2:
+        return keep
+    for record, node in _roots(adders, inner):
         terms, chain = _flatten(record, node, inner)
+        if len(terms) < _LONG:
+            continue
         for other, position in [(record, node), *chain]:
             keep[other][position] = False
         _add_sum(graph, (record, node), terms, sum_kind)
@@ -55,24 +55,25 @@ def _inner_nodes(
     for matrices in operands.values():
         for matrix in matrices:
             uses += np.bincount(matrix.ravel(), minlength=graph.rows)
-    candidates = {
-        base: (record, node)
-        for record in adders
-        for node, base in enumerate(record.bases)
-        if uses[base] == 1 and not live[record][node]
-    }
     inner: dict[int, Node] = {}
-    for record in adders:
-        for node in range(len(record.bases)):
-            for row in _term_rows(record, node):
-                found = candidates.get(row[0])
-                if found is not None and _alike(found[0], record):
-                    inner[row[0]] = found
+    for alike in _by_likeness(adders).values():
+        added = np.zeros(graph.rows, dtype=bool)
+        for record in alike:
+            for matrix in operands[record]:
+                added[matrix[:, :: record.kind.rows]] = True
+        for record in alike:
+            bases = np.array(record.bases, dtype=np.int64)
+            found = np.flatnonzero((uses[bases] == 1) & added[bases] & ~live[record])
+            inner.update((record.bases[node], (record, node)) for node in found.tolist())
     return inner
 
 
-def _alike(first: Record, second: Record) -> bool:
-    return first.kind.outputs[0].spec is second.kind.outputs[0].spec and first.mode == second.mode
+def _by_likeness(adders: list[Record]) -> dict[Any, list[Record]]:
+    """Additions of equal arrays under equal modes."""
+    groups: dict[Any, list[Record]] = {}
+    for record in adders:
+        groups.setdefault((record.kind.outputs[0].spec, record.mode), []).append(record)
+    return groups
 
 
 def _term_rows(record: Record, node: int) -> list[tuple[int, ...]]:
@@ -84,8 +85,14 @@ def _term_rows(record: Record, node: int) -> list[tuple[int, ...]]:
     return [tuple(flat[start : start + rows]) for start in range(0, len(flat), rows)]
 
 
-def _inner_terms(record: Record, node: int, inner: dict[int, Node]) -> bool:
-    return any(rows[0] in inner for rows in _term_rows(record, node))
+def _roots(adders: list[Record], inner: dict[int, Node]) -> list[Node]:
+    """Additions that no other one swallows, and that swallow some."""
+    return [
+        (record, node)
+        for record in adders
+        for node, base in enumerate(record.bases)
+        if base not in inner and any(rows[0] in inner for rows in _term_rows(record, node))
+    ]
 
 
 def _flatten(record: Record, node: int, inner: dict[int, Node]) -> tuple[list[tuple[int, ...]], list[Node]]:

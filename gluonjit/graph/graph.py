@@ -52,7 +52,7 @@ class Graph:
         self.leaves: dict[Any, Leaf] = {}
         self.lookups: dict[Any, dict[int, int]] = {}
         self.lookup_specs: dict[Any, Spec] = {}
-        self.single_rows: dict[int, Value] = {}  # one-row slices of inputs, so that equal ones are the same value
+        self.single_rows: dict[Any, Value] = {}  # one-row slices of inputs, so that equal ones are the same value
 
     def add_node(self, record: Record, operands: tuple[Rows, ...], depth: int) -> tuple[Value, ...]:
         """Append a node at `depth` and return its values."""

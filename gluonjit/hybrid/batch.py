@@ -52,6 +52,7 @@ class Batch:
         self.tables: dict[Any, Any] = {}
         self.memos: dict[Any, dict[Any, Any]] = {}  # for each cell its calls so far
         self.created: dict[Any, Any] = {}
+        self.calls: dict[Any, Any] = {}  # operator calls so far, with their values
         self.room = 1.0
         self.sharing = self.options.sharing
 

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from gluonjit.analysis import Plan, lower_bound
 
-
 _KEPT_PLANS = 16
 
 

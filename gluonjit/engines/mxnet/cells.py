@@ -119,14 +119,19 @@ def _captured(
 def _flatten(arg: Any, batch: Batch, parts: list[Any]) -> bool:
     """Append an argument's values and plain constants; False where it holds something else."""
     kind = arg.__class__
-    if kind is LazyArray or isinstance(arg, NDArray):
-        parts.append(value_of(batch, arg))
-    elif kind is tuple or kind is list:
+    if kind is tuple or kind is list:
         parts.append(kind)
+        graph = batch.graph
         for item in arg:
-            if not _flatten(item, batch, parts):
+            if item.__class__ is LazyArray and item._v.graph is graph:
+                parts.append(item._v)
+            elif not _flatten(item, batch, parts):
                 return False
         parts.append(None)
+    elif kind is ModuleType:
+        parts.append(arg)
+    elif kind is LazyArray or isinstance(arg, NDArray):
+        parts.append(value_of(batch, arg))
     elif isinstance(arg, _CONSTANTS):
         parts.append((kind, arg))
     else:

@@ -98,8 +98,9 @@ class LazyArray(NDArray):  # type: ignore[misc]
         computed, value = self._c, self._v
         state = LOCAL.state
         batch = state.batch
-        if key.__class__ is slice and batch is not None and value.graph is batch.graph:  # the usual case, first
-            found = references.quick_slice(value, key) if state.mode >= 2 or not value.taped else None
+        if batch is not None and value.graph is batch.graph and (state.mode >= 2 or not value.taped):
+            quick = references.quick_slice if key.__class__ is slice else references.quick_row
+            found = quick(value, key)
             if found is not None:
                 return wrap(found)
         if computed is not None and not state.inside:

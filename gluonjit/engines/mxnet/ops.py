@@ -15,7 +15,7 @@ from gluonjit.engines.mxnet.references import REFERENCES
 from gluonjit.engines.mxnet.trace import Attrs, infer, operator_call, trace_op
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Kind, Record, Spec, Value, family_key, natural_mode
-from gluonjit.hybrid import LOCAL, Batch, engine_of
+from gluonjit.hybrid import LOCAL, Batch, State, engine_of
 
 # Operands that a layer's weights usually are: a concrete array there is the same for all samples.
 _WEIGHTS = {
@@ -39,6 +39,16 @@ _MOST_KINDS = 4096
 def capture_op(handle: int, arrays: Sequence[Any], keys: Sequence[str], vals: Sequence[Any], as_list: bool) -> Any:
     """Capture an operator on arrays; what cannot be captured runs at once."""
     state = LOCAL.state
+    call = _call_key(state, handle, arrays, keys, vals)
+    if call is not None:
+        known = state.batch.calls.get(call)  # type: ignore[union-attr]
+        if known is not None:
+            record, values = known
+            if record is not None:
+                record.calls += 1
+            if as_list or len(values) > 1:
+                return [wrap(value) for value in values]
+            return wrap(values[0])
     batch = state.batch
     if batch is None:
         state.mode = current_mode()
@@ -55,12 +65,41 @@ def capture_op(handle: int, arrays: Sequence[Any], keys: Sequence[str], vals: Se
     if found is not None:
         return [found] if as_list else found
     values = [None if k in weights else value_of(batch, array) for k, array in enumerate(arrays)]
-    results = _results(batch, handle, name, attrs, arrays, values, state.mode)
+    record, results = _results(batch, handle, name, attrs, arrays, values, state.mode)
     if results is None:
         arrays = [concrete(array) if isinstance(array, LazyArray) else array for array in arrays]
         return original_invoke(handle, arrays, keys, vals, None, False, as_list)
+    # A kept reference would keep alive what it refers to, so only those to inputs are kept.
+    if call is not None and batch.sharing and (record.kind.pure if record is not None else not results[0].depth):
+        batch.calls[call] = record, results
     wrapped = [wrap(value) for value in results]
     return wrapped if as_list or len(wrapped) > 1 else wrapped[0]
+
+
+def _call_key(
+    state: State, handle: int, arrays: Sequence[Any], keys: Sequence[str], vals: Sequence[Any]
+) -> tuple[Any, ...] | None:
+    """What two equal calls in one batch have in common; None where that is not plain to see."""
+    batch = state.batch
+    if batch is None or not arrays or batch.room < 0:
+        return None
+    graph, parameters = batch.graph, batch.parameters
+    parts: list[Any] = [handle, state.mode, *keys, *vals]
+    for array in arrays:
+        if array.__class__ is LazyArray:
+            if array._v.graph is not graph:
+                return None
+            parts.append(array._v)
+        elif id(array) in parameters:
+            parts.append(id(array))
+        else:
+            return None
+    call = tuple(parts)
+    try:
+        hash(call)
+    except TypeError:  # an attribute given as a list
+        return None
+    return call
 
 
 def _weights(batch: Batch, name: str, arrays: Sequence[Any]) -> set[int]:
@@ -106,8 +145,8 @@ def _results(
     arrays: Sequence[Any],
     values: Sequence[Value | None],
     mode: int,
-) -> Sequence[Value] | None:
-    """The operator's values, by reference or as a node; None where it cannot be captured."""
+) -> tuple[Record | None, Sequence[Value] | None]:
+    """The operator's values and their record, which references have none of; no values where it is not captured."""
     operands = [value for value in values if value is not None]
     specs = tuple([value.spec for value in operands])
     sources = tuple([array if value is None else value.spec for array, value in zip(arrays, values)])
@@ -117,7 +156,7 @@ def _results(
             shaped = tuple((spec.shape, spec.dtype) for spec in specs)
             found = reference(operands, rules.Attributes(dict(attrs)), infer(name, attrs, shaped)[0][0])
             if found is not None:
-                return [found]
+                return None, [found]
     if name in _ADDITIONS and len(operands) > _MANY_TERMS and len(set(specs)) == 1 and specs[0].mode == "rows":
         return _sum_of(batch, operands, mode)
     signature = (
@@ -130,10 +169,10 @@ def _results(
     if record is None:
         kind = _kind(batch, signature, handle, name, attrs, sources, bool(mode & 1))
         if kind is None:
-            return None
+            return None, None
         share = max(1.0 / batch.options.max_nodes, kind.bytes / batch.options.max_bytes)
         record = batch.records[signature] = Record(kind, mode, share)
-    return add(batch, record, operands)
+    return record, add(batch, record, operands)
 
 
 def add(batch: Batch, record: Record, operands: Sequence[Value]) -> tuple[Value, ...]:
@@ -151,7 +190,7 @@ def add(batch: Batch, record: Record, operands: Sequence[Value]) -> tuple[Value,
     return values
 
 
-def _sum_of(batch: Batch, operands: Sequence[Value], mode: int) -> tuple[Value, ...]:
+def _sum_of(batch: Batch, operands: Sequence[Value], mode: int) -> tuple[Record, tuple[Value, ...]]:
     """One node that adds up many arrays of equal spec."""
     spec = operands[0].spec
     kind = sum_kind(spec, len(operands))
@@ -167,7 +206,7 @@ def _sum_of(batch: Batch, operands: Sequence[Value], mode: int) -> tuple[Value, 
         mode >= 2,
         tuple(operands),
     )
-    return add(batch, record, [joined])
+    return record, add(batch, record, [joined])
 
 
 def sum_kind(spec: Spec, count: int) -> Kind:

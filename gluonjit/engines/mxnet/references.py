@@ -32,8 +32,18 @@ def row(value: Value, index: int) -> Value | None:
     index %= spec.rows
     rows = value.rows[index] if isinstance(value.rows, tuple) else value.rows + index
     rest = spec.row_shape
+    singles = value.graph.single_rows if not value.depth else {}
+    found: Value | None = singles.get((rows,))
+    if found is not None:
+        return found
     target = intern_spec(rest or (1,), spec.dtype, spec.device, "stack" if rest else "rows")
-    return _same_rows(value, target, rows)
+    found = singles[(rows,)] = _same_rows(value, target, rows)
+    return found
+
+
+def quick_row(value: Value, key: Any) -> Value | None:
+    """`x[key]` for a whole number; None leaves the case to `indexed`."""
+    return row(value, key) if key.__class__ is int else None
 
 
 def row_range(value: Value, begin: int, end: int) -> Value | None:

@@ -39,8 +39,8 @@ def remaining(shape: Shape, axes: tuple[int, ...], keepdims: bool) -> Shape:
 
 
 def reduction(key: str = "axis", one_is_itself: bool = True) -> Emit:
-    """Reduce over axes. With `one_is_itself` an axis of length 1 needs no reducing, so the usual (1, C)
-    stays in rows even when axis 0 is reduced."""
+    """Reduce over axes. With `one_is_itself` an axis of length 1 among several need not be reduced, so the
+    usual (1, C) stays in rows even when axis 0 is."""
 
     def emit(call: Call) -> list[Val]:
         data, keepdims = call.data, call.attrs.flag("keepdims")
@@ -52,8 +52,10 @@ def reduction(key: str = "axis", one_is_itself: bool = True) -> Emit:
             return call.deliver(call.same([data.sym], **changes), ROWS, data.poly)
         if data.poly:
             raise NotBatchable(f"{call.name} over axis 0 of rows of varying length")
-        if data.rows and data.shape[0] == 1 and one_is_itself and len(axes) > 1:
-            result = call.same([data.sym], **{**changes, key: axes[1:]})
+        one_row = data.rows and data.shape[0] == 1
+        alone = axes == (0,) and call.name in _OF_ONE_ITSELF and call.outputs[0][1] == data.dtype
+        if one_row and (alone or (one_is_itself and len(axes) > 1)):
+            result = data.sym if alone else call.same([data.sym], **{**changes, key: axes[1:]})
             if keepdims:
                 return call.deliver(result, ROWS)
         else:
@@ -62,6 +64,9 @@ def reduction(key: str = "axis", one_is_itself: bool = True) -> Emit:
         return call.deliver_each(result, remaining(data.shape, axes, keepdims))
 
     return emit
+
+
+_OF_ONE_ITSELF = {"sum", "mean", "max", "min", "prod", "_np_sum", "_npi_mean", "_np_max", "_np_min", "_np_prod"}
 
 
 def over_all(call: Call, key: str, default: int | None = None) -> list[Val] | None:

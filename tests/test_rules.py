@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ mx = pytest.importorskip("mxnet")
 
 from mxnet._ctypes.ndarray import _imperative_invoke  # noqa: E402
 
-from gluonjit.engines.mxnet.rules import RULES, NotBatchable, Val, batch_op, canonical, convert, describe  # noqa: E402
+from gluonjit.engines.mxnet.rules import RULES, Attributes, NotBatchable, Val, batch_op, canonical, convert, describe  # noqa: E402
 from gluonjit.engines.mxnet.rules.symbols import _handle, apply  # noqa: E402
 
 
@@ -987,6 +988,80 @@ def check_refused(test: Case) -> None:
     with pytest.raises(NotBatchable) as caught:
         batch_op(test.op, test.attrs, values, outputs, test.training)
     assert caught.value.reason
+
+
+def rows(shape: tuple[int, ...], poly: bool = False) -> Val:
+    return Val(mx.sym.var("x"), shape, "float32", "rows", poly)
+
+
+def test_dropout_shares_a_draw_along_its_axes_and_not_between_samples() -> None:
+    attrs = {"p": "0.5", "axes": "(0,)"}
+    (result,) = batch_op("Dropout", attrs, [rows((4, 16))], [((4, 16), "float32")], training=True)
+    program = mx.nd.CachedOp(convert(result, "stack").sym)
+    with mx.autograd.train_mode():
+        drawn = program(mx.nd.ones((8 * 4, 16))).asnumpy()
+    assert drawn.shape == (8, 4, 16)
+    assert set(np.unique(drawn)) == {0.0, 2.0}
+    assert (drawn == drawn[:, :1]).all()
+    assert len({sample.tobytes() for sample in drawn}) == 8
+
+
+def test_what_draws_depends_on_attributes() -> None:
+    def draws(name: str, **attrs: str) -> bool:
+        return RULES[name].draws(Attributes(attrs))
+
+    assert draws("Dropout", p="0.5") and not draws("Dropout", p="0.0")
+    assert draws("LeakyReLU", act_type="rrelu") and not draws("LeakyReLU", act_type="gelu")
+    assert draws("_random_normal_like") and not draws("FullyConnected")
+
+
+@pytest.mark.parametrize("layout", ["rows", "stack"])
+def test_the_number_of_rows_that_vary_is_not_in_the_graph(layout: str) -> None:
+    """A shape that holds another number of rows, or depends on it, is refused."""
+    value = rows((3, 8), poly=True)
+    for name, attrs, shape in [
+        ("Reshape", {"shape": "(3, 2, 4)"}, (3, 2, 4)),
+        ("Reshape", {"shape": "(-1, 4)"}, (6, 4)),
+        ("Reshape", {"shape": "(-1,)"}, (24,)),
+        ("broadcast_like", {}, (3, 8)),
+        ("sum", {"axis": "0"}, (8,)),
+        ("mean", {}, (1,)),
+        ("softmax", {"axis": "0"}, (3, 8)),
+        ("shape_array", {}, (2,)),
+    ]:
+        other = Val(mx.sym.var("y"), (3, 8), "float32", layout)
+        inputs = [other, value] if name == "broadcast_like" else [value]
+        with pytest.raises(NotBatchable):
+            batch_op(name, attrs, inputs, [(shape, "float32")])
+    with pytest.raises(NotBatchable):
+        convert(value, "stack")
+
+
+def test_other_numbers_of_elements_are_refused() -> None:
+    with pytest.raises(NotBatchable, match="number of elements"):
+        batch_op("Reshape", {"shape": "(1, 9)"}, [rows((1, 8))], [((1, 9), "float32")])
+    with pytest.raises(NotBatchable, match="zero-size"):
+        batch_op("Reshape", {"shape": "(0, 8)"}, [rows((0, 8))], [((0, 8), "float32")])
+
+
+def test_more_axes_than_the_kernels_take_are_refused() -> None:
+    shape = (1, 2, 2, 2, 2)
+    batch_op("exp", {}, [rows(shape)], [(shape, "float32")])
+    with pytest.raises(NotBatchable, match="too many"):
+        batch_op("reverse", {"axis": "0"}, [rows(shape)], [(shape, "float32")])
+
+
+def test_the_usual_cell_needs_no_reshape() -> None:
+    """A gate of a Tree-LSTM on (1, C) vectors: every operator as it stands."""
+    data, weight = rows((1, 4)), Val(mx.sym.var("w"), (8, 4), "float32", "shared")
+    attrs = {"num_hidden": "8", "no_bias": "True"}
+    (product,) = batch_op("FullyConnected", attrs, [data, weight], [((1, 8), "float32")])
+    left, right = batch_op("SliceChannel", {"num_outputs": "2"}, [product], [((1, 4), "float32")] * 2)
+    (gate,) = batch_op("Activation", {"act_type": "tanh"}, [left], [((1, 4), "float32")])
+    (gated,) = batch_op("elemwise_mul", {}, [gate, right], [((1, 4), "float32")])
+    (total,) = batch_op("sum", {"axis": "0", "keepdims": "True"}, [gated], [((1, 4), "float32")])
+    operators = {node["op"] for node in json.loads(total.sym.tojson())["nodes"]} - {"null"}
+    assert operators == {"FullyConnected", "SliceChannel", "Activation", "elemwise_mul"}
 
 
 def test_every_rule_is_of_a_registered_operator() -> None:

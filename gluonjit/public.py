@@ -8,7 +8,7 @@ from operator import add
 from typing import Any
 
 from gluonjit.hybrid.functions import cell
-from gluonjit.hybrid.state import registered
+from gluonjit.hybrid.state import ENGINES
 
 __all__ = ["add_n", "cache_info", "cell", "clear_caches"]
 
@@ -21,7 +21,7 @@ def add_n(arrays: Iterable[Any]) -> Any:
     listed = list(arrays)
     if not listed:
         raise ValueError("gluonjit.add_n() of no arrays: pass at least one, for example the minibatch's losses")
-    for engine in registered():
+    for engine in ENGINES:
         if engine.owns(listed[0]):
             return engine.add_n(listed)
     return reduce(add, listed)
@@ -29,10 +29,10 @@ def add_n(arrays: Iterable[Any]) -> Any:
 
 def cache_info() -> dict[str, int]:
     """The number of entries in each cache, as `engine.cache`."""
-    return {f"{engine.name}.{name}": count for engine in registered() for name, count in engine.cache_info().items()}
+    return {f"{engine.name}.{name}": count for engine in ENGINES for name, count in engine.cache_info().items()}
 
 
 def clear_caches() -> None:
     """Forget all traced cells and batched graphs; they are made again when needed."""
-    for engine in registered():
+    for engine in ENGINES:
         engine.clear_caches()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import MethodType
 from typing import Any
 
-from gluonjit.hybrid.state import LOCAL, registered
+from gluonjit.hybrid.state import ENGINES, LOCAL
 
 
 class CellFunction:
@@ -30,8 +30,8 @@ class CellFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         state = LOCAL.state
         if state.trace is None and not state.paused:
-            for engine in registered():
-                if engine.wants(args):
+            for engine in ENGINES:
+                if state.inside or engine.wants(args):
                     return engine.call_cell(self, args, kwargs)
         return self.function(*args, **kwargs)
 

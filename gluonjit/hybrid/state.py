@@ -13,22 +13,18 @@ from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.protocol import Engine
 from gluonjit.hybrid.report import Report
 
-_engines: list[Engine] = []
+ENGINES: list[Engine] = []
+"""The engines whose frameworks have been imported."""
 
 
 def register(engine: Engine) -> None:
     """Called by an engine when its framework has been imported."""
-    _engines.append(engine)
-
-
-def registered() -> list[Engine]:
-    """The engines whose frameworks have been imported."""
-    return _engines
+    ENGINES.append(engine)
 
 
 def engine_of(name: str | None = None) -> Engine:
     """The engine of this name, or the only one. Raises EngineError where no framework has been imported."""
-    for engine in _engines:
+    for engine in ENGINES:
         if name in (None, engine.name):
             return engine
     raise EngineError("batching(): no framework has been imported yet; `import mxnet` first")

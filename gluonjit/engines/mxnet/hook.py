@@ -41,6 +41,18 @@ def invoke(handle: int, arrays: Any, keys: Any, vals: Any, out: Any, is_np: bool
     return hooked.original_invoke(handle, arrays, keys, vals, out, is_np, as_list)
 
 
+def verify(op_name: str, func_name: str, arrays: Any, out: Any) -> None:
+    """mxnet.ndarray.register._verify_all_legacy_ndarrays, which imports a module in every operator call."""
+    for array in arrays:
+        kind = array.__class__
+        if kind is not NDArray and kind is not LazyArray:
+            break
+    else:
+        if out is None:
+            return
+    hooked.original_verify(op_name, func_name, arrays, out)
+
+
 def _written(out: Any) -> Any:
     """Arrays that an operator writes to: what waits and has read them runs first."""
     if isinstance(out, (list, tuple)):
@@ -195,6 +207,7 @@ def _uncaptured(original: Any) -> Any:
 
 PATCHES: list[tuple[Any, str, Any]] = [
     (register, "_imperative_invoke", invoke),
+    (register, "_verify_all_legacy_ndarrays", verify),
     (gluon.Block, "__call__", call),
     (gluon.Block, "hybridize", _hybridize(hooked.original_block_hybridize)),
     (gluon.HybridBlock, "hybridize", _hybridize(hooked.original_hybrid_hybridize)),

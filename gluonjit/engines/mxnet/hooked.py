@@ -10,6 +10,7 @@ from mxnet.base import _LIB, NDArrayHandle, check_call
 from mxnet.ndarray import NDArray, register
 
 original_invoke: Any = register._imperative_invoke
+original_verify: Any = register._verify_all_legacy_ndarrays
 original_call: Any = gluon.Block.__call__
 original_block_hybridize: Any = gluon.Block.hybridize
 original_hybrid_hybridize: Any = gluon.HybridBlock.hybridize

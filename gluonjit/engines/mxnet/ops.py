@@ -296,7 +296,7 @@ def _make_kind(handle: int, name: str, attrs: Attrs, sources: Sequence[Any], tra
     inputs = [source if isinstance(source, Spec) else None for source in sources]
     consts = [source for source in sources if not isinstance(source, Spec)]
     lone = Lone(handle, attrs, inputs, [output.spec for output in outputs], consts)
-    pure = rule is not None and not rule.stateful and not rule.random
+    pure = rule is not None and not rule.stateful and not rule.draws(rules.Attributes(dict(attrs)))
     return Kind(name, trace.operands, outputs, rows, lone, pure, lone=reason)
 
 

@@ -28,6 +28,8 @@ class Batched:
     def __init__(self, symbols: Sequence[mx.sym.Symbol], operands: Sequence[str], consts: list[Any]) -> None:
         self.consts = consts
         self.parameters: list[tuple[Any, Any]] = []  # which parameters the constants are the arrays of
+        # MXNet 1.9.1 adds wrongly to an existing gradient in mean, clip, flip and others; here it is known right.
+        self.adds: list[bool] = [False] * len(consts)
         # MXNet 1.9.1 fails in CachedOp's backward where an output's gradient is passed through unchanged
         # ("storage_type_num_unknown_nodes == 0U"); an identity around each output avoids it.
         graph = mx.sym.Group([mx.sym.identity(symbol) for symbol in symbols])
@@ -56,6 +58,7 @@ class Lone:
         consts: list[Any],
     ) -> None:
         self.consts = consts
+        self.adds = [False] * len(consts)
         self._handle = handle
         self._keys = [key for key, _ in attrs]
         self._values = [value for _, value in attrs]
@@ -132,7 +135,7 @@ def _build(trace: Trace, results: Sequence[int], poly: bool) -> Built:
     pure = True
     for op in trace.ops:
         rule = rules.RULES.get(rules.canonical(op.name))
-        if rule is not None and (rule.stateful or (rule.random and trace.training)):
+        if rule is not None and (rule.stateful or (trace.training and rule.draws(rules.Attributes(dict(op.attrs))))):
             pure = False
         outputs = [trace.shapes[position] for position in op.outputs]
         inputs = [values[position] for position in op.inputs]
@@ -147,6 +150,9 @@ def _build(trace: Trace, results: Sequence[int], poly: bool) -> Built:
         [f"group{number}" for number in range(len(groups))],
         [array for _, array in trace.consts],
     )
+    program.adds = [
+        all(op.name == "FullyConnected" for op in trace.ops if position in op.inputs) for position, _ in trace.consts
+    ]
     return Built(program, outs, rows, pure, poly)
 
 

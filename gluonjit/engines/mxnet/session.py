@@ -131,10 +131,11 @@ class Session:
             ]
             middle = self._lap("gather", begin)
             results = [self._view(place) for place in step.places]
-            consts = step.kind.program.consts
+            program = step.kind.program
+            consts = program.consts
             if tape is not None:
-                consts = [tape.constant(array) for array in consts]
-            step.kind.program(operands, consts, step.count, results)
+                consts = [tape.constant(array, adds) for array, adds in zip(consts, program.adds)]
+            program(operands, consts, step.count, results)
             if tape is not None:
                 tape.note(step, results)
         self._lap("compute", middle)

@@ -100,8 +100,11 @@ class Tape:
             self._variables[number] = found
         return found
 
-    def constant(self, array: NDArray) -> NDArray:
-        """A weight as a variable of the steps' own recording, if it is learned."""
+    def constant(self, array: NDArray, adds: bool) -> NDArray:
+        """A weight as a variable of the steps' own recording, if it is learned.
+
+        Where what uses it does not add to a gradient rightly (`adds`), a view stands between them.
+        """
         known = self._constants.get(id(array))
         if known is None:
             if has_history(array):
@@ -113,7 +116,9 @@ class Tape:
                 known = (array, array, None)
             self._constants[id(array)] = known
         # MXNet forgets about an array that is no variable after the first backward: each step gets its own.
-        return known[1] if known[2] is not None else array.detach()
+        if known[2] is None:
+            return array.detach()
+        return known[1] if adds else slice_rows(known[1], 0, array.shape[0])
 
     def note(self, step: Step, results: list[NDArray]) -> None:
         """Remember a step that was recorded; one without anything learned before it was not."""

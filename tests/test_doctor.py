@@ -132,9 +132,7 @@ def test_two_builds_of_mxnet_are_a_problem(monkeypatch: pytest.MonkeyPatch) -> N
     assert found.problems[0].step.startswith("pip uninstall mxnet mxnet-cu112")
 
 
-def test_nothing_installed_is_no_failure(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_installed_is_no_failure(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(doctor, "_version_of", lambda distribution: None)
     monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: None)
     assert main(["doctor"]) == 0
@@ -146,9 +144,7 @@ def test_nothing_installed_is_no_failure(
 @pytest.mark.parametrize(
     "version, said", [("1.23.5", "fits"), ("1.26.4", "before 'import mxnet'"), ("2.3.1", "too new")]
 )
-def test_numpy_is_judged_by_what_mxnet_needs(
-    version: str, said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_numpy_is_judged_by_what_mxnet_needs(version: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_version_of", lambda distribution: version)
     assert said in next(iter(doctor._numpy_lines([engine()])))
 

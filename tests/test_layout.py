@@ -134,18 +134,10 @@ def test_experiments_use_only_public_names() -> None:
                 continue
             # "import gluonjit.graph" reaches inside, unless graph itself is public.
             parts = module.split(".")[1:]
-            if (
-                len(parts) > 1
-                or (parts and parts[0] not in public)
-                or (not parts and not public.issuperset(names))
-            ):
+            if len(parts) > 1 or (parts and parts[0] not in public) or (not parts and not public.issuperset(names)):
                 found.append(f"{path.relative_to(ROOT)}:{line}: {module} {names}")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if (
-                isinstance(node, ast.Attribute)
-                and isinstance(node.value, ast.Name)
-                and node.value.id == "gluonjit"
-            ):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "gluonjit":
                 if node.attr not in public and not node.attr.startswith("__"):
                     found.append(f"{path.relative_to(ROOT)}:{node.lineno}: gluonjit.{node.attr}")
     assert not found, f"public are {sorted(public)}"

@@ -94,7 +94,7 @@ def test_tree(granularity: str, sharing: bool) -> None:
 
 
 def test_tree_launches() -> None:
-    """Every depth runs each number of children once; the output layer and the loss run once."""
+    """Every depth runs each number of children once; words' products, the output layer and the loss run once."""
     net = Tree(ChildSum())
     net.initialize(mx.init.Uniform(0.5))
     samples = tree_samples(30)
@@ -108,7 +108,7 @@ def test_tree_launches() -> None:
 
     for tree, _ in samples:
         visit(tree)
-    assert report.launches == len(depths) + len(["dense", "square", "sum", "sum again", "add_n"])
+    assert report.launches == len(depths) + len(["words", "dense", "square", "sum", "sum again", "add_n"])
     assert report.lower_bound <= report.launches
 
 
@@ -162,6 +162,49 @@ def test_shared_dag() -> None:
     report = assert_same(net, samples, total)
     cells = [step for step in report.steps if "dense" in step.name]
     assert [step.nodes for step in cells] == [6, 12, 6]
+
+
+class Recurrent(gluon.HybridBlock):
+    """A cell of a word and a state, either of which may be an input or computed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.name_scope():
+            self.w = self.params.get("w", shape=(SIZE, SIZE))
+            self.u = self.params.get("u", shape=(SIZE, SIZE))
+
+    def hybrid_forward(self, F: Any, x: Any, h: Any, w: Any, u: Any) -> Any:
+        from_x = F.FullyConnected(x, w, no_bias=True, num_hidden=SIZE)
+        return F.tanh(from_x + F.FullyConnected(h, u, no_bias=True, num_hidden=SIZE))
+
+
+class TwoLayers(gluon.Block):
+    """The same cell over words, and over its own states."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.name_scope():
+            self.cell = Recurrent()
+
+    def forward(self, x: Any) -> Any:
+        h = nd.zeros((1, SIZE))
+        states = []
+        for step in range(x.shape[0]):
+            h = self.cell(x[step : step + 1], h)
+            states.append(h)
+        for state in states:
+            h = self.cell(state, h)
+        return h
+
+
+@pytest.mark.parametrize("sharing", [True, False])
+def test_products_of_inputs_run_before_the_recursion(sharing: bool) -> None:
+    net = TwoLayers()
+    net.initialize(mx.init.Uniform(0.5))
+    samples = [rows(length, SIZE, seed=length % 3) for length in (3, 5, 1, 5, 2, 8)]
+    report = assert_same(net, samples, total, sharing=sharing)
+    products = [step for step in report.steps if "of leaves" in step.name]
+    assert products[0].nodes == 24  # every word of every sample, in one launch
 
 
 class NAry(gluon.HybridBlock):

@@ -31,9 +31,7 @@ BUILT_FROM = (
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the wheel and the source distribution, built without network from a copy of the tree."""
     if int(version("setuptools").split(".")[0]) < 77:
-        pytest.skip(
-            f"setuptools {version('setuptools')} is older than the 77 that the build needs: make setup"
-        )
+        pytest.skip(f"setuptools {version('setuptools')} is older than the 77 that the build needs: make setup")
     tree = tmp_path_factory.mktemp("tree")
     for name in BUILT_FROM:
         shutil.copy(ROOT / name, tree)

@@ -34,6 +34,8 @@ class Kind:
     lone: str | None = None  # why its nodes run alone, if they do
     poly: bool = False
     sum_of: int = 0  # > 0: adds up that many operands of equal spec
+    hoists: tuple[tuple[int, Kind], ...] = ()  # (argument, kind of the product that is an operand instead)
+    kept: tuple[int, ...] = ()  # with hoists: the arguments that are operands as they are, before the products
     family: Any = None
     structure: Any = None  # how the engine puts the results together again
     bytes: int = field(init=False, default=0)

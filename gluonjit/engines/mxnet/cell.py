@@ -33,6 +33,7 @@ class Cell:
         self.active: bool | None = None  # what HybridBlock's own hybridization was before
         self.kinds: dict[Any, Kind] = {}
         self.families: dict[Any, Kind] = {}
+        self.products: dict[Any, Kind] = {}  # cut out of the cell's kinds
         self.expanded: dict[Any, str] = {}
         self.is_node = False
         self.lookup: Any = None
@@ -42,6 +43,7 @@ class Cell:
         """Forget what was traced."""
         self.kinds.clear()
         self.families.clear()
+        self.products.clear()
         self.expanded.clear()
         self.lookup = None
 

@@ -17,7 +17,7 @@ from gluonjit.engines.mxnet.lazy import LazyArray, wrap
 from gluonjit.engines.mxnet.lookups import look_up, table_of
 from gluonjit.engines.mxnet.operands import value_of
 from gluonjit.engines.mxnet.trace import map_structure
-from gluonjit.graph import Record, Rows, Value
+from gluonjit.graph import Kind, Record, Rows, Value
 from gluonjit.hybrid import LOCAL, Batch, engine_of
 
 _MOST_KINDS = 4096
@@ -105,6 +105,10 @@ def _captured(
         record = made
         if cell.lookup is not None:
             return record, ()
+    if record.kind.hoists:
+        depths = [part.depth for part in call if part.__class__ is Value]
+        rows = _hoisted(batch, record, rows, depths)
+        depth = max([depth, *[depths[argument] + 1 for argument, _ in record.kind.hoists]])
     operands = tuple(rows)
     shared = record.kind.pure and batch.sharing
     values = record.memo.get(operands) if shared else None
@@ -114,6 +118,29 @@ def _captured(
         if shared:
             record.memo[operands] = values
     return record, values
+
+
+def _hoisted(batch: Batch, record: Record, rows: list[Rows], depths: list[int]) -> list[Rows]:
+    """Rows of the operands of a cell some of whose products are nodes of their own."""
+    operands = [rows[argument] for argument in record.kind.kept]
+    for argument, kind in record.kind.hoists:
+        key = (kind, record.mode)
+        products = batch.records.get(key)
+        if products is None:
+            products = batch.records[key] = Record(kind, record.mode, _share(kind, batch))
+        row = rows[argument]
+        values = products.memo.get((row,)) if batch.sharing else None
+        if values is None:
+            products.calls += 1
+            values = products.memo[(row,)] = batch.graph.add_node(products, (row,), depths[argument] + 1)
+            batch.room -= products.share
+        operands.append(values[0].rows)
+    return operands
+
+
+def _share(kind: Kind, batch: Batch) -> float:
+    """The part of a batch's room that a node takes."""
+    return max(1.0 / batch.options.max_nodes, kind.bytes / batch.options.max_bytes)
 
 
 def _flatten(arg: Any, batch: Batch, parts: list[Any]) -> bool:
@@ -180,8 +207,7 @@ def _record(
         if len(cell.kinds) >= _MOST_KINDS:
             cell.clear()
         cell.kinds[key] = kind
-    share = max(1.0 / batch.options.max_nodes, kind.bytes / batch.options.max_bytes)
-    record = batch.records[key] = Record(kind, LOCAL.state.mode, share)
+    record = batch.records[key] = Record(kind, LOCAL.state.mode, _share(kind, batch))
     return record
 
 

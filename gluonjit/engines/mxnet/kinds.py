@@ -10,10 +10,11 @@ from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet import rules
 from gluonjit.engines.mxnet.cell import Cell, Unknown
+from gluonjit.engines.mxnet.hoist import cut, product_kind
 from gluonjit.engines.mxnet.lazy import LazyArray, wrap
 from gluonjit.engines.mxnet.operands import value_of
 from gluonjit.engines.mxnet.program import build
-from gluonjit.engines.mxnet.trace import NeedsValue, Trace, map_structure, tracing
+from gluonjit.engines.mxnet.trace import NeedsValue, Trace, TraceOp, map_structure, tracing
 from gluonjit.graph import Kind, Spec, Value, family_key
 from gluonjit.hybrid import LOCAL, Batch
 
@@ -45,7 +46,15 @@ def make_kind(
         structure = map_structure(result, lambda array: _result(trace, array, results))
     except Unknown as unknown:
         return f"it returns {unknown}"
-    return _kind_of(cell, owner, trace, results, structure, key)
+    return _kind_of(
+        cell,
+        owner,
+        trace,
+        results,
+        structure,
+        key,
+        [not value.depth and isinstance(value.base, Value) for value in values],
+    )
 
 
 def _placeholder(trace: Trace, position: int, specs: Sequence[Spec]) -> Value:
@@ -61,29 +70,50 @@ def _result(trace: Trace, array: Any, results: list[int]) -> int:
 
 
 def _kind_of(
-    cell: Cell, owner: Any, trace: Trace, results: list[int], structure: Any, key: tuple[Any, ...]
+    cell: Cell,
+    owner: Any,
+    trace: Trace,
+    results: list[int],
+    structure: Any,
+    key: tuple[Any, ...],
+    leaves: list[bool],
 ) -> Kind | str:
     _note_lookup(cell, owner, trace, results)
+    parameters = _parameters(owner, [array for _, array in trace.consts])
+    pieces = cut(trace, results, leaves)
+    rest, places = (trace, results) if pieces is None else (pieces.rest, pieces.results)
     try:
-        built = build(trace, results)
+        products = [] if pieces is None else [_product(cell, trace, *product) for product in pieces.products]
+        built = build(rest, places)
     except rules.NotBatchable as refusal:
         return str(refusal)
-    parameters = _parameters(owner, built.program.consts)
     built.program.parameters = parameters
     flat = isinstance(structure, tuple) and list(structure) == list(range(len(results)))
     kind = Kind(
         name=cell.name,
-        operands=trace.operands,
+        operands=rest.operands,
         outputs=built.outputs,
         rows=built.rows,
         program=built.program,
         pure=built.pure,
         poly=built.poly,
         structure=None if structure == 0 and len(results) == 1 else tuple if flat else structure,
+        hoists=tuple(products),
+        kept=() if pieces is None else pieces.kept,
     )
-    if kind.poly:
+    if kind.poly and pieces is None:
         _join_family(cell, key, kind)
     return kind
+
+
+def _product(cell: Cell, trace: Trace, operand: int, op: TraceOp) -> tuple[int, Kind]:
+    """A product cut out of a cell: one kind for all kinds of the cell that have it."""
+    arrays = dict(trace.consts)
+    key = (op.name, op.attrs, trace.operands[operand], *[id(arrays[position]) for position in op.inputs[1:]])
+    kind = cell.products.get(key)
+    if kind is None:
+        kind = cell.products[key] = product_kind(trace, operand, op, cell.name)
+    return operand, kind
 
 
 def _join_family(cell: Cell, key: tuple[Any, ...], kind: Kind) -> None:

@@ -93,8 +93,6 @@ class LazyArray(NDArray):  # type: ignore[misc]
         return concrete(self).__reduce__()
 
     def __getitem__(self, key: Any) -> Any:
-        if self._c is not None:
-            return self._c[key]
         computed, value = self._c, self._v
         state = LOCAL.state
         batch = state.batch

@@ -12,7 +12,7 @@ from gluonjit.engines.mxnet.results import numbers_of, settle
 from gluonjit.engines.mxnet.session import Imported, as_captured
 from gluonjit.engines.mxnet.trace import NeedsValue, Trace
 from gluonjit.graph import Value
-from gluonjit.hybrid import Batch
+from gluonjit.hybrid import LOCAL, Batch
 
 _INTEGERS = {"int32", "int64", "int8", "uint8"}
 
@@ -38,7 +38,8 @@ def leaf(batch: Batch, array: NDArray) -> Value:
     if spec.dtype in _INTEGERS and len(spec.shape) == 1:
         value = host_rows(batch, array, spec.dtype, spec.device)
     else:
-        value = Value(batch.graph.add_leaf(id(array), array, spec).base, 0, spec, batch.graph, True)
+        taped = LOCAL.state.mode >= 2
+        value = Value(batch.graph.add_leaf(id(array), array, spec).base, 0, spec, batch.graph, taped)
     batch.imports[id(array)] = (array, value)
     return value
 

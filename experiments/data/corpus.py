@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,9 @@ def load(name: str, data_dir: str | None = None, seed: int = 0, limit: int | Non
     corpus = _generate(seed) if name == "builtin" else _load_sick(_data_dir(data_dir), seed)
     for split in sick.SPLITS:
         setattr(corpus, split, getattr(corpus, split)[:limit])
+    # A corpus is some hundred thousand objects that stay: Python's collector need not go through them ever again.
+    gc.collect()
+    gc.freeze()
     return corpus
 
 

@@ -14,10 +14,11 @@ from gluonjit.graph import Record
 def live_nodes(record: Record) -> Mask:
     """Nodes with a value that somebody outside the graph can still read.
 
-    A value nobody holds is referenced by its node's tuple, by the loop and by the call: three times.
+    A value that nobody holds is referenced by its node's tuple, by the loop and by the call: three times.
     """
-    flags = [any([getrefcount(value) > 3 for value in values]) for values in record.values]
-    return np.array(flags, dtype=bool)
+    flags = [getrefcount(value) > 3 for values in record.values for value in values]
+    mask: Mask = np.array(flags, dtype=bool).reshape(len(record.values), len(record.kind.outputs)).any(axis=1)
+    return mask
 
 
 def needed_nodes(

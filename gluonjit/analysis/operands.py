@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -16,9 +17,11 @@ def operand_matrices(record: Record) -> list[Index]:
     nodes = len(record.operands)
     if not specs:
         return []
-    if any(type(rows) is tuple for operands in record.operands for rows in operands):
+    try:
+        first = np.fromiter(chain.from_iterable(record.operands), np.int64, nodes * len(specs))
+    except (TypeError, ValueError):  # an operand is a list of rows
         return [_expand(record, position) for position in range(len(specs))]
-    first = np.array(record.operands, dtype=np.int64).reshape(nodes, len(specs))
+    first = first.reshape(nodes, len(specs))
     return [
         first[:, position : position + 1]
         if spec.rows == 1

@@ -32,7 +32,7 @@ def fold_sums(
     inner = _inner_nodes(graph, adders, operands, live)
     if len(inner) < _LONG - 2:
         return keep
-    for record, node in _roots(adders, inner):
+    for record, node in _roots(graph, adders, operands, inner):
         terms, chain = _flatten(record, node, inner)
         if len(terms) < _LONG:
             continue
@@ -85,14 +85,20 @@ def _term_rows(record: Record, node: int) -> list[tuple[int, ...]]:
     return [tuple(flat[start : start + rows]) for start in range(0, len(flat), rows)]
 
 
-def _roots(adders: list[Record], inner: dict[int, Node]) -> list[Node]:
+def _roots(
+    graph: Graph, adders: list[Record], operands: dict[Record, list[Index]], inner: dict[int, Node]
+) -> list[Node]:
     """Additions that no other one swallows, and that swallow some."""
-    return [
-        (record, node)
-        for record in adders
-        for node, base in enumerate(record.bases)
-        if base not in inner and any(rows[0] in inner for rows in _term_rows(record, node))
-    ]
+    swallowed = np.zeros(graph.rows, dtype=bool)
+    swallowed[list(inner)] = True
+    roots: list[Node] = []
+    for record in adders:
+        mask = ~swallowed[np.array(record.bases, dtype=np.int64)]
+        swallows = np.zeros(len(mask), dtype=bool)
+        for matrix in operands[record]:
+            swallows |= swallowed[matrix[:, :: record.kind.rows]].any(axis=1)
+        roots += [(record, node) for node in np.flatnonzero(mask & swallows).tolist()]
+    return roots
 
 
 def _flatten(record: Record, node: int, inner: dict[int, Node]) -> tuple[list[tuple[int, ...]], list[Node]]:

@@ -53,6 +53,7 @@ class Batch:
         self.memos: dict[Any, dict[Any, Any]] = {}  # for each cell its calls so far
         self.created: dict[Any, Any] = {}
         self.calls: dict[Any, Any] = {}  # operator calls so far, with their values
+        self.ops: dict[Any, Any] = {}  # records by what operator calls of one signature have in common
         self.room = 1.0
         self.sharing = self.options.sharing
 

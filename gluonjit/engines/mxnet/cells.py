@@ -54,6 +54,8 @@ def capture_cell(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: t
                 elif not _flatten(item, batch, parts):
                     return expand(cell, owner, run, args, _unknown(item), batch)
             parts.append(None)
+        elif arg is owner or arg.__class__ is ModuleType:
+            parts.append(arg)
         elif not _flatten(arg, batch, parts):
             return expand(cell, owner, run, args, _unknown(arg), batch)
     call = tuple(parts)

@@ -46,9 +46,15 @@ def capture_op(handle: int, arrays: Sequence[Any], keys: Sequence[str], vals: Se
             record, values = known
             if record is not None:
                 record.calls += 1
-            if as_list or len(values) > 1:
-                return [wrap(value) for value in values]
-            return wrap(values[0])
+            return _wrapped(values, as_list)
+        operands = [part for part in call if part.__class__ is Value]
+        like = tuple([part.spec if part.__class__ is Value else part for part in call])
+        record = state.batch.ops.get(like)  # type: ignore[union-attr]
+        if record is not None:
+            values = add(state.batch, record, operands)  # type: ignore[arg-type]
+            if record.kind.pure and state.batch.sharing:  # type: ignore[union-attr]
+                state.batch.calls[call] = record, values  # type: ignore[union-attr]
+            return _wrapped(values, as_list)
     batch = state.batch
     if batch is None:
         state.mode = current_mode()
@@ -72,8 +78,16 @@ def capture_op(handle: int, arrays: Sequence[Any], keys: Sequence[str], vals: Se
     # A kept reference would keep alive what it refers to, so only those to inputs are kept.
     if call is not None and batch.sharing and (record.kind.pure if record is not None else not results[0].depth):
         batch.calls[call] = record, results
-    wrapped = [wrap(value) for value in results]
-    return wrapped if as_list or len(wrapped) > 1 else wrapped[0]
+    if call is not None and record is not None and len(record.kind.operands) == len(operands):
+        batch.ops[like] = record
+    return _wrapped(results, as_list)
+
+
+def _wrapped(values: Sequence[Value], as_list: bool) -> Any:
+    """Lazy arrays of an operator's values, as the operator returns its results."""
+    if as_list or len(values) > 1:
+        return [wrap(value) for value in values]
+    return wrap(values[0])
 
 
 def _call_key(
@@ -84,7 +98,7 @@ def _call_key(
     if batch is None or not arrays or batch.room < 0:
         return None
     graph, parameters = batch.graph, batch.parameters
-    parts: list[Any] = [handle, state.mode, *keys, *vals]
+    parts: list[Any] = [handle, state.mode, len(keys), *keys, *vals]
     for array in arrays:
         if array.__class__ is LazyArray:
             if array._v.graph is not graph:

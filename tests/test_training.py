@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import threading
 import warnings
 from typing import Any
 
@@ -573,3 +574,44 @@ def test_trainable_embedding() -> None:
     samples = [nd.array(tokens) for tokens in ([1, 2], [2, 1, 3], [6], [1, 2], [0, 0, 0])]
     report = assert_same(net, samples, square)
     assert report.shared > 0
+
+
+def test_threads_capture_apart(net: Any) -> None:
+    """Each thread has its own open batch; first calls at the same time are safe."""
+    net.hybridize(dynamic_batch=False)
+    expected = [net(sample).asnumpy() for sample in SAMPLES]
+    net.hybridize(dynamic_batch=True)
+    found: dict[int, list[np.ndarray]] = {}
+
+    def work(number: int) -> None:
+        for _ in range(5):
+            values = [net(sample) for sample in SAMPLES]
+            found[number] = [value.asnumpy() for value in values]
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == [0, 1, 2, 3]
+    for values in found.values():
+        for value, wanted in zip(values, expected):
+            assert_close(value, wanted, "value")
+
+
+def test_a_value_of_another_thread_is_refused_until_it_has_run(net: Any) -> None:
+    net.hybridize(dynamic_batch=True)
+    value = net(SAMPLES[0])
+    caught: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            value.asnumpy()
+        except BatchClosedError as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    thread.join()
+    assert "in the thread that captured it" in str(caught[0])
+    assert value.asnumpy().shape == (1, 1)

@@ -1,6 +1,6 @@
 """The just-in-time part, framework-free: options, the open batch of a thread, flush, reports."""
 
-from gluonjit.hybrid.batch import Batch, Results
+from gluonjit.hybrid.batch import RUNNING, Batch, Results
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.protocol import Engine, Session
 from gluonjit.hybrid.report import Report, StepRow
@@ -8,6 +8,7 @@ from gluonjit.hybrid.state import LOCAL, State, batching, engine_of, explain, re
 
 __all__ = [
     "LOCAL",
+    "RUNNING",
     "Batch",
     "Engine",
     "Options",

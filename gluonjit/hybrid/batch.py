@@ -18,6 +18,10 @@ from gluonjit.hybrid.protocol import Engine, Session
 from gluonjit.hybrid.report import Report
 
 
+RUNNING = threading.RLock()
+"""Held while a batch is traced, run or differentiated: batched graphs are shared by threads that each capture."""
+
+
 class Results(NamedTuple):
     """Where the rows of a flushed graph lie: row r is row `position[r]` of arena `arena[r]` of the session."""
 
@@ -83,11 +87,12 @@ class Batch:
         report = self.report
         report.calls += graph.calls
         try:
-            begin = perf_counter()
-            plan = make_plan(graph, self.engine.sum_kind)
-            report.ms["analysis"] += (perf_counter() - begin) * 1e3
-            report.add_plan(plan, reason)
-            self._run(graph, plan)
+            with RUNNING:
+                begin = perf_counter()
+                plan = make_plan(graph, self.engine.sum_kind)
+                report.ms["analysis"] += (perf_counter() - begin) * 1e3
+                report.add_plan(plan, reason)
+                self._run(graph, plan)
         except BaseException as error:
             graph.owner = f"its batch failed: {error}"
             raise

@@ -17,7 +17,7 @@ from gluonjit.engines.mxnet.results import seed_of, settle, tape_of
 from gluonjit.engines.mxnet.session import as_captured
 from gluonjit.engines.mxnet.tape import Seed, Tape
 from gluonjit.errors import BackwardWarning, CaptureError
-from gluonjit.hybrid import LOCAL
+from gluonjit.hybrid import LOCAL, RUNNING
 
 _ADVICE = (
     "Capture the losses of a minibatch first, then call backward once for their sum: "
@@ -34,9 +34,10 @@ def backward(heads: Any, head_grads: Any = None, retain_graph: bool = False, tra
         return
     if head_grads is None and len(listed) > 1 and all(_in_batch(head) and head._c is None for head in listed):
         listed, given = [_total(listed)], [None]
-    ready, gradients, keep = _through_batches(listed, given, retain_graph, train_mode)
-    if ready:
-        original_backward(ready, gradients, keep, train_mode)
+    with RUNNING:
+        ready, gradients, keep = _through_batches(listed, given, retain_graph, train_mode)
+        if ready:
+            original_backward(ready, gradients, keep, train_mode)
 
 
 def grad(

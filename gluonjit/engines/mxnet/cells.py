@@ -18,7 +18,7 @@ from gluonjit.engines.mxnet.lookups import look_up, table_of
 from gluonjit.engines.mxnet.operands import value_of
 from gluonjit.engines.mxnet.trace import map_structure
 from gluonjit.graph import Kind, Record, Rows, Value
-from gluonjit.hybrid import LOCAL, Batch, engine_of
+from gluonjit.hybrid import LOCAL, RUNNING, Batch, engine_of
 
 _MOST_KINDS = 4096
 _CONSTANTS = (type(None), bool, int, float, str, ModuleType, gluon.Block, type)
@@ -201,7 +201,8 @@ def _record(
         cache["hits"] += 1
     else:
         cache["misses"] += 1
-        made = make_kind(cell, owner, run, args, batch, key)
+        with RUNNING:
+            made = make_kind(cell, owner, run, args, batch, key)
         if isinstance(made, str):
             cell.expanded[key] = made
             return made

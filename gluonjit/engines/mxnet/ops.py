@@ -15,7 +15,7 @@ from gluonjit.engines.mxnet.references import REFERENCES
 from gluonjit.engines.mxnet.trace import Attrs, infer, operator_call, trace_op
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Kind, Record, Spec, Value, family_key, natural_mode
-from gluonjit.hybrid import LOCAL, Batch, State, engine_of
+from gluonjit.hybrid import LOCAL, RUNNING, Batch, State, engine_of
 
 # Operands that a layer's weights usually are: a concrete array there is the same for all samples.
 _WEIGHTS = {
@@ -273,7 +273,8 @@ def _kind(
             f"{name} called on operands on several devices: {', '.join(sorted(devices))}. "
             f"Move them to one with as_in_context."
         )
-    kind = _make_kind(handle, name, attrs, sources, training)
+    with RUNNING:
+        kind = _make_kind(handle, name, attrs, sources, training)
     if kind is not None:
         if len(_kinds) >= _MOST_KINDS:
             clear_kinds()

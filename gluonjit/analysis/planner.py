@@ -18,10 +18,10 @@ from gluonjit.graph import Graph, Record
 def make_plan(graph: Graph, sum_kind: SumKind) -> Plan:
     """The plan of everything captured in `graph`. `sum_kind(spec, n)` gives the kind that adds up n arrays."""
     records = [record for record in graph.records.values() if record.bases]
+    captured = sum(len(record.bases) for record in records)
     operands = {record: operand_matrices(record) for record in records}
     live = {record: live_nodes(record) for record in records}
     keep = fold_sums(graph, operands, live, sum_kind)
-    captured = sum(len(mask) for mask in keep.values())
     groups = by_depth(keep, operands, graph.rows)
     live = {record: mask & keep[record] for record, mask in live.items()}
     needed = needed_nodes(groups, keep, operands, live, graph.rows)

@@ -14,6 +14,7 @@ from gluonjit.hybrid import LOCAL, Options
 KEY = "_gluonjit"
 """A dynamically batched block keeps its Cell in its own __dict__, so that copies and pickles take it along."""
 
+_FORWARDS = {gluon.HybridBlock.forward, gluon.rnn.RecurrentCell.forward}  # the latter counts calls for names
 _automatic: WeakKeyDictionary[gluon.Block, Cell] = WeakKeyDictionary()
 
 
@@ -53,7 +54,7 @@ def blocks_of(block: gluon.Block) -> Iterator[gluon.Block]:
 
 def is_hybrid(block: gluon.Block) -> bool:
     """Whether a call is one node: a HybridBlock whose program is its `hybrid_forward`."""
-    return isinstance(block, gluon.HybridBlock) and type(block).forward is gluon.HybridBlock.forward
+    return isinstance(block, gluon.HybridBlock) and type(block).forward in _FORWARDS
 
 
 def automatic_cell(block: gluon.HybridBlock, args: tuple[Any, ...]) -> Cell | None:

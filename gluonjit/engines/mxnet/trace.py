@@ -165,8 +165,9 @@ def _infer(name: str, attrs: Attrs, inputs: tuple[Shaped, ...]) -> tuple[Shaped,
     names = [f"operand{k}" for k in range(len(inputs))]
     try:
         symbol = rules.apply(name, [mx.sym.var(operand) for operand in names], dict(attrs))
-        shapes = symbol.infer_shape(**{operand: shape for operand, (shape, _) in zip(names, inputs)})[1]
-        dtypes = symbol.infer_type(**{operand: dtype for operand, (_, dtype) in zip(names, inputs)})[1]
+        # The public infer_shape prints what it raises.
+        shapes = symbol._infer_shape_impl(False, **{operand: shape for operand, (shape, _) in zip(names, inputs)})[1]
+        dtypes = symbol._infer_type_impl(False, **{operand: dtype for operand, (_, dtype) in zip(names, inputs)})[1]
     except (mx.base.MXNetError, TypeError, ValueError) as error:
         raise CaptureError(_refusal(name, attrs, inputs, _first_line(error))) from error
     if shapes is None or dtypes is None:

@@ -17,7 +17,6 @@ from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.protocol import Engine, Session
 from gluonjit.hybrid.report import Report
 
-
 RUNNING = threading.RLock()
 """Held while a batch is traced, run or differentiated: batched graphs are shared by threads that each capture."""
 

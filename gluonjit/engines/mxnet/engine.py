@@ -13,7 +13,7 @@ from gluonjit.engines.mxnet.bridge import bridged
 from gluonjit.engines.mxnet.cell import Cell, any_lazy, cells_known
 from gluonjit.engines.mxnet.cells import capture_cell
 from gluonjit.engines.mxnet.hooked import current_mode
-from gluonjit.engines.mxnet.ops import clear_kinds, kind_count, sum_kind
+from gluonjit.engines.mxnet.opkinds import clear_kinds, kind_count, sum_kind
 from gluonjit.engines.mxnet.results import numbers_of, settle
 from gluonjit.engines.mxnet.session import Session, as_captured
 from gluonjit.graph import Kind, Spec, Value

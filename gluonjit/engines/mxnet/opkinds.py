@@ -1,0 +1,121 @@
+"""From the first call of an operator with a signature to its kind: batched, or alone with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import mxnet as mx
+
+from gluonjit.engines.mxnet import rules
+from gluonjit.engines.mxnet.program import Batched, Lone, build, lay_out
+from gluonjit.engines.mxnet.trace import Attrs, trace_op
+from gluonjit.errors import CaptureError
+from gluonjit.graph import Kind, Spec, family_key, intern_spec, natural_mode
+from gluonjit.hybrid import RUNNING, Batch
+
+ADDITIONS = {"elemwise_add", "broadcast_add", "add_n"}
+_kinds: dict[Any, Kind] = {}
+_families: dict[Any, Kind] = {}
+_MOST_KINDS = 4096
+
+
+def sum_kind(spec: Spec, count: int) -> Kind:
+    """The kind that adds up `count` arrays of this spec, given as one operand of all their rows."""
+    key = ("sum", spec, count)
+    kind = _kinds.get(key)
+    if kind is None:
+        if len(_kinds) >= _MOST_KINDS:
+            clear_kinds()
+        rows = (count * spec.rows, *spec.row_shape)
+        stacked = intern_spec(rows, spec.dtype, spec.device, "rows")
+        kind = _kinds[key] = _make_sum(spec, stacked, count)
+    return kind
+
+
+def _make_sum(spec: Spec, stacked: Spec, count: int) -> Kind:
+    inner = (count, *((spec.rows,) if spec.mode == "rows" else ()), *spec.row_shape)
+    data = rules.apply("Reshape", [mx.sym.var("group0")], {"shape": (-1, *inner)})
+    total = rules.apply("sum", [data], {"axis": 1})
+    if spec.mode == "rows":
+        total = rules.apply("Reshape", [total], {"shape": (-1, *spec.row_shape)})
+    program = Batched([total], ["group0"], [])
+    outputs, rows = lay_out([(spec.shape, spec.dtype, spec.mode)], spec.device)
+    return Kind(f"add_n of {count}", (stacked,), outputs, rows, program, sum_of=count)
+
+
+def operator_kind(
+    batch: Batch,
+    signature: Any,
+    handle: int,
+    name: str,
+    attrs: Attrs,
+    sources: Sequence[Any],
+    training: bool,
+) -> Kind | None:
+    """The kind of an operator call: batched, or alone with the reason."""
+    cache = batch.report.cache
+    kind = _kinds.get(signature)
+    if kind is not None:
+        cache["hits"] += 1
+        return kind
+    cache["misses"] += 1
+    devices = {str(source.device) for source in sources if isinstance(source, Spec)}
+    if len(devices) > 1:
+        raise CaptureError(
+            f"{name} called on operands on several devices: {', '.join(sorted(devices))}. "
+            f"Move them to one with as_in_context."
+        )
+    with RUNNING:
+        kind = _make_kind(handle, name, attrs, sources, training)
+    if kind is not None:
+        if len(_kinds) >= _MOST_KINDS:
+            clear_kinds()
+        _kinds[signature] = kind
+    return kind
+
+
+def _make_kind(handle: int, name: str, attrs: Attrs, sources: Sequence[Any], training: bool) -> Kind | None:
+    trace, results = trace_op(name, attrs, sources, training)
+    rule = rules.RULES.get(name)
+    if rule is not None and rule.stateful and rule.kind == "alone" and not trace.operands:
+        return None
+    try:
+        program, outputs, rows, pure, poly = build(trace, results)
+    except rules.NotBatchable as refusal:
+        reason = str(refusal)
+    else:
+        specs = trace.operands
+        adds = name in ADDITIONS and len(set(specs)) == 1 and len(specs) == len(sources)
+        adds = adds and outputs[0].spec is specs[0]
+        kind = Kind(name, specs, outputs, rows, program, pure, poly=poly, sum_of=len(specs) if adds else 0)
+        if poly:
+            general = (
+                name,
+                attrs,
+                training,
+                *[family_key(s) if isinstance(s, Spec) else id(s) for s in sources],
+            )
+            first = _families.setdefault(general, kind)
+            kind.family, kind.program = first, first.program
+        return kind
+    shaped = [(*trace.shapes[position], natural_mode(trace.shapes[position][0])) for position in results]
+    outputs, rows = lay_out(shaped, trace.device)
+    inputs = [source if isinstance(source, Spec) else None for source in sources]
+    consts = [source for source in sources if not isinstance(source, Spec)]
+    lone = Lone(handle, attrs, inputs, [output.spec for output in outputs], consts)
+    pure = rule is not None and not rule.stateful and not rule.draws(rules.Attributes(dict(attrs)))
+    return Kind(name, trace.operands, outputs, rows, lone, pure, lone=reason)
+
+
+def clear_kinds() -> int:
+    """Forget every operator's kind; returns how many there were."""
+    count = len(_kinds)
+    _kinds.clear()
+    _families.clear()
+    return count
+
+
+def kind_count() -> int:
+    """Operators' kinds in the cache."""
+    return len(_kinds)

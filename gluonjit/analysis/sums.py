@@ -58,12 +58,17 @@ def _inner_nodes(
     inner: dict[int, Node] = {}
     for alike in _by_likeness(adders).values():
         added = np.zeros(graph.rows, dtype=bool)
+        rows = alike[0].kind.rows
+        steps = np.arange(rows)
         for record in alike:
             for matrix in operands[record]:
-                added[matrix[:, :: record.kind.rows]] = True
+                terms = matrix.reshape(len(matrix), -1, rows)
+                whole = (terms == terms[:, :, :1] + steps).all(axis=2)  # not rows of several values put together
+                added[terms[:, :, 0][whole]] = True
         for record in alike:
             bases = np.array(record.bases, dtype=np.int64)
-            found = np.flatnonzero((uses[bases] == 1) & added[bases] & ~live[record])
+            once = (uses[bases[:, None] + steps] == 1).all(axis=1)
+            found = np.flatnonzero(once & added[bases] & ~live[record])
             inner.update((record.bases[node], (record, node)) for node in found.tolist())
     return inner
 

@@ -75,7 +75,7 @@ class Batch:
     def flush(self, reason: str) -> None:
         """Run what was captured. On an error the batch is empty, and values of the failed graph say why."""
         graph = self.graph
-        if not graph.records and not graph.lookups:
+        if not graph.records and not graph.lookups and not graph.leaves:
             return
         if self.thread != threading.get_ident():
             raise BatchClosedError(

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from mxnet.ndarray import NDArray, op
+from mxnet.ndarray.ndarray import indexing_key_expand_implicit_axes
 
 from gluonjit.engines.mxnet import references
 from gluonjit.engines.mxnet.arrays import context_of
@@ -227,46 +228,63 @@ def own(array: LazyArray) -> NDArray:
 
 
 def _sliced(array: LazyArray, key: Any) -> Any:
-    """Basic indexing by operators; advanced indexing as NDArray does it, which uses operators too."""
-    parts = key if isinstance(key, tuple) else (key,)
+    """Basic indexing by operators; indexing by arrays as NDArray does it."""
     shape = array.shape
-    parts = _without_ellipsis(parts, len(shape))
-    if not all(isinstance(part, (int, np.integer, slice)) and not isinstance(part, bool) for part in parts):
-        return NDArray.__getitem__(array, key)
-    if len(parts) > len(shape):
-        raise IndexError(f"too many indices ({len(parts)}) for an array of shape {shape}")
-    begin: list[int | None] = []
-    end: list[int | None] = []
-    step: list[int | None] = []
-    kept: list[int] = []
-    for axis, extent in enumerate(shape):
-        part = parts[axis] if axis < len(parts) else slice(None)
+    parts = _expanded(key if isinstance(key, tuple) else (key,), len(shape))
+    if not all(part is None or _is_basic(part) for part in parts):
+        return _picked(array, key)
+    cuts: list[tuple[int, int | None, int]] = []
+    result: list[int] = []
+    for part in parts:
+        if part is None:
+            result.append(1)
+            continue
+        axis, extent = len(cuts), shape[len(cuts)]
         if isinstance(part, slice):
             first, last, stride = part.indices(extent)
-            count = len(range(first, last, stride))
-            kept.append(count)
-            begin.append(first)
-            end.append(None if last < 0 else last)
-            step.append(stride)
+            result.append(len(range(first, last, stride)))
+            cuts.append((first, None if last < 0 else last, stride))
+        elif -extent <= part < extent:
+            cuts.append((int(part) % extent, int(part) % extent + 1, 1))
         else:
-            if not -extent <= part < extent:
-                raise IndexError(f"index {part} is out of bounds for axis {axis} with size {extent}")
-            begin.append(int(part) % extent)
-            end.append(int(part) % extent + 1)
-            step.append(1)
-    if 0 in kept:
+            raise IndexError(f"index {part} is out of bounds for axis {axis} with size {extent}")
+    if 0 in result:
         return concrete(array)[key]
-    if all(
-        first == 0 and last == extent and stride == 1 for first, last, stride, extent in zip(begin, end, step, shape)
-    ):
-        sliced = array
-    else:
-        sliced = op.slice(array, begin=tuple(begin), end=tuple(end), step=tuple(step))
-    return sliced if len(kept) == len(shape) else op.Reshape(sliced, shape=tuple(kept) or (1,))
+    sliced = array
+    if any(cut != (0, extent, 1) for cut, extent in zip(cuts, shape)):
+        begin, end, step = zip(*cuts)
+        sliced = op.slice(array, begin=begin, end=end, step=step)
+    target = tuple(result) or (1,)
+    return sliced if sliced.shape == target else op.Reshape(sliced, shape=target)
 
 
-def _without_ellipsis(parts: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
-    if not any(part is Ellipsis for part in parts):
-        return parts
-    at = next(k for k, part in enumerate(parts) if part is Ellipsis)
-    return (*parts[:at], *[slice(None)] * (ndim - len(parts) + 1), *parts[at + 1 :])
+def _is_basic(part: Any) -> bool:
+    return isinstance(part, (int, np.integer, slice)) and not isinstance(part, bool)
+
+
+def _picked(array: LazyArray, key: Any) -> Any:
+    """Indexing by arrays, as NDArray does it: an index array made on the host, then one operator."""
+    parts = key if isinstance(key, tuple) else (key,)
+    parts = tuple(concrete(part) if isinstance(part, LazyArray) else part for part in parts)
+    state = LOCAL.state
+    state.paused += 1  # what makes the index is no part of the program
+    try:
+        indices, new_axes = array._get_index_nd(indexing_key_expand_implicit_axes(parts, array.shape)[0])
+    finally:
+        state.paused -= 1
+    if not isinstance(indices, NDArray):
+        return NDArray.__getitem__(array, parts)
+    picked = op.gather_nd(array, indices)
+    shape = list(picked.shape)
+    for axis in new_axes:
+        shape.insert(axis, 1)
+    return picked if len(shape) == len(picked.shape) else picked.reshape(tuple(shape))
+
+
+def _expanded(parts: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
+    """An index with a part for each axis: an ellipsis, or else the end, stands for whole axes."""
+    count = ndim - sum(part is not None and part is not Ellipsis for part in parts)
+    if count < 0:
+        raise IndexError(f"too many indices for an array of {ndim} axes")
+    at = next((k for k, part in enumerate(parts) if part is Ellipsis), len(parts))
+    return (*parts[:at], *[slice(None)] * count, *parts[at + 1 :])

@@ -68,7 +68,7 @@ def _one_row(value: Value, row: int) -> Value:
 
 def _leaf_of(batch: Batch, value: Value) -> int:
     """The first row of an earlier flush's result as a leaf, from which gradients go back into that flush."""
-    key = ("result", id(value.result) if value.result is not None else (id(value.graph), value.rows))
+    key = ("result", id(value.result) if value.result is not None else (id(value.graph), value.rows, value.spec))
     known = batch.graph.leaves.get(key)
     if known is not None:
         return known.base

@@ -64,7 +64,12 @@ class Session:
         self.plan = plan
         self.report = report
         self.profile = profile
-        taped = any(step.mode >= 2 for step in plan.steps)
+        taped = any(step.mode >= 2 for step in plan.steps) or any(
+            isinstance(leaf.payload, Imported) and leaf.payload.value.taped
+            for chunk in plan.inputs
+            if isinstance(chunk, LeafChunk)
+            for leaf in chunk.leaves
+        )
         self.tape = Tape(report, plan, samples, profile) if taped else None
         self.arrays: list[Any] = [None if arena.sole else _room(arena) for arena in plan.arenas]
         self._copies: dict[Place, NDArray] = {}
@@ -121,9 +126,8 @@ class Session:
         """Gather the operands of a step, run it, and put its results into their places."""
         step = self.plan.steps[number]
         tape = self.tape if step.mode >= 2 else None
-        if tape is not None and not self._tracked:
-            self._tracked = True
-            tape.track(self.arrays)
+        if tape is not None:
+            self._track()
         begin = perf_counter()
         with as_captured(step.mode):
             operands = [
@@ -139,6 +143,12 @@ class Session:
             if tape is not None:
                 tape.note(step, results)
         self._lap("compute", middle)
+
+    def _track(self) -> None:
+        """Let the tape decide which arenas get gradients, when all inputs are there."""
+        if self.tape is not None and not self._tracked:
+            self._tracked = True
+            self.tape.track(self.arrays)
 
     def _lap(self, part: str, begin: float) -> float:
         if self.profile:
@@ -183,6 +193,7 @@ class Session:
 
     def finish(self) -> None:
         """Forget what only the run needed."""
+        self._track()
         self._indices = []
         self._copies = {}
 

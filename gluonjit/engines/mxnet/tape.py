@@ -135,6 +135,8 @@ class Tape:
             if gradient is not None:
                 gradient[:] = 0
         for seed in seeds:
+            if self._gradients[seed.arena] is None:  # numbers without gradients, such as integers
+                continue
             rows = self._rows(Place(seed.arena, seed.position, seed.position + len(seed.gradient)))
             mx.nd.elemwise_add(rows, seed.gradient, out=rows)
         for step, results in reversed(self._steps):
@@ -149,7 +151,7 @@ class Tape:
         targets = [
             Target(array, None, gradient) for array, _, gradient in self._constants.values() if gradient is not None
         ]
-        targets += [Target(source.array, source.value, self._rows(source.place)) for source in self.sources]
+        targets += [Target(source.array, source.value, self._rows(source.place)) for source in self._learned()]
         if not retain:
             self.free()
         return targets
@@ -159,7 +161,10 @@ class Tape:
         found: list[tuple[NDArray, Value | None]] = [
             (array, None) for array, _, gradient in self._constants.values() if gradient is not None
         ]
-        return found + [(source.array, source.value) for source in self.sources]
+        return found + [(source.array, source.value) for source in self._learned()]
+
+    def _learned(self) -> list[Source]:
+        return [source for source in self.sources if self._gradients[source.place.arena] is not None]
 
     def _rows(self, place: Place) -> NDArray:
         gradient = self._gradients[place.arena]

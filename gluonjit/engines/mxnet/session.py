@@ -159,7 +159,8 @@ class Session:
 
     def _operand(self, gather: Gather, index: Any, tape: Tape | None) -> NDArray:
         place = gather.place
-        source = self.arrays[place.arena] if tape is None else tape.variable(place.arena, self.arrays)
+        learned = tape is not None and tape.learns(gather)
+        source = tape.variable(place.arena, self.arrays) if tape is not None and learned else self.arrays[place.arena]
         if index is not None:
             self.report.gathers += 1
             return mx.nd.take(source, index)

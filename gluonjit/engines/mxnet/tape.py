@@ -10,16 +10,17 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import mxnet as mx
+import numpy as np
 from mxnet import autograd
 from mxnet.ndarray import NDArray
 
 from gluonjit.analysis import Plan, Step
-from gluonjit.analysis.plan import Place
+from gluonjit.analysis.plan import Gather, Place
 from gluonjit.engines.mxnet.hooked import original_backward, slice_rows
 from gluonjit.graph import Value
 from gluonjit.hybrid import Report
 
-_FLOATS = {"float16", "float32", "float64"}
+FLOATS = {"float16", "float32", "float64"}
 _count = iter(range(1 << 62))
 
 
@@ -76,14 +77,17 @@ class Tape:
         self._variables: list[NDArray | None] = [None] * len(plan.arenas)
         self._gradients: list[NDArray | None] = [None] * len(plan.arenas)
         self._constants: dict[int, tuple[NDArray, NDArray, NDArray | None]] = {}
+        self._learned_rows = [np.zeros(arena.rows, dtype=bool) for arena in plan.arenas]
 
     def track(self, arrays: Sequence[Any]) -> None:
         """Decide which arenas get gradients: those that steps write to under recording, and those of sources."""
         wanted = {source.place.arena for source in self.sources}
+        for source in self.sources:
+            self._learned_rows[source.place.arena][source.place.begin : source.place.end] = True
         wanted.update(place.arena for step in self._plan.steps if step.mode >= 2 for place in step.places)
         for number in wanted:
             arena = self._plan.arenas[number]
-            if arena.spec.dtype in _FLOATS:
+            if arena.spec.dtype in FLOATS:
                 context = None if arrays[number] is None else arrays[number].context
                 shape = (arena.rows, *arena.spec.row_shape)
                 self._gradients[number] = mx.nd.empty(shape, ctx=context, dtype=arena.spec.dtype)
@@ -120,11 +124,21 @@ class Tape:
             return array.detach()
         return known[1] if adds else slice_rows(known[1], 0, array.shape[0])
 
+    def learns(self, gather: Gather) -> bool:
+        """Whether any of these rows is or was computed from something that gets a gradient."""
+        place = gather.place
+        if self._gradients[place.arena] is None:
+            return False
+        rows = slice(place.begin, place.end) if gather.index is None else gather.index
+        return bool(self._learned_rows[place.arena][rows].any())
+
     def note(self, step: Step, results: list[NDArray]) -> None:
         """Remember a step that was recorded; one without anything learned before it was not."""
         learned = any(self._constants[id(array)][2] is not None for array in step.kind.program.consts)
-        if learned or any(self._gradients[gather.place.arena] is not None for gather in step.gathers):
+        if learned or any(self.learns(gather) for gather in step.gathers):
             self._steps.append((step, results))
+            for place in step.places:
+                self._learned_rows[place.arena][place.begin : place.end] = True
 
     def gradients(self, seeds: Sequence[Seed], retain: bool, train_mode: bool) -> list[Target]:
         """Gradients of everything before the flush, given those of some of its rows."""

@@ -38,7 +38,7 @@ def bridged(value: Value) -> NDArray:
     if tape is not None and not tape.freed:
         inputs = [array if origin is None else bridged(origin) for array, origin in tape.origins()]
         if inputs:
-            tape.ends += 1  # one more place where backward can begin: the history stays for it
+            tape.bridges += 1
             return Bridge(value, tape)(*inputs)
     with as_captured(0):
         return numbers_of(value)

@@ -14,7 +14,7 @@ from gluonjit.engines.mxnet.cell import Cell
 from gluonjit.engines.mxnet.cells import capture_cell
 from gluonjit.engines.mxnet.dynamic import KEY, automatic_cell, disable, enable
 from gluonjit.engines.mxnet.engine import ENGINE
-from gluonjit.engines.mxnet.lazy import LazyArray, own, wrap, wrap_concrete
+from gluonjit.engines.mxnet.lazy import LazyArray, concrete, own, wrap, wrap_concrete
 from gluonjit.engines.mxnet.operands import leaf
 from gluonjit.engines.mxnet.ops import capture_op, is_pending
 from gluonjit.engines.mxnet.trace import operator_call
@@ -169,6 +169,17 @@ def _set_training(train_mode: bool) -> bool:
     return before
 
 
+def _get_index(self: NDArray, key: tuple[Any, ...]) -> Any:
+    """NDArray._get_index_nd: the arrays of an index are no part of the captured program."""
+    parts = tuple([concrete(part) if isinstance(part, LazyArray) else part for part in key])
+    state = LOCAL.state
+    state.paused += 1
+    try:
+        return hooked.original_get_index(self, parts)
+    finally:
+        state.paused -= 1
+
+
 def _setitem(self: NDArray, key: Any, value: Any) -> None:
     _before_write(self)
     hooked.original_setitem(self, key, value)
@@ -212,6 +223,7 @@ PATCHES: list[tuple[Any, str, Any]] = [
     (gluon.Block, "hybridize", _hybridize(hooked.original_block_hybridize)),
     (gluon.HybridBlock, "hybridize", _hybridize(hooked.original_hybrid_hybridize)),
     (NDArray, "__setitem__", _setitem),
+    (NDArray, "_get_index_nd", _get_index),
     (autograd, "set_recording", _set_recording),
     (autograd, "set_training", _set_training),
     (autograd, "backward", lazy_backward.backward),

@@ -14,6 +14,7 @@ original_verify: Any = register._verify_all_legacy_ndarrays
 original_call: Any = gluon.Block.__call__
 original_block_hybridize: Any = gluon.Block.hybridize
 original_hybrid_hybridize: Any = gluon.HybridBlock.hybridize
+original_get_index: Any = NDArray._get_index_nd
 original_setitem: Any = NDArray.__setitem__
 original_set_recording: Any = autograd.set_recording
 original_set_training: Any = autograd.set_training

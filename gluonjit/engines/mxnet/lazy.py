@@ -265,13 +265,7 @@ def _is_basic(part: Any) -> bool:
 def _picked(array: LazyArray, key: Any) -> Any:
     """Indexing by arrays, as NDArray does it: an index array made on the host, then one operator."""
     parts = key if isinstance(key, tuple) else (key,)
-    parts = tuple(concrete(part) if isinstance(part, LazyArray) else part for part in parts)
-    state = LOCAL.state
-    state.paused += 1  # what makes the index is no part of the program
-    try:
-        indices, new_axes = array._get_index_nd(indexing_key_expand_implicit_axes(parts, array.shape)[0])
-    finally:
-        state.paused -= 1
+    indices, new_axes = array._get_index_nd(indexing_key_expand_implicit_axes(parts, array.shape)[0])
     if not isinstance(indices, NDArray):
         return NDArray.__getitem__(array, parts)
     picked = op.gather_nd(array, indices)

@@ -69,6 +69,7 @@ class Tape:
         self.ends = plan.ends
         self.profile = profile
         self.backwards = 0
+        self.bridges = 0  # values that MXNet's own history comes from: backward may come through them at any time
         self.done: set[tuple[int, int]] = set()
         self.freed = False
         self.sources: list[Source] = []
@@ -142,6 +143,7 @@ class Tape:
 
     def gradients(self, seeds: Sequence[Seed], retain: bool, train_mode: bool) -> list[Target]:
         """Gradients of everything before the flush, given those of some of its rows."""
+        retain = retain or self.bridges > 0
         for array in self._gradients:
             if array is not None:
                 array[:] = 0

@@ -1,13 +1,14 @@
 """Just-in-time dynamic batching: write the model for one sample, call `hybridize(dynamic_batch=True)`.
 
-Importing gluonjit imports no framework and changes nothing but this: when `mxnet` is imported, before or
-after, these functions of it are wrapped so that calls can be captured and run together: the imperative operator
-call (`mxnet.ndarray.register._imperative_invoke` and its check of types), `gluon.Block.__call__`, `Block.hybridize`,
-`HybridBlock.hybridize`, `NDArray.__setitem__`, `_get_index_nd`, `autograd.set_recording`, `set_training`, `backward` and `grad`,
-`Trainer.step` and `update`, `Parameter.set_data`, `_finish_deferred_init` and `_init_impl`. Blocks that were
-not hybridized with `dynamic_batch=True`, and arrays that do not come from such blocks, behave as before. Where
-numpy is newer than MXNet 1.9.1 knows, names that numpy has removed and MXNet reads are put back before MXNet is
-imported; where the CUDA 11 wheels of the extra `cu112` are installed, their libraries are loaded before it.
+Importing gluonjit imports no framework and changes nothing but this: when `mxnet` is imported, before or after,
+these functions of it are wrapped so that calls can be captured and run together: the imperative operator call
+(`mxnet.ndarray.register._imperative_invoke` and its check of types), `gluon.Block.__call__`, `Block.hybridize`,
+`HybridBlock.hybridize`, `NDArray.__setitem__`, `_get_index_nd`, `autograd.set_recording`, `set_training`,
+`backward` and `grad`, `Trainer.step` and `update`, `Parameter.set_data`, `_finish_deferred_init` and `_init_impl`.
+Blocks that were not hybridized with `dynamic_batch=True`, and arrays that do not come from such blocks, behave as
+before. Where numpy is newer than MXNet 1.9.1 knows, names that numpy has removed and MXNet reads are put back
+before MXNet is imported; where the CUDA 11 wheels of the extra `cu112` are installed, their libraries are loaded
+before it.
 """
 
 from gluonjit import errors

@@ -615,3 +615,38 @@ def test_a_value_of_another_thread_is_refused_until_it_has_run(net: Any) -> None
     thread.join()
     assert "in the thread that captured it" in str(caught[0])
     assert value.asnumpy().shape == (1, 1)
+
+
+def test_a_look_up_that_is_read_first_is_learned(net: Any) -> None:
+    class Words(gluon.Block):
+        def __init__(self) -> None:
+            super().__init__()
+            with self.name_scope():
+                self.embed = nn.Embedding(7, SIZE)
+
+        def forward(self, tokens: Any) -> Any:
+            words = self.embed(tokens)
+            words.wait_to_read()
+            return (words**2).sum()
+
+    words = Words()
+    words.initialize(mx.init.Uniform(0.7))
+    assert_same(words, [nd.array([1, 2]), nd.array([2, 3, 3])], lambda net, tokens: net(tokens))
+
+
+def test_indexing_by_arrays(net: Any) -> None:
+    def loss(net: Any, sample: Any) -> Any:
+        h = net.cell(sample)
+        picked = h[nd.array([0, 0], dtype="int32")] + h[[0, 0]]
+        return (picked * h[None, 0:1, :][0]).sum() + sample[nd.array([0], dtype="int32")].sum()
+
+    class Whole(gluon.Block):
+        def __init__(self, inner: gluon.Block) -> None:
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, sample: Any) -> Any:
+            return loss(self.inner, sample)
+
+    report = assert_same(Whole(net), SAMPLES, lambda whole, sample: whole(sample))
+    assert report.flushes == 1

@@ -64,12 +64,7 @@ class Session:
         self.plan = plan
         self.report = report
         self.profile = profile
-        taped = any(step.mode >= 2 for step in plan.steps) or any(
-            isinstance(leaf.payload, Imported) and leaf.payload.value.taped
-            for chunk in plan.inputs
-            if isinstance(chunk, LeafChunk)
-            for leaf in chunk.leaves
-        )
+        taped = LOCAL.state.mode >= 2 or any(step.mode >= 2 for step in plan.steps) or _has_taped_inputs(plan)
         self.tape = Tape(report, plan, samples, profile) if taped else None
         self.arrays: list[Any] = [None if arena.sole else _room(arena) for arena in plan.arenas]
         self._copies: dict[Place, NDArray] = {}
@@ -197,6 +192,17 @@ class Session:
         self._track()
         self._indices = []
         self._copies = {}
+
+
+def _has_taped_inputs(plan: Plan) -> bool:
+    """Whether there are look-ups made under recording, or results of an earlier flush with a history."""
+    for chunk in plan.inputs:
+        if isinstance(chunk, LookupChunk):
+            if chunk.table.weight is not None and chunk.table.taped:
+                return True
+        elif any(isinstance(leaf.payload, Imported) and leaf.payload.value.taped for leaf in chunk.leaves):
+            return True
+    return False
 
 
 def _joined(leaves: Sequence[Leaf]) -> NDArray:

@@ -33,6 +33,10 @@ class FlushError(GluonJITError):
     """
 
 
+class NotFiniteError(GluonJITError, ArithmeticError):
+    """A NaN or an infinite number, found by the option ``check_finite``; the message names the call that made it."""
+
+
 class BatchClosedError(GluonJITError):
     """A lazy value is asked for, but its batch was discarded unrun, as after an exception inside it."""
 
@@ -63,3 +67,15 @@ class AloneWarning(GluonJITWarning):
 
 class BackwardWarning(GluonJITWarning):
     """``backward`` was called sample by sample, which repeats work that one call for the sum does once."""
+
+
+class CellWarning(GluonJITWarning):
+    """A function captures many operators a call, and would be one node as a ``@gluonjit.cell``."""
+
+
+class CacheWarning(GluonJITWarning):
+    """Minibatch after minibatch has signatures that were never seen, so that cells are traced again and again."""
+
+
+class SmallBatchWarning(GluonJITWarning):
+    """So few nodes run together that batching does not pay for itself."""

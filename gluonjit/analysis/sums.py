@@ -133,4 +133,5 @@ def _add_sum(graph: Graph, root: Node, terms: list[tuple[int, ...]], sum_kind: S
     target.operands.append((tuple(row for rows in terms for row in rows),))
     target.depths.append(record.depths[node])
     target.bases.append(record.bases[node])
+    target.origins.append(record.origins[node])
     target.values.append(record.values[node])

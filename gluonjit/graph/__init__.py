@@ -7,12 +7,17 @@ numbers, not nodes.
 
 from gluonjit.graph.graph import Graph, Leaf, Record
 from gluonjit.graph.kinds import Kind, Output, family_key, operand_groups
+from gluonjit.graph.origins import LIBRARIES, Line, Mark, Origin, line_of, origin_of, raised_at, sample_at
 from gluonjit.graph.values import Rows, Spec, Value, intern_spec, natural_mode
 
 __all__ = [
     "Graph",
+    "LIBRARIES",
     "Kind",
     "Leaf",
+    "Line",
+    "Mark",
+    "Origin",
     "Output",
     "Record",
     "Rows",
@@ -20,6 +25,10 @@ __all__ = [
     "Value",
     "family_key",
     "intern_spec",
+    "line_of",
     "natural_mode",
     "operand_groups",
+    "origin_of",
+    "raised_at",
+    "sample_at",
 ]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from sys import _getframe
 from typing import Any, NamedTuple
 
 from gluonjit.graph.kinds import Kind
+from gluonjit.graph.origins import Mark, Origin, origin_of
 from gluonjit.graph.values import Rows, Spec, Value
 
 
@@ -20,10 +22,10 @@ class Record:
     """All nodes of one signature in one graph.
 
     `memo` maps a node's operand rows to its values: an equal call on equal operands finds them there. Node k
-    has operand rows `operands[k]`, depth `depths[k]`, first result row `bases[k]`.
+    has operand rows `operands[k]`, depth `depths[k]`, first result row `bases[k]`, and was called at `origins[k]`.
     """
 
-    __slots__ = ("bases", "calls", "depths", "kind", "memo", "mode", "operands", "share", "values")
+    __slots__ = ("bases", "calls", "depths", "kind", "memo", "mode", "operands", "origins", "share", "values")
 
     def __init__(self, kind: Kind, mode: int, share: float) -> None:
         self.kind = kind
@@ -33,6 +35,7 @@ class Record:
         self.operands: list[tuple[Rows, ...]] = []
         self.depths: list[int] = []
         self.bases: list[int] = []
+        self.origins: list[Origin] = []
         self.values: list[tuple[Value, ...]] = []
         self.calls = 0
 
@@ -52,6 +55,7 @@ class Graph:
         self.leaves: dict[Any, Leaf] = {}
         self.lookups: dict[Any, dict[int, int]] = {}
         self.lookup_specs: dict[Any, Spec] = {}
+        self.marks: list[Mark] = []  # where samples begin and end
         self.single_rows: dict[Any, Value] = {}  # one-row slices of inputs, so that equal ones are the same value
 
     def add_node(self, record: Record, operands: tuple[Rows, ...], depth: int) -> tuple[Value, ...]:
@@ -64,6 +68,7 @@ class Graph:
         record.operands.append(operands)
         record.depths.append(depth)
         record.bases.append(base)
+        record.origins.append(origin_of(_getframe(1)))
         record.values.append(values)
         return values
 

@@ -12,9 +12,10 @@ import numpy.typing as npt
 from gluonjit.analysis import Plan, make_plan
 from gluonjit.analysis.plan import LookupChunk
 from gluonjit.errors import BatchClosedError
-from gluonjit.graph import Graph, Value
+from gluonjit.graph import Graph, Mark, Value
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.protocol import Engine, Session
+from gluonjit.hybrid.provenance import Provenance
 from gluonjit.hybrid.report import Report
 
 RUNNING = threading.RLock()
@@ -41,7 +42,8 @@ class Batch:
         self.explicit = explicit
         self.report = Report()
         self.thread = threading.get_ident()
-        self.samples = 0  # calls of outermost blocks
+        self.samples = 0  # calls of outermost blocks since the last flush
+        self.sample = 0  # the number of the next one
         self.noted: dict[int, Any] = {}  # blocks whose parameters are known, by address
         self.parameters: dict[int, Any] = {}  # arrays of known parameters, by address
         self.reset()
@@ -64,6 +66,16 @@ class Batch:
     def empty(self) -> bool:
         """Whether nothing waits to run."""
         return not self.records
+
+    def begin_sample(self) -> None:
+        """What is captured from here on belongs to the next sample."""
+        self.graph.marks.append(Mark(self.graph.rows, self.sample))
+        self.samples += 1
+        self.sample += 1
+
+    def end_sample(self) -> None:
+        """What is captured from here on belongs to no sample by itself, as losses do."""
+        self.graph.marks.append(Mark(self.graph.rows, None))
 
     def discard(self, reason: str) -> None:
         """Forget what was captured; its values then raise BatchClosedError with this reason."""
@@ -94,12 +106,14 @@ class Batch:
                 self._run(graph, plan)
         except BaseException as error:
             graph.owner = f"its batch failed: {error}"
+            self.sample = 0  # the minibatch is lost
             raise
         finally:
             _release(graph)
 
     def _run(self, graph: Graph, plan: Plan) -> None:
-        session = self.engine.session(plan, self.report, self.options.profile, self.samples)
+        provenance = Provenance(plan, graph.marks)
+        session = self.engine.session(plan, self.report, self.options, self.samples, provenance)
         self.samples = 0
         begin = perf_counter()
         for chunk in plan.inputs:

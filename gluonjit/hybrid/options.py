@@ -19,6 +19,8 @@ class Options:
     max_nodes, max_bytes: an open batch runs itself when it holds more nodes, or results of more bytes.
     profile: wait for the engine after each part, so that the times in the report are those of the work and not
         of handing it over; slower.
+    check_finite: look at every result and gradient, and raise NotFiniteError that names the call, sample and line of
+        the first that is a NaN or infinite; much slower.
     """
 
     sharing: bool = True
@@ -26,6 +28,7 @@ class Options:
     max_nodes: int = 200_000
     max_bytes: int = 2_000_000_000
     profile: bool = False
+    check_finite: bool = False
 
     def updated(self, call: str, changes: dict[str, Any]) -> Options:
         """These options with `changes`; `call` is the user's call, for the error.
@@ -44,7 +47,7 @@ def _check(call: str, name: str, value: Any) -> None:
     if name == "granularity":
         if value not in GRANULARITIES:
             raise OptionError(f"{call}: granularity={value!r}, but it can be {', '.join(map(repr, GRANULARITIES))}")
-    elif name in ("sharing", "profile"):
+    elif name in ("sharing", "profile", "check_finite"):
         if not isinstance(value, bool):
             raise OptionError(f"{call}: {name}={value!r}, but it is True or False")
     elif not isinstance(value, int) or isinstance(value, bool) or value < 1:

@@ -8,6 +8,8 @@ from typing import Any, Protocol
 from gluonjit.analysis import Plan
 from gluonjit.analysis.plan import LeafChunk, LookupChunk
 from gluonjit.graph import Kind, Spec
+from gluonjit.hybrid.options import Options
+from gluonjit.hybrid.provenance import Provenance
 from gluonjit.hybrid.report import Report
 
 
@@ -41,8 +43,12 @@ class Engine(Protocol):
     def sum_kind(self, spec: Spec, count: int) -> Kind:
         """The kind whose one operand is `count` stacked arrays of this spec and whose result is their sum."""
 
-    def session(self, plan: Plan, report: Report, profile: bool, samples: int) -> Session:
-        """Make room for a flush. Times go into the report; with `profile` after waiting for each part."""
+    def session(self, plan: Plan, report: Report, options: Options, samples: int, provenance: Provenance) -> Session:
+        """Make room for a flush of so many samples. Times go into the report.
+
+        With `options.profile` the engine waits for each part, with `check_finite` it looks at every number. What
+        fails raises FlushError, or NotFiniteError, that names the node by `provenance`.
+        """
 
     def wants(self, args: Sequence[Any]) -> bool:
         """Whether a call with these arguments has to be captured."""

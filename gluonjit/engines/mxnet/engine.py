@@ -17,8 +17,9 @@ from gluonjit.engines.mxnet.opkinds import clear_kinds, kind_count, sum_kind
 from gluonjit.engines.mxnet.results import numbers_of, settle
 from gluonjit.engines.mxnet.session import Session, as_captured
 from gluonjit.graph import Kind, Spec, Value
-from gluonjit.hybrid import LOCAL, Report
+from gluonjit.hybrid import LOCAL, Options, Report
 from gluonjit.hybrid.functions import CellFunction
+from gluonjit.hybrid.provenance import Provenance
 
 
 class MXNetEngine:
@@ -34,9 +35,9 @@ class MXNetEngine:
         """The kind that adds up `count` arrays of this spec."""
         return sum_kind(spec, count)
 
-    def session(self, plan: Plan, report: Report, profile: bool, samples: int) -> Session:
+    def session(self, plan: Plan, report: Report, options: Options, samples: int, provenance: Provenance) -> Session:
         """Make room for a flush."""
-        return Session(plan, report, profile, samples)
+        return Session(plan, report, options, samples, provenance)
 
     def force(self, value: Value) -> NDArray:
         """The numbers of a value, without history; runs its batch if that has not run."""

@@ -18,7 +18,8 @@ from gluonjit.engines.mxnet.lazy import LazyArray, concrete, own, wrap, wrap_con
 from gluonjit.engines.mxnet.operands import leaf
 from gluonjit.engines.mxnet.ops import capture_op, is_pending
 from gluonjit.engines.mxnet.trace import operator_call
-from gluonjit.errors import OptionError
+from gluonjit.errors import CaptureError, OptionError
+from gluonjit.graph import LIBRARIES, raised_at
 from gluonjit.hybrid import LOCAL
 from gluonjit.hybrid import register as register_engine
 
@@ -109,14 +110,19 @@ def _call_plain(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
             batch.flush("another block has other options")
             state.close()
             batch = state.open(ENGINE, cell.options)
-        batch.samples += 1
+        batch.begin_sample()
         _note_parameters(batch, block)
     state.inside += 1
     try:
         return hooked.original_call(block, *[_lazy(arg) for arg in args])
+    except CaptureError as error:
+        if outermost:
+            error.args = (f"{error} (In sample {batch.sample - 1}, at {raised_at(error.__traceback__)}.)",)
+        raise
     finally:
         state.inside -= 1
         if outermost:
+            batch.end_sample()
             batch.report.ms["capture"] += (perf_counter() - begin) * 1e3
 
 
@@ -244,6 +250,7 @@ def install(module: Any = None) -> None:
     if _installed:
         return
     _installed = True
+    LIBRARIES.add("mxnet")
     for owner, name, replacement in PATCHES:
         setattr(owner, name, replacement)
     register_engine(ENGINE)

@@ -15,11 +15,14 @@ from mxnet.ndarray import NDArray
 from gluonjit.analysis import Plan
 from gluonjit.analysis.plan import Arena, Gather, LeafChunk, LookupChunk, Place
 from gluonjit.engines.mxnet.arrays import context_of
+from gluonjit.engines.mxnet.failures import Finite, failed
 from gluonjit.engines.mxnet.hooked import original_set_recording, original_set_training, slice_rows
 from gluonjit.engines.mxnet.program import join
 from gluonjit.engines.mxnet.tape import Source, Tape, has_history
+from gluonjit.errors import GluonJITError
 from gluonjit.graph import Leaf, Value
-from gluonjit.hybrid import LOCAL, Report
+from gluonjit.hybrid import LOCAL, Options, Report
+from gluonjit.hybrid.provenance import Provenance
 
 
 @contextmanager
@@ -60,12 +63,14 @@ class Session:
     twice. Under recording each step is recorded by itself; `Tape` goes backward through them.
     """
 
-    def __init__(self, plan: Plan, report: Report, profile: bool, samples: int) -> None:
+    def __init__(self, plan: Plan, report: Report, options: Options, samples: int, provenance: Provenance) -> None:
         self.plan = plan
         self.report = report
-        self.profile = profile
+        self.provenance = provenance
+        self.profile = options.profile
+        self.finite = Finite(provenance) if options.check_finite else None
         taped = LOCAL.state.mode >= 2 or any(step.mode >= 2 for step in plan.steps) or _has_taped_inputs(plan)
-        self.tape = Tape(report, plan, samples, profile) if taped else None
+        self.tape = Tape(report, plan, samples, options.profile, self.finite) if taped else None
         self.arrays: list[Any] = [None if arena.sole else _room(arena) for arena in plan.arenas]
         self._copies: dict[Place, NDArray] = {}
         self._places: list[list[Place]] = [[] for _ in plan.arenas]
@@ -109,6 +114,8 @@ class Session:
             begin = end
 
     def _put(self, place: Place, rows: NDArray, source: Source | None) -> None:
+        if self.finite is not None:
+            self.finite.inputs(place.arena, place.begin, rows)
         if source is not None and self.tape is not None:
             self.tape.sources.append(source)
         if self.plan.arenas[place.arena].sole:
@@ -119,6 +126,15 @@ class Session:
 
     def run(self, number: int) -> None:
         """Gather the operands of a step, run it, and put its results into their places."""
+        try:
+            self._run(number)
+        except GluonJITError:
+            raise
+        except Exception as error:
+            with as_captured(self.plan.steps[number].mode & 1):
+                raise failed(self, number, error) from error
+
+    def _run(self, number: int) -> None:
         step = self.plan.steps[number]
         tape = self.tape if step.mode >= 2 else None
         if tape is not None:
@@ -132,12 +148,19 @@ class Session:
             results = [self._view(place) for place in step.places]
             program = step.kind.program
             consts = program.consts
+            if self.finite is not None:
+                self.finite.weights(number, consts)
             if tape is not None:
                 consts = [tape.constant(array, adds) for array, adds in zip(consts, program.adds)]
             program(operands, consts, step.count, results)
             if tape is not None:
-                tape.note(step, results)
+                tape.note(number, results)
+            if getattr(program, "may_fail", False):  # MXNet tells at the first wait
+                for result in results:
+                    result.wait_to_read()
         self._lap("compute", middle)
+        if self.finite is not None:
+            self.finite.results(number, results)
 
     def _track(self) -> None:
         """Let the tape decide which arenas get gradients, when all inputs are there."""

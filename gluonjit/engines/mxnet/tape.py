@@ -16,11 +16,11 @@ from mxnet.ndarray import NDArray
 
 from gluonjit.analysis import Plan, Step
 from gluonjit.analysis.plan import Gather, Place
+from gluonjit.engines.mxnet.failures import FLOATS, Finite
 from gluonjit.engines.mxnet.hooked import original_backward, slice_rows
 from gluonjit.graph import Value
 from gluonjit.hybrid import Report
 
-FLOATS = {"float16", "float32", "float64"}
 _count = iter(range(1 << 62))
 
 
@@ -62,7 +62,7 @@ def has_history(array: NDArray) -> bool:
 class Tape:
     """The history of one flush. `ends` counts results where backward can begin; `done` those where it has."""
 
-    def __init__(self, report: Report, plan: Plan, samples: int, profile: bool) -> None:
+    def __init__(self, report: Report, plan: Plan, samples: int, profile: bool, finite: Finite | None = None) -> None:
         self.number = next(_count)  # later flushes are differentiated first
         self.report = report
         self.samples = samples
@@ -74,7 +74,8 @@ class Tape:
         self.freed = False
         self.sources: list[Source] = []
         self._plan = plan
-        self._steps: list[tuple[Step, list[NDArray]]] = []
+        self._finite = finite
+        self._steps: list[tuple[int, list[NDArray]]] = []
         self._variables: list[NDArray | None] = [None] * len(plan.arenas)
         self._gradients: list[NDArray | None] = [None] * len(plan.arenas)
         self._constants: dict[int, tuple[NDArray, NDArray, NDArray | None]] = {}
@@ -133,11 +134,12 @@ class Tape:
         rows = slice(place.begin, place.end) if gather.index is None else gather.index
         return bool(self._learned_rows[place.arena][rows].any())
 
-    def note(self, step: Step, results: list[NDArray]) -> None:
+    def note(self, number: int, results: list[NDArray]) -> None:
         """Remember a step that was recorded; one without anything learned before it was not."""
+        step = self._plan.steps[number]
         learned = any(self._constants[id(array)][2] is not None for array in step.kind.program.consts)
         if learned or any(self.learns(gather) for gather in step.gathers):
-            self._steps.append((step, results))
+            self._steps.append((number, results))
             for place in step.places:
                 self._learned_rows[place.arena][place.begin : place.end] = True
 
@@ -155,7 +157,10 @@ class Tape:
                 continue
             rows = self._rows(Place(seed.arena, seed.position, seed.position + len(seed.gradient)))
             mx.nd.elemwise_add(rows, seed.gradient, out=rows)
-        for step, results in reversed(self._steps):
+            if self._finite is not None:
+                self._finite.head(seed.gradient)
+        for number, results in reversed(self._steps):
+            step = self._plan.steps[number]
             pairs = [
                 (result, self._rows(place))
                 for result, place in zip(results, step.places)
@@ -164,6 +169,8 @@ class Tape:
             if pairs:
                 heads, head_gradients = zip(*pairs)
                 original_backward(list(heads), list(head_gradients), retain, train_mode)
+                if self._finite is not None:
+                    self._finite.gradients(number, self._gradients, self._gradients_of(step))
         targets = [
             Target(array, None, gradient) for array, _, gradient in self._constants.values() if gradient is not None
         ]
@@ -171,6 +178,10 @@ class Tape:
         if not retain:
             self.free()
         return targets
+
+    def _gradients_of(self, step: Step) -> list[NDArray | None]:
+        """The gradients of the weights of a step."""
+        return [self._constants[id(array)][2] for array in step.kind.program.consts]
 
     def origins(self) -> list[tuple[NDArray, Value | None]]:
         """What `gradients` gives gradients for, in its order."""

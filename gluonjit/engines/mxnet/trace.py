@@ -26,6 +26,10 @@ class NeedsValue(Exception):
     """The traced function reads an array's numbers, or uses an array that may differ from call to call."""
 
 
+class RefusedError(CaptureError, mx.base.MXNetError):  # type: ignore[misc]
+    """An operator that does not take such operands; MXNet's own error too, as it is without batching."""
+
+
 class TraceOp(NamedTuple):
     """One operator: names of its inputs and outputs are positions in the trace's list of shapes."""
 
@@ -169,12 +173,12 @@ def _infer(name: str, attrs: Attrs, inputs: tuple[Shaped, ...]) -> tuple[Shaped,
         shapes = symbol._infer_shape_impl(False, **{operand: shape for operand, (shape, _) in zip(names, inputs)})[1]
         dtypes = symbol._infer_type_impl(False, **{operand: dtype for operand, (_, dtype) in zip(names, inputs)})[1]
     except (mx.base.MXNetError, TypeError, ValueError) as error:
-        raise CaptureError(_refusal(name, attrs, inputs, _first_line(error))) from error
+        raise RefusedError(_refusal(name, attrs, inputs, _first_line(error))) from error
     if shapes is None or dtypes is None:
-        raise CaptureError(_refusal(name, attrs, inputs, "the result's shape cannot be inferred"))
+        raise RefusedError(_refusal(name, attrs, inputs, "the result's shape cannot be inferred"))
     outputs = tuple((tuple(shape), np.dtype(dtype).name) for shape, dtype in zip(shapes, dtypes))
     if rules.canonical(name) in _RESHAPES and _size(outputs[0][0]) != _size(inputs[0][0]):
-        raise CaptureError(_refusal(name, attrs, inputs, f"the result {outputs[0][0]} has another number of elements"))
+        raise RefusedError(_refusal(name, attrs, inputs, f"the result {outputs[0][0]} has another number of elements"))
     return outputs
 
 

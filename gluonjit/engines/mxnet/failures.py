@@ -1,0 +1,150 @@
+"""From a step that failed, or gave a NaN, to the call of the user's that did it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import mxnet as mx
+import numpy as np
+
+from gluonjit.engines.mxnet.arrays import context_of
+from gluonjit.errors import FlushError, NotFiniteError
+from gluonjit.graph import Record
+from gluonjit.hybrid.provenance import Provenance, operand_rows
+
+if TYPE_CHECKING:
+    from gluonjit.engines.mxnet.session import Session
+
+FLOATS = {"float16", "float32", "float64"}
+_NEXT = "hybridize(dynamic_batch=False) runs the same code eagerly."
+
+
+@cache
+def _failure(kind: Any) -> Any:
+    """FlushError that is also an error of the framework's own kind, so that handlers for that one work."""
+    return type("FlushError", (FlushError, kind), {"__module__": FlushError.__module__})
+
+
+def failed(session: Session, number: int, error: Exception) -> Exception:
+    """The error to raise for a step that failed: its nodes run again, one by one, until one of them fails."""
+    provenance = session.provenance
+    step = session.plan.steps[number]
+    for record, nodes in step.parts:
+        for node in nodes.tolist():
+            try:
+                _run_alone(session, record, node)
+            except Exception as own:
+                text = f"The {provenance.describe(record, node)}, failed when it ran: {_reason(own)}. {_NEXT}"
+                return _failure(type(own))(text)
+    record, nodes = step.parts[0]
+    text = (
+        f"{step.count} calls of {step.kind.name} run together failed, though each runs by itself: {_reason(error)}. "
+        f"The first is the {provenance.describe(record, int(nodes[0]))}. {_NEXT}"
+    )
+    return _failure(type(error))(text)
+
+
+def _run_alone(session: Session, record: Record, node: int) -> None:
+    """Run one node by itself and wait for it."""
+    kind = record.kind
+    given = record.operands[node]
+    operands = []
+    for group in kind.groups:
+        rows = [row for position in group for row in operand_rows(given[position], kind.operands[position])]
+        operands.append(session.rows(int(session.plan.arena[rows[0]]), session.plan.position[rows].tolist()))
+    results = [
+        mx.nd.empty((out.spec.rows, *out.spec.row_shape), context_of(out.spec.device), out.spec.dtype)
+        for out in kind.outputs
+    ]
+    kind.program(operands, kind.program.consts, 1, results)
+    for result in results:
+        result.wait_to_read()
+
+
+def _reason(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines()]
+    told = [line for line in lines if "Check failed" in line or "Error:" in line] or [line for line in lines if line]
+    return told[-1].removeprefix("MXNetError: ").rstrip(".") if told else type(error).__name__
+
+
+class Finite:
+    """Looks for numbers that are not finite after each part of a flush (option `check_finite`)."""
+
+    def __init__(self, provenance: Provenance) -> None:
+        self._provenance = provenance
+        self._consts: set[int] = set()
+
+    def inputs(self, arena: int, begin: int, rows: Any) -> None:
+        """What was there before the batch."""
+        bad = _first_bad(rows)
+        if bad is not None:
+            use = self._provenance.first_use(arena, begin + bad)
+            raise NotFiniteError(f"An input is not finite: the {use}, reads it. {_look(rows, bad)}")
+
+    def weights(self, number: int, consts: Sequence[Any]) -> None:
+        """The weights that a step reads, each once a flush."""
+        for array in consts:
+            if id(array) in self._consts:
+                continue
+            self._consts.add(id(array))
+            bad = _first_bad(array)
+            if bad is not None:
+                first = self._provenance.describe(*self._provenance.node(number, 0))
+                raise NotFiniteError(
+                    f"A weight of shape {array.shape} is not finite: the {first}, reads it. {_look(array, bad)} "
+                    f"Look at the step of the optimizer before this minibatch."
+                )
+
+    def results(self, number: int, results: Sequence[Any]) -> None:
+        """What a step has made from finite numbers."""
+        for place, rows in zip(self._provenance.plan.steps[number].places, results):
+            bad = _first_bad(rows)
+            if bad is not None:
+                made = self._provenance.describe(*self._provenance.producer(place.arena, place.begin + bad))
+                raise NotFiniteError(f"The first result that is not finite is that of the {made}. {_look(rows, bad)}")
+
+    def head(self, gradient: Any) -> None:
+        """A gradient with which backward begins."""
+        if _first_bad(gradient) is not None:
+            raise NotFiniteError(f"Backward was given a gradient of shape {gradient.shape} that is not finite")
+
+    def gradients(self, number: int, arenas: Sequence[Any], consts: Sequence[Any]) -> None:
+        """What a step's backward has made from finite gradients."""
+        provenance = self._provenance
+        for gather in provenance.plan.steps[number].gathers:
+            gradient = arenas[gather.place.arena]
+            if gradient is None:
+                continue
+            positions = np.arange(gather.place.begin, gather.place.end) if gather.index is None else gather.index
+            numbers = gradient.asnumpy()
+            wrong = positions[~np.isfinite(numbers[positions].reshape(len(positions), -1)).all(axis=1)]
+            if len(wrong):
+                user = provenance.describe(*provenance.user(number, gather.place.arena, int(wrong[0])))
+                raise NotFiniteError(
+                    f"The first gradient that is not finite, in the order of backward, is that of the operands of "
+                    f"the {user}. {_look(gradient, int(wrong[0]))}"
+                )
+        for gradient in consts:
+            if gradient is not None and _first_bad(gradient) is not None:
+                first = provenance.describe(*provenance.node(number, 0))
+                raise NotFiniteError(
+                    f"The gradient of a weight of shape {gradient.shape} is not finite after the backward of a step "
+                    f"of {provenance.plan.steps[number].count} calls, of which the first is the {first}"
+                )
+
+
+def _first_bad(array: Any) -> int | None:
+    """The first row of an array that holds a NaN or an Inf."""
+    numbers = array.asnumpy()
+    if numbers.dtype.kind != "f":
+        return None
+    finite = np.isfinite(numbers.reshape(len(numbers), -1)).all(axis=1)
+    return None if finite.all() else int(np.argmin(finite))
+
+
+def _look(array: Any, row: int) -> str:
+    numbers = array.asnumpy()[row]
+    wrong = numbers[~np.isfinite(numbers)]
+    return f"It holds {wrong.size} of {numbers.size} numbers like {np.ravel(wrong)[0]}."

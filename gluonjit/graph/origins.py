@@ -1,0 +1,84 @@
+"""Where in the user's program a node was captured, and in which sample."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Sequence
+from dis import findlinestarts
+from types import CodeType, FrameType, TracebackType
+from typing import Any, NamedTuple, Optional
+
+Origin = Optional[tuple[CodeType, int]]
+"""A place in a function: its code and the offset of an instruction. Cheap to take; `line_of` reads it."""
+
+LIBRARIES = {"gluonjit"}
+"""Packages that the user's line is never in; each engine adds its framework."""
+
+_known: dict[Any, bool] = {}
+
+
+class Line(NamedTuple):
+    """A line of a source file, and the function it is in."""
+
+    file: str
+    number: int
+    function: str
+
+    def __str__(self) -> str:
+        path = os.path.relpath(self.file) if self.file.startswith(os.getcwd() + os.sep) else self.file
+        return f"{path}:{self.number} in {self.function}"
+
+
+class Mark(NamedTuple):
+    """Rows from `row` on belong to this sample, or where that is None to none."""
+
+    row: int
+    sample: int | None
+
+
+def origin_of(frame: FrameType | None) -> Origin:
+    """The innermost place outside of the libraries, told by module: generated functions have no file."""
+    while frame is not None:
+        inside = _known.get(frame.f_globals.get("__name__"))
+        if not (_is_library(frame) if inside is None else inside):
+            return frame.f_code, frame.f_lasti
+        frame = frame.f_back
+    return None
+
+
+def _is_library(frame: FrameType) -> bool:
+    module = frame.f_globals.get("__name__")
+    if module not in _known:
+        _known[module] = str(module).partition(".")[0] in LIBRARIES
+    return _known[module]
+
+
+def raised_at(trace: TracebackType | None) -> Line | None:
+    """The user's line that is nearest to where an error was raised."""
+    found: Origin = None
+    while trace is not None:
+        if not _is_library(trace.tb_frame):
+            found = trace.tb_frame.f_code, trace.tb_lasti
+        trace = trace.tb_next
+    return line_of(found)
+
+
+def line_of(origin: Origin) -> Line | None:
+    """The line of a place."""
+    if origin is None:
+        return None
+    code, offset = origin
+    number = code.co_firstlineno
+    for start, line in findlinestarts(code):
+        if start > offset:
+            break
+        if line is not None:
+            number = line
+    return Line(code.co_filename, number, getattr(code, "co_qualname", code.co_name))
+
+
+def sample_at(marks: Sequence[Mark], row: int) -> int | None:
+    """The sample during whose call a row was captured, if it was during one."""
+    position = bisect_right([mark.row for mark in marks], row) - 1
+    return marks[position].sample if position >= 0 else None

@@ -1,0 +1,115 @@
+"""From a node of a plan back to the user's program: which call, in which sample, on which line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gluonjit.analysis import Plan
+from gluonjit.analysis.operands import row_numbers
+from gluonjit.graph import Mark, Record, Rows, Spec, line_of, sample_at
+
+Node = tuple[Record, int]
+"""A record and a position in its lists."""
+
+
+class Provenance:
+    """Answers for one flush; costs nothing until it is asked."""
+
+    def __init__(self, plan: Plan, marks: Sequence[Mark]) -> None:
+        self.plan = plan
+        self.marks = marks
+        self._producers: dict[int, Node] | None = None
+
+    def node(self, step: int, index: int) -> Node:
+        """A step's node number `index`."""
+        for record, nodes in self.plan.steps[step].parts:
+            if index < len(nodes):
+                return record, int(nodes[index])
+            index -= len(nodes)
+        raise IndexError(f"step {step} has no node {index}")
+
+    def describe(self, record: Record, node: int) -> str:
+        """A node for a message: its name, sample, line, and the shapes of its operands."""
+        parts = [f"call of {record.kind.name}"]
+        sample = self.sample(record.bases[node])
+        if sample is not None:
+            parts.append(f"in sample {sample}")
+        line = line_of(record.origins[node])
+        if line is not None:
+            parts.append(f"at {line}")
+        shapes = ", ".join(f"{spec.shape} {spec.dtype}" for spec in record.kind.operands)
+        return f"{' '.join(parts)}, on operands {shapes}"
+
+    def producer(self, arena: int, position: int) -> Node:
+        """The node whose result lies there."""
+        producers = self._producers_by_row()
+        return next(producers[row] for row in self._rows_at(arena, position) if row in producers)
+
+    def user(self, step: int, arena: int, position: int) -> Node:
+        """The first node of a step that reads a row of an arena."""
+        wanted = self._rows_at(arena, position)
+        return next(
+            (record, node)
+            for record, nodes in self.plan.steps[step].parts
+            for node in nodes.tolist()
+            if wanted.intersection(_rows_read(record, node))
+        )
+
+    def first_use(self, arena: int, position: int) -> str:
+        """The first captured call that reads a row of an arena, for a message."""
+        wanted = self._rows_at(arena, position)
+        users = [
+            (record.bases[node], record, node)
+            for step in self.plan.steps
+            for record, nodes in step.parts
+            for node in nodes.tolist()
+            if wanted.intersection(_rows_read(record, node))
+        ]
+        if not users:
+            return "program itself, outside of any captured call"
+        _, record, node = min(users, key=lambda user: user[0])
+        return self.describe(record, node)
+
+    def _rows_at(self, arena: int, position: int) -> set[int]:
+        found: list[int] = np.flatnonzero((self.plan.arena == arena) & (self.plan.position == position)).tolist()
+        return set(found)
+
+    def sample(self, row: int) -> int | None:
+        """The sample of a node by its first row; one called outside of any, as a loss, has that of its operands."""
+        producers = self._producers_by_row()
+        pending, seen = [row], set()
+        while pending:
+            current = pending.pop()
+            if current in seen:
+                continue
+            seen.add(current)
+            found = sample_at(self.marks, current)
+            if found is not None:
+                return found
+            if current in producers:
+                pending.extend(sorted(set(_rows_read(*producers[current])), reverse=True))
+        return None
+
+    def _producers_by_row(self) -> dict[int, Node]:
+        if self._producers is None:
+            self._producers = {
+                record.bases[node] + offset: (record, node)
+                for step in self.plan.steps
+                for record, nodes in step.parts
+                for node in nodes.tolist()
+                for offset in range(record.kind.rows)
+            }
+        return self._producers
+
+
+def operand_rows(rows: Rows, spec: Spec) -> list[int]:
+    """Numbers of the rows of one operand."""
+    return list(row_numbers(rows, spec.rows))
+
+
+def _rows_read(record: Record, node: int) -> list[int]:
+    """Numbers of all rows that a node reads."""
+    operands = zip(record.operands[node], record.kind.operands)
+    return [row for rows, spec in operands for row in row_numbers(rows, spec.rows)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from sys import _getframe
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ import numpy.typing as npt
 from gluonjit.analysis import Plan, make_plan
 from gluonjit.analysis.plan import LookupChunk
 from gluonjit.errors import BatchClosedError
-from gluonjit.graph import Graph, Mark, Value
+from gluonjit.graph import Graph, Mark, Value, line_of, origin_of
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.protocol import Engine, Session
 from gluonjit.hybrid.provenance import Provenance
@@ -96,14 +97,13 @@ class Batch:
             )
         self.reset()
         report = self.report
-        report.calls += graph.calls
+        line = line_of(origin_of(_getframe(1)))
         try:
             with RUNNING:
                 begin = perf_counter()
                 plan = make_plan(graph, self.engine.sum_kind)
-                report.ms["analysis"] += (perf_counter() - begin) * 1e3
-                report.add_plan(plan, reason)
-                self._run(graph, plan)
+                report.took("analysis", "analysis", begin, perf_counter())
+                self._run(graph, plan, f"{reason}, {line}" if line else reason)
         except BaseException as error:
             graph.owner = f"its batch failed: {error}"
             self.sample = 0  # the minibatch is lost
@@ -111,8 +111,9 @@ class Batch:
         finally:
             _release(graph)
 
-    def _run(self, graph: Graph, plan: Plan) -> None:
+    def _run(self, graph: Graph, plan: Plan, reason: str) -> None:
         provenance = Provenance(plan, graph.marks)
+        self.report.add_plan(plan, reason, graph.records.values(), provenance)
         session = self.engine.session(plan, self.report, self.options, self.samples, provenance)
         self.samples = 0
         begin = perf_counter()
@@ -121,7 +122,7 @@ class Batch:
                 session.put_lookup(chunk)
             else:
                 session.put_leaves(chunk)
-        self.report.ms["gather"] += (perf_counter() - begin) * 1e3
+        self.report.took("inputs", "gather", begin, perf_counter())
         for number in range(len(plan.steps)):
             session.run(number)
         graph.owner = Results(session, plan.arena, plan.position)

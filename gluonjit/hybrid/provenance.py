@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from gluonjit.analysis import Plan
 from gluonjit.analysis.operands import row_numbers
-from gluonjit.graph import Mark, Record, Rows, Spec, line_of, sample_at
+from gluonjit.analysis.plan import LeafChunk
+from gluonjit.graph import Line, Mark, Record, Rows, Spec, line_of, sample_at
 
 Node = tuple[Record, int]
 """A record and a position in its lists."""
@@ -22,6 +24,14 @@ class Provenance:
         self.marks = marks
         self._producers: dict[int, Node] | None = None
 
+    def without_inputs(self) -> Provenance:
+        """The same, without the arrays that the plan begins with: a report must not keep them."""
+        inputs = tuple(
+            chunk._replace(leaves=()) if isinstance(chunk, LeafChunk) else chunk._replace(table=None)
+            for chunk in self.plan.inputs
+        )
+        return Provenance(replace(self.plan, inputs=inputs), self.marks)
+
     def node(self, step: int, index: int) -> Node:
         """A step's node number `index`."""
         for record, nodes in self.plan.steps[step].parts:
@@ -29,6 +39,11 @@ class Provenance:
                 return record, int(nodes[index])
             index -= len(nodes)
         raise IndexError(f"step {step} has no node {index}")
+
+    def line(self, step: int) -> Line | None:
+        """The user's line that captured the first node of a step."""
+        record, node = self.node(step, 0)
+        return line_of(record.origins[node])
 
     def describe(self, record: Record, node: int) -> str:
         """A node for a message: its name, sample, line, and the shapes of its operands."""

@@ -1,23 +1,55 @@
-"""What a flush did, in numbers and as a table."""
+"""What a batch did, in numbers; `rendering` makes tables, pages, graphs and traces of it."""
 
 from __future__ import annotations
 
-import json
+from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from gluonjit.analysis import Plan, lower_bound
+from gluonjit.analysis import Plan, Step, lower_bound
+from gluonjit.graph import Record
+from gluonjit.hybrid import rendering
+from gluonjit.hybrid.provenance import Provenance
 
 _KEPT_PLANS = 16
+_KEPT_EVENTS = 20_000
+PARTS = ("capture", "analysis", "gather", "compute", "backward")
 
 
 class StepRow(NamedTuple):
-    """One step: the kind's name, its nodes, its number of launches, and why they ran alone, if they did."""
+    """One step of the last flush.
+
+    name: the kind's; nodes: how many ran together; launches: one, or one a node where they run alone; alone: why
+    they do; gathered: bytes of operands that were copied together; line: the user's line of the first node; ms:
+    milliseconds of gathering and computing.
+    """
 
     name: str
     nodes: int
     launches: int
     alone: str | None
+    gathered: int
+    line: str
+    ms: float
+
+
+class KindRow(NamedTuple):
+    """All calls of one name: captured, run (the rest was shared, folded or dropped), and in how many launches."""
+
+    calls: int
+    nodes: int
+    launches: int
+
+
+class Event(NamedTuple):
+    """Some work of the host, in seconds of `time.perf_counter`."""
+
+    name: str
+    part: str
+    begin: float
+    end: float
 
 
 @dataclass
@@ -26,9 +58,11 @@ class Report:
 
     calls: captured calls; nodes: distinct ones that ran; shared: calls that another call had already made;
     dropped: nodes whose results nobody could read; launches: batched launches of cells and operators;
-    gathers: launches that put operands together; ms: milliseconds by part. The engine works asynchronously:
-    unless the option `profile` was set, gather, compute and backward are the times to hand the work over.
-    cache: hits and misses of the cache of batched graphs.
+    gathers: launches that put operands together; gathered: bytes that those have copied; ms: milliseconds by part.
+    The engine works asynchronously: unless the option `profile` was set, gather, compute and backward are the times
+    to hand the work over. kinds: calls, nodes and launches by name; alone: what cannot be batched, and why;
+    unbatched: calls that are not one node, and why; reasons: how often what made the batch run; cache: hits and
+    misses of the cache of batched graphs.
     """
 
     calls: int = 0
@@ -36,15 +70,18 @@ class Report:
     dropped: int = 0
     launches: int = 0
     gathers: int = 0
+    gathered: int = 0
     flushes: int = 0
-    steps: list[StepRow] = field(default_factory=list)
     alone: dict[str, str] = field(default_factory=dict)
     unbatched: dict[str, str] = field(default_factory=dict)
     reasons: dict[str, int] = field(default_factory=dict)
+    kinds: dict[str, KindRow] = field(default_factory=dict)
     cache: dict[str, int] = field(default_factory=lambda: {"hits": 0, "misses": 0})
-    ms: dict[str, float] = field(
-        default_factory=lambda: dict.fromkeys(("capture", "analysis", "gather", "compute", "backward"), 0.0)
-    )
+    ms: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
+    timeline: deque[Event] = field(default_factory=lambda: deque(maxlen=_KEPT_EVENTS), repr=False)
+    missed: str = field(default="", repr=False)  # the last name that missed the cache
+    last: Provenance | None = field(default=None, repr=False)  # of the last flush
+    _step_ms: list[float] = field(default_factory=list, repr=False)
     _plans: list[Plan] = field(default_factory=list, repr=False)
     _bound: int = field(default=0, repr=False)
 
@@ -60,56 +97,90 @@ class Report:
             self._bound += lower_bound(self._plans.pop())
         return self._bound
 
-    def add_plan(self, plan: Plan, reason: str) -> None:
+    @property
+    def steps(self) -> list[StepRow]:
+        """The steps of the last flush, in order."""
+        if self.last is None:
+            return []
+        plan, rows = self.last.plan, []
+        for number, (step, ms) in enumerate(zip(plan.steps, self._step_ms)):
+            line = str(self.last.line(number) or "")
+            row = StepRow(step.kind.name, step.count, _launches(step), step.kind.lone, _gathered(plan, step), line, ms)
+            rows.append(row)
+        return rows
+
+    def add_plan(self, plan: Plan, reason: str, records: Iterable[Record], provenance: Provenance) -> None:
         """Count a plan's steps. A few plans are kept for the lower bound, so that few flushes do not pay for it."""
         self.flushes += 1
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
         self.nodes += plan.nodes
         self.dropped += plan.dropped
-        self.steps = []
-        if len(self._plans) >= _KEPT_PLANS:
-            self._bound += lower_bound(self._plans.pop())
+        for record in records:
+            self.calls += record.calls
+            self._count(record.kind.name, record.calls, 0, 0)
         for step in plan.steps:
             kind = step.kind
-            launches = step.count if kind.lone else 1
+            launches = _launches(step)
             self.launches += launches
-            self.steps.append(StepRow(kind.name, step.count, launches, kind.lone))
+            self._count(kind.name, 0, step.count, launches)
+            self.gathered += _gathered(plan, step)
             if kind.lone:
                 self.alone[kind.name] = kind.lone
-        self._plans.append(plan)
+        self.last = provenance.without_inputs()
+        self._step_ms = [0.0] * len(plan.steps)
+        if len(self._plans) >= _KEPT_PLANS:
+            self._bound += lower_bound(self._plans.pop())
+        self._plans.append(self.last.plan)
+
+    def _count(self, name: str, calls: int, nodes: int, launches: int) -> None:
+        row = self.kinds.get(name, KindRow(0, 0, 0))
+        self.kinds[name] = KindRow(row.calls + calls, row.nodes + nodes, row.launches + launches)
+
+    def took(self, name: str, part: str, begin: float, end: float, step: int | None = None) -> None:
+        """Note that something took this long, in seconds of `time.perf_counter`."""
+        ms = (end - begin) * 1e3
+        self.ms[part] += ms
+        if step is not None:
+            self._step_ms[step] += ms
+        self.timeline.append(Event(name, part, begin, end))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as numbers, strings, lists and dictionaries."""
+        names = [name for name, entry in self.__dataclass_fields__.items() if entry.repr]
+        known: dict[str, Any] = {name: getattr(self, name) for name in names}
+        known["kinds"] = {name: row._asdict() for name, row in self.kinds.items()}
+        known["steps"] = [row._asdict() for row in self.steps]
+        known.update(shared=self.shared, lower_bound=self.lower_bound)
+        return known
 
     def to_json(self) -> str:
         """The report as JSON."""
-        known = _fields_of(self)
-        known.update(shared=self.shared, lower_bound=self.lower_bound)
-        return json.dumps(known)
+        return rendering.to_json(self)
+
+    def to_chrome_trace(self, path: str | Path) -> None:
+        """Write what the host did, and when, to a file that chrome://tracing and Perfetto show."""
+        rendering.write_trace(self, Path(path))
+
+    def to_dot(self, path: str | Path) -> None:
+        """Write the steps of the last flush, and which uses whose results, as a graph for Graphviz."""
+        rendering.write_dot(self, Path(path))
 
     def __str__(self) -> str:
-        head = (
-            f"{self.calls} calls, {self.nodes} nodes run ({self.shared} shared, {self.dropped} dropped) in "
-            f"{self.launches} launches (lower bound {self.lower_bound}), {self.flushes} flush(es)"
-        )
-        times = ", ".join(f"{part} {value:.1f}" for part, value in self.ms.items())
-        lines = [head, f"ms: {times}", *_step_table(self.steps)]
-        lines += [f"alone: {name}: {why}" for name, why in self.alone.items()]
-        lines += [f"not one cell: {name}: {why}" for name, why in self.unbatched.items()]
-        lines += [f"flushed {count} x: {reason}" for reason, count in self.reasons.items()]
-        return "\n".join(lines)
+        return rendering.to_text(self)
+
+    def _repr_html_(self) -> str:
+        return rendering.to_html(self)
 
 
-def _fields_of(report: Report) -> dict[str, object]:
-    """The fields of a report with their rows as dictionaries."""
-    values: dict[str, object] = {
-        name: getattr(report, name) for name in report.__dataclass_fields__ if not name.startswith("_")
-    }
-    values["steps"] = [row._asdict() for row in report.steps]
-    return values
+def _launches(step: Step) -> int:
+    return step.count if step.kind.lone else 1
 
 
-def _step_table(steps: list[StepRow], most: int = 40) -> list[str]:
-    width = max((len(row.name) for row in steps), default=4)
-    lines = [f"  {'step':<{width}}  nodes  launches"]
-    lines += [f"  {row.name:<{width}}  {row.nodes:>5}  {row.launches:>8}" for row in steps[:most]]
-    if len(steps) > most:
-        lines.append(f"  ... and {len(steps) - most} more steps")
-    return lines
+def _gathered(plan: Plan, step: Step) -> int:
+    """Bytes of operands that do not lie together and are copied."""
+    total = 0
+    for gather in step.gathers:
+        if gather.index is not None:
+            spec = plan.arenas[gather.place.arena].spec
+            total += len(gather.index) * (spec.bytes // spec.rows)
+    return total

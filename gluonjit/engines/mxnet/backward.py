@@ -119,7 +119,7 @@ def _through(tape: Tape, seeds: Sequence[Seed], keep: bool, train_mode: bool) ->
     targets = tape.gradients(seeds, keep, train_mode)
     if tape.profile:
         mx.nd.waitall()
-    report.ms["backward"] += (perf_counter() - begin) * 1e3
+    report.took("backward", "backward", begin, perf_counter())
     return targets
 
 

@@ -74,7 +74,7 @@ def capture_cell(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: t
     record, values = known
     record.calls += 1
     if begin:
-        batch.report.ms["capture"] += (perf_counter() - begin) * 1e3
+        batch.report.took(cell.name, "capture", begin, perf_counter())
     structure = record.kind.structure
     if structure is None:
         return wrap(values[0])
@@ -201,6 +201,7 @@ def _record(
         cache["hits"] += 1
     else:
         cache["misses"] += 1
+        batch.report.missed = cell.name
         with RUNNING:
             made = make_kind(cell, owner, run, args, batch, key)
         if isinstance(made, str):

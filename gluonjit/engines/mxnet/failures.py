@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import mxnet as mx
@@ -21,10 +20,16 @@ FLOATS = {"float16", "float32", "float64"}
 _NEXT = "hybridize(dynamic_batch=False) runs the same code eagerly."
 
 
-@cache
-def _failure(kind: Any) -> Any:
-    """FlushError that is also an error of the framework's own kind, so that handlers for that one work."""
-    return type("FlushError", (FlushError, kind), {"__module__": FlushError.__module__})
+_kinds: dict[type[Exception], Any] = {}
+
+
+def _as_error(error: Exception, text: str) -> Exception:
+    """A FlushError that is also of the framework's own kind, so that handlers for that one work."""
+    kind = type(error)
+    if kind not in _kinds:
+        _kinds[kind] = type("FlushError", (FlushError, kind), {"__module__": FlushError.__module__})
+    found: Exception = _kinds[kind](text)
+    return found
 
 
 def failed(session: Session, number: int, error: Exception) -> Exception:
@@ -37,13 +42,13 @@ def failed(session: Session, number: int, error: Exception) -> Exception:
                 _run_alone(session, record, node)
             except Exception as own:
                 text = f"The {provenance.describe(record, node)}, failed when it ran: {_reason(own)}. {_NEXT}"
-                return _failure(type(own))(text)
+                return _as_error(own, text)
     record, nodes = step.parts[0]
     text = (
         f"{step.count} calls of {step.kind.name} run together failed, though each runs by itself: {_reason(error)}. "
         f"The first is the {provenance.describe(record, int(nodes[0]))}. {_NEXT}"
     )
-    return _failure(type(error))(text)
+    return _as_error(error, text)
 
 
 def _run_alone(session: Session, record: Record, node: int) -> None:

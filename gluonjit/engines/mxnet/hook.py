@@ -123,7 +123,7 @@ def _call_plain(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
         state.inside -= 1
         if outermost:
             batch.end_sample()
-            batch.report.ms["capture"] += (perf_counter() - begin) * 1e3
+            batch.report.took(f"sample {batch.sample - 1}", "capture", begin, perf_counter())
 
 
 def _note_parameters(batch: Any, block: gluon.Block) -> None:

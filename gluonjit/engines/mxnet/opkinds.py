@@ -60,6 +60,7 @@ def operator_kind(
         cache["hits"] += 1
         return kind
     cache["misses"] += 1
+    batch.report.missed = name
     devices = {str(source.device) for source in sources if isinstance(source, Spec)}
     if len(devices) > 1:
         raise CaptureError(
@@ -83,7 +84,7 @@ def _make_kind(handle: int, name: str, attrs: Attrs, sources: Sequence[Any], tra
     try:
         program, outputs, rows, pure, poly = build(trace, results)
     except rules.NotBatchable as refusal:
-        reason = str(refusal)
+        reason = str(refusal).removeprefix(f"{name}: ")
     else:
         specs = trace.operands
         adds = name in ADDITIONS and len(set(specs)) == 1 and len(specs) == len(sources)

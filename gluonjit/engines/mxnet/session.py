@@ -144,7 +144,7 @@ class Session:
             operands = [
                 self._operand(gather, index, tape) for gather, index in zip(step.gathers, self._indices[number])
             ]
-            middle = self._lap("gather", begin)
+            middle = self._lap(number, "gather", begin)
             results = [self._view(place) for place in step.places]
             program = step.kind.program
             consts = program.consts
@@ -158,7 +158,7 @@ class Session:
             if getattr(program, "may_fail", False):  # MXNet tells at the first wait
                 for result in results:
                     result.wait_to_read()
-        self._lap("compute", middle)
+        self._lap(number, "compute", middle)
         if self.finite is not None:
             self.finite.results(number, results)
 
@@ -168,11 +168,11 @@ class Session:
             self._tracked = True
             self.tape.track(self.arrays)
 
-    def _lap(self, part: str, begin: float) -> float:
+    def _lap(self, number: int, part: str, begin: float) -> float:
         if self.profile:
             mx.nd.waitall()
         now = perf_counter()
-        self.report.ms[part] += (now - begin) * 1e3
+        self.report.took(self.plan.steps[number].kind.name, part, begin, now, number)
         return now
 
     def _operand(self, gather: Gather, index: Any, tape: Tape | None) -> NDArray:

@@ -1,0 +1,164 @@
+"""A report as text, as a page, as JSON, as a graph of steps and as a trace of times."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gluonjit.analysis import Plan
+
+if TYPE_CHECKING:
+    from gluonjit.hybrid.report import Report
+
+_MOST_STEPS = 40
+Table = list[Sequence[Any]]
+_KINDS = ("kind", "calls", "nodes", "launches", "calls a launch")
+_STEPS = ("step", "nodes", "launches", "gathered", "ms", "first captured at")
+
+
+def to_json(report: Report) -> str:
+    """The report as JSON."""
+    return json.dumps(report.to_dict())
+
+
+def to_text(report: Report) -> str:
+    """The report as tables of text."""
+    lines = _summary(report)
+    lines += ["", *_aligned(_KINDS, _kind_rows(report))]
+    steps = _step_rows(report)
+    if steps:
+        lines += ["", "steps of the last flush:", *_aligned(_STEPS, steps[:_MOST_STEPS])]
+    if len(steps) > _MOST_STEPS:
+        lines.append(f"  ... and {len(steps) - _MOST_STEPS} more")
+    notes = _notes(report)
+    return "\n".join(lines + ([""] if notes else []) + notes)
+
+
+def to_html(report: Report) -> str:
+    """The report as a page for notebooks."""
+    parts = [f"<p>{escape(line)}</p>" for line in _summary(report)]
+    parts.append(_html_table(_KINDS, _kind_rows(report)))
+    steps = _html_table(_STEPS, _step_rows(report))
+    parts.append(f"<details><summary>steps of the last flush</summary>{steps}</details>")
+    parts.append("<ul>" + "".join(f"<li>{escape(note)}</li>" for note in _notes(report)) + "</ul>")
+    return "<div>" + "".join(parts) + "</div>"
+
+
+def _summary(report: Report) -> list[str]:
+    head = (
+        f"{report.calls} calls, {report.nodes} nodes run ({report.shared} shared, {report.dropped} dropped) in "
+        f"{report.launches} launches (lower bound {report.lower_bound}), {report.flushes} flush(es), "
+        f"{report.gathers} gathers of {_size(report.gathered)}"
+    )
+    times = ", ".join(f"{part} {value:.1f}" for part, value in report.ms.items())
+    cache = f"batched graphs: {report.cache['hits']} from the cache, {report.cache['misses']} made"
+    return [head, f"ms: {times}", cache]
+
+
+def _kind_rows(report: Report) -> Table:
+    busiest = sorted(report.kinds.items(), key=lambda item: -item[1].launches)
+    return [
+        (name, row.calls, row.nodes, row.launches, f"{row.calls / row.launches:.1f}" if row.launches else "")
+        for name, row in busiest
+    ]
+
+
+def _step_rows(report: Report) -> Table:
+    return [
+        (row.name, row.nodes, row.launches, _size(row.gathered) if row.gathered else "", f"{row.ms:.2f}", row.line)
+        for row in report.steps
+    ]
+
+
+def _notes(report: Report) -> list[str]:
+    notes = [f"runs alone: {name}: {why}" for name, why in report.alone.items()]
+    notes += [f"not one node: {name}: {why}" for name, why in report.unbatched.items()]
+    return notes + [f"flushed {count} x: {reason}" for reason, count in report.reasons.items()]
+
+
+def _size(count: int) -> str:
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} B"
+
+
+def _aligned(head: Sequence[str], rows: Table) -> list[str]:
+    """Columns as wide as they must be; numbers to the right."""
+    cells = [head, *[[str(cell) for cell in row] for row in rows]]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
+    last = len(head) - 1
+    return [
+        "  "
+        + "  ".join(
+            text.ljust(width) if (column in (0, last) and head is _STEPS) or not column else text.rjust(width)
+            for column, (text, width) in enumerate(zip(row, widths))
+        ).rstrip()
+        for row in cells
+    ]
+
+
+def _html_table(head: Sequence[str], rows: Table) -> str:
+    top = "".join(f"<th>{escape(name)}</th>" for name in head)
+    body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><tr>{top}</tr>{body}</table>"
+
+
+def write_trace(report: Report, path: Path) -> None:
+    """Write the timeline in the Trace Event Format."""
+    events = [
+        {
+            "name": event.name,
+            "cat": event.part,
+            "ph": "X",
+            "ts": event.begin * 1e6,
+            "dur": (event.end - event.begin) * 1e6,
+            "pid": 0,
+            "tid": event.part,
+        }
+        for event in report.timeline
+    ]
+    path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}), encoding="utf-8")
+
+
+def write_dot(report: Report, path: Path) -> None:
+    """Write the last flush's steps as boxes; the arrows say how many rows go from one to another."""
+    lines = ["digraph steps {", "  node [shape=box];"]
+    if report.last is not None:
+        plan = report.last.plan
+        for number, row in enumerate(report.steps):
+            label = f"{row.name}\\n{row.nodes} nodes" + (f"\\nalone: {row.alone}" if row.alone else "")
+            lines.append(f"  step{number} [label={json.dumps(label, ensure_ascii=False)}];".replace("\\\\n", "\\n"))
+        arrows = _arrows(plan)
+        if any(source < 0 for source, _ in arrows):
+            lines.append("  inputs [shape=ellipse];")
+        for (source, target), count in sorted(arrows.items()):
+            begin = f"step{source}" if source >= 0 else "inputs"
+            lines.append(f'  {begin} -> step{target} [label="{count}"];')
+    path.write_text("\n".join([*lines, "}", ""]), encoding="utf-8")
+
+
+def _arrows(plan: Plan) -> dict[tuple[int, int], int]:
+    """How many rows go from step to step; -1 stands for what was there before the batch."""
+    made: list[list[tuple[int, int]]] = [[] for _ in plan.arenas]  # (first row, step) of what each arena holds
+    for chunk in plan.inputs:
+        made[chunk.place.arena].append((chunk.place.begin, -1))
+    for number, step in enumerate(plan.steps):
+        for place in step.places:
+            made[place.arena].append((place.begin, number))
+    found: dict[tuple[int, int], int] = {}
+    for number, step in enumerate(plan.steps):
+        for gather in step.gathers:
+            place = gather.place
+            begins = [begin for begin, _ in made[place.arena]]
+            positions = np.arange(place.begin, place.end) if gather.index is None else gather.index
+            for position in positions.tolist():
+                source = made[place.arena][bisect_right(begins, position) - 1][1]
+                found[source, number] = found.get((source, number), 0) + 1
+    return found

@@ -32,6 +32,7 @@ class Kind:
     program: Any
     pure: bool = True
     lone: str | None = None  # why its nodes run alone, if they do
+    operator: bool = False  # a single operator of the program, not a cell
     poly: bool = False
     sum_of: int = 0  # > 0: adds up that many operands of equal spec
     hoists: tuple[tuple[int, Kind], ...] = ()  # (argument, kind of the product that is an operand instead)

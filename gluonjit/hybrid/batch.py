@@ -14,6 +14,7 @@ from gluonjit.analysis import Plan, make_plan
 from gluonjit.analysis.plan import LookupChunk
 from gluonjit.errors import BatchClosedError
 from gluonjit.graph import Graph, Mark, Value, line_of, origin_of
+from gluonjit.hybrid.advice import after_flush
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.protocol import Engine, Session
 from gluonjit.hybrid.provenance import Provenance
@@ -85,8 +86,11 @@ class Batch:
         graph.owner = reason
         _release(graph)
 
-    def flush(self, reason: str) -> None:
-        """Run what was captured. On an error the batch is empty, and values of the failed graph say why."""
+    def flush(self, reason: str, early: bool = False) -> None:
+        """Run what was captured; `early` where that is in the middle of a sample or of an explicit batch.
+
+        On an error the batch is empty, and values of the failed graph say why.
+        """
         graph = self.graph
         if not graph.records and not graph.lookups and not graph.leaves:
             return
@@ -96,26 +100,28 @@ class Batch:
                 "read it (or call flush) in the thread that captured it"
             )
         self.reset()
-        report = self.report
+        report, samples = self.report, self.samples
+        self.samples = 0
         line = line_of(origin_of(_getframe(1)))
         try:
             with RUNNING:
                 begin = perf_counter()
                 plan = make_plan(graph, self.engine.sum_kind)
                 report.took("analysis", "analysis", begin, perf_counter())
-                self._run(graph, plan, f"{reason}, {line}" if line else reason)
+                provenance = Provenance(plan, graph.marks)
+                reason = f"{reason}, {line}" if line else reason
+                report.add_plan(plan, reason, graph.records.values(), provenance)
+                self._run(graph, plan, samples, provenance)
         except BaseException as error:
             graph.owner = f"its batch failed: {error}"
             self.sample = 0  # the minibatch is lost
             raise
         finally:
             _release(graph)
+        after_flush(report, provenance, samples, line, early)
 
-    def _run(self, graph: Graph, plan: Plan, reason: str) -> None:
-        provenance = Provenance(plan, graph.marks)
-        self.report.add_plan(plan, reason, graph.records.values(), provenance)
-        session = self.engine.session(plan, self.report, self.options, self.samples, provenance)
-        self.samples = 0
+    def _run(self, graph: Graph, plan: Plan, samples: int, provenance: Provenance) -> None:
+        session = self.engine.session(plan, self.report, self.options, samples, provenance)
         begin = perf_counter()
         for chunk in plan.inputs:
             if isinstance(chunk, LookupChunk):

@@ -79,7 +79,7 @@ class State:
         """Run what waits on this thread, the outermost batch first."""
         for batch in [*self.explicit, self.batch]:
             if batch is not None:
-                batch.flush(reason)
+                batch.flush(reason, early=self.inside > 0)
         self.close()
 
 

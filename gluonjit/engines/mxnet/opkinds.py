@@ -89,7 +89,8 @@ def _make_kind(handle: int, name: str, attrs: Attrs, sources: Sequence[Any], tra
         specs = trace.operands
         adds = name in ADDITIONS and len(set(specs)) == 1 and len(specs) == len(sources)
         adds = adds and outputs[0].spec is specs[0]
-        kind = Kind(name, specs, outputs, rows, program, pure, poly=poly, sum_of=len(specs) if adds else 0)
+        sum_of = len(specs) if adds else 0
+        kind = Kind(name, specs, outputs, rows, program, pure, operator=True, poly=poly, sum_of=sum_of)
         if poly:
             general = (
                 name,
@@ -106,7 +107,7 @@ def _make_kind(handle: int, name: str, attrs: Attrs, sources: Sequence[Any], tra
     consts = [source for source in sources if not isinstance(source, Spec)]
     lone = Lone(handle, attrs, inputs, [output.spec for output in outputs], consts)
     pure = rule is not None and not rule.stateful and not rule.draws(rules.Attributes(dict(attrs)))
-    return Kind(name, trace.operands, outputs, rows, lone, pure, lone=reason)
+    return Kind(name, trace.operands, outputs, rows, lone, pure, lone=reason, operator=True)
 
 
 def clear_kinds() -> int:

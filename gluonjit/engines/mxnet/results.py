@@ -16,9 +16,10 @@ from gluonjit.hybrid.batch import Results, results_of
 def settle(value: Value) -> None:
     """Run the batch of a value if that has not run."""
     if value.graph is not None and isinstance(value.graph.owner, Batch):
-        value.graph.owner.flush("a value was read")
-        if not LOCAL.state.inside:
-            LOCAL.state.close()
+        state = LOCAL.state
+        value.graph.owner.flush("a value was read", early=bool(state.inside or state.explicit))
+        if not state.inside:
+            state.close()
 
 
 def numbers_of(value: Value) -> NDArray:

@@ -1,0 +1,204 @@
+"""Warnings that teach: each names the user's line, says what to do, and comes once."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Callable
+
+import numpy as np
+import pytest
+from mxnet import autograd, gluon, nd
+
+import gluonjit
+from gluonjit.errors import (
+    AloneWarning,
+    BackwardWarning,
+    CacheWarning,
+    CellWarning,
+    EarlyFlushWarning,
+    GluonJITWarning,
+    SmallBatchWarning,
+)
+from gluonjit.hybrid import advice
+
+
+@pytest.fixture(autouse=True)
+def anew() -> None:
+    advice.forget()
+
+
+def given(program: Callable[[], Any]) -> list[warnings.WarningMessage]:
+    """The library's warnings while a program runs."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        program()
+    return [warning for warning in caught if issubclass(warning.category, GluonJITWarning)]
+
+
+def line_with(text: str) -> int:
+    with open(__file__, encoding="utf-8") as source:
+        return next(number for number, line in enumerate(source, 1) if text in line)
+
+
+def only(found: list[warnings.WarningMessage], category: type[Warning], marker: str | None = None) -> str:
+    """The text of the one warning there is, which has to come from the line with the marker."""
+    assert [warning.category for warning in found] == [category], [str(warning.message) for warning in found]
+    assert found[0].filename == __file__
+    if marker is not None:
+        assert found[0].lineno == line_with(marker)
+    return str(found[0].message)
+
+
+class Forwards(gluon.Block):
+    """A block with the forward of the test."""
+
+    def __init__(self, forward: Callable[..., Any]) -> None:
+        super().__init__()
+        self.dense = gluon.nn.Dense(3, in_units=3, flatten=False)
+        self.norm = gluon.nn.BatchNorm(in_channels=3)
+        self.body = forward
+        self.initialize()
+        self.hybridize(dynamic_batch=True)
+
+    def forward(self, x: Any) -> Any:
+        return self.body(self, x)
+
+
+def samples(count: int, rows: int = 1) -> list[Any]:
+    random = np.random.RandomState(0)
+    return [nd.array(random.uniform(size=(rows, 3))) for _ in range(count)]
+
+
+def test_a_read_in_the_middle() -> None:
+    def forward(net: Any, x: Any) -> Any:
+        y = net.dense(x)
+        if y.sum().asscalar() > 0:  # read in the middle
+            y = y * 2
+        return y
+
+    net = Forwards(forward)
+
+    def program() -> None:
+        for _ in range(2):
+            gluonjit.add_n([net(x) for x in samples(3)]).asnumpy()
+
+    text = only(given(program), EarlyFlushWarning, "# read in the middle")
+    assert "read it after the minibatch" in text
+
+
+def test_a_read_in_a_scope() -> None:
+    net = Forwards(lambda net, x: net.dense(x))
+
+    def program() -> None:
+        with gluonjit.batching():
+            for x in samples(3):
+                net(x).asnumpy()  # read in a scope
+
+    only(given(program), EarlyFlushWarning, "# read in a scope")
+
+
+def test_reading_at_the_end_is_no_fault() -> None:
+    net = Forwards(lambda net, x: net.dense(x))
+
+    def program() -> None:
+        for _ in range(30):
+            gluonjit.add_n([net(x) for x in samples(3)]).asnumpy()
+
+    assert not given(program)
+
+
+def test_what_runs_alone() -> None:
+    net = Forwards(lambda net, x: net.norm(x))  # a line that runs alone
+
+    def program() -> None:
+        for _ in range(2):
+            with autograd.record():
+                total = gluonjit.add_n([net(x) for x in samples(3)])
+            total.backward()
+
+    text = only(given(program), AloneWarning, "# a line that runs alone")
+    assert "BatchNorm runs once per sample (3 times in this batch): in training its statistics" in text
+
+
+def test_a_cell_that_is_not_one_node() -> None:
+    class Reads(gluon.HybridBlock):
+        def hybrid_forward(self, F: Any, x: Any) -> Any:
+            return x * 2 if x.sum().asscalar() > 0 else x
+
+    reads = Reads()
+    reads.hybridize(dynamic_batch=True)
+    found = given(lambda: [reads(x).asnumpy() for x in samples(2)])
+    texts = [str(warning.message) for warning in found if warning.category is CellWarning]
+    assert len(texts) == 1 and "is not one node" in texts[0] and "reads an array's numbers" in texts[0]
+
+
+def test_one_sample_at_a_time() -> None:
+    net = Forwards(lambda net, x: net.dense(x))
+
+    def program() -> None:
+        for _ in range(3):
+            for x in samples(9):
+                net(x).asnumpy()  # read after each
+
+    text = only(given(program), SmallBatchWarning, "# read after each")
+    assert "call the block for all samples" in text
+
+
+def test_one_sample_at_a_time_in_training() -> None:
+    net = Forwards(lambda net, x: net.dense(x))
+
+    def program() -> None:
+        for x in samples(30):
+            with autograd.record():
+                loss = net(x).sum()
+            loss.backward()
+
+    assert {warning.category for warning in given(program)} == {BackwardWarning}
+
+
+def test_batches_that_do_not_pay() -> None:
+    def forward(net: Any, x: Any) -> Any:
+        for _ in range(4 * len(x)):
+            x = net.dense(x).softmax(axis=0)
+        return x
+
+    net = Forwards(forward)
+
+    def program() -> None:
+        for _ in range(12):
+            outputs = [net(x) for x in samples(1, rows=1) + samples(1, rows=2)]
+            nd.concat(*outputs, dim=0).asnumpy()
+
+    text = only(given(program), SmallBatchWarning)
+    assert "fewer than 1.5 nodes a launch" in text
+
+
+def test_numbers_that_change() -> None:
+    calls = iter(range(3, 1000))  # a new number for each minibatch
+    net = Forwards(lambda net, x: net.dense(x) * (1.0 / (next(calls) // 3)))
+
+    def program() -> None:
+        for _ in range(22):
+            gluonjit.add_n([net(x) for x in samples(3)]).asnumpy()
+
+    text = only(given(program), CacheWarning)
+    assert "_mul_scalar" in text and "should be an array" in text
+
+
+def cell_by_hand(net: Any, x: Any) -> Any:  # many operators
+    y = nd.tanh(net.dense(x))
+    y = nd.sigmoid(y * x + y) * nd.tanh(x - y)
+    return nd.relu(y * y) + x
+
+
+def test_a_function_that_should_be_a_cell() -> None:
+    net = Forwards(cell_by_hand)
+    program = lambda: gluonjit.add_n([net(x) for x in samples(40)]).asnumpy()  # noqa: E731
+    text = only(given(program), CellWarning, "# many operators")
+    assert text.startswith("cell_by_hand captures 9 operators a call") and "@gluonjit.cell" in text
+    assert not given(program), "once"
+
+
+def test_a_cell_is_good() -> None:
+    net = Forwards(gluonjit.cell(cell_by_hand))
+    assert not given(lambda: gluonjit.add_n([net(x) for x in samples(40)]).asnumpy())

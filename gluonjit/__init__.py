@@ -6,15 +6,15 @@ these functions of it are wrapped so that calls can be captured and run together
 `HybridBlock.hybridize`, `NDArray.__setitem__`, `_get_index_nd`, `autograd.set_recording`, `set_training`,
 `backward` and `grad`, `Trainer.step` and `update`, `Parameter.set_data`, `_finish_deferred_init` and `_init_impl`.
 Blocks that were not hybridized with `dynamic_batch=True`, and arrays that do not come from such blocks, behave as
-before. Where numpy is newer than MXNet 1.9.1 knows, names that numpy has removed and MXNet reads are put back
-before MXNet is imported; where the CUDA 11 wheels of the extra `cu112` are installed, their libraries are loaded
-before it.
+before. `verify` puts watchers around some of these, and takes them away when it returns. Where numpy is newer than
+MXNet 1.9.1 knows, names that numpy has removed and MXNet reads are put back before MXNet is imported; where the CUDA
+11 wheels of the extra `cu112` are installed, their libraries are loaded before it.
 """
 
 from gluonjit import errors
 from gluonjit.frameworks import before_import, when_imported
 from gluonjit.hybrid import Batch, Options, Report, batching, explain
-from gluonjit.public import add_n, cache_info, cell, clear_caches
+from gluonjit.public import add_n, cache_info, cell, clear_caches, verify
 
 __version__ = "0.1.0"
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "clear_caches",
     "errors",
     "explain",
+    "verify",
 ]
 
 before_import("mxnet", "gluonjit.compat:prepare_mxnet")

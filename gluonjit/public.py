@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from operator import add
 from typing import Any
 
 from gluonjit.hybrid.functions import cell
+from gluonjit.hybrid.report import Report
 from gluonjit.hybrid.state import ENGINES
 
-__all__ = ["add_n", "cache_info", "cell", "clear_caches"]
+__all__ = ["add_n", "cache_info", "cell", "clear_caches", "verify"]
 
 
 def add_n(arrays: Iterable[Any]) -> Any:
@@ -25,6 +26,34 @@ def add_n(arrays: Iterable[Any]) -> Any:
         if engine.owns(listed[0]):
             return engine.add_n(listed)
     return reduce(add, listed)
+
+
+def verify(
+    net: Any,
+    samples: Sequence[Any],
+    loss: Callable[[Any, Any], Any] | None = None,
+    rtol: float | None = None,
+    train_mode: bool = False,
+    **options: Any,
+) -> Report:
+    """Run samples eagerly and batched, compare outputs and gradients, and return the report of the batched run.
+
+    A sample is passed as `net(sample)`, or `net(*sample)` where it is a tuple. Gradients, of parameters and of inputs
+    with `attach_grad`, are those of the sum of `loss(output, sample)`, or without `loss` of a weighted sum of all
+    outputs. Arrays may differ by `rtol` times the largest element (by default 1e-5; float16 1e-2, float64 1e-9).
+    `options` are those of `hybridize(dynamic_batch=True)`. With `train_mode` layers behave as in training, and what
+    draws at random then differs. Gradients and options are afterwards what they were; other side effects of the net,
+    such as running statistics in training, happen in each run.
+
+    Raises VerifyError that names the first call whose result or gradient differs, its sample and line.
+    """
+    listed = list(samples)
+    if not listed:
+        raise ValueError("gluonjit.verify() of no samples: pass at least one, better a minibatch")
+    for engine in ENGINES:
+        if engine.owns_block(net):
+            return engine.verify(net, listed, loss, rtol, train_mode, options)
+    raise TypeError(f"gluonjit.verify({type(net).__name__}, ...): the first argument is a Block, such as a gluon.Block")
 
 
 def cache_info() -> dict[str, int]:

@@ -167,7 +167,7 @@ def _operators(flush: Provenance) -> None:
                 CellWarning,
                 code,
                 f"{line.function if line else code.co_name} captures {len(places)} operators a call, one by one, in "
-                f"about {max(places)} calls. As a function or method decorated with @gluonjit.cell, what it computes for one "
-                f"node of a sample would be captured at once; what recurses has to stay outside.",
+                f"about {max(places)} calls. As a function or method decorated with @gluonjit.cell, what it computes "
+                f"for one node of a sample would be captured at once; what recurses has to stay outside.",
                 line,
             )

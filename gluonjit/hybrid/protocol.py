@@ -59,6 +59,14 @@ class Engine(Protocol):
     def owns(self, array: Any) -> bool:
         """Whether this is an array of the framework."""
 
+    def owns_block(self, net: Any) -> bool:
+        """Whether this is a model of the framework."""
+
+    def verify(
+        self, net: Any, samples: Sequence[Any], loss: Any, rtol: float | None, train_mode: bool, options: dict[str, Any]
+    ) -> Report:
+        """Compare eager and batched execution; see `gluonjit.verify`."""
+
     def add_n(self, arrays: Sequence[Any]) -> Any:
         """The sum of arrays of one shape."""
 

@@ -16,6 +16,7 @@ from gluonjit.engines.mxnet.hooked import current_mode
 from gluonjit.engines.mxnet.opkinds import clear_kinds, kind_count, sum_kind
 from gluonjit.engines.mxnet.results import numbers_of, settle
 from gluonjit.engines.mxnet.session import Session, as_captured
+from gluonjit.engines.mxnet.verifying import verify
 from gluonjit.graph import Kind, Spec, Value
 from gluonjit.hybrid import LOCAL, Options, Report
 from gluonjit.hybrid.functions import CellFunction
@@ -72,6 +73,16 @@ class MXNetEngine:
     def owns(self, array: Any) -> bool:
         """Whether this is an NDArray."""
         return isinstance(array, NDArray)
+
+    def owns_block(self, net: Any) -> bool:
+        """Whether this is a Gluon block."""
+        return isinstance(net, mx.gluon.Block)
+
+    def verify(
+        self, net: Any, samples: Sequence[Any], loss: Any, rtol: float | None, train_mode: bool, options: dict[str, Any]
+    ) -> Report:
+        """Compare eager and batched execution."""
+        return verify(net, samples, loss, rtol, train_mode, options)
 
     def add_n(self, arrays: Sequence[NDArray]) -> NDArray:
         """The sum of arrays of one shape."""

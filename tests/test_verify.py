@@ -1,0 +1,158 @@
+"""`verify` finds faults built into the rules of operators, and says in which call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from mxnet import gluon, nd
+
+import gluonjit
+from gluonjit.engines.mxnet import rules
+from gluonjit.errors import OptionError, VerifyError
+
+
+class Cell(gluon.HybridBlock):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = gluon.nn.Dense(4, in_units=4)
+
+    def hybrid_forward(self, F: Any, x: Any, h: Any) -> Any:
+        return F.relu(self.inner(x + h)) * 0.5
+
+
+class Net(gluon.Block):
+    """A chain of cells, then operators by themselves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = Cell()
+        self.out = gluon.nn.Dense(2, in_units=4)
+
+    def forward(self, x: Any, tail: Any = None) -> Any:
+        h = nd.zeros((1, 4))
+        for row in range(len(x)):
+            h = self.cell(x[row : row + 1], h)  # the line of the cell
+        h = nd.tanh(h)  # the line of the operator
+        return self.out(h) if tail is None else (self.out(h), tail * h)
+
+
+@pytest.fixture
+def net() -> Net:
+    made = Net()
+    made.initialize(init="xavier")
+    return made
+
+
+@pytest.fixture
+def plant(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, Callable[[Any], Any]], None]]:
+    """Build a fault into the rule of an operator."""
+
+    def built_in(name: str, change: Callable[[Any], Any]) -> None:
+        rule = rules.RULES[name]
+
+        def emit(call: Any) -> Any:
+            return [value._replace(sym=change(value.sym)) for value in rule.emit(call)]
+
+        monkeypatch.setitem(rules.RULES, name, replace(rule, emit=emit))  # type: ignore[arg-type]
+        gluonjit.clear_caches()
+
+    yield built_in
+    monkeypatch.undo()
+    gluonjit.clear_caches()
+
+
+def samples(*lengths: int) -> list[Any]:
+    random = np.random.RandomState(0)
+    return [nd.array(random.uniform(-1, 1, (length, 4))) for length in lengths]
+
+
+def line_of(text: str) -> int:
+    with open(__file__, encoding="utf-8") as source:
+        return next(number for number, line in enumerate(source, 1) if text in line)
+
+
+def test_what_is_right_passes(net: Net) -> None:
+    report = gluonjit.verify(net, samples(2, 1, 4))
+    assert report.calls > report.launches > 0
+    assert "_gluonjit" not in net.__dict__, "a net that was not batched is not batched afterwards"
+
+
+def test_samples_of_several_arguments(net: Net) -> None:
+    gluonjit.verify(net, [(x, nd.ones((1, 4))) for x in samples(2, 3)])
+
+
+def test_a_loss(net: Net) -> None:
+    loss = gluon.loss.L2Loss()
+    gluonjit.verify(net, samples(2, 3), lambda output, sample: loss(output, sample[:1, :2]))
+
+
+def test_a_wrong_operator_is_named(net: Net, plant: Any) -> None:
+    plant("tanh", lambda symbol: symbol * 1.01)
+    with pytest.raises(VerifyError) as caught:
+        gluonjit.verify(net, samples(2, 1, 4))
+    message = str(caught.value)
+    assert (
+        f"the first call that differs is that of tanh in sample 0 at {'tests/'}" in message
+        or "tanh in sample 0" in message
+    )
+    assert f"test_verify.py:{line_of('# the line of the operator')} in " in message
+
+
+def test_a_wrong_operator_in_a_cell_is_found_in_the_cell(net: Net, plant: Any) -> None:
+    plant("relu", lambda symbol: symbol * 1.01)
+    with pytest.raises(VerifyError) as caught:
+        gluonjit.verify(net, samples(2, 1, 4))
+    assert f"that of {net.cell.name} in sample 0" in str(caught.value)
+    assert f"test_verify.py:{line_of('# the line of the cell')} in " in str(caught.value)
+
+
+def test_granularity_finds_the_operator_in_a_cell(net: Net, plant: Any) -> None:
+    plant("relu", lambda symbol: symbol * 1.01)
+    with pytest.raises(VerifyError, match=r"the first call that differs is that of relu in sample 0"):
+        gluonjit.verify(net, samples(2, 1, 4), granularity="op")
+
+
+def test_a_wrong_gradient_is_named(net: Net, plant: Any) -> None:
+    import mxnet as mx
+
+    plant("tanh", lambda symbol: symbol * 0.5 + mx.sym.BlockGrad(symbol) * 0.5)
+    with pytest.raises(VerifyError) as caught:
+        gluonjit.verify(net, samples(2, 1, 4))
+    message = str(caught.value)
+    assert "in the gradient of" in message and "comes from the backward of tanh in sample" in message
+    assert f"test_verify.py:{line_of('# the line of the operator')} in " in message
+
+
+def test_tolerance(net: Net, plant: Any) -> None:
+    plant("tanh", lambda symbol: symbol * 1.001)
+    gluonjit.verify(net, samples(2, 1, 4), rtol=0.01)
+    with pytest.raises(VerifyError):
+        gluonjit.verify(net, samples(2, 1, 4))
+
+
+def test_nothing_of_the_net_is_changed(net: Net) -> None:
+    net.hybridize(dynamic_batch=True, sharing=False)
+    cell = net.__dict__["_gluonjit"]
+    weight = net.out.weight
+    weight.grad()[:] = 7
+    inputs = samples(2, 3)
+    inputs[0].attach_grad()
+    inputs[0].grad[:] = 5
+    gluonjit.verify(net, inputs)
+    assert net.__dict__["_gluonjit"] is cell
+    gluonjit.verify(net, inputs, max_nodes=3)
+    assert net.__dict__["_gluonjit"].options == cell.options
+    assert (weight.grad().asnumpy() == 7).all() and (inputs[0].grad.asnumpy() == 5).all()
+
+
+def test_bad_input(net: Net) -> None:
+    with pytest.raises(ValueError, match="no samples"):
+        gluonjit.verify(net, [])
+    with pytest.raises(TypeError, match="the first argument is a Block"):
+        gluonjit.verify(lambda x: x, samples(1))
+    with pytest.raises(OptionError, match="no option 'sharring'"):
+        gluonjit.verify(net, samples(1), sharring=True)

@@ -650,3 +650,30 @@ def test_indexing_by_arrays(net: Any) -> None:
 
     report = assert_same(Whole(net), SAMPLES, lambda whole, sample: whole(sample))
     assert report.flushes == 1
+
+
+def test_arrays_made_inside_are_each_their_own(net: Any) -> None:
+    """Equal new arrays are made once a batch, which writing to one of them must not show."""
+
+    class Makes(gluon.Block):
+        def forward(self, x: Any) -> Any:
+            with autograd.pause():
+                mark = mx.nd.zeros((1, 3))
+                mark[:, 1] = x[:, 0]
+                start = mx.nd.zeros((1, 3))
+                start.attach_grad()
+            self.starts.append(start)
+            return ((x + start) * (mark + mx.nd.zeros((1, 3)))).sum()
+
+    results = []
+    for dynamic in (False, True):
+        block = Makes()
+        block.starts = []
+        block.hybridize(dynamic_batch=dynamic)
+        with autograd.record():
+            losses = [block(mx.nd.array([[k, 2.0, 3.0]])) for k in (1.0, 4.0)]
+        autograd.backward(losses)
+        results.append([[loss.asscalar() for loss in losses], [start.grad.asnumpy() for start in block.starts]])
+    assert results[0][0] == results[1][0]
+    for wanted, found in zip(results[0][1], results[1][1]):
+        assert_close(found, wanted, "gradient of an array made inside")

@@ -187,6 +187,8 @@ def _get_index(self: NDArray, key: tuple[Any, ...]) -> Any:
 
 
 def _setitem(self: NDArray, key: Any, value: Any) -> None:
+    if isinstance(value, LazyArray):  # MXNet asks for the very type of the array written to
+        value = concrete(value)
     _before_write(self)
     hooked.original_setitem(self, key, value)
 

@@ -180,6 +180,14 @@ def wrap_concrete(value: Value, computed: NDArray) -> LazyArray:
     return array
 
 
+def wrap_created(value: Value, computed: NDArray) -> LazyArray:
+    """A lazy array with the numbers of one that several share: who writes to it, or attaches a gradient, gets its own."""
+    array: LazyArray = _new(LazyArray)
+    array._v = Value(value.rows, value.depth, value.spec, value.graph, False)
+    array._c = computed
+    return array
+
+
 def concrete(array: LazyArray) -> NDArray:
     """The computed array; runs what is pending."""
     return array._c if array._c is not None else compute(array)

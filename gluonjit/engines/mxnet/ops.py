@@ -7,7 +7,7 @@ from typing import Any
 
 from gluonjit.engines.mxnet import rules
 from gluonjit.engines.mxnet.hooked import current_mode, original_invoke
-from gluonjit.engines.mxnet.lazy import LazyArray, concrete, waits, wrap, wrap_concrete
+from gluonjit.engines.mxnet.lazy import LazyArray, concrete, waits, wrap, wrap_created
 from gluonjit.engines.mxnet.lookups import look_up, table_of
 from gluonjit.engines.mxnet.operands import leaf, value_of
 from gluonjit.engines.mxnet.opkinds import ADDITIONS, operator_kind, sum_kind
@@ -131,7 +131,7 @@ def _created(batch: Batch, handle: int, name: str, attrs: Attrs, as_list: bool) 
     array = batch.created.get((handle, attrs))
     if array is None:
         array = batch.created[(handle, attrs)] = original_invoke(handle, [], keys, vals, None, False, False)
-    return wrap_concrete(leaf(batch, array), array)
+    return wrap_created(leaf(batch, array), array)
 
 
 def _looked_up(

@@ -22,7 +22,7 @@ mx = pytest.importorskip("mxnet")
 
 from mxnet._ctypes.ndarray import _imperative_invoke  # noqa: E402
 
-from gluonjit.engines.mxnet.rules import RULES, Attributes, NotBatchable, Val, batch_op, canonical, convert, describe  # noqa: E402
+from gluonjit.engines.mxnet.rules import RULES, Attributes, NotBatchable, Val, batch_op, canonical, convert  # noqa: E402
 from gluonjit.engines.mxnet.rules.symbols import _handle, apply  # noqa: E402
 
 
@@ -1076,9 +1076,3 @@ def test_every_rule_has_a_case() -> None:
 def test_unknown_operators_are_refused() -> None:
     with pytest.raises(NotBatchable, match="no rule for operator no_such_operator"):
         batch_op("no_such_operator", {}, [], [])
-
-
-def test_the_table_prints() -> None:
-    rows = describe()
-    assert len(rows) == len(RULES)
-    assert all(reason for _, kind, reason in rows if kind == "alone")

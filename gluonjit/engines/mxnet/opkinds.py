@@ -105,8 +105,10 @@ def _make_kind(handle: int, name: str, attrs: Attrs, sources: Sequence[Any], tra
     outputs, rows = lay_out(shaped, trace.device)
     inputs = [source if isinstance(source, Spec) else None for source in sources]
     consts = [source for source in sources if not isinstance(source, Spec)]
-    lone = Lone(handle, attrs, inputs, [output.spec for output in outputs], consts)
-    pure = rule is not None and not rule.stateful and not rule.draws(rules.Attributes(dict(attrs)))
+    known = rules.Attributes(dict(attrs))
+    may_fail = rule is None or rule.fails(known)
+    lone = Lone(handle, attrs, inputs, [output.spec for output in outputs], consts, may_fail)
+    pure = rule is not None and not rule.stateful and not rule.draws(known)
     return Kind(name, trace.operands, outputs, rows, lone, pure, lone=reason, operator=True)
 
 

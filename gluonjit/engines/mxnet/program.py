@@ -14,9 +14,10 @@ from gluonjit.graph import Output, Spec, intern_spec, operand_groups
 
 
 class Program(Protocol):
-    """What runs the nodes of a step."""
+    """What runs the nodes of a step. With `may_fail` it may raise when its numbers are waited for."""
 
     consts: list[Any]
+    may_fail: bool
 
     def __call__(self, operands: Sequence[Any], consts: Sequence[Any], count: int, results: Sequence[Any]) -> None:
         """Compute `count` nodes into `results`; an operand here is a group of the kind's operands."""
@@ -27,6 +28,7 @@ class Batched:
 
     def __init__(self, symbols: Sequence[mx.sym.Symbol], operands: Sequence[str], consts: list[Any]) -> None:
         self.consts = consts
+        self.may_fail = False
         self.parameters: list[tuple[Any, Any]] = []  # which parameters the constants are the arrays of
         # MXNet 1.9.1 adds wrongly to an existing gradient in mean, clip, flip and others; here it is known right.
         self.adds: list[bool] = [False] * len(consts)
@@ -56,8 +58,10 @@ class Lone:
         inputs: Sequence[Spec | None],
         outputs: Sequence[Spec],
         consts: list[Any],
+        may_fail: bool = False,
     ) -> None:
         self.consts = consts
+        self.may_fail = may_fail
         self.adds = [False] * len(consts)
         self._handle = handle
         self._keys = [key for key, _ in attrs]
@@ -132,11 +136,13 @@ def _build(trace: Trace, results: Sequence[int], poly: bool) -> Built:
     for k, (position, _) in enumerate(trace.consts):
         shape, dtype = trace.shapes[position]
         values[position] = rules.Val(mx.sym.var(f"const{k}"), shape, dtype, "shared")
-    pure = True
+    pure, may_fail = True, False
     for op in trace.ops:
         rule = rules.RULES.get(rules.canonical(op.name))
-        if rule is not None and (rule.stateful or (trace.training and rule.draws(rules.Attributes(dict(op.attrs))))):
-            pure = False
+        if rule is not None:
+            attrs = rules.Attributes(dict(op.attrs))
+            pure = pure and not (rule.stateful or (trace.training and rule.draws(attrs)))
+            may_fail = may_fail or rule.fails(attrs)
         outputs = [trace.shapes[position] for position in op.outputs]
         inputs = [values[position] for position in op.inputs]
         for position, value in zip(
@@ -150,6 +156,7 @@ def _build(trace: Trace, results: Sequence[int], poly: bool) -> Built:
         [f"group{number}" for number in range(len(groups))],
         [array for _, array in trace.consts],
     )
+    program.may_fail = may_fail
     program.adds = [
         all(op.name == "FullyConnected" for op in trace.ops if position in op.inputs) for position, _ in trace.consts
     ]

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from .attributes import Attributes
 from .call import Call
+from .listing import describe
 from .rule import Rule
 from .symbols import apply, canonical
-from .table import RULES, batch_op, describe
+from .table import RULES, batch_op
 from .values import NotBatchable, Val, convert
 
 __all__ = [

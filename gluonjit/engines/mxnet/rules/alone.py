@@ -28,15 +28,38 @@ _REASONS = {
         _npi_pinv _npi_pinv_scalar_rcond _npi_eig _npi_eigvals""",
     "has no gradient and does not say so, so no graph can hold it": "_slice_assign _slice_assign_scalar",
     "has a backward that no graph can hold": "_npi_copysign_scalar _npi_rcopysign_scalar",
+    "works on quantized numbers, whose range is that of the whole array": """
+        _contrib_quantize _contrib_quantize_asym _contrib_quantize_v2 _contrib_dequantize _contrib_requantize
+        _contrib_quantized_act _contrib_quantized_batch_norm _contrib_quantized_concat _contrib_quantized_conv
+        _contrib_quantized_elemwise_add _contrib_quantized_elemwise_mul _contrib_quantized_embedding
+        _contrib_quantized_flatten _contrib_quantized_fully_connected _contrib_quantized_pooling
+        _contrib_quantized_rnn""",
+    "walks a sparse graph": """
+        _contrib_dgl_adjacency _contrib_dgl_graph_compact _contrib_dgl_subgraph _contrib_edge_id""",
+    "reckons with the norms of all parameters": "multi_lars",
 }
 
 _STATEFUL = {
     "runs the user's code": "Custom _CachedOp _CachedOpThreadSafe _CustomFunction _foreach _while_loop _cond",
     "keeps statistics of the batch": "_contrib_SyncBatchNorm BatchNorm_v1 IdentityAttachKLSparseReg",
     "moves between devices": "_CrossDeviceCopy _copyto",
-    "writes into what it is given": "_set_value reset_arrays _npi_share_memory",
+    "looks at where arrays lie in memory": "_npi_share_memory",
     "checks a value on the way": "_npx_constraint_check",
 }
+
+_WRITES = {
+    "writes into what it is given, at once": "_set_value reset_arrays",
+    "updates a weight or an optimizer's state in place, at once": """
+        sgd_update sgd_mom_update mp_sgd_update mp_sgd_mom_update nag_mom_update mp_nag_mom_update
+        multi_sgd_update multi_sgd_mom_update multi_mp_sgd_update multi_mp_sgd_mom_update
+        preloaded_multi_sgd_update preloaded_multi_sgd_mom_update preloaded_multi_mp_sgd_update
+        preloaded_multi_mp_sgd_mom_update signsgd_update signum_update adam_update _adamw_update _mp_adamw_update
+        _multi_adamw_update _multi_mp_adamw_update ftml_update ftrl_update rmsprop_update rmspropalex_update
+        lamb_update_phase1 lamb_update_phase2 mp_lamb_update_phase1 mp_lamb_update_phase2 _multi_lamb_update
+        _multi_mp_lamb_update _sparse_adagrad_update _contrib_group_adagrad_update""",
+}
+
+_SAMPLES_OF_GRAPHS = "_contrib_dgl_csr_neighbor_non_uniform_sample _contrib_dgl_csr_neighbor_uniform_sample"
 
 _RANDOM = """
     _image_random_flip_left_right _image_random_flip_top_bottom _image_random_brightness _image_random_contrast
@@ -45,5 +68,22 @@ _RANDOM = """
 RULES: dict[str, Rule] = {
     **{name: alone(reason) for reason, names in _REASONS.items() for name in names.split()},
     **{name: alone(reason, stateful=True) for reason, names in _STATEFUL.items() for name in names.split()},
+    **{name: alone(reason, stateful=True, writes=True) for reason, names in _WRITES.items() for name in names.split()},
     **{name: alone("draws once for an image", random=True) for name in _RANDOM.split()},
+    **{name: alone("draws neighbours in a sparse graph", random=True) for name in _SAMPLES_OF_GRAPHS.split()},
 }
+
+_NO_RULE = {
+    "holds Python code, and is called by MXNet's older interfaces only": "_NDArray _Native",
+    "stands for a missing gradient in MXNet's own graphs": "_NoGradient",
+    "adds up gradients in MXNet's own graphs": "_grad_add",
+    "is made by MXNet's own passes over a graph": """
+        _zeros_without_dtype _sg_mkldnn_conv _sg_mkldnn_fully_connected _sg_mkldnn_selfatt_qk
+        _sg_mkldnn_selfatt_valatt""",
+    "is a function on the host's images, not an operator of a graph": """
+        _cvcopyMakeBorder _cvimdecode _cvimread _cvimresize _imdecode""",
+    "writes into its second argument": "_onehot_encode",
+}
+
+NO_RULE: dict[str, str] = {name: reason for reason, names in _NO_RULE.items() for name in names.split()}
+"""Operators without a rule: should a program call one of them all the same, it runs alone."""

@@ -146,7 +146,7 @@ RULES: dict[str, Rule] = {
     "norm": Rule("axis", norm, notes=_OFF_AXIS_0),
     "moments": Rule("axis", reduction("axes", one_is_itself=False), notes=_OFF_AXIS_0),
     **{name: Rule("axis", along_axis(default=None, keeps=False), notes=_OFF_AXIS_0) for name in ("argmax", "argmin")},
-    "argmax_channel": Rule("row-wise", argmax_channel),
+    "argmax_channel": Rule("row-wise", argmax_channel, notes="argmax over axis 1"),
     **{
         name: Rule("axis", along_axis(), notes=_OFF_AXIS_0)
         for name in ("softmax", "log_softmax", "softmin", "sort", "argsort", "topk")

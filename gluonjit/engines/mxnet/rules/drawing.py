@@ -38,15 +38,16 @@ def multinomial(call: Call) -> list[Val]:
 
 
 _KINDS = "uniform normal gamma exponential poisson negative_binomial generalized_negative_binomial".split()
+_AT_ONCE = "drawn for all samples at once: the same distribution, other numbers"
 _SHAPE = "draws into a shape that does not say how many samples there are"
 
 RULES: dict[str, Rule] = {
     **{f"_random_{name}": alone(_SHAPE, random=True) for name in [*_KINDS, "randint"]},
-    **{f"_random_{name}_like": Rule("elementwise", unary, random=True) for name in _KINDS},
-    **{f"_sample_{name}": Rule("row-wise", by_parameters, random=True) for name in _KINDS},
+    **{f"_random_{name}_like": Rule("elementwise", unary, random=True, notes=_AT_ONCE) for name in _KINDS},
+    **{f"_sample_{name}": Rule("row-wise", by_parameters, random=True, notes=_AT_ONCE) for name in _KINDS},
     **{f"_random_pdf_{name}": Rule("row-wise", by_parameters) for name in _KINDS},
     "_random_pdf_dirichlet": Rule("row-wise", by_distributions),
-    "_sample_multinomial": Rule("row-wise", multinomial, random=True),
+    "_sample_multinomial": Rule("row-wise", multinomial, random=True, notes=_AT_ONCE),
     "_sample_unique_zipfian": alone(_SHAPE, random=True),
     "_shuffle": alone("puts the rows of the whole batch into another order", random=True),
 }

@@ -139,9 +139,13 @@ def unravel_index(call: Call) -> list[Val]:
 RULES: dict[str, Rule] = {
     "Embedding": Rule("row-wise", embedding, notes="one table for all samples"),
     "one_hot": Rule("elementwise", one_hot),
-    "take": Rule("rewritten", take, notes="as it stands in one table; offset indices in own rows"),
-    "batch_take": Rule("row-wise", batch_take),
-    "_ravel_multi_index": Rule("rewritten", ravel_multi_index),
-    "_unravel_index": Rule("rewritten", unravel_index),
+    "take": Rule(
+        "rewritten",
+        take,
+        notes="as it stands in one table; in a sample's own rows its indices move by its place; alone with mode raise",
+    ),
+    "batch_take": Rule("row-wise", batch_take, notes="pick, which has a gradient and blocks it"),
+    "_ravel_multi_index": Rule("rewritten", ravel_multi_index, notes="all samples' columns side by side"),
+    "_unravel_index": Rule("rewritten", unravel_index, notes="all samples' columns side by side"),
     "gather_nd": Rule("rewritten", gather_nd, notes="one more coordinate: the sample"),
 }

@@ -122,7 +122,11 @@ _ROIS: Sequence[str] = (
 )
 
 RULES: dict[str, Rule] = {
-    **_rules("Convolution Convolution_v1 Deconvolution Pooling Pooling_v1", layer(1, 3, batch_not_first)),
+    **_rules(
+        "Convolution Convolution_v1 Deconvolution Pooling Pooling_v1",
+        layer(1, 3, batch_not_first),
+        notes="row by row; alone where the layout does not begin with the batch",
+    ),
     **_rules("_contrib_DeformableConvolution", layer(2, 4, batch_not_first)),
     **{
         name: Rule("row-wise", layer(1, 2, statistics_of_batch), stateful=True, notes="alone in training")
@@ -130,7 +134,7 @@ RULES: dict[str, Rule] = {
     },
     **_rules("InstanceNorm GroupNorm LRN", layer(1, 3)),
     **_rules("L2Normalization SoftmaxActivation GridGenerator", layer()),
-    **_rules("Pad", layer(1, 4, padded_batch)),
+    **_rules("Pad", layer(1, 4, padded_batch), notes="row by row; alone where the batch is padded"),
     **_rules("depth_to_space space_to_depth im2col _contrib_AdaptiveAvgPooling2D", layer(1, 4)),
     **_rules("col2im", layer(1, 3)),
     **_rules("Correlation BilinearSampler SpatialTransformer Crop", layer(0)),
@@ -138,8 +142,10 @@ RULES: dict[str, Rule] = {
     **_rules("SVMOutput", layer(2)),
     "SoftmaxOutput": Rule("row-wise", layer(2, 2, normalised_over_batch), notes=_LOOKS_AT_BATCH),
     "MakeLoss": Rule("elementwise", make_loss, notes=_LOOKS_AT_BATCH),
-    "UpSampling": Rule("row-wise", upsample),
-    "_contrib_BilinearResize2D": Rule("row-wise", resize),
+    "UpSampling": Rule("row-wise", upsample, notes="row by row; with bilinear the weight is the same for all"),
+    "_contrib_BilinearResize2D": Rule(
+        "row-wise", resize, notes="row by row; with mode like the second input gives the size"
+    ),
     "LayerNorm": Rule("axis", layer_norm, notes="rows unless axis 0 takes part"),
     "_contrib_div_sqrt_dim": Rule("elementwise", div_sqrt_dim),
     "softmax_cross_entropy": Rule("rewritten", softmax_cross_entropy, notes="summed for each sample"),

@@ -146,6 +146,6 @@ def _matrix_products(call: Call, scale: float) -> list[Val]:
 RULES: dict[str, Rule] = {
     "FullyConnected": Rule("row-wise", fully_connected, notes="batch_dot where the weight differs by sample"),
     "dot": Rule("rewritten", dot, notes="as it stands with a shared right side, else batch_dot"),
-    "batch_dot": Rule("row-wise", batch_dot),
+    "batch_dot": Rule("row-wise", batch_dot, notes="one product for each entry of the first axis"),
     "_linalg_gemm2": Rule("rewritten", gemm2, notes="batch_dot"),
 }

@@ -21,8 +21,11 @@ class Rule:
     reason    why an "alone" operator does not batch
     random    draws random numbers, so equal calls are not equal values
     stateful  changes something beyond its outputs, or runs the user's code
+    writes    writes into its operands, so it runs at once, on the arrays themselves
+    may_fail  may raise when it runs, depending on numbers; set by the table in `failing`
     notes     a remark for the printed table
     random_if decides by the attributes, where not every call draws; `draws` asks
+    fails_if  decides by the attributes, where not every call may fail; `fails` asks
     """
 
     kind: str
@@ -31,17 +34,24 @@ class Rule:
     random: bool = False
     stateful: bool = False
     notes: str = ""
+    writes: bool = False
+    may_fail: bool = False
     random_if: Callable[[Attributes], bool] | None = None
+    fails_if: Callable[[Attributes], bool] | None = None
 
     def draws(self, attrs: Attributes) -> bool:
         """Whether a call with these attributes may draw random numbers."""
         return self.random_if(attrs) if self.random_if else self.random
 
+    def fails(self, attrs: Attributes) -> bool:
+        """Whether a call with these attributes may raise when it runs."""
+        return self.fails_if(attrs) if self.fails_if else self.may_fail
 
-def alone(reason: str, random: bool = False, stateful: bool = False) -> Rule:
+
+def alone(reason: str, random: bool = False, stateful: bool = False, writes: bool = False) -> Rule:
     """A rule for an operator that has to run for each sample by itself."""
 
     def refuse(call: Call) -> list[Val]:
         raise NotBatchable(f"{call.name}: {reason}")
 
-    return Rule("alone", refuse, reason, random, stateful)
+    return Rule("alone", refuse, reason, random, stateful, writes=writes)

@@ -1,4 +1,4 @@
-"""The table of all rules, and its only reader."""
+"""The table of all rules, and `batch_op`, which applies them."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from . import (
 )
 from .attributes import Attributes
 from .call import Call, Spec
+from .failing import marked
 from .rule import Rule
 from .symbols import canonical
 from .values import SHARED, NotBatchable, Shape, Val
@@ -37,21 +38,23 @@ def _merge(*tables: Mapping[str, Rule]) -> dict[str, Rule]:
     return merged
 
 
-RULES: Mapping[str, Rule] = _merge(
-    elementwise.RULES,
-    axes.RULES,
-    shapes.RULES,
-    joining.RULES,
-    indexing.RULES,
-    linear.RULES,
-    linalg.RULES,
-    layers.RULES,
-    sequences.RULES,
-    drawing.RULES,
-    creation.RULES,
-    alone.RULES,
-    numpy_arrays.RULES,
-    numpy_products.RULES,
+RULES: Mapping[str, Rule] = marked(
+    _merge(
+        elementwise.RULES,
+        axes.RULES,
+        shapes.RULES,
+        joining.RULES,
+        indexing.RULES,
+        linear.RULES,
+        linalg.RULES,
+        layers.RULES,
+        sequences.RULES,
+        drawing.RULES,
+        creation.RULES,
+        alone.RULES,
+        numpy_arrays.RULES,
+        numpy_products.RULES,
+    )
 )
 
 
@@ -113,8 +116,3 @@ def _once(call: Call, rule: Rule) -> list[Val]:
     if any(not shape for shape, _ in call.outputs) or any(not value.ndim for value in call.inputs):
         raise NotBatchable(f"{call.name}: a value without axes, the same for all samples")
     return call.deliver(call.same([value.sym for value in call.inputs]), SHARED)
-
-
-def describe() -> list[tuple[str, str, str]]:
-    """The table for printing: operator, how it runs, and why or what to know."""
-    return [(name, rule.kind, rule.reason or rule.notes) for name, rule in sorted(RULES.items())]

@@ -1,0 +1,139 @@
+"""The table of rules for people: each operator, how it runs for many samples, and why or what to know."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from mxnet.base import _LIB, check_call, mx_uint, py_str
+
+from .alone import NO_RULE
+from .symbols import canonical
+from .table import RULES
+
+HOW = {
+    "elementwise": "as it stands",
+    "row-wise": "as it stands",
+    "axis": "as it stands",
+    "shape": "rewritten",
+    "rewritten": "rewritten",
+    "constant": "once",
+    "alone": "alone",
+    "no rule": "alone",
+}
+"""How the operators of each kind run."""
+
+KINDS = {
+    "elementwise": "element by element, so in any layout",
+    "row-wise": "row by row, with parameters that are the same for all samples",
+    "axis": "along axes: on rows where axis 0 takes no part, else on stacked samples with every axis one further",
+    "shape": "one reshape to the shape that is known for a sample, with -1 for the samples",
+    "rewritten": "other operators, or other attributes, that do the same for all samples",
+    "constant": "the same for every sample, so made once",
+    "alone": "runs for each sample by itself",
+    "no rule": "is no operator of a user's program; called all the same, it runs for each sample by itself",
+}
+"""What all operators of a kind have in common, and what the table says where a rule has no note of its own."""
+
+
+class Row(NamedTuple):
+    """A line of the table."""
+
+    operator: str
+    kind: str
+    how: str
+    note: str
+
+
+def describe() -> list[Row]:
+    """Every rule, and every operator without one."""
+    rows = [Row(name, rule.kind, HOW[rule.kind], _note(name)) for name, rule in RULES.items()]
+    rows += [Row(name, "no rule", HOW["no rule"], NO_RULE.get(name, KINDS["no rule"])) for name in unruled()]
+    return sorted(rows)
+
+
+def _note(name: str) -> str:
+    rule = RULES[name]
+    note = rule.reason or rule.notes or KINDS[rule.kind]
+    return f"{note}; may fail, depending on numbers" if rule.may_fail and rule.kind != "alone" else note
+
+
+def unruled() -> list[str]:
+    """Registered operators without a rule; for a backward operator there need be none."""
+    return sorted({name for name in map(canonical, registered()) if name not in RULES})
+
+
+def registered() -> list[str]:
+    """Names and other names of all forward operators of this build of MXNet."""
+    count, names = mx_uint(), ctypes.POINTER(ctypes.c_char_p)()
+    check_call(_LIB.MXListAllOpNames(ctypes.byref(count), ctypes.byref(names)))
+    listed = [str(py_str(names[k])) for k in range(count.value)]
+    return [name for name in listed if "backward" not in name]
+
+
+def select(kind: str | None, names: Sequence[str]) -> list[Row]:
+    """The lines of one kind, of some operators by any of their names, or all. LookupError names what is wrong."""
+    rows = describe()
+    if kind is not None and kind not in KINDS:
+        raise LookupError(f"--kind {kind!r}: the kinds are {', '.join(KINDS)}")
+    if names:
+        wanted = {_registered_name(name) for name in names}
+        rows = [row for row in rows if row.operator in wanted]
+    return [row for row in rows if kind in (None, row.kind)]
+
+
+def _registered_name(name: str) -> str:
+    """The operator behind a name that a program may write: `mx.nd.softmax`, `elemwise_add`, `contrib.box_nms`."""
+    plain = name.replace("mx.", "").replace("nd.", "").replace("sym.", "")
+    for prefix, short in (("_contrib_", "contrib."), ("_linalg_", "linalg."), ("_npi_", "np."), ("_npx_", "npx.")):
+        if plain.startswith(short):
+            plain = prefix + plain[len(short) :]
+    try:
+        return canonical(plain)
+    except ValueError:
+        close = [known for known in registered() if plain.strip("_").lower() in known.lower()]
+        hint = f"Did you mean {', '.join(sorted(close)[:5])}?" if close else "Without a name, all are listed."
+        raise LookupError(f"{name!r} is no operator of MXNet. {hint}") from None
+
+
+def as_text(rows: Iterable[Row]) -> str:
+    """The lines with their columns aligned."""
+    listed = [Row("operator", "kind", "runs", "why, or what to know"), *rows]
+    first, second, third = (max(len(row[column]) for row in listed) for column in range(3))
+    return "\n".join(f"{row[0]:{first}}  {row[1]:{second}}  {row[2]:{third}}  {row[3]}" for row in listed)
+
+
+_HEAD = """\
+# Operators
+
+How each operator of MXNet {version} runs for many samples at once. Made by
+
+```bash
+python -m gluonjit rules --markdown > docs/operators.md
+```
+
+`python -m gluonjit rules NAME` looks one up by any of its names. The names here are those under which MXNet
+registers an operator; `mx.nd.elemwise_add`, `x + y` and `_Plus` are one operator.
+
+* **as it stands**: the operator itself runs once, on the rows of all samples or on all samples stacked.
+* **rewritten**: other operators or other attributes do the same for all samples.
+* **once**: the result is the same for all samples.
+* **alone**: the operator runs for each sample by itself, with the same result as without batching.
+
+A call that its rule cannot take (a shape, an attribute, rows of varying length) runs alone too, and the report of the
+batch says why.
+
+| kind | operators | run | what they have in common |
+| --- | --- | --- | --- |
+"""
+
+
+def as_markdown(rows: Sequence[Row], version: str) -> str:
+    """A page with a table of the kinds and one of the operators."""
+    lines = [_HEAD.format(version=version).rstrip("\n")]
+    for kind, common in KINDS.items():
+        lines.append(f"| {kind} | {sum(row.kind == kind for row in rows)} | {HOW[kind]} | {common} |")
+    lines += ["", "| operator | kind | runs | why, or what to know |", "| --- | --- | --- | --- |"]
+    lines += [f"| `{row.operator}` | {row.kind} | {row.how} | {row.note.replace('|', '/')} |" for row in rows]
+    return "\n".join(lines)

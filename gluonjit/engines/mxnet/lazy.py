@@ -181,7 +181,7 @@ def wrap_concrete(value: Value, computed: NDArray) -> LazyArray:
 
 
 def wrap_created(value: Value, computed: NDArray) -> LazyArray:
-    """A lazy array with the numbers of one that several share: who writes to it, or attaches a gradient, gets its own."""
+    """A lazy array with the numbers of one that several share: writing to it, or `attach_grad`, makes it its own."""
     array: LazyArray = _new(LazyArray)
     array._v = Value(value.rows, value.depth, value.spec, value.graph, False)
     array._c = computed

@@ -155,7 +155,7 @@ class Session:
             program(operands, consts, step.count, results)
             if tape is not None:
                 tape.note(number, results)
-            if getattr(program, "may_fail", False):  # MXNet tells at the first wait
+            if program.may_fail:  # MXNet tells at the first wait
                 for result in results:
                     result.wait_to_read()
         self._lap(number, "compute", middle)

@@ -203,7 +203,7 @@ def _record(
         cache["misses"] += 1
         batch.report.missed = cell.name
         with RUNNING:
-            made = make_kind(cell, owner, run, args, batch, key)
+            made = make_kind(cell, owner, run, args, batch)
         if isinstance(made, str):
             cell.expanded[key] = made
             return made

@@ -19,9 +19,7 @@ from gluonjit.graph import Kind, Spec, Value, family_key
 from gluonjit.hybrid import LOCAL, Batch
 
 
-def make_kind(
-    cell: Cell, owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch: Batch, key: tuple[Any, ...]
-) -> Kind | str:
+def make_kind(cell: Cell, owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch: Batch) -> Kind | str:
     """Trace a call and build its batched program. A string says why the call cannot be one node."""
     if isinstance(owner, gluon.Block) and _hooked(owner):
         return "a block inside it has forward hooks, which must run for each sample"
@@ -46,15 +44,8 @@ def make_kind(
         structure = map_structure(result, lambda array: _result(trace, array, results))
     except Unknown as unknown:
         return f"it returns {unknown}"
-    return _kind_of(
-        cell,
-        owner,
-        trace,
-        results,
-        structure,
-        key,
-        [not value.depth and isinstance(value.base, Value) for value in values],
-    )
+    leaves = [not value.depth and isinstance(value.base, Value) for value in values]
+    return _kind_of(cell, owner, trace, results, structure, leaves)
 
 
 def _placeholder(trace: Trace, position: int, specs: Sequence[Spec]) -> Value:
@@ -70,13 +61,7 @@ def _result(trace: Trace, array: Any, results: list[int]) -> int:
 
 
 def _kind_of(
-    cell: Cell,
-    owner: Any,
-    trace: Trace,
-    results: list[int],
-    structure: Any,
-    key: tuple[Any, ...],
-    leaves: list[bool],
+    cell: Cell, owner: Any, trace: Trace, results: list[int], structure: Any, leaves: list[bool]
 ) -> Kind | str:
     _note_lookup(cell, owner, trace, results)
     parameters = _parameters(owner, [array for _, array in trace.consts])
@@ -101,8 +86,7 @@ def _kind_of(
         hoists=tuple(products),
         kept=() if pieces is None else pieces.kept,
     )
-    if kind.poly and pieces is None:
-        _join_family(cell, key, kind)
+    _join_family(cell, rest, places, kind)
     return kind
 
 
@@ -116,14 +100,22 @@ def _product(cell: Cell, trace: Trace, operand: int, op: TraceOp) -> tuple[int, 
     return operand, kind
 
 
-def _join_family(cell: Cell, key: tuple[Any, ...], kind: Kind) -> None:
-    """Let kinds that differ only in their number of rows run together."""
-    general = tuple(family_key(part) if isinstance(part, Spec) else part for part in key)
-    first = cell.families.setdefault(general, kind)
-    if first is not kind and current(first) and len(first.outputs) == len(kind.outputs):
+def _join_family(cell: Cell, trace: Trace, results: list[int], kind: Kind) -> None:
+    """Let kinds with the same program run together, whatever the calls looked like and however many rows they have.
+
+    What a call is given, a list or a tuple, two rows or five, may or may not change what it does: the trace knows.
+    """
+    program = (
+        trace.training,
+        kind.poly,
+        *[family_key(spec) if kind.poly else spec for spec in trace.operands],
+        *trace.ops,
+        *[(position, id(array)) for position, array in trace.consts],
+        *results,
+    )
+    first = cell.families.setdefault(program, kind)
+    if first is not kind:
         kind.family, kind.program = first, first.program
-    else:
-        cell.families[general] = kind
 
 
 def _note_lookup(cell: Cell, owner: Any, trace: Trace, results: list[int]) -> None:

@@ -1,0 +1,113 @@
+"""Which calls of a cell run together: those with the same program, whatever they look like."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mxnet as mx
+import pytest
+from mxnet import gluon, nd
+from mxnet.gluon import nn
+from support import assert_same, rows
+
+import gluonjit
+
+SIZE = 4
+
+
+class MeanOfRows(gluon.HybridBlock):
+    """Row-wise but for a number that depends on how many rows there are."""
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        return F.tanh(x) * (1.0 / x.shape[0])
+
+
+@gluonjit.cell
+def divided(x: Any) -> Any:
+    """The same as a function."""
+    return nd.tanh(x) / x.shape[0]
+
+
+class Apply(gluon.Block):
+    """Calls a cell on each of its arguments, and adds a layer so that there is something to learn."""
+
+    def __init__(self, cell: Any) -> None:
+        super().__init__()
+        with self.name_scope():
+            self.dense = nn.Dense(SIZE, in_units=SIZE)
+            self.cell = cell
+
+    def forward(self, x: Any) -> Any:
+        return self.cell(self.dense(x))
+
+
+def loss(net: gluon.Block, sample: Any) -> Any:
+    return (net(sample) ** 2).sum()
+
+
+@pytest.mark.parametrize("make", [MeanOfRows, lambda: divided])
+def test_a_number_that_depends_on_the_rows_is_each_samples_own(make: Any) -> None:
+    net = Apply(make())
+    net.initialize(mx.init.Uniform(0.5))
+    assert_same(net, [rows(count, SIZE, seed=count) for count in (3, 5, 3, 1, 2, 5)], loss)
+
+
+class Pair(gluon.HybridBlock):
+    """A node of two states."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.name_scope():
+            self.dense = nn.Dense(SIZE, in_units=2 * SIZE)
+
+    def hybrid_forward(self, F: Any, left: Any, right: Any) -> Any:
+        return F.tanh(self.dense(F.concat(left[0], right[0], dim=1))), left[1] + right[1]
+
+
+class Containers(gluon.Block):
+    """States as lists from `split`, and as tuples from the cell."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.name_scope():
+            self.pair = Pair()
+
+    def forward(self, x: Any) -> Any:
+        states: list[Any] = [nd.split(x[k : k + 1], num_outputs=2, axis=1) for k in range(len(x))]
+        while len(states) > 1:
+            states.append(self.pair(states.pop(0), states.pop(0)))
+        return nd.concat(*states[0], dim=1)
+
+
+def test_a_list_and_a_tuple_of_states_run_together() -> None:
+    net = Containers()
+    net.initialize(mx.init.Uniform(0.5))
+    samples = [rows(count, 2 * SIZE, seed=count) for count in (4, 3, 4, 2)]
+    report = assert_same(net, samples, loss)
+    assert [step.nodes for step in report.steps if "pair" in step.name] == [6, 3]
+
+
+class ByContainer(gluon.HybridBlock):
+    """What a cell does may depend on whether it gets a list."""
+
+    def hybrid_forward(self, F: Any, state: Any) -> Any:
+        return F.tanh(state[0]) if isinstance(state, list) else F.sigmoid(state[0])
+
+
+class Both(gluon.Block):
+    """The same cell with a list and with a tuple."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.name_scope():
+            self.dense, self.cell = nn.Dense(SIZE, in_units=SIZE), ByContainer()
+
+    def forward(self, x: Any) -> Any:
+        h = self.dense(x)
+        return self.cell([h]) - self.cell((h,))
+
+
+def test_a_cell_may_look_at_its_container() -> None:
+    net = Both()
+    net.initialize(mx.init.Uniform(0.5))
+    assert_same(net, [rows(1, SIZE, seed=k) for k in range(3)], loss)

@@ -35,7 +35,8 @@ class State:
 
     batch: the innermost open batch; explicit: those opened by `batching`, outermost first; inside: how many
     dynamically batched blocks are being called; trace: the cell being traced; paused > 0: capture is off;
-    mode: 2 * recording + training; last: the report of the last batch that ran something.
+    mode: 2 * recording + training; numpy: which of the framework's array semantics hold, as the engine numbers
+    them; last: the report of the last batch that ran something.
     """
 
     __slots__ = (
@@ -44,6 +45,7 @@ class State:
         "inside",
         "last",
         "mode",
+        "numpy",
         "options",
         "paused",
         "singles",
@@ -57,6 +59,7 @@ class State:
         self.trace: Any = None
         self.paused = 0
         self.mode = 0
+        self.numpy = 0
         self.last: Report | None = None
         self.options = Options()
         self.singles = 0  # batches of one sample that were differentiated, one after the other

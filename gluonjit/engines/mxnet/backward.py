@@ -11,12 +11,15 @@ import mxnet as mx
 from mxnet import autograd
 from mxnet.ndarray import NDArray
 
+from gluonjit.engines.mxnet.arrays import context_of
 from gluonjit.engines.mxnet.hooked import original_backward, original_grad
-from gluonjit.engines.mxnet.lazy import LazyArray, unlinked
+from gluonjit.engines.mxnet.lazy import Lazy, unlinked
 from gluonjit.engines.mxnet.results import seed_of, settle, tape_of
+from gluonjit.engines.mxnet.semantics import classic, is_numpy, same_elements
 from gluonjit.engines.mxnet.session import as_captured
 from gluonjit.engines.mxnet.tape import Seed, Tape
 from gluonjit.errors import BackwardWarning, CaptureError
+from gluonjit.graph import Spec
 from gluonjit.hybrid import LOCAL, RUNNING
 
 _ADVICE = (
@@ -64,12 +67,13 @@ def grad(
 
 def _in_batch(head: Any) -> bool:
     """Whether backward has to begin in a batch's own history."""
-    return isinstance(head, LazyArray) and unlinked(head)
+    return isinstance(head, Lazy) and unlinked(head)
 
 
-def _total(losses: Sequence[LazyArray]) -> Any:
+def _total(losses: Sequence[Any]) -> Any:
     with autograd.record():
-        return mx.nd.add_n(*[loss if loss.shape == (1,) else loss.sum() for loss in losses])
+        sums = [loss if loss.shape in ((1,), ()) else loss.sum() for loss in losses]
+        return mx.nd.add_n(*[total.as_nd_ndarray().reshape((1,)) if is_numpy(total) else total for total in sums])
 
 
 def _through_batches(
@@ -93,7 +97,7 @@ def _through_batches(
                 gradients.append(gradient)
                 continue
             _note_head(tape, head, retain_graph)
-            start = gradient if gradient is not None else mx.nd.ones(head.shape, head.context, head.dtype)
+            start = classic(gradient) if gradient is not None else _ones(head._v.spec)
             waiting.setdefault(tape, []).extend(seed_of(head._v, start))
         direct = list(waiting)
         keep = retain_graph or any(len(tape.done) < tape.ends for tape in direct)
@@ -102,7 +106,7 @@ def _through_batches(
             for target in _through(tape, waiting.pop(tape), keep, train_mode):
                 if target.value is None:
                     with as_captured(2):  # a result of the array: a variable as head would overwrite its gradient
-                        ready.append(target.array.reshape(target.array.shape))
+                        ready.append(same_elements(target.array))
                     gradients.append(target.gradient)
                     continue
                 earlier = tape_of(target.value)
@@ -111,6 +115,10 @@ def _through_batches(
     for tape in direct:
         _note_call(tape)
     return ready, gradients, keep
+
+
+def _ones(spec: Spec) -> NDArray:
+    return mx.nd.ones((spec.rows, *spec.row_shape), context_of(spec.device), spec.dtype)
 
 
 def _through(tape: Tape, seeds: Sequence[Seed], keep: bool, train_mode: bool) -> list[Any]:
@@ -123,7 +131,7 @@ def _through(tape: Tape, seeds: Sequence[Seed], keep: bool, train_mode: bool) ->
     return targets
 
 
-def _note_head(tape: Tape, head: LazyArray, retain_graph: bool) -> None:
+def _note_head(tape: Tape, head: Any, retain_graph: bool) -> None:
     result = head._v.result
     key = (id(head._v.graph), hash(head._v.rows)) if result is None else (result.arena, result.position)
     if tape.freed or key in tape.done:

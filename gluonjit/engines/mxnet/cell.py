@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from weakref import WeakSet
 
-from gluonjit.engines.mxnet.lazy import LazyArray, waits
+from gluonjit.engines.mxnet.lazy import Lazy, waits
 from gluonjit.graph import Kind
 from gluonjit.hybrid import Options
 
@@ -63,7 +63,7 @@ def _copied(name: str, options: Options, active: bool | None, is_node: bool) -> 
 def any_lazy(items: Any) -> bool:
     """Whether an array among these arguments waits for its batch."""
     for item in items:
-        if item.__class__ is LazyArray:
+        if isinstance(item, Lazy):
             if waits(item):
                 return True
         elif isinstance(item, (list, tuple)) and any_lazy(item):

@@ -8,14 +8,18 @@ from types import ModuleType
 from typing import Any
 
 from mxnet import gluon
+from mxnet.gluon.utils import _check_all_np_ndarrays
 from mxnet.ndarray import NDArray
+from mxnet.numpy import ndarray
 
 from gluonjit.engines.mxnet.cell import Cell
 from gluonjit.engines.mxnet.hooked import current_mode
 from gluonjit.engines.mxnet.kinds import current, make_kind
-from gluonjit.engines.mxnet.lazy import LazyArray, wrap
+from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, wrap
+from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np
 from gluonjit.engines.mxnet.lookups import look_up, table_of
-from gluonjit.engines.mxnet.operands import value_of
+from gluonjit.engines.mxnet.operands import Empty, value_of
+from gluonjit.engines.mxnet.semantics import ARRAYS
 from gluonjit.engines.mxnet.trace import map_structure
 from gluonjit.graph import Kind, Record, Rows, Value
 from gluonjit.hybrid import LOCAL, RUNNING, Batch, engine_of
@@ -42,10 +46,12 @@ def capture_cell(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: t
         found = _captured_lookup(cell, batch, args[0], state.mode)
         if found is not None:
             return found
-    parts: list[Any] = [state.mode]
+    parts: list[Any] = [state.mode, state.numpy]
     for arg in args:
         if arg.__class__ is LazyArray and arg._v.graph is graph:
             parts.append(arg._v)
+        elif arg.__class__ is LazyNumpy and arg._v.graph is graph:
+            parts += (LazyNumpy, arg._v)
         elif arg.__class__ is tuple:
             parts.append(tuple)
             for item in arg:
@@ -80,7 +86,9 @@ def capture_cell(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: t
         return wrap(values[0])
     if structure is tuple:
         return tuple([wrap(value) for value in values])
-    return map_structure(structure, lambda position: wrap(values[position]))
+    if structure is LazyNumpy:
+        return wrap_np(values[0])
+    return map_structure(structure, lambda place: wrap(values[place]) if place >= 0 else wrap_np(values[~place]))
 
 
 def _captured(
@@ -159,8 +167,13 @@ def _flatten(arg: Any, batch: Batch, parts: list[Any]) -> bool:
         parts.append(None)
     elif kind is ModuleType:
         parts.append(arg)
-    elif kind is LazyArray or isinstance(arg, NDArray):
-        parts.append(value_of(batch, arg))
+    elif isinstance(arg, NDArray):
+        if isinstance(arg, ndarray):
+            parts.append(LazyNumpy)
+        try:
+            parts.append(value_of(batch, arg))
+        except Empty:
+            return False
     elif isinstance(arg, _CONSTANTS):
         parts.append((kind, arg))
     else:
@@ -169,12 +182,14 @@ def _flatten(arg: Any, batch: Batch, parts: list[Any]) -> bool:
 
 
 def _unknown(arg: Any) -> str:
+    if isinstance(arg, NDArray):
+        return f"an argument of shape {arg.shape} has no elements"
     return f"an argument is a {type(arg).__name__}, which is neither an array nor a plain constant"
 
 
 def _captured_lookup(cell: Cell, batch: Batch, indices: Any, mode: int) -> Any:
     """A call that is nothing but a look-up, by integers that are known."""
-    array = indices._c if indices.__class__ is LazyArray else indices
+    array = indices._c if isinstance(indices, Lazy) else indices
     if not isinstance(array, NDArray):
         return None
     table = batch.tables.get((cell, mode >= 2))
@@ -183,7 +198,9 @@ def _captured_lookup(cell: Cell, batch: Batch, indices: Any, mode: int) -> Any:
         table = table_of(batch, parameter.data(array.context), attrs, mode >= 2)
         batch.tables[(cell, mode >= 2)] = table
     value = look_up(batch, array, table)
-    return None if value is None else wrap(value)
+    if value is None:
+        return None
+    return wrap_np(value) if isinstance(array, ndarray) else wrap(value)
 
 
 def _record(
@@ -224,6 +241,9 @@ def expand(
     state = LOCAL.state
     state.inside += 1
     try:
-        return (run or owner.forward)(*args)
+        out = (run or owner.forward)(*args)
+        if run is None and state.numpy & ARRAYS:
+            _check_all_np_ndarrays(out)
+        return out
     finally:
         state.inside -= 1

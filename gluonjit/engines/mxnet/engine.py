@@ -15,6 +15,7 @@ from gluonjit.engines.mxnet.cells import capture_cell
 from gluonjit.engines.mxnet.hooked import current_mode
 from gluonjit.engines.mxnet.opkinds import clear_kinds, kind_count, sum_kind
 from gluonjit.engines.mxnet.results import numbers_of, settle
+from gluonjit.engines.mxnet.semantics import is_numpy
 from gluonjit.engines.mxnet.session import Session, as_captured
 from gluonjit.engines.mxnet.verifying import verify
 from gluonjit.graph import Kind, Spec, Value
@@ -86,7 +87,9 @@ class MXNetEngine:
 
     def add_n(self, arrays: Sequence[NDArray]) -> NDArray:
         """The sum of arrays of one shape."""
-        return mx.nd.add_n(*arrays)
+        if not is_numpy(arrays[0]):
+            return mx.nd.add_n(*arrays)
+        return mx.nd.add_n(*[array.as_nd_ndarray() for array in arrays]).as_np_ndarray()
 
     def cache_info(self) -> dict[str, int]:
         """Entries in the caches of operators and of cells."""

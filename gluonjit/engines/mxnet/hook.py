@@ -5,8 +5,12 @@ from __future__ import annotations
 from time import perf_counter
 from typing import Any
 
+import mxnet as mx
 from mxnet import autograd, gluon
 from mxnet.ndarray import NDArray, register
+from mxnet.ndarray.numpy import _api_internal
+from mxnet.ndarray.numpy import _internal as npi
+from mxnet.numpy import ndarray
 
 from gluonjit.engines.mxnet import backward as lazy_backward
 from gluonjit.engines.mxnet import hooked
@@ -14,9 +18,11 @@ from gluonjit.engines.mxnet.cell import Cell
 from gluonjit.engines.mxnet.cells import capture_cell
 from gluonjit.engines.mxnet.dynamic import KEY, automatic_cell, disable, enable
 from gluonjit.engines.mxnet.engine import ENGINE
-from gluonjit.engines.mxnet.lazy import LazyArray, concrete, own, wrap, wrap_concrete
-from gluonjit.engines.mxnet.operands import leaf
+from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, concrete, own, wrap, wrap_concrete
+from gluonjit.engines.mxnet.lazy_np import wrap_np, wrap_np_concrete
+from gluonjit.engines.mxnet.operands import Empty, leaf
 from gluonjit.engines.mxnet.ops import capture_op, is_pending
+from gluonjit.engines.mxnet.semantics import note_semantics
 from gluonjit.engines.mxnet.trace import operator_call
 from gluonjit.errors import CaptureError, OptionError
 from gluonjit.graph import LIBRARIES, raised_at
@@ -35,10 +41,11 @@ def invoke(handle: int, arrays: Any, keys: Any, vals: Any, out: Any, is_np: bool
         return hooked.original_invoke(handle, arrays, keys, vals, _written(out), is_np, as_list)
     if state.trace is not None:
         name, attrs = operator_call(handle, len(arrays), keys, vals)
-        results = [wrap(value) for value in state.trace.op(name, attrs, arrays)]
+        values = state.trace.op(name, attrs, arrays)
+        results = [wrap_np(value) for value in values] if is_np else [wrap(value) for value in values]
         return results if as_list or len(results) > 1 else results[0]
-    if not is_np and (state.inside or is_pending(arrays)):
-        return capture_op(handle, arrays, keys, vals, as_list)
+    if state.inside or is_pending(arrays):
+        return capture_op(handle, arrays, keys, vals, is_np, as_list)
     return hooked.original_invoke(handle, arrays, keys, vals, out, is_np, as_list)
 
 
@@ -54,11 +61,22 @@ def verify(op_name: str, func_name: str, arrays: Any, out: Any) -> None:
     hooked.original_verify(op_name, func_name, arrays, out)
 
 
+def verify_numpy(op_name: str, func_name: str, arrays: Any, out: Any) -> None:
+    """mxnet.ndarray.register._verify_all_np_ndarrays, likewise."""
+    for array in arrays:
+        if not isinstance(array, ndarray):
+            break
+    else:
+        if out is None:
+            return
+    hooked.original_verify_numpy(op_name, func_name, arrays, out)
+
+
 def _written(out: Any) -> Any:
     """Arrays that an operator writes to: what waits and has read them runs first."""
     if isinstance(out, (list, tuple)):
         return [_written(array) for array in out]
-    if isinstance(out, LazyArray):
+    if isinstance(out, Lazy):
         out = own(out)
     _before_write(out)
     return out
@@ -137,10 +155,15 @@ def _note_parameters(batch: Any, block: gluon.Block) -> None:
 
 
 def _lazy(arg: Any) -> Any:
-    if isinstance(arg, NDArray) and arg.__class__ is not LazyArray and type(arg) is NDArray:
-        batch = LOCAL.state.batch
-        return wrap_concrete(leaf(batch, arg), arg) if batch is not None else arg
-    return arg
+    kind = arg.__class__
+    batch = LOCAL.state.batch
+    if (kind is not NDArray and kind is not ndarray) or batch is None:
+        return arg
+    try:
+        value = leaf(batch, arg)
+    except Empty:
+        return arg
+    return wrap_concrete(value, arg) if kind is NDArray else wrap_np_concrete(value, arg)
 
 
 def _hybridize(original: Any) -> Any:
@@ -177,7 +200,7 @@ def _set_training(train_mode: bool) -> bool:
 
 def _get_index(self: NDArray, key: tuple[Any, ...]) -> Any:
     """NDArray._get_index_nd: the arrays of an index are no part of the captured program."""
-    parts = tuple([concrete(part) if isinstance(part, LazyArray) else part for part in key])
+    parts = tuple([concrete(part) if isinstance(part, Lazy) else part for part in key])
     state = LOCAL.state
     state.paused += 1
     try:
@@ -191,6 +214,46 @@ def _setitem(self: NDArray, key: Any, value: Any) -> None:
         value = concrete(value)
     _before_write(self)
     hooked.original_setitem(self, key, value)
+
+
+def _numpy_setitem(self: ndarray, key: Any, value: Any) -> None:
+    _before_write(self)
+    hooked.original_numpy_setitem(self, key, value)
+
+
+def _zeros(shape: Any, dtype: Any, ctx: Any) -> Any:
+    """mx.np.zeros, which does not pass `invoke`: where calls are captured its operator does."""
+    if not _captures(()):
+        return hooked.original_zeros(shape, dtype, ctx)
+    return npi.zeros(shape=shape, ctx=ctx, dtype=dtype or "float32")
+
+
+def _tensordot(a: Any, b: Any, axes: Any) -> Any:
+    """mx.np.tensordot, which does not pass `invoke` either."""
+    if not _captures((a, b)):
+        return hooked.original_tensordot(a, b, axes)
+    if isinstance(axes, int):
+        return npi.tensordot_int_axes(a, b, axes=axes)
+    left, right = [(part,) if isinstance(part, int) else tuple(part) for part in axes]
+    return npi.tensordot(a, b, a_axes_summed=left, b_axes_summed=right)
+
+
+def _captures(arrays: Any) -> bool:
+    state = LOCAL.state
+    return not state.paused and bool(state.trace is not None or state.inside or is_pending(arrays))
+
+
+def _noting(original: Any) -> Any:
+    """A function that changes MXNet's semantics of arrays on this thread."""
+
+    def wrapper(*args: Any) -> Any:
+        result = original(*args)
+        note_semantics()
+        return result
+
+    wrapper.__doc__ = original.__doc__
+    wrapper.__wrapped__ = original  # type: ignore[attr-defined]
+    return wrapper
 
 
 def _flushing(original: Any, name: str) -> Any:
@@ -224,14 +287,25 @@ def _uncaptured(original: Any) -> Any:
     return wrapper
 
 
+_set_np_shape = _noting(hooked.original_set_np_shape)
+
 PATCHES: list[tuple[Any, str, Any]] = [
     (register, "_imperative_invoke", invoke),
     (register, "_verify_all_legacy_ndarrays", verify),
     (gluon.Block, "__call__", call),
     (gluon.Block, "hybridize", _hybridize(hooked.original_block_hybridize)),
     (gluon.HybridBlock, "hybridize", _hybridize(hooked.original_hybrid_hybridize)),
+    (register, "_verify_all_np_ndarrays", verify_numpy),
     (NDArray, "__setitem__", _setitem),
+    (ndarray, "__setitem__", _numpy_setitem),
     (NDArray, "_get_index_nd", _get_index),
+    (_api_internal, "zeros", _zeros),
+    (_api_internal, "tensordot", _tensordot),
+    (mx, "set_np_shape", _set_np_shape),
+    (mx.util, "set_np_shape", _set_np_shape),
+    (mx.util, "_set_np_array", _noting(hooked.original_set_np_array)),
+    (mx.util._NumpyArrayScope, "__enter__", _noting(hooked.original_enter_np_array)),
+    (mx.util._NumpyArrayScope, "__exit__", _noting(hooked.original_exit_np_array)),
     (autograd, "set_recording", _set_recording),
     (autograd, "set_training", _set_training),
     (autograd, "backward", lazy_backward.backward),
@@ -255,4 +329,5 @@ def install(module: Any = None) -> None:
     LIBRARIES.add("mxnet")
     for owner, name, replacement in PATCHES:
         setattr(owner, name, replacement)
+    note_semantics()
     register_engine(ENGINE)

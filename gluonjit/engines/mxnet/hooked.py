@@ -5,17 +5,28 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+import mxnet.util
 from mxnet import autograd, gluon
 from mxnet.base import _LIB, NDArrayHandle, check_call
 from mxnet.ndarray import NDArray, register
+from mxnet.ndarray.numpy import _api_internal
+from mxnet.numpy import ndarray
 
 original_invoke: Any = register._imperative_invoke
 original_verify: Any = register._verify_all_legacy_ndarrays
+original_verify_numpy: Any = register._verify_all_np_ndarrays
 original_call: Any = gluon.Block.__call__
 original_block_hybridize: Any = gluon.Block.hybridize
 original_hybrid_hybridize: Any = gluon.HybridBlock.hybridize
 original_get_index: Any = NDArray._get_index_nd
 original_setitem: Any = NDArray.__setitem__
+original_numpy_setitem: Any = ndarray.__setitem__
+original_zeros: Any = _api_internal.zeros
+original_tensordot: Any = _api_internal.tensordot
+original_set_np_shape: Any = mxnet.util.set_np_shape
+original_set_np_array: Any = mxnet.util._set_np_array
+original_enter_np_array: Any = mxnet.util._NumpyArrayScope.__enter__
+original_exit_np_array: Any = mxnet.util._NumpyArrayScope.__exit__
 original_set_recording: Any = autograd.set_recording
 original_set_training: Any = autograd.set_training
 original_backward: Any = autograd.backward

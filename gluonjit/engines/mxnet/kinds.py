@@ -6,14 +6,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mxnet import gluon
+from mxnet.gluon.utils import _check_all_np_ndarrays
 from mxnet.ndarray import NDArray
+from mxnet.numpy import ndarray
 
 from gluonjit.engines.mxnet import rules
 from gluonjit.engines.mxnet.cell import Cell, Unknown
 from gluonjit.engines.mxnet.hoist import cut, product_kind
-from gluonjit.engines.mxnet.lazy import LazyArray, wrap
+from gluonjit.engines.mxnet.lazy import Lazy, wrap
+from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np
 from gluonjit.engines.mxnet.operands import value_of
 from gluonjit.engines.mxnet.program import build
+from gluonjit.engines.mxnet.semantics import ARRAYS
 from gluonjit.engines.mxnet.trace import NeedsValue, Trace, TraceOp, map_structure, tracing
 from gluonjit.graph import Kind, Spec, Value, family_key
 from gluonjit.hybrid import LOCAL, Batch
@@ -31,10 +35,12 @@ def make_kind(cell: Cell, owner: Any, run: Callable[..., Any], args: tuple[Any, 
         return f"its operands are on several devices: {', '.join(sorted(devices))}"
     trace = Trace(specs, bool(LOCAL.state.mode & 1), lambda array: _is_parameter(owner, batch, array))
     positions = iter(range(len(specs)))
-    stand_ins = _substitute(args, lambda array: wrap(_placeholder(trace, next(positions), specs)))
+    stand_ins = _substitute(args, lambda array: _wrapped(array, _placeholder(trace, next(positions), specs)))
     try:
         with tracing(trace):
             result = run(*stand_ins)
+        if isinstance(owner, gluon.Block) and LOCAL.state.numpy & ARRAYS:
+            _check_all_np_ndarrays(result)
     except NeedsValue:
         return "it reads an array's numbers, or uses an array that is neither an argument nor a parameter"
     except Exception as error:  # the call itself, run next, raises what the user has to see
@@ -52,12 +58,18 @@ def _placeholder(trace: Trace, position: int, specs: Sequence[Spec]) -> Value:
     return trace.placeholder(position, specs[position])
 
 
+def _wrapped(array: Any, value: Value) -> Any:
+    """A lazy array of the same interface as an array."""
+    return wrap_np(value) if isinstance(array, ndarray) else wrap(value)
+
+
 def _result(trace: Trace, array: Any, results: list[int]) -> int:
-    """The place of a result among the node's values."""
-    if not isinstance(array, LazyArray) or array._v.graph is not trace:
+    """The place of a result among the node's values; for one of mx.np what is left of -1 after it."""
+    if not isinstance(array, Lazy) or array._v.graph is not trace:
         raise Unknown(f"{type(array).__name__}, which is not computed from its arguments")
     results.append(array._v.rows)  # type: ignore[arg-type]
-    return len(results) - 1
+    place = len(results) - 1
+    return ~place if isinstance(array, LazyNumpy) else place
 
 
 def _kind_of(
@@ -82,7 +94,7 @@ def _kind_of(
         program=built.program,
         pure=built.pure,
         poly=built.poly,
-        structure=None if structure == 0 and len(results) == 1 else tuple if flat else structure,
+        structure={0: None, ~0: LazyNumpy}[structure] if isinstance(structure, int) else tuple if flat else structure,
         hoists=tuple(products),
         kept=() if pieces is None else pieces.kept,
     )

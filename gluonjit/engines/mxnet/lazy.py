@@ -14,6 +14,7 @@ from mxnet.ndarray.ndarray import indexing_key_expand_implicit_axes
 
 from gluonjit.engines.mxnet import references
 from gluonjit.engines.mxnet.arrays import context_of
+from gluonjit.engines.mxnet.indices import basic_index, expanded, is_basic
 from gluonjit.engines.mxnet.operands import value_of
 from gluonjit.engines.mxnet.trace import NeedsValue, Trace
 from gluonjit.graph import Value
@@ -24,16 +25,18 @@ _OWNED = object()
 _LINKED = object()
 
 
-class LazyArray(NDArray):  # type: ignore[misc]
-    """An NDArray of a captured call. `_v` is its value in a graph, `_c` the computed array once it was read."""
+class Lazy:
+    """What lazy arrays of both kinds have in common: all but what they are called in their own interface."""
 
-    __slots__ = ("_c", "_v")
+    __slots__: tuple[str, ...] = ()
 
     _c: NDArray | None
     _v: Value
 
     def __init__(self, handle: Any = None, writable: bool = True) -> None:
-        raise TypeError("LazyArray is made by captured calls only; use mx.nd.array for an array of your own")
+        raise TypeError(
+            f"{type(self).__name__} is made by captured calls only; use mx.nd.array or mx.np.array for your own"
+        )
 
     def __del__(self) -> None:
         """Nothing to free here: the computed array frees itself."""
@@ -71,11 +74,6 @@ class LazyArray(NDArray):  # type: ignore[misc]
         return size
 
     @property
-    def dtype(self) -> Any:
-        """Known without computing."""
-        return np.dtype(self._v.spec.dtype).type
-
-    @property
     def context(self) -> Any:
         """Known without computing."""
         return context_of(self._v.spec.device)
@@ -87,11 +85,49 @@ class LazyArray(NDArray):  # type: ignore[misc]
         """Captured calls give dense arrays."""
         return "default"
 
-    def __len__(self) -> int:
-        return int(self._v.spec.shape[0])
-
     def __reduce__(self) -> Any:
         return concrete(self).__reduce__()
+
+    def __getitem__(self, key: Any) -> Any:
+        raise NotImplementedError  # each interface has its own
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        own(self)[key] = value
+
+    @staticmethod
+    def _in_kind(computed: NDArray) -> NDArray:
+        """A computed array as one of this kind's interface."""
+        return computed
+
+    def _slice(self, start: Any, stop: Any) -> Any:
+        return self[slice(start, stop)]
+
+    def _at(self, idx: int) -> Any:
+        return self[int(idx)]
+
+    def attach_grad(self, grad_req: str = "write", stype: str | None = None) -> None:
+        """As NDArray.attach_grad; computes the array, which then is a leaf of what is captured later."""
+        own(self).attach_grad(grad_req, stype)
+
+    def backward(self, out_grad: Any = None, retain_graph: bool = False, train_mode: bool = True) -> None:
+        """As NDArray.backward: runs the batch forward, then backward through all of it at once."""
+        from mxnet import autograd
+
+        autograd.backward([self], None if out_grad is None else [out_grad], retain_graph, train_mode)
+
+
+class LazyArray(Lazy, NDArray):  # type: ignore[misc]
+    """An NDArray of a captured call. `_v` is its value in a graph, `_c` the computed array once it was read."""
+
+    __slots__ = ("_c", "_v")
+
+    @property
+    def dtype(self) -> Any:
+        """Known without computing."""
+        return np.dtype(self._v.spec.dtype).type
+
+    def __len__(self) -> int:
+        return int(self._v.spec.shape[0])
 
     def __getitem__(self, key: Any) -> Any:
         computed, value = self._c, self._v
@@ -114,15 +150,6 @@ class LazyArray(NDArray):  # type: ignore[misc]
             if found is not None:
                 return wrap(found)
         return _sliced(self, key)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        own(self)[key] = value
-
-    def _slice(self, start: Any, stop: Any) -> Any:
-        return self[slice(start, stop)]
-
-    def _at(self, idx: int) -> Any:
-        return self[int(idx)]
 
     def reshape(self, *shape: Any, **kwargs: Any) -> Any:
         """As NDArray.reshape, captured."""
@@ -153,15 +180,11 @@ class LazyArray(NDArray):  # type: ignore[misc]
         """As NDArray.T, captured."""
         return op.transpose(self) if len(self._v.spec.shape) > 1 else self
 
-    def attach_grad(self, grad_req: str = "write", stype: str | None = None) -> None:
-        """As NDArray.attach_grad; computes the array, which then is a leaf of what is captured later."""
-        own(self).attach_grad(grad_req, stype)
+    def as_np_ndarray(self) -> Any:
+        """As NDArray.as_np_ndarray, without computing."""
+        from gluonjit.engines.mxnet.lazy_np import wrap_np_as
 
-    def backward(self, out_grad: Any = None, retain_graph: bool = False, train_mode: bool = True) -> None:
-        """As NDArray.backward: runs the batch forward, then backward through all of it at once."""
-        from mxnet import autograd
-
-        autograd.backward([self], None if out_grad is None else [out_grad], retain_graph, train_mode)
+        return wrap_np_as(self._v, self._c)
 
 
 def wrap(value: Value) -> LazyArray:
@@ -175,57 +198,67 @@ def wrap(value: Value) -> LazyArray:
 def wrap_concrete(value: Value, computed: NDArray) -> LazyArray:
     """A lazy array whose numbers exist already: slices of it are references to its rows."""
     array: LazyArray = _new(LazyArray)
-    array._v = Value(value.rows, value.depth, value.spec, value.graph, value.taped, _OWNED)
+    array._v = owned(value)
     array._c = computed
     return array
+
+
+def owned(value: Value) -> Value:
+    """This value for an array with memory of its own."""
+    return Value(value.rows, value.depth, value.spec, value.graph, value.taped, _OWNED)
 
 
 def wrap_created(value: Value, computed: NDArray) -> LazyArray:
     """A lazy array with the numbers of one that several share: writing to it, or `attach_grad`, makes it its own."""
     array: LazyArray = _new(LazyArray)
-    array._v = Value(value.rows, value.depth, value.spec, value.graph, False)
+    array._v = created(value)
     array._c = computed
     return array
 
 
-def concrete(array: LazyArray) -> NDArray:
+def created(value: Value) -> Value:
+    """This value for an array whose memory is not its own, and which has no history."""
+    return Value(value.rows, value.depth, value.spec, value.graph, False)
+
+
+def concrete(array: Lazy) -> NDArray:
     """The computed array; runs what is pending."""
     return array._c if array._c is not None else compute(array)
 
 
-def compute(array: LazyArray) -> NDArray:
+def compute(array: Any) -> NDArray:
     """Run what the array waits for, and keep its numbers."""
     value = array._v
     if isinstance(value.graph, Trace):
         raise NeedsValue()
-    computed: NDArray = engine_of("mxnet").force(value)  # type: ignore[attr-defined]
+    computed: NDArray = array._in_kind(engine_of("mxnet").force(value))  # type: ignore[attr-defined]
     array._c = computed
     return computed
 
 
-def waits(array: LazyArray) -> bool:
+def waits(array: Lazy) -> bool:
     """Whether an operator on this array has to be captured: it is not computed, or its history is its batch's."""
     return array._c is None or (unlinked(array) and LOCAL.state.mode >= 2)
 
 
-def unlinked(array: LazyArray) -> bool:
+def unlinked(array: Lazy) -> bool:
     """Whether the history of an array lies in its batch, where MXNet's own recording does not see it."""
     value = array._v
     return value.taped and value.base is not _OWNED and value.base is not _LINKED
 
 
-def link(array: LazyArray) -> NDArray:
+def link(array: Any) -> NDArray:
     """Let MXNet's own recording go on from an array: something eager uses it under recording."""
     concrete(array)
     value = array._v
-    computed: NDArray = engine_of("mxnet").with_history(value)  # type: ignore[attr-defined]
+    computed: NDArray = array._in_kind(engine_of("mxnet").with_history(value))  # type: ignore[attr-defined]
     linked = Value(value.rows, 0, value.spec, value.graph, True, _LINKED)
     linked.result = value.result
     array._c, array._v = computed, linked
     return computed
 
 
-def own(array: LazyArray) -> NDArray:
+def own(array: Any) -> NDArray:
     """The computed array as memory of its own, to be written to: others may share the rows of the batch."""
     value = array._v
     if value.base is not _OWNED:
@@ -237,37 +270,18 @@ def own(array: LazyArray) -> NDArray:
 
 def _sliced(array: LazyArray, key: Any) -> Any:
     """Basic indexing by operators; indexing by arrays as NDArray does it."""
-    shape = array.shape
-    parts = _expanded(key if isinstance(key, tuple) else (key,), len(shape))
-    if not all(part is None or _is_basic(part) for part in parts):
+    parts = expanded(key if isinstance(key, tuple) else (key,), len(array.shape))
+    if not is_basic(parts):
         return _picked(array, key)
-    cuts: list[tuple[int, int | None, int]] = []
-    result: list[int] = []
-    for part in parts:
-        if part is None:
-            result.append(1)
-            continue
-        axis, extent = len(cuts), shape[len(cuts)]
-        if isinstance(part, slice):
-            first, last, stride = part.indices(extent)
-            result.append(len(range(first, last, stride)))
-            cuts.append((first, None if last < 0 else last, stride))
-        elif -extent <= part < extent:
-            cuts.append((int(part) % extent, int(part) % extent + 1, 1))
-        else:
-            raise IndexError(f"index {part} is out of bounds for axis {axis} with size {extent}")
+    cuts, result = basic_index(parts, array.shape)
     if 0 in result:
         return concrete(array)[key]
     sliced = array
-    if any(cut != (0, extent, 1) for cut, extent in zip(cuts, shape)):
+    if cuts is not None:
         begin, end, step = zip(*cuts)
         sliced = op.slice(array, begin=begin, end=end, step=step)
-    target = tuple(result) or (1,)
+    target = result or (1,)
     return sliced if sliced.shape == target else op.Reshape(sliced, shape=target)
-
-
-def _is_basic(part: Any) -> bool:
-    return isinstance(part, (int, np.integer, slice)) and not isinstance(part, bool)
 
 
 def _picked(array: LazyArray, key: Any) -> Any:
@@ -281,12 +295,3 @@ def _picked(array: LazyArray, key: Any) -> Any:
     for axis in new_axes:
         shape.insert(axis, 1)
     return picked if len(shape) == len(picked.shape) else picked.reshape(tuple(shape))
-
-
-def _expanded(parts: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
-    """An index with a part for each axis: an ellipsis, or else the end, stands for whole axes."""
-    count = ndim - sum(part is not None and part is not Ellipsis for part in parts)
-    if count < 0:
-        raise IndexError(f"too many indices for an array of {ndim} axes")
-    at = next((k for k, part in enumerate(parts) if part is Ellipsis), len(parts))
-    return (*parts[:at], *[slice(None)] * count, *parts[at + 1 :])

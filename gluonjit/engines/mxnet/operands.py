@@ -17,6 +17,10 @@ from gluonjit.hybrid import LOCAL, Batch
 _INTEGERS = {"int32", "int64", "int8", "uint8"}
 
 
+class Empty(Exception):
+    """An array without elements, which is no operand of a batch."""
+
+
 def value_of(batch: Batch, array: Any) -> Value:
     """The value of an array in the batch's graph."""
     value: Value | None = getattr(array, "_v", None)
@@ -35,6 +39,8 @@ def leaf(batch: Batch, array: NDArray) -> Value:
     if known is not None:
         return known[1]
     spec = spec_of(array)
+    if not spec.bytes:
+        raise Empty()
     if spec.dtype in _INTEGERS and len(spec.shape) == 1:
         value = host_rows(batch, array, spec.dtype, spec.device)
     else:

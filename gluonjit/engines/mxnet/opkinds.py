@@ -12,9 +12,9 @@ from gluonjit.engines.mxnet.program import Batched, Lone, build, lay_out
 from gluonjit.engines.mxnet.trace import Attrs, trace_op
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Kind, Spec, family_key, intern_spec, natural_mode
-from gluonjit.hybrid import RUNNING, Batch
+from gluonjit.hybrid import LOCAL, RUNNING, Batch
 
-ADDITIONS = {"elemwise_add", "broadcast_add", "add_n"}
+ADDITIONS = {"elemwise_add", "broadcast_add", "add_n", "_npi_add"}
 _kinds: dict[Any, Kind] = {}
 _families: dict[Any, Kind] = {}
 _MOST_KINDS = 4096
@@ -78,6 +78,8 @@ def operator_kind(
 
 def _make_kind(handle: int, name: str, attrs: Attrs, sources: Sequence[Any], training: bool) -> Kind | None:
     trace, results = trace_op(name, attrs, sources, training)
+    if any(0 in trace.shapes[position][0] for position in results):  # arrays without elements run at once
+        return None
     rule = rules.RULES.get(name)
     if rule is not None and rule.stateful and rule.kind == "alone" and not trace.operands:
         return None
@@ -88,7 +90,7 @@ def _make_kind(handle: int, name: str, attrs: Attrs, sources: Sequence[Any], tra
     else:
         specs = trace.operands
         adds = name in ADDITIONS and len(set(specs)) == 1 and len(specs) == len(sources)
-        adds = adds and outputs[0].spec is specs[0]
+        adds = adds and outputs[0].spec is specs[0] and specs[0].dtype != "bool"
         sum_of = len(specs) if adds else 0
         kind = Kind(name, specs, outputs, rows, program, pure, operator=True, poly=poly, sum_of=sum_of)
         if poly:
@@ -96,6 +98,7 @@ def _make_kind(handle: int, name: str, attrs: Attrs, sources: Sequence[Any], tra
                 name,
                 attrs,
                 training,
+                LOCAL.state.numpy,
                 *[family_key(s) if isinstance(s, Spec) else id(s) for s in sources],
             )
             first = _families.setdefault(general, kind)

@@ -7,9 +7,10 @@ from typing import Any
 
 from gluonjit.engines.mxnet import rules
 from gluonjit.engines.mxnet.hooked import current_mode, original_invoke
-from gluonjit.engines.mxnet.lazy import LazyArray, concrete, waits, wrap, wrap_created
+from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, created, waits, wrap, wrap_created
+from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np, wrap_np_as
 from gluonjit.engines.mxnet.lookups import look_up, table_of
-from gluonjit.engines.mxnet.operands import leaf, value_of
+from gluonjit.engines.mxnet.operands import Empty, leaf, value_of
 from gluonjit.engines.mxnet.opkinds import ADDITIONS, operator_kind, sum_kind
 from gluonjit.engines.mxnet.references import REFERENCES
 from gluonjit.engines.mxnet.trace import Attrs, infer, operator_call
@@ -31,7 +32,9 @@ _WEIGHTS = {
 _MANY_TERMS = 4
 
 
-def capture_op(handle: int, arrays: Sequence[Any], keys: Sequence[str], vals: Sequence[Any], as_list: bool) -> Any:
+def capture_op(
+    handle: int, arrays: Sequence[Any], keys: Sequence[str], vals: Sequence[Any], is_np: bool, as_list: bool
+) -> Any:
     """Capture an operator on arrays; what cannot be captured runs at once."""
     state = LOCAL.state
     call = _call_key(state, handle, arrays, keys, vals)
@@ -41,7 +44,7 @@ def capture_op(handle: int, arrays: Sequence[Any], keys: Sequence[str], vals: Se
             record, values = known
             if record is not None:
                 record.calls += 1
-            return _wrapped(values, as_list)
+            return _wrapped(values, is_np, as_list)
         operands = [part for part in call if part.__class__ is Value]
         like = tuple([part.spec if part.__class__ is Value else part for part in call])
         record = state.batch.ops.get(like)  # type: ignore[union-attr]
@@ -49,7 +52,7 @@ def capture_op(handle: int, arrays: Sequence[Any], keys: Sequence[str], vals: Se
             values = add(state.batch, record, operands)  # type: ignore[arg-type]
             if record.kind.pure and state.batch.sharing:  # type: ignore[union-attr]
                 state.batch.calls[call] = record, values  # type: ignore[union-attr]
-            return _wrapped(values, as_list)
+            return _wrapped(values, is_np, as_list)
     batch = state.batch
     if batch is None:
         state.mode = current_mode()
@@ -58,28 +61,32 @@ def capture_op(handle: int, arrays: Sequence[Any], keys: Sequence[str], vals: Se
         batch.flush("the open batch is full (max_nodes, max_bytes)")
     name, attrs = operator_call(handle, len(arrays), keys, vals)
     if not arrays:
-        return _created(batch, handle, name, attrs, as_list)
+        return _created(batch, handle, name, attrs, is_np, as_list)
     weights = _weights(batch, name, arrays)
-    if len(weights) == len(arrays):
-        return original_invoke(handle, arrays, keys, vals, None, False, as_list)
+    if len(weights) == len(arrays) or name in rules.SIZED_BY_VALUES:
+        return original_invoke(handle, arrays, keys, vals, None, is_np, as_list)
     found = _looked_up(batch, name, arrays, attrs, weights, state.mode)
     if found is not None:
-        return [found] if as_list else found
-    values = [None if k in weights else value_of(batch, array) for k, array in enumerate(arrays)]
-    record, results = _results(batch, handle, name, attrs, arrays, values, state.mode)
-    if results is None:
-        arrays = [concrete(array) if isinstance(array, LazyArray) else array for array in arrays]
-        return original_invoke(handle, arrays, keys, vals, None, False, as_list)
+        return _wrapped((found,), is_np, as_list)
+    try:
+        values = [None if k in weights else value_of(batch, array) for k, array in enumerate(arrays)]
+        record, results = _results(batch, handle, name, attrs, arrays, values, state.mode)
+    except Empty:
+        results = None
+    if results is None:  # a lazy array that is asked for its handle runs, with its history
+        return original_invoke(handle, arrays, keys, vals, None, is_np, as_list)
     # A kept reference would keep alive what it refers to, so only those to inputs are kept.
     if call is not None and batch.sharing and (record.kind.pure if record is not None else not results[0].depth):
         batch.calls[call] = record, results
     if call is not None and record is not None and len(record.kind.operands) == len(operands):
         batch.ops[like] = record
-    return _wrapped(results, as_list)
+    return _wrapped(results, is_np, as_list)
 
 
-def _wrapped(values: Sequence[Value], as_list: bool) -> Any:
+def _wrapped(values: Sequence[Value], is_np: bool, as_list: bool) -> Any:
     """Lazy arrays of an operator's values, as the operator returns its results."""
+    if is_np:
+        return [wrap_np(value) for value in values] if as_list or len(values) > 1 else wrap_np(values[0])
     if as_list or len(values) > 1:
         return [wrap(value) for value in values]
     return wrap(values[0])
@@ -93,9 +100,9 @@ def _call_key(
     if batch is None or not arrays or batch.room < 0:
         return None
     graph, parameters = batch.graph, batch.parameters
-    parts: list[Any] = [handle, state.mode, len(keys), *keys, *vals]
+    parts: list[Any] = [handle, state.mode, state.numpy, len(keys), *keys, *vals]
     for array in arrays:
-        if array.__class__ is LazyArray:
+        if array.__class__ is LazyArray or array.__class__ is LazyNumpy:
             if array._v.graph is not graph:
                 return None
             parts.append(array._v)
@@ -116,34 +123,36 @@ def _weights(batch: Batch, name: str, arrays: Sequence[Any]) -> set[int]:
     usual = _WEIGHTS.get(name, ())
     parameters = batch.parameters
     return {
-        k
-        for k, array in enumerate(arrays)
-        if array.__class__ is not LazyArray and (k in usual or id(array) in parameters)
+        k for k, array in enumerate(arrays) if not isinstance(array, Lazy) and (k in usual or id(array) in parameters)
     }
 
 
-def _created(batch: Batch, handle: int, name: str, attrs: Attrs, as_list: bool) -> Any:
+def _created(batch: Batch, handle: int, name: str, attrs: Attrs, is_np: bool, as_list: bool) -> Any:
     """An array made from nothing: made once a batch, unless it is drawn at random."""
     rule = rules.RULES.get(name)
     keys, vals = [key for key, _ in attrs], [value for _, value in attrs]
     if rule is None or rule.kind != "constant" or rule.random or as_list:
-        return original_invoke(handle, [], keys, vals, None, False, as_list)
-    array = batch.created.get((handle, attrs))
+        return original_invoke(handle, [], keys, vals, None, is_np, as_list)
+    key = (handle, attrs, is_np, LOCAL.state.numpy)
+    array = batch.created.get(key)
     if array is None:
-        array = batch.created[(handle, attrs)] = original_invoke(handle, [], keys, vals, None, False, False)
-    return wrap_created(leaf(batch, array), array)
+        array = batch.created[key] = original_invoke(handle, [], keys, vals, None, is_np, False)
+    try:
+        value = leaf(batch, array)
+    except Empty:
+        return array
+    return wrap_np_as(created(value), array) if is_np else wrap_created(value, array)
 
 
 def _looked_up(
     batch: Batch, name: str, arrays: Sequence[Any], attrs: Attrs, weights: set[int], mode: int
-) -> LazyArray | None:
+) -> Value | None:
     if name != "Embedding" or weights != {1}:
         return None
-    indices = arrays[0]._c if isinstance(arrays[0], LazyArray) else arrays[0]
+    indices = arrays[0]._c if isinstance(arrays[0], Lazy) else arrays[0]
     if indices is None:
         return None
-    found = look_up(batch, indices, table_of(batch, arrays[1], attrs, mode >= 2))
-    return None if found is None else wrap(found)
+    return look_up(batch, indices, table_of(batch, arrays[1], attrs, mode >= 2))
 
 
 def _results(
@@ -172,6 +181,7 @@ def _results(
         handle,
         attrs,
         mode,
+        LOCAL.state.numpy,
         *[id(source) if not isinstance(source, Spec) else source for source in sources],
     )
     record = batch.records.get(signature)
@@ -221,6 +231,6 @@ def _sum_of(batch: Batch, operands: Sequence[Value], mode: int) -> tuple[Record,
 def is_pending(arrays: Sequence[Any]) -> bool:
     """Whether an operator on these arrays has to be captured."""
     for array in arrays:
-        if array.__class__ is LazyArray and waits(array):
+        if (array.__class__ is LazyArray or array.__class__ is LazyNumpy) and waits(array):
             return True
     return False

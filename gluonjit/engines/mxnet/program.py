@@ -9,8 +9,10 @@ import mxnet as mx
 
 from gluonjit.engines.mxnet import rules
 from gluonjit.engines.mxnet.hooked import original_invoke, slice_rows
+from gluonjit.engines.mxnet.semantics import SHAPES, as_shape
 from gluonjit.engines.mxnet.trace import Attrs, Trace
 from gluonjit.graph import Output, Spec, intern_spec, operand_groups
+from gluonjit.hybrid import LOCAL
 
 
 class Program(Protocol):
@@ -18,6 +20,7 @@ class Program(Protocol):
 
     consts: list[Any]
     may_fail: bool
+    numpy: bool  # whether it was captured, and so has to run, with numpy's shapes
 
     def __call__(self, operands: Sequence[Any], consts: Sequence[Any], count: int, results: Sequence[Any]) -> None:
         """Compute `count` nodes into `results`; an operand here is a group of the kind's operands."""
@@ -29,6 +32,7 @@ class Batched:
     def __init__(self, symbols: Sequence[mx.sym.Symbol], operands: Sequence[str], consts: list[Any]) -> None:
         self.consts = consts
         self.may_fail = False
+        self.numpy = bool(LOCAL.state.numpy & SHAPES)
         self.parameters: list[tuple[Any, Any]] = []  # which parameters the constants are the arrays of
         # MXNet 1.9.1 adds wrongly to an existing gradient in mean, clip, flip and others; here it is known right.
         self.adds: list[bool] = [False] * len(consts)
@@ -62,6 +66,7 @@ class Lone:
     ) -> None:
         self.consts = consts
         self.may_fail = may_fail
+        self.numpy = bool(LOCAL.state.numpy & SHAPES)
         self.adds = [False] * len(consts)
         self._handle = handle
         self._keys = [key for key, _ in attrs]
@@ -89,7 +94,7 @@ class Lone:
 def piece(chunk: Any, spec: Spec, row: int) -> Any:
     """The array of this spec that begins at a row of a chunk."""
     rows = slice_rows(chunk, row, row + spec.rows)
-    return rows if spec.mode == "rows" else rows.reshape(spec.shape or (1,))
+    return rows if spec.mode == "rows" else as_shape(rows, spec.shape)
 
 
 def join(spec: Spec, arrays: Sequence[Any], out: Any) -> Any:

@@ -22,8 +22,8 @@ def _same_rows(value: Value, spec: Spec, rows: Rows) -> Value:
     return Value(rows, value.depth, spec, value.graph, value.taped, value)
 
 
-def row(value: Value, index: int) -> Value | None:
-    """`x[index]`. Raises IndexError where there is no such row."""
+def row(value: Value, index: int, scalar: Shape = (1,)) -> Value | None:
+    """`x[index]`; `scalar` is the shape of a single number. Raises IndexError where there is no such row."""
     spec = value.spec
     if spec.mode != "rows":
         return None
@@ -33,11 +33,12 @@ def row(value: Value, index: int) -> Value | None:
     rows = value.rows[index] if isinstance(value.rows, tuple) else value.rows + index
     rest = spec.row_shape
     singles = value.graph.single_rows if not value.depth else {}
-    found: Value | None = singles.get((rows,))
+    found: Value | None = singles.get((rows, scalar))
     if found is not None:
         return found
-    target = intern_spec(rest or (1,), spec.dtype, spec.device, "stack" if rest else "rows")
-    found = singles[(rows,)] = _same_rows(value, target, rows)
+    shape = rest or scalar
+    target = intern_spec(shape, spec.dtype, spec.device, "rows" if shape == (1,) and not rest else "stack")
+    found = singles[(rows, scalar)] = _same_rows(value, target, rows)
     return found
 
 
@@ -82,14 +83,14 @@ def quick_slice(value: Value, key: slice) -> Value | None:
     return found
 
 
-def indexed(value: Value, key: Any) -> Value | None:
+def indexed(value: Value, key: Any, scalar: Shape = (1,)) -> Value | None:
     """`x[key]` for an integer, or a slice of step 1, along axis 0."""
     if isinstance(key, tuple) and key and all(part == slice(None) for part in key[1:] if isinstance(part, slice)):
         if any(not isinstance(part, slice) for part in key[1:]):
             return None
         key = key[0]
     if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
-        return row(value, int(key))
+        return row(value, int(key), scalar)
     if isinstance(key, slice) and value.spec.mode == "rows":
         begin, end, step = key.indices(value.spec.rows)
         return row_range(value, begin, end) if step == 1 else None
@@ -104,7 +105,7 @@ def _reshaped(values: Sequence[Value], attrs: Attributes, shape: Shape) -> Value
         return _same_rows(value, spec, value.rows)
     if spec.mode == "stack" and shape == (1, *spec.shape):
         return _same_rows(value, intern_spec(shape, spec.dtype, spec.device, "rows"), value.rows)
-    if spec.mode == "rows" and spec.rows == 1 and shape and shape == spec.row_shape:
+    if spec.mode == "rows" and spec.rows == 1 and shape == spec.row_shape:
         return _same_rows(value, intern_spec(shape, spec.dtype, spec.device, "stack"), value.rows)
     return None
 
@@ -157,6 +158,15 @@ def _plus_nothing(values: Sequence[Value], attrs: Attributes, shape: Shape) -> V
     return _same(values, attrs, shape) if attrs.number("scalar", 1.0) == 0.0 else None
 
 
+def _float_plus_nothing(values: Sequence[Value], attrs: Attributes, shape: Shape) -> Value | None:
+    """As `_plus_nothing`; whole numbers would become floats."""
+    return _plus_nothing(values, attrs, shape) if values[0].spec.dtype.startswith("float") else None
+
+
+def _numpy_joined(values: Sequence[Value], attrs: Attributes, shape: Shape) -> Value | None:
+    return _joined(values, shape, "rows") if attrs.optional_integer("axis", 0) == 0 else None
+
+
 REFERENCES: Mapping[str, Reference] = {
     "Reshape": _reshaped,
     "expand_dims": _reshaped,
@@ -167,4 +177,11 @@ REFERENCES: Mapping[str, Reference] = {
     "stack": _stack,
     "_copy": _same,
     "_plus_scalar": _plus_nothing,
+    "_np_reshape": _reshaped,
+    "_npx_reshape": _reshaped,
+    "_np_squeeze": _reshaped,
+    "_npi_concatenate": _numpy_joined,
+    "_npi_stack": _stack,
+    "_np_copy": _same,
+    "_npi_add_scalar": _float_plus_nothing,
 }

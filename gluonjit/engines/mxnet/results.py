@@ -6,6 +6,7 @@ from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.hooked import slice_rows
 from gluonjit.engines.mxnet.program import piece
+from gluonjit.engines.mxnet.semantics import as_shape
 from gluonjit.engines.mxnet.session import Session
 from gluonjit.engines.mxnet.tape import Seed, Tape
 from gluonjit.graph import Value
@@ -31,7 +32,7 @@ def numbers_of(value: Value) -> NDArray:
     session = results.session
     assert isinstance(session, Session)
     rows = session.rows(arena, positions)
-    return rows if value.spec.mode == "rows" else rows.reshape(value.spec.shape or (1,))
+    return rows if value.spec.mode == "rows" else as_shape(rows, value.spec.shape)
 
 
 def placed(value: Value, results: Results) -> tuple[int, list[int]]:

@@ -18,6 +18,7 @@ from gluonjit.engines.mxnet.arrays import context_of
 from gluonjit.engines.mxnet.failures import Finite, failed
 from gluonjit.engines.mxnet.hooked import original_set_recording, original_set_training, slice_rows
 from gluonjit.engines.mxnet.program import join
+from gluonjit.engines.mxnet.semantics import SHAPES, classic, shapes
 from gluonjit.engines.mxnet.tape import Source, Tape, has_history
 from gluonjit.errors import GluonJITError
 from gluonjit.graph import Leaf, Value
@@ -92,7 +93,7 @@ class Session:
             index = mx.nd.array(np.array(chunk.indices, dtype=np.int32), ctx=context, dtype="int32")
         learned = self.tape is not None and table.taped and table.weight.grad is not None
         with as_captured(2 if learned else 0):
-            rows = mx.nd.Embedding(index, table.weight, **dict(table.attrs))
+            rows = mx.nd.Embedding(index, classic(table.weight), **dict(table.attrs))
         self._put(chunk.place, rows, Source(rows, chunk.place, None) if learned else None)
 
     def put_leaves(self, chunk: LeafChunk) -> None:
@@ -140,7 +141,7 @@ class Session:
         if tape is not None:
             self._track()
         begin = perf_counter()
-        with as_captured(step.mode):
+        with as_captured(step.mode), shapes(step.kind.program.numpy):
             operands = [
                 self._operand(gather, index, tape) for gather, index in zip(step.gathers, self._indices[number])
             ]
@@ -230,9 +231,11 @@ def _has_taped_inputs(plan: Plan) -> bool:
 
 def _joined(leaves: Sequence[Leaf]) -> NDArray:
     arrays = [leaf.payload.array if isinstance(leaf.payload, Imported) else leaf.payload for leaf in leaves]
+    arrays = [classic(array) for array in arrays]
     if len(leaves) == 1 and leaves[0].spec.mode == "rows":
         return arrays[0]
-    return join(leaves[0].spec, arrays, None)
+    with shapes(bool(LOCAL.state.numpy & SHAPES) or not leaves[0].spec.shape):
+        return join(leaves[0].spec, arrays, None)
 
 
 def _room(arena: Arena) -> NDArray:

@@ -18,6 +18,7 @@ from gluonjit.analysis import Plan, Step
 from gluonjit.analysis.plan import Gather, Place
 from gluonjit.engines.mxnet.failures import FLOATS, Finite
 from gluonjit.engines.mxnet.hooked import original_backward, slice_rows
+from gluonjit.engines.mxnet.semantics import as_shape, classic, shapes
 from gluonjit.graph import Value
 from gluonjit.hybrid import Report
 
@@ -106,25 +107,28 @@ class Tape:
             self._variables[number] = found
         return found
 
-    def constant(self, array: NDArray, adds: bool) -> NDArray:
+    def constant(self, given: NDArray, adds: bool) -> NDArray:
         """A weight as a variable of the steps' own recording, if it is learned.
 
         Where what uses it does not add to a gradient rightly (`adds`), a view stands between them.
         """
-        known = self._constants.get(id(array))
+        known = self._constants.get(id(given))
         if known is None:
+            array = classic(given)
             if has_history(array):
                 variable = array.detach()
-                gradient = mx.nd.empty(array.shape, ctx=array.context, dtype=array.dtype)
+                gradient = mx.nd.zeros_like(variable)
                 autograd.mark_variables([variable], [gradient], "add")
-                known = (array, variable, gradient)
+                known = (given, variable, gradient)
             else:
-                known = (array, array, None)
-            self._constants[id(array)] = known
+                known = (given, array, None)
+            self._constants[id(given)] = known
         # MXNet forgets about an array that is no variable after the first backward: each step gets its own.
         if known[2] is None:
-            return array.detach()
-        return known[1] if adds else slice_rows(known[1], 0, array.shape[0])
+            return known[1].detach()
+        if adds:
+            return known[1]
+        return slice_rows(known[1], 0, given.shape[0]) if given.shape else as_shape(known[1], ())
 
     def learns(self, gather: Gather) -> bool:
         """Whether any of these rows is or was computed from something that gets a gradient."""
@@ -168,7 +172,8 @@ class Tape:
             ]
             if pairs:
                 heads, head_gradients = zip(*pairs)
-                original_backward(list(heads), list(head_gradients), retain, train_mode)
+                with shapes(step.kind.program.numpy):
+                    original_backward(list(heads), list(head_gradients), retain, train_mode)
                 if self._finite is not None:
                     self._finite.gradients(number, self._gradients, self._gradients_of(step))
         targets = [

@@ -14,6 +14,8 @@ from mxnet.base import _LIB, check_call, mx_uint, py_str
 
 from gluonjit.engines.mxnet import rules
 from gluonjit.engines.mxnet.arrays import dtype_name
+from gluonjit.engines.mxnet.hooked import original_invoke, original_set_recording
+from gluonjit.engines.mxnet.semantics import SHAPES
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Spec, Value, intern_spec, natural_mode
 from gluonjit.hybrid import LOCAL
@@ -156,7 +158,7 @@ def infer(name: str, attrs: Attrs, inputs: tuple[Shaped, ...]) -> tuple[Shaped, 
     Raises CaptureError where the operator does not take such inputs, and where a reshape changes the number
     of elements, which MXNet 1.9.1 does not check.
     """
-    key = (name, attrs, inputs)
+    key = (name, attrs, inputs, LOCAL.state.numpy & SHAPES)
     outputs = _inferred.get(key)
     if outputs is None:
         if len(_inferred) > 10_000:
@@ -175,11 +177,32 @@ def _infer(name: str, attrs: Attrs, inputs: tuple[Shaped, ...]) -> tuple[Shaped,
     except (mx.base.MXNetError, TypeError, ValueError) as error:
         raise RefusedError(_refusal(name, attrs, inputs, _first_line(error))) from error
     if shapes is None or dtypes is None:
-        raise RefusedError(_refusal(name, attrs, inputs, "the result's shape cannot be inferred"))
-    outputs = tuple((tuple(shape), np.dtype(dtype).name) for shape, dtype in zip(shapes, dtypes))
+        outputs = _measured(name, attrs, inputs)
+    else:
+        outputs = tuple((tuple(shape), np.dtype(dtype).name) for shape, dtype in zip(shapes, dtypes))
     if rules.canonical(name) in _RESHAPES and _size(outputs[0][0]) != _size(inputs[0][0]):
         raise RefusedError(_refusal(name, attrs, inputs, f"the result {outputs[0][0]} has another number of elements"))
     return outputs
+
+
+def _measured(name: str, attrs: Attrs, inputs: tuple[Shaped, ...]) -> tuple[Shaped, ...]:
+    """Shapes and dtypes of the results on zeros: a few operators, np.hstack for one, infer no shapes."""
+    rule = rules.RULES.get(rules.canonical(name))
+    if rule is None or rule.stateful or rule.random or rule.kind == "alone":
+        raise RefusedError(_refusal(name, attrs, inputs, "the result's shape cannot be inferred"))
+    state = LOCAL.state
+    recording = original_set_recording(False)
+    state.paused += 1
+    try:
+        arrays = [mx.nd.zeros(shape, dtype=dtype) for shape, dtype in inputs]
+        handle = rules.symbols._handle(name)
+        found = original_invoke(handle, arrays, [key for key, _ in attrs], [val for _, val in attrs], None, False, True)
+        return tuple((array.shape, dtype_name(array)) for array in found)
+    except mx.base.MXNetError as error:
+        raise RefusedError(_refusal(name, attrs, inputs, _first_line(error))) from error
+    finally:
+        state.paused -= 1
+        original_set_recording(recording)
 
 
 _RESHAPES = {"Reshape", "_np_reshape", "_npx_reshape", "reshape_like"}

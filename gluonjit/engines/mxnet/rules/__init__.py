@@ -6,6 +6,7 @@ runs one of them for all samples; `NotBatchable` says why an operator has to run
 
 from __future__ import annotations
 
+from .alone import SIZED_BY_VALUES
 from .attributes import Attributes
 from .call import Call
 from .listing import describe
@@ -16,6 +17,7 @@ from .values import NotBatchable, Val, convert
 
 __all__ = [
     "RULES",
+    "SIZED_BY_VALUES",
     "Attributes",
     "Call",
     "NotBatchable",

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from .rule import Rule, alone
 
+SIZED_BY_VALUES = frozenset(
+    """_contrib_boolean_mask _contrib_getnnz _npx_nonzero _npi_unique _npi_bincount _npi_delete
+    _npi_insert_scalar _npi_insert_slice _npi_insert_tensor _npi_diag_indices_from""".split()
+)
+"""Operators whose results have a size that only their numbers tell, so that they run when they are called."""
+
 _REASONS = {
-    "the number of its results depends on values": """
-        _contrib_boolean_mask _contrib_getnnz _npx_nonzero _npi_unique _npi_bincount _npi_delete
-        _npi_insert_scalar _npi_insert_slice _npi_insert_tensor _npi_diag_indices_from""",
+    "the number of its results depends on values": " ".join(SIZED_BY_VALUES),
     "sets entries by indices, which would have to name the sample too": """
         scatter_nd _scatter_set_nd _contrib_index_copy fill_element_0index""",
     "sets entries by a mask": "_npi_boolean_mask_assign_scalar _npi_boolean_mask_assign_tensor",

@@ -1,0 +1,175 @@
+"""The lazy array of `mx.np`: what captured calls return to programs that use MXNet's numpy interface."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from mxnet.ndarray import NDArray, indexing_key_expand_implicit_axes, register
+from mxnet.ndarray.numpy import _internal as npi
+from mxnet.numpy import ndarray
+
+from gluonjit.engines.mxnet import references
+from gluonjit.engines.mxnet.indices import basic_index, expanded, is_basic
+from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, owned
+from gluonjit.engines.mxnet.operands import value_of
+from gluonjit.engines.mxnet.program import operator_handle
+from gluonjit.engines.mxnet.trace import Trace
+from gluonjit.graph import Value
+from gluonjit.hybrid import LOCAL, engine_of
+
+_new = object.__new__
+
+
+class LazyNumpy(Lazy, ndarray):  # type: ignore[misc]
+    """An mx.np.ndarray of a captured call. `_v` is its value in a graph, `_c` the computed array once it was read."""
+
+    __slots__ = ("_c", "_v")
+
+    @property
+    def dtype(self) -> Any:
+        """Known without computing."""
+        return np.dtype(self._v.spec.dtype)
+
+    def __len__(self) -> int:
+        if not self._v.spec.shape:
+            raise TypeError("len() of unsized object")
+        return int(self._v.spec.shape[0])
+
+    def __getitem__(self, key: Any) -> Any:
+        computed, value = self._c, self._v
+        state = LOCAL.state
+        batch = state.batch
+        kind = key.__class__
+        if kind is int or kind is slice:
+            if batch is not None and value.graph is batch.graph and (state.mode >= 2 or not value.taped):
+                quick = references.quick_slice(value, key) if kind is slice else references.row(value, key, ())
+                if quick is not None:
+                    return wrap_np(quick)
+        if computed is not None and not state.inside:
+            return computed[key]
+        if _is_mask(key):  # how many entries it picks depends on its values
+            return ndarray.__getitem__(self, key)
+        if not value.spec.shape and key != ():
+            raise IndexError("scalar tensor can only accept `()` as index")
+        if isinstance(value.graph, Trace):
+            return _sliced(self, key)
+        batch = batch or state.open(engine_of("mxnet"))
+        if value.graph is not batch.graph:
+            value = value_of(batch, self)
+        if state.mode >= 2 or not value.taped:  # what is sliced while not recording has no history
+            found = references.indexed(value, key, ())
+            if found is not None:
+                return wrap_np(found)
+        return _sliced(self, key)
+
+    @staticmethod
+    def _in_kind(computed: NDArray) -> NDArray:
+        return computed.as_np_ndarray()
+
+    def astype(
+        self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True
+    ) -> Any:
+        """As mx.np.ndarray.astype, captured."""
+        if order not in (None, "K", "C") or casting != "unsafe" or not subok:
+            return ndarray.astype(self, dtype, order, casting, subok, copy)
+        if not copy and np.dtype(dtype) == self.dtype:
+            return self
+        return _call("Cast", self, dtype=np.dtype(dtype).name)
+
+    def copy(self, order: str = "C") -> Any:
+        """As mx.np.ndarray.copy, captured."""
+        return _call("_np_copy", self) if order == "C" else ndarray.copy(self, order)
+
+    def detach(self) -> Any:
+        """As mx.np.ndarray.detach, captured."""
+        return self._c.detach() if self._c is not None else _call("BlockGrad", self)
+
+    def reshape_view(self, *shape: Any, **kwargs: Any) -> Any:
+        """As mx.np.ndarray.reshape_view, captured: no view of the same memory."""
+        if self._c is not None or kwargs:
+            return ndarray.reshape_view(self, *shape, **kwargs)
+        return self.reshape(*[tuple(part) if isinstance(part, list) else part for part in shape])
+
+    def as_np_ndarray(self) -> Any:
+        """This array."""
+        return self
+
+    def as_nd_ndarray(self) -> Any:
+        """As mx.np.ndarray.as_nd_ndarray, without computing."""
+        array: LazyArray = _new(LazyArray)
+        array._v = self._v
+        array._c = None if self._c is None else self._c.as_nd_ndarray()
+        return array
+
+
+def wrap_np(value: Value) -> LazyNumpy:
+    """A lazy array of this value."""
+    array: LazyNumpy = _new(LazyNumpy)
+    array._v = value
+    array._c = None
+    return array
+
+
+def wrap_np_as(value: Value, computed: NDArray | None) -> LazyNumpy:
+    """A lazy array of this value, whose numbers may exist already."""
+    array: LazyNumpy = _new(LazyNumpy)
+    array._v = value
+    array._c = None if computed is None else computed.as_np_ndarray()
+    return array
+
+
+def wrap_np_concrete(value: Value, computed: NDArray) -> LazyNumpy:
+    """A lazy array whose numbers exist already: slices of it are references to its rows."""
+    return wrap_np_as(owned(value), computed)
+
+
+def _call(name: str, *arrays: Any, **attrs: Any) -> Any:
+    """An operator of mx.np by its registered name, captured as any other."""
+    handle = operator_handle(name)
+    return register._imperative_invoke(handle, list(arrays), list(attrs), list(attrs.values()), None, True, False)
+
+
+def _is_mask(key: Any) -> bool:
+    """Whether an index is made of truth values."""
+    if isinstance(key, (bool, np.bool_)):
+        return True
+    if isinstance(key, list):
+        return any(isinstance(part, (bool, np.bool_)) or _is_mask(part) for part in key if not isinstance(part, int))
+    if isinstance(key, tuple):
+        return any(_is_mask(part) for part in key)
+    return isinstance(key, (NDArray, np.ndarray)) and np.dtype(key.dtype) == np.bool_
+
+
+def _sliced(array: LazyNumpy, key: Any) -> Any:
+    """Basic indexing by operators; indexing by arrays as mx.np.ndarray does it."""
+    shape = array.shape
+    parts = expanded(key if isinstance(key, tuple) else (key,), len(shape))
+    if not is_basic(parts):
+        return _picked(array, key)
+    cuts, target = basic_index(parts, shape)
+    if 0 in target or 0 in shape:
+        return ndarray.__getitem__(array, key)
+    sliced = array
+    if cuts is not None:
+        begin, end, step = zip(*cuts)
+        sliced = npi.slice(array, begin, end, step)
+    return sliced if sliced.shape == target else sliced.reshape(target)
+
+
+def _picked(array: LazyNumpy, key: Any) -> Any:
+    """Indexing by arrays: an index array made on the host, then one operator."""
+    parts = key if isinstance(key, tuple) else (key,)
+    indices, new_axes = array._get_index_nd(indexing_key_expand_implicit_axes(parts, array.shape)[0])
+    if not isinstance(indices, NDArray):
+        state = LOCAL.state
+        state.paused += 1
+        try:
+            indices = npi.stack(*[part.as_np_ndarray() for part in indices])
+        finally:
+            state.paused -= 1
+    picked = npi.gather_nd(array, indices.as_np_ndarray())
+    shape = list(picked.shape)
+    for axis in new_axes:
+        shape.insert(axis, 1)
+    return picked if len(shape) == len(picked.shape) else picked.reshape(tuple(shape))

@@ -1,0 +1,76 @@
+"""MXNet's two semantics of arrays: classic, and that of `mx.npx.set_np()`, with arrays without axes or elements.
+
+Both flags are the thread's. What was captured runs under those it was captured under, whatever they are by then.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from mxnet.base import _LIB, check_call
+from mxnet.ndarray import NDArray
+from mxnet.numpy import ndarray
+from mxnet.util import is_np_array, is_np_shape
+
+from gluonjit.hybrid import LOCAL
+
+SHAPES = 1  # `()` and zeros are shapes, not unknown ones
+ARRAYS = 2  # Gluon's blocks call the operators of mx.np and mx.npx
+
+
+def note_semantics() -> None:
+    """Let the thread's state know which semantics hold, after they may have changed."""
+    LOCAL.state.numpy = SHAPES * bool(is_np_shape()) + ARRAYS * bool(is_np_array())
+
+
+@contextmanager
+def shapes(numpy: bool) -> Iterator[None]:
+    """Run with numpy's or with classic shapes. Where they hold already this costs nothing."""
+    state = LOCAL.state
+    before = state.numpy
+    if bool(before & SHAPES) == numpy:
+        yield
+        return
+    _set_shapes(numpy)
+    state.numpy = before ^ SHAPES
+    try:
+        yield
+    finally:
+        _set_shapes(not numpy)
+        state.numpy = before
+
+
+def _set_shapes(numpy: bool) -> None:
+    """As mxnet.util.set_np_shape, which refuses while arrays are numpy's."""
+    check_call(_LIB.MXSetIsNumpyShape(ctypes.c_int(numpy), ctypes.byref(ctypes.c_int())))
+
+
+def unusual(shape: tuple[int, ...]) -> bool:
+    """Whether classic semantics do not know such a shape."""
+    return not shape or 0 in shape
+
+
+def is_numpy(array: Any) -> bool:
+    """Whether an array is one of mx.np."""
+    return isinstance(array, ndarray)
+
+
+def classic(array: NDArray) -> NDArray:
+    """The same array as an mx.nd one, with its history."""
+    return array.as_nd_ndarray() if isinstance(array, ndarray) else array
+
+
+def same_elements(array: NDArray) -> NDArray:
+    """A result of an array that has its elements and its shape."""
+    return as_shape(classic(array), array.shape)
+
+
+def as_shape(array: NDArray, shape: tuple[int, ...]) -> NDArray:
+    """A classic array's elements in another shape, which may be that of a scalar."""
+    if shape:
+        return array.reshape(shape)
+    with shapes(True):
+        return array.reshape(())

@@ -156,3 +156,30 @@ def test_bad_input(net: Net) -> None:
         gluonjit.verify(lambda x: x, samples(1))
     with pytest.raises(OptionError, match="no option 'sharring'"):
         gluonjit.verify(net, samples(1), sharring=True)
+
+
+def test_programs_of_the_numpy_interface(plant: Any) -> None:
+    import mxnet as mx
+
+    class Head(gluon.Block):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = gluon.nn.Dense(4, in_units=4)
+
+        def forward(self, x: Any) -> Any:
+            return mx.np.tanh(self.dense(x)).sum()
+
+    mx.npx.set_np()
+    try:
+        head = Head()
+        head.initialize()
+        inputs = [mx.np.array(x.asnumpy()) for x in samples(2, 1, 4)]
+        gluonjit.verify(head, inputs)
+        plant("_npi_tanh", lambda symbol: symbol * 1.01)
+        with pytest.raises(VerifyError, match="the first call that differs is that of _npi_tanh in sample 0"):
+            gluonjit.verify(head, inputs)
+        plant("_npi_tanh", mx.sym.BlockGrad)
+        with pytest.raises(VerifyError, match="from the backward of _npi_tanh in sample 2"):
+            gluonjit.verify(head, inputs, rtol=0.05)
+    finally:
+        mx.npx.reset_np()

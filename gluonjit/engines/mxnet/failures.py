@@ -142,7 +142,7 @@ class Finite:
 
 def _first_bad(array: Any) -> int | None:
     """The first row of an array that holds a NaN or an Inf."""
-    numbers = array.asnumpy()
+    numbers = np.atleast_1d(array.asnumpy())
     if numbers.dtype.kind != "f":
         return None
     finite = np.isfinite(numbers.reshape(len(numbers), -1)).all(axis=1)
@@ -150,6 +150,6 @@ def _first_bad(array: Any) -> int | None:
 
 
 def _look(array: Any, row: int) -> str:
-    numbers = array.asnumpy()[row]
+    numbers = np.atleast_1d(array.asnumpy())[row]
     wrong = numbers[~np.isfinite(numbers)]
     return f"It holds {wrong.size} of {numbers.size} numbers like {np.ravel(wrong)[0]}."

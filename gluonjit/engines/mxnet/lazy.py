@@ -107,7 +107,12 @@ class Lazy:
 
     def attach_grad(self, grad_req: str = "write", stype: str | None = None) -> None:
         """As NDArray.attach_grad; computes the array, which then is a leaf of what is captured later."""
-        own(self).attach_grad(grad_req, stype)
+        state = LOCAL.state
+        state.paused += 1  # the array for the gradient is no part of the program
+        try:
+            own(self).attach_grad(grad_req, *(() if stype is None else (stype,)))
+        finally:
+            state.paused -= 1
 
     def backward(self, out_grad: Any = None, retain_graph: bool = False, train_mode: bool = True) -> None:
         """As NDArray.backward: runs the batch forward, then backward through all of it at once."""

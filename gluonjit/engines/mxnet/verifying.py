@@ -16,7 +16,8 @@ from mxnet import autograd, gluon
 from mxnet.ndarray import NDArray, register
 
 from gluonjit.engines.mxnet.dynamic import KEY, disable, enable, is_hybrid
-from gluonjit.engines.mxnet.lazy import LazyArray
+from gluonjit.engines.mxnet.lazy import Lazy
+from gluonjit.engines.mxnet.semantics import is_numpy
 from gluonjit.engines.mxnet.tape import has_history
 from gluonjit.engines.mxnet.trace import operator_call
 from gluonjit.errors import VerifyError
@@ -58,9 +59,7 @@ class Log:
 
     def _note(self, event: Event, array: Any) -> Any:
         if self._probing and autograd.is_recording() and np.dtype(array.dtype).kind == "f":
-            with autograd.pause():
-                probe = mx.nd.zeros(array.shape, array.context, array.dtype)
-                probe.attach_grad()
+            probe = _unlogged(partial(_like, array, np.zeros(array.shape), True))
             array = _unlogged(partial(add, array, probe))
             event.probes.append(probe)
         else:
@@ -185,7 +184,7 @@ def _run(
                 output = net(*sample) if isinstance(sample, tuple) else net(sample)
                 outputs.append(list(arrays_in(output)))
                 losses += [loss(output, sample)] if loss is not None else _weighted(outputs[-1])
-        differentiable = [value for value in losses if isinstance(value, LazyArray) or has_history(value)]
+        differentiable = [value for value in losses if isinstance(value, Lazy) or has_history(value)]
         if differentiable and targets:
             autograd.backward(differentiable)
         known = [[array.asnumpy() for array in arrays] for arrays in outputs]
@@ -201,7 +200,22 @@ def _weighted(outputs: Sequence[NDArray]) -> list[NDArray]:
 
 def _weighted_sum(array: NDArray) -> NDArray:
     weights = np.sin(np.arange(1, array.size + 1)).reshape(array.shape)
-    return (array * mx.nd.array(weights, array.context, array.dtype)).sum()
+    return (array * _like(array, weights)).sum()
+
+
+def _like(array: NDArray, numbers: Any, variable: bool = False) -> NDArray:
+    """An array with these numbers and otherwise like another; a `variable` gets a gradient."""
+    make = mx.np.array if is_numpy(array) else mx.nd.array
+    state = LOCAL.state
+    state.paused += 1  # it is no part of the program
+    try:
+        with autograd.pause():
+            made = make(numbers, ctx=array.context, dtype=array.dtype)
+            if variable:
+                made.attach_grad()
+        return made
+    finally:
+        state.paused -= 1
 
 
 def _gradients(net: gluon.Block, samples: Sequence[Any]) -> Iterator[tuple[str, NDArray]]:

@@ -10,6 +10,9 @@ from gluonjit.graph.origins import Mark, Origin, origin_of
 from gluonjit.graph.values import Rows, Spec, Value
 
 
+_ABOVE = 4  # frames of libraries that lie at least between `add_node` and the user's: not to look at them saves time
+
+
 class Leaf(NamedTuple):
     """An array that was there before the batch: its first row, how it looks, and the engine's payload."""
 
@@ -68,7 +71,7 @@ class Graph:
         record.operands.append(operands)
         record.depths.append(depth)
         record.bases.append(base)
-        record.origins.append(origin_of(_getframe(1)))
+        record.origins.append(origin_of(_getframe(_ABOVE)))
         record.values.append(values)
         return values
 

@@ -469,6 +469,8 @@ case("BatchNorm", {"fix_gamma": False, "use_global_stats": True}, x(2, 3), w(3),
 case("BatchNorm", {"fix_gamma": False, "axis": 0}, x(3, 4), w(3), w(3), w(3), w(3), alone=True, training=False)
 case("_contrib_BatchNormWithReLU", {"fix_gamma": False}, x(2, 3, 4, 4), w(3), w(3), w(3), w(3), alone=True)
 case("RNN", {"mode": "gru", "state_size": 3, "num_layers": 1, "p": 0.5}, x(4, 1, 2), w(63), x(1, 1, 3), alone=True)
+case("_rnn_param_concat", {"dim": 0, "num_args": 2}, w(6), w(3))
+case("_rnn_param_concat", {"dim": 0, "num_args": 2}, x(6), w(3), alone=True)
 
 # Linear algebra.
 for batch in ((), (1,), (2,), (2, 2)):

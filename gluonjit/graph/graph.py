@@ -9,7 +9,6 @@ from gluonjit.graph.kinds import Kind
 from gluonjit.graph.origins import Mark, Origin, origin_of
 from gluonjit.graph.values import Rows, Spec, Value
 
-
 _ABOVE = 4  # frames of libraries that lie at least between `add_node` and the user's: not to look at them saves time
 
 

@@ -18,7 +18,7 @@ from gluonjit.engines.mxnet.cell import Cell
 from gluonjit.engines.mxnet.cells import capture_cell
 from gluonjit.engines.mxnet.dynamic import KEY, automatic_cell, disable, enable
 from gluonjit.engines.mxnet.engine import ENGINE
-from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, concrete, own, wrap, wrap_concrete
+from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, concrete, own, reshaped, wrap, wrap_concrete
 from gluonjit.engines.mxnet.lazy_np import wrap_np, wrap_np_concrete
 from gluonjit.engines.mxnet.operands import Empty, leaf
 from gluonjit.engines.mxnet.ops import capture_op, is_pending
@@ -256,6 +256,13 @@ def _noting(original: Any) -> Any:
     return wrapper
 
 
+def _reshape(self: NDArray, *shape: Any, **kwargs: Any) -> Any:
+    """NDArray.reshape, which is no operator call: a cell that reshapes its weights does so in its program."""
+    if LOCAL.state.trace is not None and self.__class__ is NDArray:
+        return reshaped(self, *shape, **kwargs)
+    return hooked.original_reshape(self, *shape, **kwargs)
+
+
 def _flushing(original: Any, name: str) -> Any:
     """A function before which everything that waits has to run."""
 
@@ -306,6 +313,7 @@ PATCHES: list[tuple[Any, str, Any]] = [
     (mx.util, "_set_np_array", _noting(hooked.original_set_np_array)),
     (mx.util._NumpyArrayScope, "__enter__", _noting(hooked.original_enter_np_array)),
     (mx.util._NumpyArrayScope, "__exit__", _noting(hooked.original_exit_np_array)),
+    (NDArray, "reshape", _reshape),
     (autograd, "set_recording", _set_recording),
     (autograd, "set_training", _set_training),
     (autograd, "backward", lazy_backward.backward),

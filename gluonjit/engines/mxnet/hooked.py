@@ -19,6 +19,7 @@ original_call: Any = gluon.Block.__call__
 original_block_hybridize: Any = gluon.Block.hybridize
 original_hybrid_hybridize: Any = gluon.HybridBlock.hybridize
 original_get_index: Any = NDArray._get_index_nd
+original_reshape: Any = NDArray.reshape
 original_setitem: Any = NDArray.__setitem__
 original_numpy_setitem: Any = ndarray.__setitem__
 original_zeros: Any = _api_internal.zeros

@@ -160,11 +160,7 @@ class LazyArray(Lazy, NDArray):  # type: ignore[misc]
         """As NDArray.reshape, captured."""
         if self._c is not None:
             return self._c.reshape(*shape, **kwargs)
-        if len(shape) == 1 and isinstance(shape[0], (tuple, list)):
-            shape = tuple(shape[0])
-        if not shape:
-            shape = tuple(kwargs["shape"])
-        return op.Reshape(self, shape=shape, reverse=kwargs.get("reverse", False))
+        return reshaped(self, *shape, **kwargs)
 
     def astype(self, dtype: Any, copy: bool = True) -> Any:
         """As NDArray.astype, captured."""
@@ -190,6 +186,15 @@ class LazyArray(Lazy, NDArray):  # type: ignore[misc]
         from gluonjit.engines.mxnet.lazy_np import wrap_np_as
 
         return wrap_np_as(self._v, self._c)
+
+
+def reshaped(array: NDArray, *shape: Any, **kwargs: Any) -> Any:
+    """NDArray.reshape as an operator call."""
+    if len(shape) == 1 and isinstance(shape[0], (tuple, list)):
+        shape = tuple(shape[0])
+    if not shape:
+        shape = tuple(kwargs["shape"])
+    return op.Reshape(array, shape=shape, reverse=kwargs.get("reverse", False))
 
 
 def wrap(value: Value) -> LazyArray:

@@ -23,7 +23,6 @@ _REASONS = {
     "is a detector with anchors beside the batch": """
         _contrib_MultiBoxPrior _contrib_MultiBoxTarget _contrib_MultiBoxDetection _contrib_MultiProposal
         _contrib_Proposal _contrib_box_iou _contrib_box_encode _contrib_box_decode""",
-    "joins parameters": "_rnn_param_concat",
     "is not known to be exact by rows": """
         _contrib_fft _contrib_ifft _contrib_hawkesll _contrib_calibrate_entropy
         _contrib_ModulatedDeformableConvolution _image_to_tensor _image_normalize _image_resize _image_crop

@@ -104,7 +104,13 @@ def slice_like(call: Call) -> list[Val]:
     return sliced(call, tuple(None if same else 0 for same in whole), end, (None,) * size)
 
 
+def parameters(call: Call) -> list[Val]:
+    """Joins weights, the same for all samples, which the table does once; anything else is not known to it."""
+    raise NotBatchable(f"{call.name}: parameters that are not the same for all samples")
+
+
 RULES: dict[str, Rule] = {
+    "_rnn_param_concat": Rule("axis", parameters, notes="once, for all samples"),
     "Concat": Rule("axis", concat, notes="rows off axis 0; shared operands are repeated"),
     **{
         name: Rule("axis", stack, notes="rows off axis 0; shared operands are repeated")

@@ -1,0 +1,96 @@
+"""The fused recurrent layers of Gluon are one node a call: sequences of one length run together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mxnet as mx
+import pytest
+from mxnet import gluon
+from mxnet.gluon import nn, rnn
+from support import assert_same, rows
+
+import gluonjit
+
+SIZE = 4
+
+LAYERS = {
+    "lstm": lambda: rnn.LSTM(SIZE),
+    "lstm of two layers, both ways": lambda: rnn.LSTM(SIZE, num_layers=2, bidirectional=True),
+    "gru": lambda: rnn.GRU(SIZE),
+    "rnn": lambda: rnn.RNN(SIZE, activation="tanh"),
+    "lstm, batch first": lambda: rnn.LSTM(SIZE, layout="NTC"),
+}
+
+
+class Encoder(gluon.Block):
+    """A layer over a sequence, then a second one that goes on from its states."""
+
+    def __init__(self, make: Any) -> None:
+        super().__init__()
+        with self.name_scope():
+            self.first, self.second = make(), make()
+            self.out = nn.Dense(1, flatten=False)
+
+    def forward(self, x: Any) -> Any:
+        x = x.expand_dims(1 if self.first._layout == "TNC" else 0)
+        _, states = self.first(x, self.first.begin_state(batch_size=1))
+        output, _ = self.second(x, states)
+        return self.out(output)
+
+
+def loss(net: gluon.Block, sample: Any) -> Any:
+    return (net(sample) ** 2).sum()
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("sharing", [True, False])
+def test_layer(name: str, sharing: bool) -> None:
+    net = Encoder(LAYERS[name])
+    net.initialize(mx.init.Uniform(0.7))
+    samples = [rows(length, 3, seed=k) for k, length in enumerate((3, 5, 3, 1, 5, 3))]
+    report = assert_same(net, samples, loss, sharing=sharing)
+    assert not report.alone and not report.unbatched
+    layers = [step for step in report.steps if step.nodes > 1 and net.first.name in step.name]
+    assert sorted(step.nodes for step in layers) == [2, 3]
+
+
+def test_dropout_between_layers_runs_alone() -> None:
+    """The draws of one sample must not depend on how many others there are."""
+    net = Encoder(lambda: rnn.LSTM(SIZE, num_layers=2, dropout=0.5))
+    net.initialize(mx.init.Uniform(0.7))
+    net.hybridize(dynamic_batch=True)
+    outputs = [net(rows(3, 3, seed=k)) for k in range(2)]
+    assert all(output.shape == (3, 1, 1) for output in [output.asnumpy() for output in outputs])
+    assert "RNN" in gluonjit.explain().alone
+
+
+class ReshapesItsWeight(gluon.HybridBlock):
+    """A cell may reshape its parameters by the method."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.name_scope():
+            self.weight = self.params.get("weight", shape=(SIZE * 3,))
+
+    def hybrid_forward(self, F: Any, x: Any, weight: Any) -> Any:
+        return F.FullyConnected(x, weight.reshape((SIZE, 3)), num_hidden=SIZE, no_bias=True)
+
+
+class OfOneCell(gluon.Block):
+    """Calls it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.name_scope():
+            self.cell = ReshapesItsWeight()
+
+    def forward(self, x: Any) -> Any:
+        return self.cell(x)
+
+
+def test_a_weight_that_is_reshaped() -> None:
+    net = OfOneCell()
+    net.initialize(mx.init.Uniform(0.7))
+    report = assert_same(net, [rows(2, 3, seed=k) for k in range(4)], loss)
+    assert not report.unbatched and not report.alone

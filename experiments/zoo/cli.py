@@ -1,0 +1,113 @@
+"""The command line: run the models, print their table, and write it where it is wanted."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+NAMES = (
+    "treelstm-cell",
+    "treelstm-plain",
+    "treelstm-binary",
+    "tree-gru",
+    "mv-rnn",
+    "bilstm-char",
+    "lattice-lstm",
+    "dag-rnn",
+    "mpnn",
+    "set-attention",
+    "pointer-net",
+    "seq2seq",
+    "shift-reduce",
+)
+BATCH_SIZE, SEED = 32, 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; 0 is success, 1 a model that is not right or a file that cannot be written, 2 bad arguments."""
+    options = _parser().parse_args(arguments)
+    if "mxnet" not in sys.modules:  # its thread pool reads this once
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
+    try:
+        faults = _run(options)
+    except (OSError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    for fault in faults:
+        print(f"fault: {fault}", file=sys.stderr)
+    return 1 if faults else 0
+
+
+def _run(options: argparse.Namespace) -> list[str]:
+    """Measure, print and write; returns what is not as it has to be."""
+    from experiments.treelstm.environment import environment
+    from experiments.treelstm.files import write_json
+    from experiments.zoo.measure import measure
+    from experiments.zoo.registry import ROWS
+    from experiments.zoo.table import put, table
+
+    results = [measure(ROWS[name], options.batch_size, options.seed) for name in options.models]
+    text = table(results, _command(options))
+    print(text)
+    if options.json:
+        write_json(
+            options.json,
+            {
+                "batch_size": options.batch_size,
+                "seed": options.seed,
+                "environment": environment(),
+                "models": [result.to_json() for result in results],
+            },
+        )
+    if options.markdown:
+        put(options.markdown, text)
+    return [fault for result in results for fault in result.faults()]
+
+
+def _command(options: argparse.Namespace) -> str:
+    """The command that makes this table again."""
+    chosen = "" if tuple(options.models) == NAMES else f" --models {','.join(options.models)}"
+    return f"python -m experiments.zoo{chosen} --batch-size {options.batch_size} --seed {options.seed}"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m experiments.zoo", description=__doc__)
+    parser.add_argument("--models", type=_models, default=NAMES, help="comma-separated: " + ", ".join(NAMES))
+    parser.add_argument("--batch-size", type=_count, default=BATCH_SIZE, metavar="N", help="samples of a model")
+    parser.add_argument("--seed", type=_seed, default=SEED, help="of samples and parameters")
+    parser.add_argument("--json", type=Path, metavar="PATH", help="write the figures here")
+    parser.add_argument("--markdown", type=Path, metavar="PATH", help="write the table into this page, at its markers")
+    return parser
+
+
+def _models(text: str) -> tuple[str, ...]:
+    """Read a comma-separated list of models."""
+    names = tuple(name.strip() for name in text.split(","))
+    for name in names:
+        if name not in NAMES:
+            raise argparse.ArgumentTypeError(f"there is no model {name!r}; the models are {', '.join(NAMES)}")
+    if len(set(names)) != len(names):
+        raise argparse.ArgumentTypeError(f"a model is named twice in {text}")
+    return names
+
+
+def _whole(text: str, least: int) -> int:
+    """Read a whole number."""
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+    if value < least:
+        raise argparse.ArgumentTypeError(f"{text} is less than {least}")
+    return value
+
+
+def _count(text: str) -> int:
+    return _whole(text, 1)
+
+
+def _seed(text: str) -> int:
+    return _whole(text, 0)

@@ -1,0 +1,128 @@
+"""Lattice LSTM (Zhang and Yang 2018): a chain over characters, with shortcuts for the words of a lexicon.
+
+A word that spans characters b to e carries memory from b to e by a cell of its own. The character at e mixes what
+comes over its words and over its own step, weighted by gates that are normalised against each other.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mxnet as mx
+from mxnet import gluon
+from mxnet.gluon import nn
+from numpy.random import RandomState
+
+from experiments.zoo.row import Row
+
+CHARACTERS, WORDS, TAGS, SIZE = 30, 40, 4, 12
+
+Spans = list[list[tuple[int, int]]]
+"""For each character the words that end there: (first character, place among the sentence's words)."""
+
+
+class WordCell(gluon.HybridBlock):
+    """The memory at the end of a word, from the word and the state of its first character."""
+
+    def __init__(self, size: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.from_word = nn.Dense(3 * size)
+            self.from_state = nn.Dense(3 * size, use_bias=False)
+
+    def hybrid_forward(self, F: Any, word: Any, state: Any) -> Any:
+        """Return c of the word."""
+        h, c = state
+        i, f, u = F.split(self.from_word(word) + self.from_state(h), num_outputs=3, axis=1)
+        return F.sigmoid(f) * c + F.sigmoid(i) * F.tanh(u)
+
+
+class CharacterCell(gluon.HybridBlock):
+    """The state at a character, from the one before and the memories of the words that end here."""
+
+    def __init__(self, size: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.from_character = nn.Dense(3 * size)
+            self.from_state = nn.Dense(3 * size, use_bias=False)
+            self.word_gate = nn.Dense(size)
+            self.from_word = nn.Dense(size, use_bias=False)
+
+    def hybrid_forward(self, F: Any, character: Any, state: Any, words: list[Any]) -> Any:
+        """Return (h, c)."""
+        h, c = state
+        i, o, u = F.split(self.from_character(character) + self.from_state(h), num_outputs=3, axis=1)
+        i, u = F.sigmoid(i), F.tanh(u)
+        if words:
+            gate = self.word_gate(character)
+            weights = [F.exp(i), *[F.exp(F.sigmoid(gate + self.from_word(word))) for word in words]]
+            mixed = F.add_n(*[weight * memory for weight, memory in zip(weights, [u, *words])])
+            c = mixed / F.add_n(*weights)
+        else:
+            c = (1 - i) * c + i * u
+        return F.sigmoid(o) * F.tanh(c), c
+
+
+class LatticeLSTM(gluon.Block):
+    """Scores of the tags for each character of a sentence."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.characters = nn.Embedding(CHARACTERS, SIZE)
+            self.words = nn.Embedding(WORDS, SIZE)
+            self.character_cell = CharacterCell(SIZE)
+            self.word_cell = WordCell(SIZE)
+            self.out = nn.Dense(TAGS)
+
+    def forward(self, characters: Any, words: Any, spans: Spans) -> Any:
+        """Return (characters, TAGS)."""
+        characters, words = self.characters(characters), self.words(words)
+        state = mx.nd.zeros((1, SIZE)), mx.nd.zeros((1, SIZE))
+        states: list[Any] = []
+        for k, ending in enumerate(spans):
+            memories = [self.word_cell(words[word : word + 1], states[first]) for first, word in ending]
+            state = self.character_cell(characters[k : k + 1], state, memories)
+            states.append(state)
+        return self.out(mx.nd.concat(*[h for h, _ in states], dim=0))
+
+
+def random_spans(random: RandomState, length: int) -> tuple[Spans, int]:
+    """Words of 2 to 4 characters, and how many there are."""
+    spans: Spans = [[] for _ in range(length)]
+    count = 0
+    for first in range(length - 1):
+        for last in range(first + 1, min(first + 4, length)):
+            if random.rand() < 0.2:
+                spans[last].append((first, count))
+                count += 1
+    return spans, count
+
+
+def make_samples(count: int, random: RandomState) -> list[Any]:
+    """Sentences of 2 to 14 characters with the words found in them and the tags of the characters."""
+    samples = []
+    for _ in range(count):
+        length = int(random.randint(2, 15))
+        spans, words = random_spans(random, length)
+        samples.append(
+            (
+                mx.nd.array(random.randint(0, CHARACTERS, length), dtype="int32"),
+                mx.nd.array(random.randint(0, WORDS, max(words, 1)), dtype="int32"),
+                spans,
+                mx.nd.array(random.randint(0, TAGS, length), dtype="int32"),
+            )
+        )
+    return samples
+
+
+_loss = gluon.loss.SoftmaxCrossEntropyLoss()
+
+
+def loss(net: gluon.Block, sample: Any) -> Any:
+    """Return the mean loss of a sentence's characters."""
+    *sentence, tags = sample
+    return _loss(net(*sentence), tags).mean()
+
+
+ROW = Row("lattice-lstm", "lattice LSTM: characters, and words that span several", LatticeLSTM, make_samples, loss)

@@ -1,0 +1,78 @@
+"""Matrix-vector recursive network (Socher et al. 2012): each phrase is a vector and a matrix that acts on others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mxnet as mx
+from mxnet import gluon
+from mxnet.gluon import nn
+from numpy.random import RandomState
+
+from experiments.zoo.row import Row
+from experiments.zoo.trees import Binary, random_binary
+
+WORDS, CLASSES, SIZE = 40, 3, 6
+
+
+class Compose(gluon.HybridBlock):
+    """A phrase from two parts, each (vector (1, SIZE), matrix (SIZE, SIZE))."""
+
+    def __init__(self, size: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.vector = nn.Dense(size, activation="tanh")
+            self.matrix = nn.Dense(size, use_bias=False)
+
+    def hybrid_forward(self, F: Any, left: Any, right: Any) -> Any:
+        """Return (vector, matrix): each side's matrix changes the other's vector."""
+        (a, a_matrix), (b, b_matrix) = left, right
+        changed = F.concat(F.dot(a, b_matrix, transpose_b=True), F.dot(b, a_matrix, transpose_b=True), dim=1)
+        return self.vector(changed), self.matrix(F.concat(a_matrix, b_matrix, dim=1))
+
+
+class MVRNN(gluon.Block):
+    """The class of a sentence."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.vectors = nn.Embedding(WORDS, SIZE)
+            self.matrices = nn.Embedding(WORDS, SIZE * SIZE)
+            self.compose = Compose(SIZE)
+            self.out = nn.Dense(CLASSES)
+
+    def forward(self, tokens: Any, tree: Binary) -> Any:
+        """Return the scores of the classes, (1, CLASSES)."""
+        matrices = self.matrices(tokens).reshape((-1, SIZE, SIZE))
+        vector, _ = self.encode(tree, self.vectors(tokens), matrices)
+        return self.out(vector)
+
+    def encode(self, tree: Binary, vectors: Any, matrices: Any) -> Any:
+        """Return (vector, matrix) of a phrase."""
+        if isinstance(tree, tuple):
+            left, right = [self.encode(part, vectors, matrices) for part in tree]
+            return self.compose(left, right)
+        return vectors[tree : tree + 1], matrices[tree]
+
+
+def make_samples(count: int, random: RandomState) -> list[Any]:
+    """Sentences of 2 to 10 words with a binary tree and a class."""
+    samples = []
+    for _ in range(count):
+        size = int(random.randint(2, 11))
+        tokens = mx.nd.array(random.randint(0, WORDS, size), dtype="int32")
+        samples.append((tokens, random_binary(random, size), mx.nd.array(random.randint(0, CLASSES, 1), dtype="int32")))
+    return samples
+
+
+_loss = gluon.loss.SoftmaxCrossEntropyLoss()
+
+
+def loss(net: gluon.Block, sample: Any) -> Any:
+    """Return the loss of one sentence."""
+    tokens, tree, label = sample
+    return _loss(net(tokens, tree), label)
+
+
+ROW = Row("mv-rnn", "matrix-vector recursive network", MVRNN, make_samples, loss)

@@ -1,0 +1,121 @@
+"""Every model of the zoo equals itself run sample by sample, and needs as many launches as the documentation says."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import mxnet as mx
+import numpy as np
+import pytest
+
+import gluonjit
+from experiments.zoo import measure as measuring
+from experiments.zoo.cli import BATCH_SIZE, NAMES, SEED, main
+from experiments.zoo.measure import RUNS, TOLERANCE, distance, measure, run
+from experiments.zoo.registry import ROWS
+from experiments.zoo.table import BEGIN, END, line
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = (ROOT / "docs" / "zoo.md").read_text(encoding="utf-8")
+LINES = dict(re.findall(r"^(?=\| `([\w-]+)` \|)(.*)$", PAGE[PAGE.index(BEGIN) : PAGE.index(END)], flags=re.MULTILINE))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_equals_itself_in_as_many_launches_as_documented(name: str) -> None:
+    found = measure(ROWS[name], BATCH_SIZE, SEED)
+    assert not found.faults()
+    assert set(found.runs) == {run for run, _, _ in RUNS}
+    for counts in found.runs.values():
+        assert counts.flushes == 1
+        assert counts.lower_bound <= counts.launches
+    assert line(found) == LINES[name], "make the table anew: python -m experiments.zoo --markdown docs/zoo.md"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_fresh_model_learns_its_shapes_batched(name: str) -> None:
+    """As a user would: no eager call comes before the first minibatch, which has other samples than the table's."""
+    row = ROWS[name]
+    samples = row.make_samples(6, np.random.RandomState(7))
+    net = row.make_net()
+    net.initialize(mx.init.Uniform(measuring.SCALE))
+    net.hybridize(dynamic_batch=True)
+    batched = run(net, samples, row, training=False)
+    assert gluonjit.explain().flushes == 1
+    net.hybridize(dynamic_batch=False)
+    assert distance(batched, run(net, samples, row, training=False)) <= TOLERANCE
+
+
+def test_the_documented_table_has_every_model() -> None:
+    assert tuple(LINES) == NAMES == tuple(ROWS)
+    assert f"`python -m experiments.zoo --batch-size {BATCH_SIZE} --seed {SEED}`" in PAGE
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_documentation_says_why_a_model_is_far_from_its_bound(name: str) -> None:
+    ratio = float(LINES[name].split(" | ")[5])
+    assert ratio <= 1.5 or f"* `{name}`: " in PAGE
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_is_written_as_if_there_were_no_batching(name: str) -> None:
+    source = (ROOT / "experiments" / "zoo" / f"{name.replace('-', '_')}.py").read_text(encoding="utf-8")
+    assert "gluonjit" not in source and "hybridize" not in source
+    assert 55 <= source.count("\n") <= 150
+
+
+def test_the_command_writes_what_it_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page, figures = tmp_path / "docs" / "page.md", tmp_path / "zoo.json"
+    arguments = "--models set-attention,mv-rnn --batch-size 3 --seed 5".split()
+    assert main([*arguments, "--json", str(figures), "--markdown", str(page)]) == 0
+    printed = capsys.readouterr().out
+    assert f"`python -m experiments.zoo {' '.join(arguments)}`" in printed
+    assert page.read_text(encoding="utf-8") == f"{BEGIN}\n{printed}{END}\n"
+    page.write_text(f"# Before\n{BEGIN}\nold\n{END}\nafter\n", encoding="utf-8")
+    assert main([*arguments, "--markdown", str(page)]) == 0
+    assert page.read_text(encoding="utf-8") == f"# Before\n{BEGIN}\n{printed}{END}\nafter\n"
+    result = json.loads(figures.read_text(encoding="utf-8"))
+    assert (result["batch_size"], result["seed"]) == (3, 5)
+    assert [model["name"] for model in result["models"]] == ["set-attention", "mv-rnn"]
+    assert {run for model in result["models"] for run in model["runs"]} == {run for run, _, _ in RUNS}
+
+
+def test_a_page_without_a_place_for_the_table_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# Nothing here\n", encoding="utf-8")
+    assert main(["--models", "set-attention", "--batch-size", "2", "--markdown", str(page)]) == 1
+    assert "has no place for the table" in capsys.readouterr().err
+    assert page.read_text(encoding="utf-8") == "# Nothing here\n"
+
+
+def test_a_model_that_is_not_right_is_a_failure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(measuring, "TOLERANCE", -1.0)
+    assert main(["--models", "set-attention", "--batch-size", "2"]) == 1
+    assert "fault: set-attention, training: off by" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("--models treelstm", "there is no model 'treelstm'; the models are treelstm-cell, "),
+        ("--models mpnn,mpnn", "named twice"),
+        ("--batch-size 0", "0 is less than 1"),
+        ("--batch-size many", "'many' is not a whole number"),
+        ("--seed -1", "-1 is less than 0"),
+    ],
+)
+def test_bad_arguments_are_explained(arguments: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments.split())
+    assert caught.value.code == 2
+    assert says in capsys.readouterr().err
+
+
+def test_help_needs_no_framework() -> None:
+    code = "import sys; from experiments.zoo.cli import _parser; _parser(); assert 'mxnet' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)

@@ -2,9 +2,10 @@
 
 Importing gluonjit imports no framework and changes nothing but this: when `mxnet` is imported, before or after,
 these functions of it are wrapped so that calls can be captured and run together: the imperative operator call
-(`mxnet.ndarray.register._imperative_invoke` and its check of types), `gluon.Block.__call__`, `Block.hybridize`,
-`HybridBlock.hybridize`, `NDArray.__setitem__`, `_get_index_nd`, `reshape`, `autograd.set_recording`, `set_training`,
-`backward` and `grad`, `Trainer.step` and `update`, `Parameter.set_data`, `_finish_deferred_init` and `_init_impl`.
+(`mxnet.ndarray.register._imperative_invoke` and its check of types), `gluon.Block.__call__` and that of recurrent
+layers, `Block.hybridize`, `HybridBlock.hybridize`, `NDArray.__setitem__`, `_get_index_nd` and `reshape`,
+`autograd.set_recording`, `set_training`, `backward` and `grad`, `Trainer.step` and `update`, `Parameter.set_data`,
+`_finish_deferred_init` and `_init_impl`.
 Blocks that were not hybridized with `dynamic_batch=True`, and arrays that do not come from such blocks, behave as
 before. `verify` puts watchers around some of these, and takes them away when it returns. Where numpy is newer than
 MXNet 1.9.1 knows, names that numpy has removed and MXNet reads are put back before MXNet is imported; where the CUDA

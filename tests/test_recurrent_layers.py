@@ -8,7 +8,7 @@ import mxnet as mx
 import pytest
 from mxnet import gluon
 from mxnet.gluon import nn, rnn
-from support import assert_same, rows
+from support import assert_close, assert_same, rows
 
 import gluonjit
 
@@ -55,6 +55,30 @@ def test_layer(name: str, sharing: bool) -> None:
     assert sorted(step.nodes for step in layers) == [2, 3]
 
 
+class BothWays(gluon.Block):
+    """One layer with states and without: what it returns depends on that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.name_scope():
+            self.layer = rnn.GRU(SIZE)
+            self.out = nn.Dense(1, flatten=False)
+
+    def forward(self, x: Any) -> Any:
+        x = x.expand_dims(1)
+        output, states = self.layer(x, self.layer.begin_state(batch_size=1))
+        again = self.layer(x)
+        last, _ = self.layer(x, states)
+        return self.out(output - 2 * again + last)
+
+
+def test_with_states_and_without() -> None:
+    net = BothWays()
+    net.initialize(mx.init.Uniform(0.7))
+    report = assert_same(net, [rows(length, 3, seed=k) for k, length in enumerate((3, 5, 3))], loss)
+    assert not report.alone and not report.unbatched
+
+
 def test_dropout_between_layers_runs_alone() -> None:
     """The draws of one sample must not depend on how many others there are."""
     net = Encoder(lambda: rnn.LSTM(SIZE, num_layers=2, dropout=0.5))
@@ -94,3 +118,16 @@ def test_a_weight_that_is_reshaped() -> None:
     net.initialize(mx.init.Uniform(0.7))
     report = assert_same(net, [rows(2, 3, seed=k) for k in range(4)], loss)
     assert not report.unbatched and not report.alone
+
+
+def test_a_layer_by_itself_that_does_not_know_its_shapes_yet() -> None:
+    layer = rnn.LSTM(SIZE)
+    layer.initialize(mx.init.Uniform(0.7))
+    layer.hybridize(dynamic_batch=True)
+    samples = [rows(length, 1, 3, seed=length) for length in (3, 2, 3)]
+    outputs = [layer(x) for x in samples]
+    batched = [output.asnumpy() for output in outputs]
+    assert gluonjit.explain().launches == 2
+    layer.hybridize(dynamic_batch=False)
+    for output, x in zip(batched, samples):
+        assert_close(output, layer(x).asnumpy(), "output")

@@ -7,6 +7,7 @@ from typing import Any
 
 import mxnet as mx
 from mxnet import autograd, gluon
+from mxnet.gluon.rnn import rnn_layer
 from mxnet.ndarray import NDArray, register
 from mxnet.ndarray.numpy import _api_internal
 from mxnet.ndarray.numpy import _internal as npi
@@ -256,6 +257,17 @@ def _noting(original: Any) -> Any:
     return wrapper
 
 
+def _call_recurrent(self: Any, inputs: Any, states: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """_RNNLayer.__call__, which notes on the layer whether there are states: as one node it always has some."""
+    state = LOCAL.state
+    batched = KEY in self.__dict__ or state.batch is not None
+    if states is not None or not batched or state.trace is not None or not isinstance(inputs, NDArray):
+        return hooked.original_call_recurrent(self, inputs, states, *args, **kwargs)
+    size = inputs.shape[self._layout.find("N")]
+    begin = self.begin_state(size, ctx=inputs.context, dtype=inputs.dtype)
+    return hooked.original_call_recurrent(self, inputs, begin, *args, **kwargs)[0]
+
+
 def _reshape(self: NDArray, *shape: Any, **kwargs: Any) -> Any:
     """NDArray.reshape, which is no operator call: a cell that reshapes its weights does so in its program."""
     if LOCAL.state.trace is not None and self.__class__ is NDArray:
@@ -314,6 +326,7 @@ PATCHES: list[tuple[Any, str, Any]] = [
     (mx.util._NumpyArrayScope, "__enter__", _noting(hooked.original_enter_np_array)),
     (mx.util._NumpyArrayScope, "__exit__", _noting(hooked.original_exit_np_array)),
     (NDArray, "reshape", _reshape),
+    (rnn_layer._RNNLayer, "__call__", _call_recurrent),
     (autograd, "set_recording", _set_recording),
     (autograd, "set_training", _set_training),
     (autograd, "backward", lazy_backward.backward),

@@ -8,6 +8,7 @@ from typing import Any
 import mxnet.util
 from mxnet import autograd, gluon
 from mxnet.base import _LIB, NDArrayHandle, check_call
+from mxnet.gluon.rnn import rnn_layer
 from mxnet.ndarray import NDArray, register
 from mxnet.ndarray.numpy import _api_internal
 from mxnet.numpy import ndarray
@@ -16,6 +17,7 @@ original_invoke: Any = register._imperative_invoke
 original_verify: Any = register._verify_all_legacy_ndarrays
 original_verify_numpy: Any = register._verify_all_np_ndarrays
 original_call: Any = gluon.Block.__call__
+original_call_recurrent: Any = rnn_layer._RNNLayer.__call__
 original_block_hybridize: Any = gluon.Block.hybridize
 original_hybrid_hybridize: Any = gluon.HybridBlock.hybridize
 original_get_index: Any = NDArray._get_index_nd

@@ -677,3 +677,40 @@ def test_arrays_made_inside_are_each_their_own(net: Any) -> None:
     assert results[0][0] == results[1][0]
     for wanted, found in zip(results[0][1], results[1][1]):
         assert_close(found, wanted, "gradient of an array made inside")
+
+
+def test_reading_and_writing_slices_of_inputs(net: Any) -> None:
+    """A slice of an input is a view of it: reading it runs nothing, writing to it writes to the input."""
+
+    class Reads(gluon.Block):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = net
+
+        def forward(self, x: Any, tokens: Any) -> Any:
+            total = 0
+            for row in range(len(x)):
+                if int(tokens[row].asscalar()) == 2 or x[row].asnumpy()[0] > 0.5:
+                    total = total + self.net.cell(x[row : row + 1])
+            if not autograd.is_recording():
+                x[0:1][:] = 7
+            return total
+
+    results = []
+    for dynamic in (False, True):
+        samples = [(rows(4, 5, seed=k), mx.nd.array([1, 2, 2, k], dtype="int32")) for k in range(3)]
+        for x, _ in samples:
+            x.attach_grad()
+        block = Reads()
+        block.hybridize(dynamic_batch=dynamic)
+        with autograd.record():
+            losses = [block(x, tokens) for x, tokens in samples]
+        autograd.backward(losses)
+        if dynamic:
+            assert gluonjit.explain().flushes == 1, "nothing ran early"
+        gradients_ = [x.grad.asnumpy() for x, _ in samples]
+        plain = [block(x, tokens).asnumpy() for x, tokens in samples]
+        results.append([*[loss.asnumpy() for loss in losses], *gradients_, *plain, *[x.asnumpy() for x, _ in samples]])
+        assert (results[-1][-1][0] == 7).all()
+    for wanted, found in zip(*results):
+        assert_close(found, wanted, "result")

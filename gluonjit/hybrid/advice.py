@@ -62,20 +62,20 @@ def forget() -> None:
 
 def after_flush(report: Report, flush: Provenance, samples: int, line: Line | None, early: bool) -> None:
     """What the flush of so many samples teaches; `line` made it run, `early` in the middle of what was captured."""
-    if early:
-        _early(samples, line)
+    if early and flush.plan.steps:
+        _early(line)
     _alone(report, flush)
     _small(report, flush, samples, line, early)
     _thrashing(report, flush, line)
     _operators(flush)
 
 
-def _early(samples: int, line: Line | None) -> None:
+def _early(line: Line | None) -> None:
     advise(
         EarlyFlushWarning,
         line,
-        f"a value is needed here while samples are being captured, so what {samples or 'few'} sample(s) have captured "
-        f"runs by itself, in small batches. If the number is only wanted for a look, read it after the minibatch; if "
+        f"a value is needed here while samples are being captured, so what they have captured so far runs "
+        f"by itself, in small batches. If the number is only wanted for a look, read it after the minibatch; if "
         f"the program has to decide by it, let all samples reach this place before the first one reads.",
         line,
     )

@@ -14,15 +14,25 @@ from mxnet.ndarray.ndarray import indexing_key_expand_implicit_axes
 
 from gluonjit.engines.mxnet import references
 from gluonjit.engines.mxnet.arrays import context_of
+from gluonjit.engines.mxnet.hooked import slice_rows
 from gluonjit.engines.mxnet.indices import basic_index, expanded, is_basic
 from gluonjit.engines.mxnet.operands import value_of
+from gluonjit.engines.mxnet.semantics import as_shape, classic
 from gluonjit.engines.mxnet.trace import NeedsValue, Trace
 from gluonjit.graph import Value
 from gluonjit.hybrid import LOCAL, engine_of
 
 _new = object.__new__
-_OWNED = object()
 _LINKED = object()
+
+
+class Owned:
+    """What the value of an array with memory of its own refers to: that array, of which slices are views."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: NDArray) -> None:
+        self.array = array
 
 
 class Lazy:
@@ -208,14 +218,14 @@ def wrap(value: Value) -> LazyArray:
 def wrap_concrete(value: Value, computed: NDArray) -> LazyArray:
     """A lazy array whose numbers exist already: slices of it are references to its rows."""
     array: LazyArray = _new(LazyArray)
-    array._v = owned(value)
+    array._v = owned(value, computed)
     array._c = computed
     return array
 
 
-def owned(value: Value) -> Value:
+def owned(value: Value, array: NDArray) -> Value:
     """This value for an array with memory of its own."""
-    return Value(value.rows, value.depth, value.spec, value.graph, value.taped, _OWNED)
+    return Value(value.rows, value.depth, value.spec, value.graph, value.taped, Owned(array))
 
 
 def wrap_created(value: Value, computed: NDArray) -> LazyArray:
@@ -241,6 +251,8 @@ def compute(array: Any) -> NDArray:
     value = array._v
     if isinstance(value.graph, Trace):
         raise NeedsValue()
+    if seen_through(array):
+        return concrete(array)
     computed: NDArray = array._in_kind(engine_of("mxnet").force(value))  # type: ignore[attr-defined]
     array._c = computed
     return computed
@@ -254,11 +266,14 @@ def waits(array: Lazy) -> bool:
 def unlinked(array: Lazy) -> bool:
     """Whether the history of an array lies in its batch, where MXNet's own recording does not see it."""
     value = array._v
-    return value.taped and value.base is not _OWNED and value.base is not _LINKED
+    base = value.base
+    return value.taped and base.__class__ is not Owned and base is not _LINKED
 
 
 def link(array: Any) -> NDArray:
     """Let MXNet's own recording go on from an array: something eager uses it under recording."""
+    if array._c is None and seen_through(array):
+        return concrete(array)
     concrete(array)
     value = array._v
     computed: NDArray = array._in_kind(engine_of("mxnet").with_history(value))  # type: ignore[attr-defined]
@@ -271,11 +286,37 @@ def link(array: Any) -> NDArray:
 def own(array: Any) -> NDArray:
     """The computed array as memory of its own, to be written to: others may share the rows of the batch."""
     value = array._v
-    if value.base is not _OWNED:
+    if array._c is None and seen_through(array):
+        LOCAL.state.flush("an array that captured calls use was written to")
+    elif value.base.__class__ is not Owned:
         computed = concrete(array).copy()
         array._c = computed
-        array._v = Value(-1, 0, value.spec, None, value.taped, _OWNED)
+        array._v = Value(-1, 0, value.spec, None, value.taped, Owned(computed))
     return concrete(array)
+
+
+def seen_through(array: Any) -> bool:
+    """Make a slice of an array that was there before the batch the view that it is in MXNet: nothing has to run."""
+    value = array._v
+    source = value.base
+    root = value
+    while isinstance(source, Value):
+        root, source = source, source.base
+    if isinstance(source, Owned):
+        source = source.array
+    if value.depth or not isinstance(source, NDArray):
+        return False
+    rows = value.row_list()
+    listed = root.row_list()
+    begin = listed.index(rows[0])
+    if listed[begin : begin + len(rows)] != rows:
+        return False
+    view = slice_rows(classic(source), begin, begin + len(rows)) if root.spec.mode == "rows" else classic(source)
+    if view.shape != value.spec.shape:
+        view = as_shape(view, value.spec.shape)
+    array._c = array._in_kind(view)
+    array._v = owned(value, array._c)
+    return True
 
 
 def _sliced(array: LazyArray, key: Any) -> Any:

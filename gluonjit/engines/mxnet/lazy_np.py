@@ -121,7 +121,7 @@ def wrap_np_as(value: Value, computed: NDArray | None) -> LazyNumpy:
 
 def wrap_np_concrete(value: Value, computed: NDArray) -> LazyNumpy:
     """A lazy array whose numbers exist already: slices of it are references to its rows."""
-    return wrap_np_as(owned(value), computed)
+    return wrap_np_as(owned(value, computed), computed)
 
 
 def _call(name: str, *arrays: Any, **attrs: Any) -> Any:

@@ -72,9 +72,9 @@ def host_rows(batch: Batch, array: Any, dtype: str, device: str) -> Value:
     if table is None:
         table = batch.tables[key] = Integers(dtype, device)
     row = intern_spec((), dtype, device, "stack")
-    return _rows_of(batch, table, row, array.asnumpy().tolist(), False)
+    return _rows_of(batch, table, row, array.asnumpy().tolist(), False, array)
 
 
-def _rows_of(batch: Batch, table: Any, row: Spec, numbers: list[int], taped: bool) -> Value:
+def _rows_of(batch: Batch, table: Any, row: Spec, numbers: list[int], taped: bool, base: Any = None) -> Value:
     rows = batch.graph.lookup_rows(table, row, numbers)
-    return Value(rows if len(rows) > 1 else rows[0], 0, row.stacked(len(rows)), batch.graph, taped)
+    return Value(rows if len(rows) > 1 else rows[0], 0, row.stacked(len(rows)), batch.graph, taped, base)

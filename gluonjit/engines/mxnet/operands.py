@@ -45,7 +45,7 @@ def leaf(batch: Batch, array: NDArray) -> Value:
         value = host_rows(batch, array, spec.dtype, spec.device)
     else:
         taped = LOCAL.state.mode >= 2
-        value = Value(batch.graph.add_leaf(id(array), array, spec).base, 0, spec, batch.graph, taped)
+        value = Value(batch.graph.add_leaf(id(array), array, spec).base, 0, spec, batch.graph, taped, array)
     batch.imports[id(array)] = (array, value)
     return value
 

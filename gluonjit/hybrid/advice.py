@@ -74,9 +74,9 @@ def _early(line: Line | None) -> None:
     advise(
         EarlyFlushWarning,
         line,
-        f"a value is needed here while samples are being captured, so what they have captured so far runs "
-        f"by itself, in small batches. If the number is only wanted for a look, read it after the minibatch; if "
-        f"the program has to decide by it, let all samples reach this place before the first one reads.",
+        "a value is needed here while samples are being captured, so what they have captured so far runs "
+        "by itself, in small batches. If the number is only wanted for a look, read it after the minibatch; if "
+        "the program has to decide by it, let all samples reach this place before the first one reads.",
         line,
     )
 

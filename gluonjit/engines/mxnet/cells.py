@@ -236,14 +236,14 @@ def expand(
     cell: Cell, owner: Any, run: Callable[..., Any] | None, args: tuple[Any, ...], reason: str, batch: Batch
 ) -> Any:
     """Run the call itself and capture the operators and inner cells it calls."""
-    if reason != "granularity='op'":
-        batch.report.unbatched[cell.name] = reason
     state = LOCAL.state
     state.inside += 1
     try:
         out = (run or owner.forward)(*args)
         if run is None and state.numpy & ARRAYS:
             _check_all_np_ndarrays(out)
+        if reason != "granularity='op'":  # noted when it has run: an error says by itself what is wrong
+            batch.report.unbatched[cell.name] = reason
         return out
     finally:
         state.inside -= 1

@@ -9,6 +9,7 @@ import mxnet as mx
 import numpy as np
 
 from gluonjit.engines.mxnet.arrays import context_of
+from gluonjit.engines.mxnet.trace import reason_of
 from gluonjit.errors import FlushError, NotFiniteError
 from gluonjit.graph import Record
 from gluonjit.hybrid.provenance import Provenance, operand_rows
@@ -41,11 +42,11 @@ def failed(session: Session, number: int, error: Exception) -> Exception:
             try:
                 _run_alone(session, record, node)
             except Exception as own:
-                text = f"The {provenance.describe(record, node)}, failed when it ran: {_reason(own)}. {_NEXT}"
+                text = f"The {provenance.describe(record, node)}, failed when it ran: {reason_of(own)}. {_NEXT}"
                 return _as_error(own, text)
     record, nodes = step.parts[0]
     text = (
-        f"{step.count} calls of {step.kind.name} run together failed, though each runs by itself: {_reason(error)}. "
+        f"{step.count} calls of {step.kind.name} run together failed, though each runs by itself: {reason_of(error)}. "
         f"The first is the {provenance.describe(record, int(nodes[0]))}. {_NEXT}"
     )
     return _as_error(error, text)
@@ -66,12 +67,6 @@ def _run_alone(session: Session, record: Record, node: int) -> None:
     kind.program(operands, kind.program.consts, 1, results)
     for result in results:
         result.wait_to_read()
-
-
-def _reason(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines()]
-    told = [line for line in lines if "Check failed" in line or "Error:" in line] or [line for line in lines if line]
-    return told[-1].removeprefix("MXNetError: ").rstrip(".") if told else type(error).__name__
 
 
 class Finite:

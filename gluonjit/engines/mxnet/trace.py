@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -30,6 +31,9 @@ class NeedsValue(Exception):
 
 class RefusedError(CaptureError, mx.base.MXNetError):  # type: ignore[misc]
     """An operator that does not take such operands; MXNet's own error too, as it is without batching."""
+
+
+RefusedError.__name__ = RefusedError.__qualname__ = CaptureError.__name__  # it is that, to who reads it
 
 
 class TraceOp(NamedTuple):
@@ -175,7 +179,7 @@ def _infer(name: str, attrs: Attrs, inputs: tuple[Shaped, ...]) -> tuple[Shaped,
         shapes = symbol._infer_shape_impl(False, **{operand: shape for operand, (shape, _) in zip(names, inputs)})[1]
         dtypes = symbol._infer_type_impl(False, **{operand: dtype for operand, (_, dtype) in zip(names, inputs)})[1]
     except (mx.base.MXNetError, TypeError, ValueError) as error:
-        raise RefusedError(_refusal(name, attrs, inputs, _first_line(error))) from error
+        raise RefusedError(_refusal(name, attrs, inputs, reason_of(error))) from error
     if shapes is None or dtypes is None:
         outputs = _measured(name, attrs, inputs)
     else:
@@ -199,7 +203,7 @@ def _measured(name: str, attrs: Attrs, inputs: tuple[Shaped, ...]) -> tuple[Shap
         found = original_invoke(handle, arrays, [key for key, _ in attrs], [val for _, val in attrs], None, False, True)
         return tuple((array.shape, dtype_name(array)) for array in found)
     except mx.base.MXNetError as error:
-        raise RefusedError(_refusal(name, attrs, inputs, _first_line(error))) from error
+        raise RefusedError(_refusal(name, attrs, inputs, reason_of(error))) from error
     finally:
         state.paused -= 1
         original_set_recording(recording)
@@ -224,10 +228,22 @@ def _refusal(name: str, attrs: Attrs, inputs: tuple[Shaped, ...], why: str) -> s
     )
 
 
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if "Error in operator" in line or "Check failed" in line]
-    text = lines[-1] if lines else str(error).strip().splitlines()[-1]
-    return text.split("Error in operator")[-1].strip()
+def reason_of(error: Exception) -> str:
+    """What an error of MXNet's says, without the places in its sources and the conditions that it checks."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [line for line in lines if any(mark in line for mark in _TELLING)] or lines
+    if not told:
+        return type(error).__name__
+    text = told[-1].split("Error in operator")[-1].split("MXNetError: ")[-1].strip()
+    checked = _CHECKED.match(text)
+    if checked is not None and checked["message"]:
+        text = checked["message"]
+    return _NODE.sub("", text).rstrip(". ")
+
+
+_TELLING = ("Error in operator", "Check failed", "Error: ")
+_NODE = re.compile(r"^[a-z_]+\d+: ")
+_CHECKED = re.compile(r".*?Check failed: .*?[^:]: (?P<message>.*)")
 
 
 def map_structure(result: Any, visit: Callable[[Any], Any]) -> Any:

@@ -8,8 +8,9 @@ from mxnet import autograd
 from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.results import numbers_of, seed_of, tape_of
+from gluonjit.engines.mxnet.semantics import as_shape, classic
 from gluonjit.engines.mxnet.session import as_captured
-from gluonjit.engines.mxnet.tape import Tape
+from gluonjit.engines.mxnet.tape import FLOATS, Tape
 from gluonjit.graph import Value
 
 
@@ -23,22 +24,28 @@ class Bridge(autograd.Function):  # type: ignore[misc]
 
     def forward(self, *inputs: NDArray) -> NDArray:
         """The value's numbers; they have been computed already."""
-        return numbers_of(self._value)
+        return _with_axes(numbers_of(self._value))
 
     def backward(self, gradient: NDArray) -> Any:
         """Gradients of the inputs, in their order."""
         targets = self._tape.gradients(seed_of(self._value, gradient), True, True)
-        copies = [target.gradient.copy() for target in targets]
-        return copies[0] if len(copies) == 1 else copies
+        gradients = [_with_axes(target.gradient) for target in targets]
+        return gradients[0] if len(gradients) == 1 else gradients
+
+
+def _with_axes(array: NDArray) -> NDArray:
+    """MXNet calls backward in a thread of its own, where classic semantics hold and scalars are unknown."""
+    return array if array.shape else array.reshape((1,))
 
 
 def bridged(value: Value) -> NDArray:
     """The numbers of a flushed value with a history that MXNet knows."""
     tape = tape_of(value)
-    if tape is not None and not tape.freed:
-        inputs = [array if origin is None else bridged(origin) for array, origin in tape.origins()]
+    if tape is not None and not tape.freed and value.spec.dtype in FLOATS:
+        inputs = [classic(array) if origin is None else bridged(origin) for array, origin in tape.origins()]
         if inputs:
             tape.bridges += 1
-            return Bridge(value, tape)(*inputs)
+            joined: NDArray = Bridge(value, tape)(*[_with_axes(array) for array in inputs])
+            return joined if value.spec.shape else as_shape(joined, ())
     with as_captured(0):
         return numbers_of(value)

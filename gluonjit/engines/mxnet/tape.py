@@ -6,6 +6,7 @@ gathering costs no zero-filled gradient of a whole arena, and each weight gets o
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -71,6 +72,7 @@ class Tape:
         self.profile = profile
         self.backwards = 0
         self.bridges = 0  # values that MXNet's own history comes from: backward may come through them at any time
+        self._lock = threading.Lock()
         self.done: set[tuple[int, int]] = set()
         self.freed = False
         self.sources: list[Source] = []
@@ -148,8 +150,18 @@ class Tape:
                 self._learned_rows[place.arena][place.begin : place.end] = True
 
     def gradients(self, seeds: Sequence[Seed], retain: bool, train_mode: bool) -> list[Target]:
-        """Gradients of everything before the flush, given those of some of its rows."""
-        retain = retain or self.bridges > 0
+        """Gradients of everything before the flush, given those of some of its rows.
+
+        Where MXNet's own history comes from the flush too, its backward comes back here, from another thread, before
+        these gradients have been used: then they are copies.
+        """
+        if not self.bridges:
+            return self._backward(seeds, retain, train_mode)
+        with self._lock:
+            targets = self._backward(seeds, True, train_mode)
+            return [target._replace(gradient=target.gradient.copy()) for target in targets]
+
+    def _backward(self, seeds: Sequence[Seed], retain: bool, train_mode: bool) -> list[Target]:
         for array in self._gradients:
             if array is not None:
                 array[:] = 0

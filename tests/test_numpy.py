@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import mxnet as mx
 import numpy as onp
 import pytest
 from mxnet import autograd, gluon, np, npx
+from mxnet.gluon import nn
 from support import TOLERANCE, assert_close
 
 import gluonjit
@@ -304,3 +307,358 @@ def test_a_case_batched_equals_itself_sample_by_sample(name: str) -> None:
     assert captured == (name not in EAGER), "captured or not"
     assert bool(report.alone) == (name in ALONE), report.alone
     assert report.flushes == 1, report.reasons
+
+
+class NodeCell(gluon.HybridBlock):
+    """A node of a tree: its word, and any number of children."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.name_scope():
+            self.word = nn.Dense(6, flatten=False)
+            self.child = nn.Dense(6, use_bias=False, in_units=6, flatten=False)
+            self.norm = nn.LayerNorm(in_channels=6)
+            self.scale = self.params.get("scale", shape=(1,))
+
+    def hybrid_forward(self, F: Any, word: Any, *children: Any, scale: Any) -> Any:
+        total = self.word(word)
+        if children:
+            total = total + self.child(sum(children)) * scale
+        return F.np.tanh(self.norm(total))
+
+
+class TreeNet(gluon.Block):
+    """An encoder of trees."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.name_scope():
+            self.embed = nn.Embedding(20, 5)
+            self.cell = NodeCell()
+            self.head = nn.Dense(2)
+
+    def forward(self, tokens: Any, tree: Any) -> Any:
+        return self.head(self.encode(tree, self.embed(tokens)))
+
+    def encode(self, node: Any, words: Any) -> Any:
+        index, children = node
+        return self.cell(words[index : index + 1], *[self.encode(child, words) for child in children])
+
+
+TREES = [(1, [(0, []), (3, [(2, [])])]), (0, [(1, []), (2, [])]), (2, [])]
+
+
+def trees(count: int, seed: int = 0) -> list[Any]:
+    random = onp.random.RandomState(seed)
+    return [
+        (np.array(random.randint(0, 20, 4), dtype="int32"), TREES[k % 3], np.array([[k % 2]])) for k in range(count)
+    ]
+
+
+def test_a_tree_model_with_gluons_layers_and_losses() -> None:
+    net, loss = TreeNet(), gluon.loss.SoftmaxCrossEntropyLoss()
+    net.initialize(mx.init.Uniform(0.5))
+    samples = trees(9)
+
+    def run() -> Outcome:
+        with autograd.record():
+            losses = [loss(net(tokens, tree), label).mean() for tokens, tree, label in samples]
+            total = sum(losses)
+        assert losses[0].shape == total.shape == ()
+        assert all(isinstance(value, np.ndarray) for value in losses)
+        total.backward()
+        found = {f"gradient of {name}": p.grad().asnumpy().copy() for name, p in net.collect_params().items()}
+        return {**found, "losses": onp.array([float(value) for value in losses])}
+
+    run()
+    expected = run()
+    net.hybridize(dynamic_batch=True)
+    agree(run(), expected)
+    report = gluonjit.explain()
+    assert not report.alone
+    assert not report.unbatched
+    assert report.launches < 15
+
+
+@pytest.mark.parametrize("way", ["add_n", "sum", "list", "one by one"])
+def test_every_way_of_differentiating(way: str) -> None:
+    net, loss = TreeNet(), gluon.loss.L2Loss()
+    net.initialize(mx.init.Uniform(0.5))
+    for parameter in net.collect_params().values():
+        parameter.grad_req = "add"
+    samples = trees(5)
+
+    def run() -> Outcome:
+        for parameter in net.collect_params().values():
+            if parameter._grad is not None:
+                parameter.grad()[:] = 0
+        with autograd.record():
+            losses = [loss(net(tokens, tree), np.ones((1, 2))).sum() for tokens, tree, _ in samples]
+            total = gluonjit.add_n(losses) if way == "add_n" else sum(losses)
+        assert isinstance(total, np.ndarray)
+        assert total.shape == ()
+        if way == "list":
+            autograd.backward(losses)
+        elif way == "one by one":
+            for value in losses:
+                value.backward(retain_graph=True)
+        else:
+            total.backward()
+        return {f"gradient of {name}": p.grad().asnumpy().copy() for name, p in net.collect_params().items()}
+
+    run()
+    expected = run()
+    net.hybridize(dynamic_batch=True)
+    with pytest.warns(gluonjit.errors.BackwardWarning) if way == "one by one" else nullcontext():
+        agree(run(), expected)
+
+
+class Recurrent(gluon.Block):
+    """A gated cell in plain functions of mx.np, declared as a cell, over sequences of any length."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.name_scope():
+            self.into = self.params.get("into", shape=(6, 3))
+            self.over = self.params.get("over", shape=(6, 3))
+            self.heat = self.params.get("heat", shape=())  # a parameter without axes
+
+    @gluonjit.cell
+    def step(self, x: Any, states: Any) -> Any:
+        hidden, memory = states
+        gates = x @ self.into.data().T + np.dot(hidden, self.over.data().T)
+        gate, value = np.split(gates, 2, axis=-1)
+        memory = npx.sigmoid(gate) * memory + np.tanh(value) * self.heat.data()
+        return np.tanh(memory), [np.tanh(memory), memory]
+
+    def forward(self, sequence: Any) -> Any:
+        states = [np.zeros((1, 3)), np.zeros((1, 3))]
+        outputs = []
+        for k in range(len(sequence)):
+            out, states = self.step(np.expand_dims(sequence[k], 0), states)
+            outputs.append(out)
+        return np.concatenate(outputs, axis=0).mean(axis=0)
+
+
+def test_a_recurrent_cell_over_sequences_of_any_length() -> None:
+    net = Recurrent()
+    net.initialize(mx.init.Uniform(0.9))
+    net.heat.data()[()] = 0.7
+    samples = [uniform(length, 3, seed=length) for length in (3, 5, 1, 4)]
+
+    def run() -> Outcome:
+        with autograd.record():
+            outputs = [net(sample) for sample in samples]
+            total = sum([(out * out).sum() for out in outputs])
+        total.backward()
+        found = {f"gradient of {name}": p.grad().asnumpy().copy() for name, p in net.collect_params().items()}
+        return {**found, **{f"output {k}": out.asnumpy() for k, out in enumerate(outputs)}}
+
+    expected = run()
+    net.hybridize(dynamic_batch=True)
+    agree(run(), expected)
+    report = gluonjit.explain()
+    assert not report.alone
+    assert not report.unbatched
+
+
+def test_training_follows_the_same_path() -> None:
+    def train(dynamic: bool) -> list[float]:
+        mx.random.seed(5)
+        net, loss = TreeNet(), gluon.loss.SoftmaxCrossEntropyLoss()
+        net.initialize(mx.init.Uniform(0.5))
+        samples = trees(8)
+        with autograd.pause():
+            net(*samples[0][:2])
+        if dynamic:
+            net.hybridize(dynamic_batch=True)
+        trainer = gluon.Trainer(net.collect_params(), "adam", {"learning_rate": 0.05})
+        totals = []
+        for _ in range(4):
+            with autograd.record():
+                total = gluonjit.add_n([loss(net(tokens, tree), label).mean() for tokens, tree, label in samples])
+            total.backward()
+            trainer.step(len(samples))
+            totals.append(total.item())
+        return totals
+
+    assert_close(train(True), train(False), "losses", 1e-4)
+    assert train(True)[-1] < train(True)[0]
+
+
+class Plain(gluon.Block):
+    """Runs a function."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Any) -> Any:
+        return self.function(*args)
+
+
+def numbers(result: Any) -> Any:
+    if isinstance(result, (list, tuple)):
+        return [numbers(part) for part in result]
+    if isinstance(result, mx.nd.NDArray):
+        return type(result.asnumpy()), isinstance(result, np.ndarray), result.shape, result.dtype, result.tolist()
+    return result
+
+
+def written(x: Any) -> Any:
+    a = x * 2
+    a[0] = 5.0
+    a[:, 1] = x[:, 0] * 3
+    a[a > 4] = -1
+    a += 1
+    return a * 2
+
+
+READS: dict[str, Callable[[Any], Any]] = {
+    "item": lambda x: (x * 2).sum().item(),
+    "float": lambda x: float((x * 2).sum()),
+    "int": lambda x: int((x * 9).sum()),
+    "bool": lambda x: bool((x * 2).sum() > 0),
+    "if": lambda x: x * 2 if x.sum() > 0 else x * 3,
+    "tolist": lambda x: (x * 2).tolist(),
+    "str": lambda x: f"{x * 2} {(x * 2).sum():.3f} {x * 2!r}",
+    "numpy.array": lambda x: onp.array(x * 2).tolist(),
+    "numpy's fallback": lambda x: float(onp.median(x * 2)),
+    "allclose": lambda x: bool(np.allclose(x * 2, x + x)),
+    "np.array": lambda x: np.array(x * 2),
+    "in": lambda x: 3.0 in (x[0] * 0 + 3),
+    "iteration": lambda x: [value * 2 for row in x * 2 for value in row],
+    "len": lambda x: len(x * 2),
+    "shape": lambda x: ((x * 2).shape, (x * 2).ndim, (x * 2).size, str((x * 2).dtype), str((x * 2).ctx)),
+    "max": lambda x: max([x[0].sum(), x[1].sum()]),
+    "as_in_ctx": lambda x: (x * 2).as_in_ctx(mx.cpu()),
+    "copyto": lambda x: (x * 2).copyto(mx.cpu()),
+    "pickle": lambda x: pickle.loads(pickle.dumps(x * 2)),
+    "written": written,
+    "boolean mask": lambda x: (x * 2)[(x * 2) > 0],
+    "mask of numpy": lambda x: (x * 2)[onp.array([True, False, True])] * 2,
+    "nonzero": lambda x: np.nonzero(x > 0),
+    "unique": lambda x: np.unique((x > 0).astype("float32")),
+    "no rows": lambda x: (x * 2)[1:1],
+    "no rows and some": lambda x: np.concatenate([np.zeros((0, 4)), x * 2]) * 3,
+    "sum of nothing": lambda x: np.zeros((0, 4)).sum() + x.sum(),
+    "as_nd_ndarray": lambda x: (mx.nd.sigmoid((x * 2).as_nd_ndarray()) * 2).as_np_ndarray() * 3,
+    "there and back": lambda x: mx.nd.sum((x * 2).as_nd_ndarray()).as_np_ndarray() + x.sum(),
+    "random": lambda x: x + np.random.uniform(size=(3, 4)) * 0,
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_what_reads_or_writes_numbers_gives_what_it_gave(name: str) -> None:
+    net = Plain(READS[name])
+    samples = [uniform(3, 4, seed=seed) for seed in range(4)]
+    expected = [numbers(net(sample)) for sample in samples]
+    net.hybridize(dynamic_batch=True)
+    results = [net(sample) for sample in samples]
+    assert [numbers(result) for result in results] == expected
+
+
+ERRORS: dict[str, Callable[[Any], Any]] = {
+    "hash": lambda x: hash(x * 2),
+    "bool of many": lambda x: bool(x * 2),
+    "len of a scalar": lambda x: len((x * 2).sum()),
+    "index of a scalar": lambda x: (x * 2).sum()[0],
+    "index out of bounds": lambda x: (x * 2)[5],
+    "too many indices": lambda x: (x * 2)[1, 2, 3],
+    "classic operator": lambda x: mx.nd.sigmoid(x * 2),
+    "operator of mx.np": lambda x: np.exp((x * 2).as_nd_ndarray()),
+    "classic result": lambda x: (x * 2).as_nd_ndarray(),
+    "asscalar": lambda x: (x * 2).asscalar(),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_what_raises_still_raises(name: str) -> None:
+    net = Plain(ERRORS[name])
+    with pytest.raises(Exception) as eager:
+        net(uniform(3, 4))
+    net.hybridize(dynamic_batch=True)
+    with pytest.raises(eager.type):
+        net(uniform(3, 4))
+    net.hybridize(dynamic_batch=False)
+
+
+def test_gradients_through_what_is_read_on_the_way() -> None:
+    """The batch runs in the middle, and MXNet's own history goes on from there while other values stay captured."""
+
+    def function(x: Any) -> Any:
+        twice, thrice = x * 2, x * 3
+        picked = twice[twice > 0].sum()
+        return picked + thrice.mean() * float(twice.sum())
+
+    net = Plain(function)
+    samples = [uniform(3, 4, seed=seed) for seed in range(4)]
+
+    def run() -> Outcome:
+        for sample in samples:
+            sample.attach_grad()
+        with autograd.record():
+            total = sum([net(sample) for sample in samples])
+        total.backward()
+        return {f"gradient of {k}": sample.grad.asnumpy() for k, sample in enumerate(samples)}
+
+    expected = run()
+    net.hybridize(dynamic_batch=True)
+    agree(run(), expected)
+
+
+def test_batching_of_functions_and_blocks_that_nobody_hybridized() -> None:
+    dense = nn.Dense(3, in_units=4)
+    dense.initialize(mx.init.Uniform(0.5))
+    samples = [uniform(1, 4, seed=seed) for seed in range(4)]
+    expected = [np.tanh(dense(sample)).sum().item() for sample in samples]
+    with gluonjit.batching() as batch:
+        results = [np.tanh(dense(sample)).sum() for sample in samples]
+        assert {type(result).__name__ for result in results} == {"LazyNumpy"}
+    assert_close([result.item() for result in results], expected, "results")
+    assert batch.report.launches <= 3
+
+
+def test_scopes_of_numpy_semantics_and_classic_arrays_in_one_batch() -> None:
+    net = Plain(lambda x: x.sum() if isinstance(x, np.ndarray) else mx.nd.sum(x))
+    net.hybridize(dynamic_batch=True)
+    classic = [mx.nd.ones((2, 3)) * k for k in range(3)]
+    arrays = [np.ones((2, 3)) * k for k in range(3)]
+    mx.npx.reset_np()
+    with gluonjit.batching() as batch:
+        first = [net(array) for array in classic]
+        with mx.util.np_shape(True), mx.util.np_array(True):
+            second = [net(array) for array in arrays]
+        third = [net(array) for array in classic]
+    assert [array.shape for array in first + third] == [(1,)] * 6
+    assert [array.asscalar() for array in first] == [0.0, 6.0, 12.0]
+    assert not any(isinstance(array, np.ndarray) for array in first + third)
+    assert [array.shape for array in second] == [()] * 3
+    assert [array.item() for array in second] == [0.0, 6.0, 12.0]
+    assert batch.report.flushes == 1
+
+
+def test_semantics_are_the_users_own_after_a_flush() -> None:
+    net = Plain(lambda x: np.tanh(x).sum())
+    net.hybridize(dynamic_batch=True)
+    result = net(uniform(3, 4))
+    mx.npx.reset_np()
+    value = float(result.asnumpy())
+    assert not mx.util.is_np_shape()
+    assert not mx.util.is_np_array()
+    assert value == float(onp.tanh(uniform(3, 4).asnumpy()).sum().astype("float32")) or abs(value) < 12
+
+
+def test_look_ups_by_known_integers_are_rows() -> None:
+    embed = nn.Embedding(9, 4)
+    embed.initialize()
+    net = Plain(lambda tokens: embed(tokens)[1] * 2)
+    net.register_child(embed)
+    samples = [whole(9, 3, seed=seed) for seed in range(4)]
+    expected = [net(sample).asnumpy() for sample in samples]
+    net.hybridize(dynamic_batch=True)
+    results = [net(sample) for sample in samples]
+    for number, (result, wanted) in enumerate(zip(results, expected)):
+        assert_close(result.asnumpy(), wanted, f"result {number}")
+    report = gluonjit.explain()
+    assert {step.name for step in report.steps} == {"_npi_multiply_scalar"}

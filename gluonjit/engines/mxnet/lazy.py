@@ -283,6 +283,11 @@ def link(array: Any) -> NDArray:
     return computed
 
 
+def with_history(array: Any) -> NDArray:
+    """The computed array, from which MXNet's own recording goes on."""
+    return link(array) if LOCAL.state.mode >= 2 and unlinked(array) else concrete(array)
+
+
 def own(array: Any) -> NDArray:
     """The computed array as memory of its own, to be written to: others may share the rows of the batch."""
     value = array._v

@@ -11,7 +11,7 @@ from mxnet.numpy import ndarray
 
 from gluonjit.engines.mxnet import references
 from gluonjit.engines.mxnet.indices import basic_index, expanded, is_basic
-from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, owned
+from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, owned, with_history
 from gluonjit.engines.mxnet.operands import value_of
 from gluonjit.engines.mxnet.program import operator_handle
 from gluonjit.engines.mxnet.trace import Trace
@@ -49,7 +49,7 @@ class LazyNumpy(Lazy, ndarray):  # type: ignore[misc]
         if computed is not None and not state.inside:
             return computed[key]
         if _is_mask(key):  # how many entries it picks depends on its values
-            return ndarray.__getitem__(self, key)
+            return with_history(self)[key]
         if not value.spec.shape and key != ():
             raise IndexError("scalar tensor can only accept `()` as index")
         if isinstance(value.graph, Trace):
@@ -135,7 +135,7 @@ def _is_mask(key: Any) -> bool:
     if isinstance(key, (bool, np.bool_)):
         return True
     if isinstance(key, list):
-        return any(isinstance(part, (bool, np.bool_)) or _is_mask(part) for part in key if not isinstance(part, int))
+        return any(_is_mask(part) for part in key)
     if isinstance(key, tuple):
         return any(_is_mask(part) for part in key)
     return isinstance(key, (NDArray, np.ndarray)) and np.dtype(key.dtype) == np.bool_
@@ -148,8 +148,8 @@ def _sliced(array: LazyNumpy, key: Any) -> Any:
     if not is_basic(parts):
         return _picked(array, key)
     cuts, target = basic_index(parts, shape)
-    if 0 in target or 0 in shape:
-        return ndarray.__getitem__(array, key)
+    if 0 in target:
+        return with_history(array)[key]
     sliced = array
     if cuts is not None:
         begin, end, step = zip(*cuts)

@@ -7,7 +7,7 @@ from typing import Any
 
 from gluonjit.engines.mxnet import rules
 from gluonjit.engines.mxnet.hooked import current_mode, original_invoke
-from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, created, waits, wrap, wrap_created
+from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, concrete, created, waits, wrap, wrap_created
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np, wrap_np_as
 from gluonjit.engines.mxnet.lookups import look_up, table_of
 from gluonjit.engines.mxnet.operands import Empty, leaf, value_of
@@ -30,6 +30,8 @@ _WEIGHTS = {
     "RNN": {1},
 }
 _MANY_TERMS = 4
+# Of those whose results have a size that only numbers tell: MXNet leaves the gradient of what they read unwritten.
+_WITHOUT_GRADIENT = {"_contrib_getnnz", "_npx_nonzero", "_npi_unique", "_npi_bincount", "_npi_diag_indices_from"}
 
 
 def capture_op(
@@ -63,7 +65,11 @@ def capture_op(
     if not arrays:
         return _created(batch, handle, name, attrs, is_np, as_list)
     weights = _weights(batch, name, arrays)
-    if len(weights) == len(arrays) or name in rules.SIZED_BY_VALUES:
+    if name in rules.SIZED_BY_VALUES:
+        if name in _WITHOUT_GRADIENT:
+            arrays = [concrete(array) if isinstance(array, Lazy) else array for array in arrays]
+        return original_invoke(handle, arrays, keys, vals, None, is_np, as_list)
+    if len(weights) == len(arrays):
         return original_invoke(handle, arrays, keys, vals, None, is_np, as_list)
     found = _looked_up(batch, name, arrays, attrs, weights, state.mode)
     if found is not None:

@@ -8,6 +8,7 @@ from mxnet.ndarray import NDArray
 
 from gluonjit.graph import Spec, intern_spec, natural_mode
 
+FLOATS = {"float16", "float32", "float64"}
 _HOST = {"cpu_shared", "cpu_pinned"}
 _contexts: dict[str, Context] = {}
 _names: dict[tuple[int, int], str] = {}

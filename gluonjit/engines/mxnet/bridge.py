@@ -7,10 +7,11 @@ from typing import Any
 from mxnet import autograd
 from mxnet.ndarray import NDArray
 
+from gluonjit.engines.mxnet.arrays import FLOATS
 from gluonjit.engines.mxnet.results import numbers_of, seed_of, tape_of
 from gluonjit.engines.mxnet.semantics import as_shape, classic
 from gluonjit.engines.mxnet.session import as_captured
-from gluonjit.engines.mxnet.tape import FLOATS, Tape
+from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.graph import Value
 
 

@@ -17,7 +17,6 @@ from gluonjit.hybrid.provenance import Provenance, operand_rows
 if TYPE_CHECKING:
     from gluonjit.engines.mxnet.session import Session
 
-FLOATS = {"float16", "float32", "float64"}
 _NEXT = "hybridize(dynamic_batch=False) runs the same code eagerly."
 
 

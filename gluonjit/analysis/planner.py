@@ -6,27 +6,29 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from gluonjit.analysis.depth import Group, by_depth
 from gluonjit.analysis.layout import Layout, output_rows, place_inputs
 from gluonjit.analysis.liveness import live_nodes, needed_nodes, result_rows
+from gluonjit.analysis.nodes import Group, Nodes
 from gluonjit.analysis.operands import operand_matrices
 from gluonjit.analysis.plan import Index, Mask, Part, Plan, Step
+from gluonjit.analysis.schedulers import SCHEDULERS
 from gluonjit.analysis.sums import SumKind, fold_sums
 from gluonjit.graph import Graph, Record
 
 
-def make_plan(graph: Graph, sum_kind: SumKind) -> Plan:
+def make_plan(graph: Graph, sum_kind: SumKind, scheduler: str = "depth") -> Plan:
     """The plan of everything captured in `graph`. `sum_kind(spec, n)` gives the kind that adds up n arrays."""
+    schedule = SCHEDULERS[scheduler]
     records = [record for record in graph.records.values() if record.bases]
     captured = sum(len(record.bases) for record in records)
     operands = {record: operand_matrices(record) for record in records}
     live = {record: live_nodes(record) for record in records}
     keep = fold_sums(graph, operands, live, sum_kind)
-    groups = by_depth(keep, operands, graph.rows)
+    groups = schedule(Nodes(keep, operands, graph.rows))
     live = {record: mask & keep[record] for record, mask in live.items()}
     needed = needed_nodes(groups, keep, operands, live, graph.rows)
     if needed is not None:
-        groups = by_depth(needed, operands, graph.rows)
+        groups = schedule(Nodes(needed, operands, graph.rows))
     layout = Layout(graph.rows)
     inputs = place_inputs(graph, layout)
     steps = tuple(_step(group, operands, layout) for group in groups)

@@ -9,8 +9,6 @@ from gluonjit.graph.kinds import Kind
 from gluonjit.graph.origins import Mark, Origin, origin_of
 from gluonjit.graph.values import Rows, Spec, Value
 
-_ABOVE = 4  # frames of libraries that lie at least between `add_node` and the user's: not to look at them saves time
-
 
 class Leaf(NamedTuple):
     """An array that was there before the batch: its first row, how it looks, and the engine's payload."""
@@ -60,8 +58,11 @@ class Graph:
         self.marks: list[Mark] = []  # where samples begin and end
         self.single_rows: dict[Any, Value] = {}  # one-row slices of inputs, so that equal ones are the same value
 
-    def add_node(self, record: Record, operands: tuple[Rows, ...], depth: int) -> tuple[Value, ...]:
-        """Append a node at `depth` and return its values."""
+    def add_node(self, record: Record, operands: tuple[Rows, ...], depth: int, above: int = 1) -> tuple[Value, ...]:
+        """Append a node at `depth` and return its values.
+
+        At least `above - 1` frames of libraries lie between here and the user's line: not to look at them saves time.
+        """
         base = self.rows
         kind = record.kind
         taped = record.mode >= 2
@@ -70,7 +71,7 @@ class Graph:
         record.operands.append(operands)
         record.depths.append(depth)
         record.bases.append(base)
-        record.origins.append(origin_of(_getframe(_ABOVE)))
+        record.origins.append(origin_of(_getframe(above)))
         record.values.append(values)
         return values
 

@@ -106,7 +106,7 @@ class Batch:
         try:
             with RUNNING:
                 begin = perf_counter()
-                plan = make_plan(graph, self.engine.sum_kind)
+                plan = make_plan(graph, self.engine.sum_kind, self.options.scheduler)
                 report.took("analysis", "analysis", begin, perf_counter())
                 provenance = Provenance(plan, graph.marks)
                 reason = f"{reason}, {line}" if line else reason

@@ -123,7 +123,7 @@ def _captured(
     shared = record.kind.pure and batch.sharing
     values = record.memo.get(operands) if shared else None
     if values is None:
-        values = batch.graph.add_node(record, operands, depth + 1)
+        values = batch.graph.add_node(record, operands, depth + 1, 4)
         batch.room -= record.share
         if shared:
             record.memo[operands] = values
@@ -142,7 +142,7 @@ def _hoisted(batch: Batch, record: Record, rows: list[Rows], depths: list[int]) 
         values = products.memo.get((row,)) if batch.sharing else None
         if values is None:
             products.calls += 1
-            values = products.memo[(row,)] = batch.graph.add_node(products, (row,), depths[argument] + 1)
+            values = products.memo[(row,)] = batch.graph.add_node(products, (row,), depths[argument] + 1, 5)
             batch.room -= products.share
         operands.append(values[0].rows)
     return operands

@@ -208,7 +208,7 @@ def add(batch: Batch, record: Record, operands: Sequence[Value]) -> tuple[Value,
     values = record.memo.get(rows) if shareable else None
     if values is None:
         depth = max([value.depth for value in operands]) + 1
-        values = batch.graph.add_node(record, rows, depth)
+        values = batch.graph.add_node(record, rows, depth, 5)
         batch.room -= record.share
         if shareable:
             record.memo[rows] = values

@@ -6,30 +6,23 @@ node is known when it is captured, so there is little left to do but to sort.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 import numpy as np
 
+from gluonjit.analysis.nodes import Group, Nodes
 from gluonjit.analysis.phases import phases
 from gluonjit.analysis.plan import Index, Mask, Part
-from gluonjit.graph import Record
-
-Group = list[Part]
-"""Nodes that run together: parts of records of one family and mode."""
 
 
-def by_depth(keep: Mapping[Record, Mask], operands: Mapping[Record, Sequence[Index]], rows: int) -> list[Group]:
-    """Groups in the order in which they can run. Only nodes marked in `keep` appear."""
-    known: dict[Any, int] = {}
-    families = {record: known.setdefault((record.kind.family, record.mode), len(known)) for record in keep}
-    phase = phases(families, keep, operands, rows)
+def schedule(nodes: Nodes) -> list[Group]:
+    """Phase by phase, and inside a phase by depth."""
+    phase = phases(nodes.families, nodes.keep, nodes.operands, nodes.rows)
     groups: dict[tuple[int, int, int], Group] = {}
-    for record, mask in keep.items():
-        number, recursive = phase[families[record]]
+    for record, mask in nodes.keep.items():
+        family = nodes.families[record]
+        number, recursive = phase[family]
         depths = np.array(record.depths, dtype=np.int64) if recursive else np.zeros(len(mask), dtype=np.int64)
-        for depth, nodes in _by_depth(depths, mask):
-            groups.setdefault((number, depth, families[record]), []).append(Part(record, nodes))
+        for depth, found in _by_depth(depths, mask):
+            groups.setdefault((number, depth, family), []).append(Part(record, found))
     return [groups[key] for key in sorted(groups)]
 
 

@@ -1,0 +1,129 @@
+"""The nodes to schedule, numbered one record after the other, with their types and who uses whose results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gluonjit.analysis.plan import Index, Mask, Part
+from gluonjit.graph import Record
+
+Group = list[Part]
+"""Nodes that run together: parts of records of one family and mode."""
+
+
+class Lists(NamedTuple):
+    """A list of numbers for each node: those of node k are `items[starts[k] : starts[k + 1]]`."""
+
+    starts: Index
+    items: Index
+
+    def of(self, nodes: Index) -> Index:
+        """The lists of several nodes, one after the other."""
+        begins, lengths = self.starts[nodes], self.starts[nodes + 1] - self.starts[nodes]
+        total = int(lengths.sum())
+        offsets = np.repeat(begins - np.concatenate(([0], np.cumsum(lengths)[:-1])), lengths)
+        found: Index = self.items[offsets + np.arange(total)]
+        return found
+
+
+class Nodes:
+    """What a scheduler is given. What costs something is computed when it is asked for.
+
+    `keep` marks the nodes of each record to run, `operands` holds matrices of the rows they read (see
+    `operand_matrices`), `rows` is the number of rows of the graph.
+    """
+
+    def __init__(self, keep: Mapping[Record, Mask], operands: Mapping[Record, Sequence[Index]], rows: int) -> None:
+        self.keep = keep
+        self.operands = operands
+        self.rows = rows
+        known: dict[Any, int] = {}
+        self.families = {record: known.setdefault((record.kind.family, record.mode), len(known)) for record in keep}
+        self.kinds = len(known)
+
+    @cached_property
+    def parts(self) -> list[Part]:
+        """The nodes to run of each record, in the order of their numbers."""
+        return [Part(record, np.flatnonzero(mask)) for record, mask in self.keep.items()]
+
+    @cached_property
+    def count(self) -> int:
+        """How many nodes there are to run."""
+        return sum(len(part.nodes) for part in self.parts)
+
+    @cached_property
+    def types(self) -> Index:
+        """The type of each node: nodes of one type may run together."""
+        return self._joined([np.full(len(nodes), self.families[record]) for record, nodes in self.parts])
+
+    @cached_property
+    def depths(self) -> Index:
+        """The inline depth of each node: one more than that of the deepest it uses, as it was captured."""
+        return self._joined([np.array(record.depths, dtype=np.int64)[nodes] for record, nodes in self.parts])
+
+    @cached_property
+    def alone(self) -> list[bool]:
+        """For each type whether its nodes run alone."""
+        found = [False] * self.kinds
+        for record in self.keep:
+            found[self.families[record]] = record.kind.lone is not None
+        return found
+
+    @cached_property
+    def edges(self) -> tuple[Index, Index]:
+        """Pairs (node, node that uses a result of it), each once."""
+        producer = np.full(self.rows, -1, dtype=np.int64)
+        first = 0
+        for record, nodes in self.parts:
+            bases = np.array(record.bases, dtype=np.int64)[nodes]
+            numbers = np.arange(first, first + len(nodes))
+            for offset in range(record.kind.rows):
+                producer[bases + offset] = numbers
+            first += len(nodes)
+        sources, targets, first = [], [], 0
+        for record, nodes in self.parts:
+            numbers = np.arange(first, first + len(nodes))
+            for matrix in self.operands[record]:
+                made_by = producer[matrix[nodes]]
+                sources.append(made_by.ravel())
+                targets.append(np.repeat(numbers, matrix.shape[1]))
+            first += len(nodes)
+        pairs = self._joined(sources) * self.count + self._joined(targets)
+        pairs = np.unique(pairs[self._joined(sources) >= 0])
+        return pairs // max(self.count, 1), pairs % max(self.count, 1)
+
+    @cached_property
+    def users(self) -> Lists:
+        """For each node those that use its results."""
+        return grouped(*self.edges, self.count)
+
+    @cached_property
+    def waiting(self) -> Index:
+        """For each node how many others it uses."""
+        return np.bincount(self.edges[1], minlength=self.count)
+
+    def group(self, numbers: Index) -> Group:
+        """Nodes by number as parts of their records."""
+        ordered = np.sort(numbers)
+        found, first = [], 0
+        for record, nodes in self.parts:
+            begin, end = np.searchsorted(ordered, [first, first + len(nodes)])
+            if end > begin:
+                found.append(Part(record, nodes[ordered[begin:end] - first]))
+            first += len(nodes)
+        return found
+
+    @staticmethod
+    def _joined(parts: list[Index]) -> Index:
+        return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+
+
+def grouped(keys: Index, items: Index, count: int) -> Lists:
+    """For each key below `count` its items."""
+    order = np.argsort(keys, kind="stable")
+    starts = np.concatenate(([0], np.cumsum(np.bincount(keys, minlength=count))))
+    return Lists(starts, items[order])

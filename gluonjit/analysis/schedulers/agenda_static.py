@@ -1,0 +1,20 @@
+"""Scheduling by agenda with means taken once, over all nodes: what DyNet does (Neubig et al. 2017, section 3.2)."""
+
+from __future__ import annotations
+
+from gluonjit.analysis.nodes import Group, Nodes
+from gluonjit.analysis.ready import Ready
+
+
+def schedule(nodes: Nodes) -> list[Group]:
+    """Least mean depth of all nodes first."""
+    ready = Ready(nodes)
+    counts, depth = ready.totals()
+    order = sorted(
+        range(nodes.kinds), key=lambda kind: (not nodes.alone[kind], depth[kind] / max(counts[kind], 1), kind)
+    )
+    rank = {kind: position for position, kind in enumerate(order)}
+    groups = []
+    while ready:
+        groups.append(nodes.group(ready.take(min(ready.kinds(), key=rank.__getitem__))))
+    return groups

@@ -1,0 +1,99 @@
+"""Scheduling by ratio: of what is ready run the type of which most of what could ever run next is ready.
+
+The typewise frontier of a type are its nodes that no other remaining node of the type comes before. Where all of it is
+ready, to run it now cannot be a mistake (Chen et al. 2023, ED-Batch, section 2.3).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gluonjit.analysis.nodes import Group, Lists, Nodes, grouped
+from gluonjit.analysis.plan import Index
+from gluonjit.analysis.ready import Ready
+
+
+def schedule(nodes: Nodes) -> list[Group]:
+    """Largest ratio of ready nodes to typewise frontier first; of equal ones the least deep."""
+    ready = Ready(nodes)
+    remaining, depth = ready.totals()
+    before, after = _same_type(nodes)
+    frontier = np.bincount(nodes.types[before == 0], minlength=nodes.kinds).tolist()
+    groups = []
+    while ready:
+        kind = min(
+            ready.kinds(),
+            key=lambda kind: (
+                not nodes.alone[kind],
+                -ready.count(kind) / frontier[kind],
+                depth[kind] / remaining[kind],
+                kind,
+            ),
+        )
+        run = ready.take(kind)
+        remaining[kind] -= len(run)
+        depth[kind] -= int(nodes.depths[run].sum())
+        freed = np.bincount(after.of(run), minlength=0)
+        touched = np.flatnonzero(freed)
+        before[touched] -= freed[touched]
+        frontier[kind] += int((before[touched] == 0).sum()) - len(run)
+        groups.append(nodes.group(run))
+    return groups
+
+
+def _same_type(nodes: Nodes) -> tuple[Index, Lists]:
+    """For each node how many nodes of its type come before it with none of the type between, and whose it is one of."""
+    sources, targets = nodes.edges
+    levels = _levels(nodes)
+    order = np.argsort(levels[targets], kind="stable")
+    sources, targets = sources[order], targets[order]
+    steps = np.split(np.arange(len(targets)), np.flatnonzero(np.diff(levels[targets])) + 1) if len(targets) else []
+    earlier, later = [], []
+    for kind in range(nodes.kinds):
+        own = np.flatnonzero(nodes.types == kind)
+        if len(own) > 1 and not nodes.alone[kind]:
+            pairs = _nearest(own, nodes.count, sources, targets, steps)
+            earlier.append(pairs[0])
+            later.append(pairs[1])
+    first = np.concatenate(earlier) if earlier else np.zeros(0, dtype=np.int64)
+    second = np.concatenate(later) if later else np.zeros(0, dtype=np.int64)
+    return np.bincount(second, minlength=nodes.count), grouped(first, second, nodes.count)
+
+
+def _nearest(own: Index, count: int, sources: Index, targets: Index, steps: list[Index]) -> tuple[Index, Index]:
+    """Pairs of nodes of one type of which the first comes before the second, with none of the type between.
+
+    Sets of nodes are rows of bits, carried along the edges level by level.
+    """
+    width = (len(own) + 7) // 8
+    place = np.full(count, -1, dtype=np.int64)
+    place[own] = np.arange(len(own))
+    seen = np.zeros((count, width), dtype=np.uint8)  # of what comes before a node
+    itself = np.zeros((len(own), width), dtype=np.uint8)
+    itself[np.arange(len(own)), np.arange(len(own)) // 8] = 128 >> (np.arange(len(own)) % 8)
+    for step in steps:
+        source, target = sources[step], targets[step]
+        carried = seen[source]
+        mine = place[source] >= 0
+        carried[mine] = itself[place[source[mine]]]
+        by_target = np.argsort(target, kind="stable")
+        ordered = target[by_target]
+        starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+        seen[ordered[starts]] = np.bitwise_or.reduceat(carried[by_target], starts, axis=0)
+    bits = np.unpackbits(seen[own], axis=1)[:, : len(own)]
+    second, first = np.nonzero(bits)
+    return own[first], own[second]
+
+
+def _levels(nodes: Nodes) -> Index:
+    """The longest path to each node, in nodes that are to run."""
+    waiting = nodes.waiting.copy()
+    levels = np.zeros(nodes.count, dtype=np.int64)
+    front, level = np.flatnonzero(waiting == 0), 0
+    while len(front):
+        levels[front] = level
+        users = np.bincount(nodes.users.of(front), minlength=0)
+        touched = np.flatnonzero(users)
+        waiting[touched] -= users[touched]
+        front, level = touched[waiting[touched] == 0], level + 1
+    return levels

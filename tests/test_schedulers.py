@@ -85,7 +85,7 @@ PAIR = (LEAF, LEAF)
     ],
 )
 def test_launches(shapes: list[object], launches: dict[str, int]) -> None:
-    graph, kept = trees(shapes)
+    graph, _kept = trees(shapes)
     assert {name: len(make_plan(graph, no_sums, name).steps) for name in launches} == launches
 
 
@@ -103,7 +103,7 @@ def test_the_greedy_ratio_reaches_the_bound_where_depth_does_not() -> None:
 
     totals = dict.fromkeys([*SCHEDULERS, "bound"], 0)
     for _ in range(5):
-        graph, kept = trees([tree(rng.randint(5, 30)) for _ in range(16)])
+        graph, _kept = trees([tree(rng.randint(5, 30)) for _ in range(16)])
         for name in SCHEDULERS:
             totals[name] += len(make_plan(graph, no_sums, name).steps)
         totals["bound"] += lower_bound(make_plan(graph, no_sums))

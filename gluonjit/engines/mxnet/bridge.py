@@ -39,11 +39,22 @@ def _with_axes(array: NDArray) -> NDArray:
     return array if array.shape else array.reshape((1,))
 
 
-def bridged(value: Value) -> NDArray:
-    """The numbers of a flushed value with a history that MXNet knows."""
+def bridged(value: Value, known: dict[int, NDArray] | None = None) -> NDArray:
+    """The numbers of a flushed value with a history that MXNet knows.
+
+    That history may go back through many batches, several values of each; `known` has those met on the way.
+    """
+    known = {} if known is None else known
+    found = known.get(id(value))
+    if found is None:
+        found = known[id(value)] = _bridged(value, known)
+    return found
+
+
+def _bridged(value: Value, known: dict[int, NDArray]) -> NDArray:
     tape = tape_of(value)
     if tape is not None and not tape.freed and value.spec.dtype in FLOATS:
-        inputs = [classic(array) if origin is None else bridged(origin) for array, origin in tape.origins()]
+        inputs = [classic(array) if origin is None else bridged(origin, known) for array, origin in tape.origins()]
         if inputs:
             tape.bridges += 1
             joined: NDArray = Bridge(value, tape)(*[_with_axes(array) for array in inputs])

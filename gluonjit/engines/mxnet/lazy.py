@@ -95,6 +95,14 @@ class Lazy:
         """Captured calls give dense arrays."""
         return "default"
 
+    def asnumpy(self) -> Any:
+        """As NDArray.asnumpy. Who reads numbers needs no history, also while recording."""
+        return concrete(self).asnumpy()
+
+    def wait_to_read(self) -> None:
+        """As NDArray.wait_to_read."""
+        concrete(self).wait_to_read()
+
     def __reduce__(self) -> Any:
         return concrete(self).__reduce__()
 

@@ -1,0 +1,81 @@
+"""Values that the program reads, or uses eagerly, while the minibatch is still being recorded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mxnet as mx
+import pytest
+from mxnet import autograd, gluon, nd
+from mxnet.gluon import nn
+from support import assert_close, assert_same, gradients, rows
+
+import gluonjit
+
+SIZE = 4
+
+
+class Chooses(gluon.Block):
+    """Goes on from the row that it likes best, which takes a number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.name_scope():
+            self.dense = nn.Dense(SIZE, in_units=SIZE, activation="tanh")
+            self.score = nn.Dense(1, in_units=SIZE)
+
+    def forward(self, x: Any) -> Any:
+        h = self.dense(x)
+        scores = self.score(h)
+        best = int(scores.argmax(axis=0).asscalar())
+        return h[best : best + 1] * scores[best : best + 1]
+
+
+def loss(net: gluon.Block, sample: Any) -> Any:
+    return (net(sample) ** 2).sum()
+
+
+def test_many_samples_read_a_number_while_recording() -> None:
+    """Each read runs a batch; the batches use each other's results, and the work does not multiply."""
+    net = Chooses()
+    net.initialize(mx.init.Uniform(0.7))
+    report = assert_same(net, [rows(3 + k % 3, SIZE, seed=k) for k in range(30)], loss)
+    assert report.flushes >= 30
+
+
+class Deep(gluon.Block):
+    """Layers; after each of them the program looks at a number."""
+
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        with self.name_scope():
+            self.dense = nn.Dense(SIZE, in_units=SIZE, activation="tanh")
+        self.layers = layers
+
+    def forward(self, x: Any) -> Any:
+        for _ in range(self.layers):
+            left, right = self.dense(x), nd.sin(x)
+            x = left + right if left.sum().asscalar() > 0 else left - right
+        return x
+
+
+@pytest.mark.parametrize("eager", [False, True])
+def test_history_through_many_batches(eager: bool) -> None:
+    """Whether backward begins at a captured value, or at one that eager operators made of it."""
+    net = Deep(16)
+    net.initialize(mx.init.Uniform(0.9))
+
+    def run() -> Any:
+        with autograd.record():
+            out = net(rows(2, SIZE, seed=3))
+            total = mx.np.sum(out.as_np_ndarray()) if eager else out.sum()
+        total.backward()
+        return total.asnumpy(), gradients(net)
+
+    expected, wanted = run()
+    net.hybridize(dynamic_batch=True)
+    found, actual = run()
+    assert gluonjit.explain().flushes >= 16
+    assert_close(found, expected, "sum")
+    for name, gradient in wanted.items():
+        assert_close(actual[name], gradient, f"gradient of {name}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any
@@ -662,3 +663,189 @@ def test_look_ups_by_known_integers_are_rows() -> None:
         assert_close(result.asnumpy(), wanted, f"result {number}")
     report = gluonjit.explain()
     assert {step.name for step in report.steps} == {"_npi_multiply_scalar"}
+
+
+class Attention(gluon.HybridBlock):
+    """Each row looks at all rows of its sample."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.name_scope():
+            self.ask = nn.Dense(4, flatten=False, in_units=4)
+            self.key = nn.Dense(4, flatten=False, in_units=4, use_bias=False)
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        weights = F.npx.softmax(F.np.matmul(self.ask(x), F.np.transpose(self.key(x), (1, 0))), axis=-1)
+        return F.np.matmul(weights, x)
+
+
+def sequential(*layers: gluon.HybridBlock) -> gluon.HybridBlock:
+    net = nn.HybridSequential()
+    net.add(*layers)
+    return net
+
+
+LAYERS: dict[str, Callable[[], tuple[gluon.Block, Callable[[int], Any]]]] = {
+    "dense": lambda: (
+        sequential(nn.Dense(5, activation="tanh"), nn.LayerNorm(), nn.Dense(2)),
+        lambda k: uniform(1, 4, seed=k),
+    ),
+    "activations": lambda: (
+        sequential(nn.LeakyReLU(0.1), nn.ELU(), nn.SELU(), nn.GELU(), nn.Swish(), nn.PReLU()),
+        lambda k: uniform(1, 4, seed=k),
+    ),
+    "convolution": lambda: (
+        sequential(nn.Conv2D(3, 3, padding=1), nn.MaxPool2D(), nn.Flatten(), nn.Dense(2)),
+        lambda k: uniform(1, 2, 6, 6, seed=k),
+    ),
+    "attention": lambda: (Attention(), lambda k: uniform(2 + k % 2, 4, seed=k)),
+    "recurrent layer": lambda: (gluon.rnn.GRU(4), lambda k: uniform(3, 1, 2, seed=k)),
+    "no dropout": lambda: (sequential(nn.Dense(4), nn.Dropout(0.0)), lambda k: uniform(1, 4, seed=k)),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_gluons_layers(name: str) -> None:
+    layer, sample = LAYERS[name]()
+    net = Plain(lambda x: layer(x * 2))
+    net.register_child(layer)
+    net.initialize(mx.init.Uniform(0.7))
+    samples = [sample(k) for k in range(5)]
+
+    def run() -> Outcome:
+        for array in samples:
+            array.attach_grad()
+        with autograd.record():
+            results = [net(array) for array in samples]
+            total = sum([(result * result).mean() + result.sum() for result in results])
+        total.backward()
+        found = {f"result {k}": result.asnumpy() for k, result in enumerate(results)}
+        found.update({f"gradient of input {k}": array.grad.asnumpy() for k, array in enumerate(samples)})
+        return {**found, **{f"gradient of {name}": p.grad().asnumpy().copy() for name, p in parameters.items()}}
+
+    with autograd.pause():
+        net(samples[0])
+    parameters = net.collect_params()
+    expected = run()
+    net.hybridize(dynamic_batch=True)
+    agree(run(), expected)
+    report = gluonjit.explain()
+    assert not report.alone
+    assert not report.unbatched
+
+
+STEPS: list[Callable[[Any, Any, Any], Any]] = [
+    lambda a, b, w: a + b,
+    lambda a, b, w: a * np.tanh(b),
+    lambda a, b, w: np.tanh(a) @ (w.T @ w) * 0.3,
+    lambda a, b, w: np.concatenate([a[1:], b[:1]], axis=0),
+    lambda a, b, w: np.stack([b[0], a[2], a[1]]),
+    lambda a, b, w: np.where(a > 0, a, b * 0.5),
+    lambda a, b, w: a - a.mean(axis=1, keepdims=True),
+    lambda a, b, w: npx.softmax(a, axis=-1) * b.sum(),
+    lambda a, b, w: np.split(np.concatenate([a, b], axis=1), 2, axis=1)[1],
+    lambda a, b, w: a.T.reshape(3, 4) + b,
+    lambda a, b, w: np.maximum(a, b) / (np.abs(b).max() + 1.0),
+    lambda a, b, w: a * a[0, 1] + b[:, 2:3],
+    lambda a, b, w: np.einsum("ij,kj->ik", a, b) @ a * 0.2,
+    lambda a, b, w: npx.layer_norm(a, w[0], w[1], axis=-1),
+    lambda a, b, w: np.flip(a, axis=0) + np.expand_dims(b[1], 0),
+    lambda a, b, w: a[[2, 0, 1]] * (b.astype("float64").sum()).astype("float32"),
+]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_programs_that_differ_from_sample_to_sample(seed: int) -> None:
+    random = onp.random.RandomState(seed)
+    programs = [random.randint(0, len(STEPS), 6).tolist() for _ in range(3)]
+    picks = [programs[k] for k in random.randint(0, 3, 6)]
+
+    class Program(gluon.Block):
+        def __init__(self) -> None:
+            super().__init__()
+            with self.name_scope():
+                self.weight = self.params.get("weight", shape=(5, 4))
+
+        def forward(self, steps: list[int], x: Any, y: Any) -> Any:
+            arrays = [x, y]
+            for step in steps:
+                arrays.append(STEPS[step](arrays[-1], arrays[step % len(arrays)], self.weight.data()))
+            return arrays[-1]
+
+    net = Program()
+    net.initialize(mx.init.Uniform(0.7))
+    samples = [(uniform(3, 4, seed=seed + k), uniform(3, 4, seed=seed + k + 50)) for k in range(6)]
+
+    def run() -> Outcome:
+        for x, _ in samples:
+            x.attach_grad()
+        with autograd.record():
+            results = [net(steps, x, y) for steps, (x, y) in zip(picks, samples)]
+            total = sum([(result * result).mean() for result in results])
+        total.backward()
+        found = {f"result {k}": result.asnumpy() for k, result in enumerate(results)}
+        found.update({f"gradient of input {k}": x.grad.asnumpy() for k, (x, _) in enumerate(samples)})
+        return {**found, "gradient of weight": net.weight.grad().asnumpy().copy()}
+
+    expected = run()
+    net.hybridize(dynamic_batch=True)
+    agree(run(), expected)
+    report = gluonjit.explain()
+    assert not report.alone
+    assert report.flushes == 1
+
+
+def test_semantics_are_each_threads_own() -> None:
+    net = Plain(lambda x: np.tanh(x).sum())
+    net.hybridize(dynamic_batch=True)
+    expected = net(uniform(2, 3)).item()
+    found: list[Any] = []
+
+    def work() -> None:
+        found.append(mx.util.is_np_shape())
+        mx.npx.set_np()
+        x = uniform(2, 3)
+        x.attach_grad()
+        with autograd.record():
+            total = sum([net(x), net(x * 1)])
+        total.backward()
+        found.append((total.shape, total.item(), x.grad.shape))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found[0] is False
+    assert found[1][0] == ()
+    assert found[1][2] == (2, 3)
+    assert_close(found[1][1], 2 * expected, "result")
+
+
+def test_classes_decorated_with_use_np_in_a_classic_program() -> None:
+    @mx.util.use_np
+    class Inner(gluon.HybridBlock):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = nn.Dense(3, in_units=4)
+
+        def hybrid_forward(self, F: Any, x: Any) -> Any:
+            return F.np.tanh(self.dense(x)).sum()
+
+    @mx.util.use_np
+    class Outer(gluon.Block):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Inner()
+
+        def forward(self, x: Any) -> Any:
+            return self.inner(x) * self.inner(x * 2)
+
+    net = Outer()
+    net.initialize(mx.init.Uniform(0.5))
+    samples = [uniform(1, 4, seed=seed) for seed in range(4)]
+    mx.npx.reset_np()
+    expected = [net(sample).asnumpy() for sample in samples]
+    net.hybridize(dynamic_batch=True)
+    results = [net(sample) for sample in samples]
+    assert [result.shape for result in results] == [()] * 4
+    assert_close([result.asnumpy() for result in results], expected, "results")
+    assert gluonjit.explain().flushes == 1

@@ -1,0 +1,1 @@
+"""Random per-sample programs, run one sample at a time and batched: what must be equal is compared."""

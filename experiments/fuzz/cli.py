@@ -1,0 +1,74 @@
+"""The command line. Nothing heavy is imported before it is understood."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.treelstm.files import write_json
+
+ENGINES = ("mxnet",)
+PLANTS = ("wrong-row", "dropped-gradient", "stale-parameter", "wrong-share", "wrong-order")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run cases; 0 is no failure, 1 failures, 2 bad arguments, 130 an interruption without failures."""
+    options = _parser().parse_args(arguments)
+    if "mxnet" not in sys.modules:  # its thread pool reads this once
+        os.environ["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS") or "1"
+    from experiments.fuzz.loop import Setting, fuzz
+
+    numbers = range(options.cases) if options.case is None else [options.case]
+    findings = fuzz(Setting(options.seed, numbers, options.plant))
+    if options.json:
+        write_json(options.json, findings.as_json())
+    _print(findings)
+    if findings.failures:
+        return 1
+    return 130 if findings.interrupted else 0
+
+
+def _print(findings: Any) -> None:
+    for failure in findings.failures:
+        print(f"case {failure.case} of seed {findings.seed}: {failure.kind} differ: {failure.message}")
+        print(f"--- a program to paste ---\n{failure.program}--- end of the program ---")
+    counts = findings.counts
+    share = counts.nodes_batched / counts.nodes if counts.nodes else 0.0
+    print(
+        f"{findings.cases} cases{', then interrupted' if findings.interrupted else ''}: "
+        f"{len(findings.failures)} failures, {findings.discarded} discarded, {len(counts.operators)} operators, "
+        f"{counts.nodes} nodes, {share:.0%} of them in batches"
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m experiments.fuzz", description=__doc__)
+    parser.add_argument("--engine", choices=ENGINES, default="mxnet")
+    parser.add_argument("--cases", type=_count, default=1000, metavar="N", help="run the cases 0 to N - 1")
+    parser.add_argument("--seed", type=_whole, default=0, metavar="S")
+    parser.add_argument("--case", type=_whole, metavar="K", help="run this case of the seed alone")
+    parser.add_argument("--plant", choices=PLANTS, metavar="NAME", help="build in a fault: " + ", ".join(PLANTS))
+    parser.add_argument("--json", type=Path, metavar="PATH", help="write what was found here")
+    return parser
+
+
+def _whole(text: str) -> int:
+    """Read a whole number."""
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text} is less than 0")
+    return value
+
+
+def _count(text: str) -> int:
+    value = _whole(text)
+    if not value:
+        raise argparse.ArgumentTypeError("0 is less than 1")
+    return value

@@ -1,0 +1,56 @@
+"""What was run in batches: operators and nodes, taken from the plans of all flushes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ctypes import POINTER, byref, c_char_p, c_int
+from dataclasses import dataclass, field
+from typing import Any
+
+import mxnet as mx
+
+from gluonjit import Report
+
+
+@dataclass
+class Counts:
+    """nodes: those that ran; nodes_batched: those whose launch had others; operators: nodes of each operator."""
+
+    nodes: int = 0
+    nodes_batched: int = 0
+    operators: Counter[str] = field(default_factory=Counter)
+
+    def add(self, plan: Any, known: frozenset[str]) -> None:
+        """Count the steps of a plan."""
+        for step in plan.steps:
+            self.nodes += step.count
+            if step.count > 1 and not step.kind.lone:
+                self.nodes_batched += step.count
+            name = step.kind.name.split(" ")[0]  # "add_n of 8" is an add_n
+            if name in known:
+                self.operators[name] += step.count
+
+
+@contextmanager
+def counting(counts: Counts) -> Iterator[None]:
+    """Count what flushes run in this region."""
+    original, known = Report.add_plan, operator_names()
+
+    def add_plan(self: Report, plan: Any, *rest: Any, **more: Any) -> None:
+        original(self, plan, *rest, **more)
+        counts.add(plan, known)
+
+    Report.add_plan = add_plan  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Report.add_plan = original  # type: ignore[method-assign]
+
+
+def operator_names() -> frozenset[str]:
+    """The names of MXNet's operators, by which those are told from cells."""
+    names, size = POINTER(c_char_p)(), c_int()
+    mx.base.check_call(mx.base._LIB.MXListAllOpNames(byref(size), byref(names)))
+    return frozenset(names[k].decode() for k in range(size.value))

@@ -1,0 +1,116 @@
+"""Many cases, one after the other, and what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tqdm import tqdm
+
+import gluonjit
+from experiments.fuzz.case import Case, draw
+from experiments.fuzz.counts import Counts, counting
+from experiments.fuzz.judge import Judge, Verdict, tolerance_of
+from experiments.fuzz.plants import planted
+from experiments.fuzz.script import script
+from experiments.fuzz.shrink import shrink
+
+
+@dataclass
+class Failure:
+    """A case that differs: its number, the kind of difference, what differs, and the shrunk program."""
+
+    case: int
+    kind: str
+    message: str
+    program: str
+
+
+@dataclass
+class Findings:
+    """What was run and found; `as_json` is what is written."""
+
+    seed: int
+    cases: int = 0
+    discarded: int = 0
+    failures: list[Failure] = field(default_factory=list)
+    counts: Counts = field(default_factory=Counts)
+    interrupted: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """The findings as plain data."""
+        return {
+            "cases": self.cases,
+            "failures": [asdict(failure) for failure in self.failures],
+            "operators": dict(sorted(self.counts.operators.items())),
+            "nodes": self.counts.nodes,
+            "nodes_batched": self.counts.nodes_batched,
+            "discarded": self.discarded,
+            "seed": self.seed,
+        }
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What to run: the cases of a seed, with a planted fault or none.
+
+    seconds: for shrinking one failure; most: failures after which to stop, None for never.
+    """
+
+    seed: int
+    numbers: Iterable[int]
+    plant: str | None = None
+    seconds: float = 20.0
+    most: int | None = None
+    quiet: bool = False
+
+
+def fuzz(setting: Setting) -> Findings:
+    """Run the cases; an interruption ends the run, and what was found until then is kept."""
+    findings = Findings(setting.seed)
+    judge = Judge()
+    bar = tqdm(setting.numbers, unit="case", leave=False, disable=True if setting.quiet else None)
+    with planted(setting.plant):
+        try:
+            for number in bar:
+                failure = examine(judge, setting, number, findings)
+                if failure is not None:
+                    findings.failures.append(failure)
+                    bar.set_postfix(failures=len(findings.failures))
+                    if setting.most is not None and len(findings.failures) >= setting.most:
+                        break
+        except KeyboardInterrupt:
+            findings.interrupted = True
+        finally:
+            bar.close()
+    return findings
+
+
+def examine(judge: Judge, setting: Setting, number: int, findings: Findings) -> Failure | None:
+    """Run one case and count it; a failure is shrunk."""
+    case = draw(setting.seed, number)
+    with counting(findings.counts):
+        verdict = judge.verdict(case)
+    findings.cases += 1
+    findings.discarded += verdict.kind == "discarded"
+    if not verdict.failed:
+        return None
+    return explained(judge, case, number, verdict, setting.seconds)
+
+
+def explained(judge: Judge, case: Case, number: int, verdict: Verdict, seconds: float) -> Failure:
+    """The failure of a case with its smallest program."""
+
+    def fails(candidate: Case) -> bool:
+        return judge.verdict(candidate, fresh=True).kind == verdict.kind
+
+    message = verdict.message
+    if fails(case):
+        case = shrink(case, fails, seconds)
+        message = judge.verdict(case, fresh=True).message
+    else:
+        message += " (only after the cases before it: what they left in caches has a part in it; not shrunk)"
+    gluonjit.clear_caches()
+    rendered = judge.render(case)
+    return Failure(number, verdict.kind, message, script(rendered, case.way.dtype, tolerance_of(rendered)))

@@ -1,0 +1,110 @@
+"""Faults to build into gluonjit on purpose: a fuzzer that finds none of them finds nothing.
+
+This file alone reaches into the library's insides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import gluonjit
+from gluonjit.engines.mxnet import ops, program, session, tape
+
+Patch = tuple[Any, str, Any]
+
+
+def _wrong_row() -> list[Patch]:
+    """The last row that a gather takes of three or more is that of its neighbour."""
+    original = session._upload
+
+    def upload(plan: Any) -> Any:
+        for step in plan.steps:
+            for gather in step.gathers:
+                if gather.index is not None and len(gather.index) > 2:
+                    gather.index[-1] = gather.index[-2]
+        return original(plan)
+
+    return [(session, "_upload", upload)]
+
+
+def _dropped_gradient() -> list[Patch]:
+    """Backward leaves out the fourth step of a tape."""
+    original = tape.Tape.note
+
+    def note(self: Any, step: Any, results: Any) -> None:
+        original(self, step, results)
+        self.steps_noted = getattr(self, "steps_noted", 0) + 1
+        if self.steps_noted == 4 and self._steps:
+            self._steps.pop()
+
+    return [(tape.Tape, "note", note)]
+
+
+def _stale_parameter() -> list[Patch]:
+    """A batched program uses the values that its weights had when it ran first."""
+    original = program.Batched.__call__
+    first: dict[int, tuple[Any, Any]] = {}
+
+    def call(self: Any, operands: Any, consts: Any, count: int, results: Any) -> None:
+        stale = []
+        for const, own in zip(consts, self.consts):
+            known = first.setdefault(id(own), (own, own.copy()))
+            stale.append(known[1] if const.grad is None else const)
+        original(self, operands, stale, count, results)
+
+    return [(program.Batched, "__call__", call)]
+
+
+def _wrong_share() -> list[Patch]:
+    """Calls of an operator that differ in their last operand alone are taken as equal."""
+    original = ops.add
+
+    def add(batch: Any, record: Any, operands: Any) -> Any:
+        if len(operands) < 2 or not record.kind.pure or not batch.sharing:
+            return original(batch, record, operands)
+        key = ("but the last", *[value.rows for value in operands[:-1]])
+        values = record.memo.get(key)
+        if values is None:
+            values = record.memo[key] = original(batch, record, operands)
+        return values
+
+    return [(ops, "add", add)]
+
+
+def _wrong_order() -> list[Patch]:
+    """The third and the fourth step of a plan change places."""
+    original = session.Session.run
+
+    def run(self: Any, number: int) -> None:
+        if len(self.plan.steps) > 3:
+            number = {2: 3, 3: 2}.get(number, number)
+        original(self, number)
+
+    return [(session.Session, "run", run)]
+
+
+PLANTS: dict[str, Callable[[], list[Patch]]] = {
+    "wrong-row": _wrong_row,
+    "dropped-gradient": _dropped_gradient,
+    "stale-parameter": _stale_parameter,
+    "wrong-share": _wrong_share,
+    "wrong-order": _wrong_order,
+}
+
+
+@contextmanager
+def planted(name: str | None) -> Iterator[None]:
+    """Build a fault in for a region; None builds in none."""
+    patches = PLANTS[name]() if name else []
+    originals = [(owner, what, getattr(owner, what)) for owner, what, _ in patches]
+    gluonjit.clear_caches()
+    for owner, what, replacement in patches:
+        setattr(owner, what, replacement)
+    try:
+        yield
+    finally:
+        for owner, what, original in originals:
+            setattr(owner, what, original)
+        gluonjit.clear_caches()

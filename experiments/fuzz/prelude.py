@@ -1,0 +1,134 @@
+"""What every program is run with. A printed program begins with this file's text."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import mxnet as mx
+from mxnet import autograd, gluon, nd  # noqa: F401
+from mxnet.gluon import nn  # noqa: F401
+
+import gluonjit
+
+_factors: dict[Any, Any] = {}
+
+
+def fill(net: Any, names: list[str], dtype: str, nudge: float = 0.0) -> None:
+    """Give parameters values that follow from their names."""
+    for name, parameter in parameters(net, names).items():
+        made = values(parameter.shape, sum(map(ord, name)), dtype, name.endswith("var"))
+        parameter.set_data(made * (1 + nudge))
+        parameter.zero_grad()
+
+
+def forget_gradients(net: Any, names: list[str], arrays: Any) -> None:
+    """Set all gradients to zero."""
+    for parameter in parameters(net, names).values():
+        parameter.zero_grad()
+    for array in arrays:
+        array.grad[:] = 0
+
+
+def change(net: Any, names: list[str], number: int, dtype: str) -> None:
+    """Give one of the parameters other values."""
+    found = [parameter for name, parameter in parameters(net, names).items() if not name.endswith("var")]
+    if found:
+        parameter = found[number % len(found)]
+        parameter.set_data(values(parameter.shape, number + 1000, dtype))
+
+
+def values(shape: tuple[int, ...], seed: int, dtype: Any, positive: bool = False) -> Any:
+    """Numbers in [-0.6, 0.6], or around 1."""
+    size = 1
+    for extent in shape:
+        size *= extent
+    made = nd.cos(nd.arange(size) * 1.7 + seed).reshape(shape) * 0.6
+    return ((made * 0.5 + 1) if positive else made).astype(dtype)
+
+
+def parameters(net: Any, names: list[str]) -> dict[str, Any]:
+    """The parameters of these layers."""
+    found = net._collect_params_with_prefix()
+    return {name: found[name] for name in sorted(found) if name.split(".")[0] in names}
+
+
+def loss_of(outputs: Any) -> Any:
+    """One number of type float32; its gradients do not vanish where the outputs are symmetric."""
+    terms = []
+    for output in outputs:
+        if str(output.dtype.__name__) in ("float16", "float32", "float64"):
+            key = (output.shape, output.dtype)
+            if key not in _factors:
+                _factors[key] = values(output.shape, 0, output.dtype) + 1
+            terms.append((output * output * _factors[key] + output * 0.3).mean().astype("float32"))
+    return gluonjit.add_n(terms) if terms else nd.zeros(1)
+
+
+def attempt(found: dict[str, Any], what: str, call: Any, *args: Any) -> Any:
+    """The result of a call; where it raises, the error is part of what is compared."""
+    try:
+        return call(*args)
+    except Exception as error:
+        found[f"{what} raises"] = error.with_traceback(None)
+        return None
+
+
+def keep(found: dict[str, Any], what: str, outputs: Any) -> None:
+    """Read results."""
+    for number, output in enumerate(outputs or ()):
+        name = f"{what}, output {number}"
+        attempt(found, name, read, found, name, output)
+
+
+def read(found: dict[str, Any], name: str, array: Any) -> None:
+    """Keep the numbers of an array."""
+    found[name] = array.asnumpy().copy()
+
+
+def record_gradients(found: dict[str, Any], what: str, net: Any, names: list[str]) -> None:
+    """Read the gradients of all parameters."""
+    for name, parameter in parameters(net, names).items():
+        if parameter.grad_req != "null":
+            read(found, f"{what}, gradient of {name}", parameter.grad())
+
+
+def record_all(found: dict[str, Any], net: Any, names: list[str]) -> None:
+    """Read all parameters."""
+    for name, parameter in parameters(net, names).items():
+        read(found, name, parameter.data())
+
+
+def scope(batched: bool, **options: Any) -> Any:
+    """`gluonjit.batching` in the batched run."""
+    return gluonjit.batching(**options) if batched else contextlib.nullcontext()
+
+
+def kind_of(found: Any, wanted: Any) -> str | None:
+    """How an error is compared: MXNet's own may become one of gluonjit's."""
+    wanted_own = isinstance(wanted, mx.base.MXNetError)
+    if wanted_own and isinstance(found, (gluonjit.errors.GluonJITError, mx.base.MXNetError)):
+        return None
+    return None if type(found) is type(wanted) else f"{type(found).__name__} instead of {type(wanted).__name__}"
+
+
+def difference(found: dict[str, Any], wanted: dict[str, Any], tolerance: float) -> list[tuple[str, str]]:
+    """(what, how) for everything in which the batched run differs from the eager one."""
+    wrong = []
+    for name in [*wanted, *(name for name in found if name not in wanted)]:
+        if name not in wanted or name not in found:
+            given = found.get(name, wanted.get(name))
+            text = f": {type(given).__name__}: {given}" if isinstance(given, Exception) else ""
+            wrong.append((name, f"only in the {'batched' if name in found else 'eager'} run{text}"))
+        elif isinstance(wanted[name], Exception):
+            how = kind_of(found[name], wanted[name])
+            wrong += [(name, f"{how}: {found[name]}")] if how else []
+        elif (found[name].shape, found[name].dtype) != (wanted[name].shape, wanted[name].dtype):
+            looks = [f"{array.dtype} {array.shape}" for array in (found[name], wanted[name])]
+            wrong.append((name, f"{looks[0]} instead of {looks[1]}"))
+        elif wanted[name].size:
+            off = float(abs(found[name].astype("float64") - wanted[name].astype("float64")).max())
+            allowed = tolerance * max(float(abs(wanted[name].astype("float64")).max()), 0.1)
+            if not off <= allowed:
+                wrong.append((name, f"off by {off:.3g}, allowed {allowed:.3g}"))
+    return wrong

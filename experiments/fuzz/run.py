@@ -1,0 +1,159 @@
+"""A program of one sample while it is written and run: every instruction becomes a line of Python.
+
+An instruction is the name of an operation and three small numbers. The operation chooses its operands among the
+arrays there are, and its attributes, by these numbers modulo what is possible, so every list of instructions means
+something for every sample, and dropping any of them leaves a program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from types import CodeType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+WIDTH = 3  # columns of the arrays that cells take
+WORDS = 7
+MOST = 48  # elements of an array
+AXES = 4
+FLOATS = ("float16", "float32", "float64")
+
+
+class Step(NamedTuple):
+    """One instruction."""
+
+    op: str
+    a: int = 0
+    b: int = 0
+    c: int = 0
+
+
+@dataclass(frozen=True)
+class Var:
+    """An array of the program, as text its name."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def ndim(self) -> int:
+        """The number of its axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of its elements."""
+        return prod(self.shape)
+
+
+def fits(*shape: int) -> bool:
+    """Whether there is room for an array of this shape."""
+    return prod(shape) <= MOST and len(shape) <= AXES
+
+
+class Run:
+    """A program in the middle of its run. Arrays that were made last are chosen by small numbers.
+
+    `names` are what the text may use: modules, the net, the sample's arrays. `lines` is the text so far.
+    """
+
+    def __init__(self, names: dict[str, Any], inputs: Sequence[str], tokens: str, dtype: str = "float32") -> None:
+        self.names = names
+        self.env = [var_of(name, names[name]) for name in inputs]
+        self.inputs = len(self.env)
+        self.tokens = var_of(tokens, names[tokens])
+        self.dtype = dtype  # of the net's weights
+        self.lines: list[str] = []
+        self.failing = ""  # the text that was run last
+        self._made = 0
+
+    def pick(self, k: int, suits: Callable[[Var], bool] = lambda x: True) -> Any:
+        """An array that suits, or None. Whole numbers are left to the operations on tokens."""
+        found = [x for x in reversed(self.env) if x.dtype in FLOATS and suits(x)]
+        return found[k % len(found)] if found else None
+
+    def like(self, x: Var, k: int) -> Var:
+        """An array that looks like x: itself at least."""
+        found: Var = self.pick(k, lambda y: y.shape == x.shape and y.dtype == x.dtype)
+        return found
+
+    def exact(self, k: int) -> Var:
+        """An array that was given, not computed: operations that jump may be used on it."""
+        return self.env[k % self.inputs]
+
+    def rows(self, k: int) -> Var:
+        """A matrix that cells take, from a look-up if there is no other."""
+        found: Var | None = self.pick(
+            k, lambda x: x.ndim == 2 and x.shape[1] == WIDTH and x.dtype == self.dtype and x.shape[0] <= 8
+        )
+        return self.do(f"net.embed({self.tokens})")[0] if found is None else found
+
+    def do(self, code: str) -> list[Var]:
+        """Run text and bind the value of its last line, which is empty where there is none, to new names."""
+        *before, last = code.split("\n")
+        self.failing = code
+        if before:
+            exec(_compiled("\n".join(before), "exec"), self.names)
+        if not last:
+            self.lines += before
+            return []
+        result = eval(_compiled(last, "eval"), self.names)
+        made: list[Var] = []
+        target = self._bind(result, made)
+        self.lines += [*before, f"{target} = {last}"]
+        self.env += made
+        return made
+
+    def _bind(self, result: Any, made: list[Var]) -> str:
+        if isinstance(result, (list, tuple)):
+            inner = ", ".join(self._bind(part, made) for part in result)
+            return f"[{inner}]"
+        name = f"v{self._made}"
+        self._made += 1
+        self.names[name] = result
+        made.append(var_of(name, result))
+        return name
+
+
+def var_of(name: str, array: Any) -> Var:
+    """An array's name with what instructions look at."""
+    return Var(name, array.shape, np.dtype(array.dtype).name)
+
+
+@lru_cache(8192)
+def _compiled(code: str, mode: str) -> CodeType:
+    return compile(code, "<program>", mode)
+
+
+Op = Callable[[Run, int, int, int], "str | None"]
+OPS: dict[str, Op] = {}
+ERRORS: dict[str, Op] = {}
+"""Operations that raise, each its own exception."""
+
+
+def op(function: Op) -> Op:
+    """Put an operation into the table."""
+    OPS[function.__name__] = function
+    return function
+
+
+def error(function: Op) -> Op:
+    """Put an operation that raises into its table."""
+    ERRORS[function.__name__] = function
+    return function
+
+
+def perform(run: Run, step: Step) -> None:
+    """Run one instruction; one that finds nothing to work on does nothing."""
+    function = OPS.get(step.op) or ERRORS[step.op]
+    code = function(run, step.a, step.b, step.c)
+    if code is not None:
+        run.do(code)

@@ -2,8 +2,11 @@
 
 Importing gluonjit imports no framework and changes nothing but this: when `mxnet` is imported, before or after,
 these functions of it are wrapped so that calls can be captured and run together: the imperative operator call
-(`mxnet.ndarray.register._imperative_invoke` and its check of types), `gluon.Block.__call__` and that of recurrent
-layers, `Block.hybridize`, `HybridBlock.hybridize`, `NDArray.__setitem__`, `_get_index_nd` and `reshape`,
+(`mxnet.ndarray.register._imperative_invoke` and its checks of types, `_verify_all_legacy_ndarrays` and
+`_verify_all_np_ndarrays`), `gluon.Block.__call__` and that of recurrent layers, `Block.hybridize`,
+`HybridBlock.hybridize`, `NDArray.__setitem__`, `_get_index_nd` and `reshape`, `numpy.ndarray.__setitem__`, the
+functions `zeros` and `tensordot` of `mxnet.ndarray.numpy._api_internal`, the switches of numpy's semantics
+(`set_np_shape` in `mxnet` and `mxnet.util`, `util._set_np_array`, `util._NumpyArrayScope.__enter__` and `__exit__`),
 `autograd.set_recording`, `set_training`, `backward` and `grad`, `Trainer.step` and `update`, `Parameter.set_data`,
 `_finish_deferred_init` and `_init_impl`.
 Blocks that were not hybridized with `dynamic_batch=True`, and arrays that do not come from such blocks, behave as

@@ -146,7 +146,7 @@ def _build(trace: Trace, results: Sequence[int], poly: bool) -> Built:
         rule = rules.RULES.get(rules.canonical(op.name))
         if rule is not None:
             attrs = rules.Attributes(dict(op.attrs))
-            pure = pure and not (rule.stateful or (trace.training and rule.draws(attrs)))
+            pure = pure and not (rule.stateful or rule.draws(attrs, trace.training))
             may_fail = may_fail or rule.fails(attrs)
         outputs = [trace.shapes[position] for position in op.outputs]
         inputs = [values[position] for position in op.inputs]

@@ -214,6 +214,7 @@ RULES: dict[str, Rule] = {
         "elementwise",
         dropout,
         random=True,
+        trained=True,
         notes="axes move with the layout",
         random_if=lambda attrs: attrs.number("p", 0.5) > 0.0,
     ),

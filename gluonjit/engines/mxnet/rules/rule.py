@@ -24,6 +24,7 @@ class Rule:
     writes    writes into its operands, so it runs at once, on the arrays themselves
     may_fail  may raise when it runs, depending on numbers; set by the table in `failing`
     notes     a remark for the printed table
+    trained   draws in training only, unless its mode is "always"
     random_if decides by the attributes, where not every call draws; `draws` asks
     fails_if  decides by the attributes, where not every call may fail; `fails` asks
     """
@@ -38,9 +39,12 @@ class Rule:
     may_fail: bool = False
     random_if: Callable[[Attributes], bool] | None = None
     fails_if: Callable[[Attributes], bool] | None = None
+    trained: bool = False
 
-    def draws(self, attrs: Attributes) -> bool:
+    def draws(self, attrs: Attributes, training: bool = True) -> bool:
         """Whether a call with these attributes may draw random numbers."""
+        if self.trained and not training and attrs.text("mode", "training") != "always":
+            return False
         return self.random_if(attrs) if self.random_if else self.random
 
     def fails(self, attrs: Attributes) -> bool:

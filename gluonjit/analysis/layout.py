@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gluonjit.analysis.liveness import base_rows
 from gluonjit.analysis.plan import Arena, Gather, Index, LeafChunk, LookupChunk, Place
 from gluonjit.graph import Graph, Leaf, Output, Record, Spec
 
@@ -72,7 +73,7 @@ def place_inputs(graph: Graph, layout: Layout) -> tuple[LeafChunk | LookupChunk,
 
 def output_rows(record: Record, nodes: Index, output: Output) -> Index:
     """Row numbers of one result of these nodes, in order."""
-    bases: Index = np.array(record.bases, dtype=np.int64)[nodes] + output.offset
+    bases: Index = base_rows(record)[nodes] + output.offset
     if output.spec.rows == 1:
         return bases
     return (bases[:, None] + np.arange(output.spec.rows)).ravel()

@@ -44,7 +44,8 @@ def needed_nodes(
     needed = {record: mask.copy() for record, mask in needed.items()}
     wanted = np.zeros(rows, dtype=bool)
     for record, nodes in [part for group in reversed(groups) for part in group]:
-        mask = needed[record][nodes] | wanted[result_rows(record)[nodes]].any(axis=1)
+        results = base_rows(record)[nodes][:, None] + np.arange(record.kind.rows)
+        mask = needed[record][nodes] | wanted[results].any(axis=1)
         needed[record][nodes] = mask
         for matrix in operands[record]:
             wanted[matrix[nodes[mask]]] = True
@@ -53,5 +54,12 @@ def needed_nodes(
 
 def result_rows(record: Record) -> Index:
     """An array (nodes, rows a node yields) of row numbers."""
-    bases = np.array(record.bases, dtype=np.int64)
-    return bases[:, None] + np.arange(record.kind.rows)
+    return base_rows(record)[:, None] + np.arange(record.kind.rows)
+
+
+def base_rows(record: Record) -> Index:
+    """The first result row of each node, as an array that is made once."""
+    known: Index | None = record.base_rows
+    if known is None or len(known) != len(record.bases):
+        known = record.base_rows = np.array(record.bases, dtype=np.int64)
+    return known

@@ -25,7 +25,19 @@ class Record:
     has operand rows `operands[k]`, depth `depths[k]`, first result row `bases[k]`, and was called at `origins[k]`.
     """
 
-    __slots__ = ("bases", "calls", "depths", "kind", "memo", "mode", "operands", "origins", "share", "values")
+    __slots__ = (
+        "base_rows",
+        "bases",
+        "calls",
+        "depths",
+        "kind",
+        "memo",
+        "mode",
+        "operands",
+        "origins",
+        "share",
+        "values",
+    )
 
     def __init__(self, kind: Kind, mode: int, share: float) -> None:
         self.kind = kind
@@ -38,6 +50,14 @@ class Record:
         self.origins: list[Origin] = []
         self.values: list[tuple[Value, ...]] = []
         self.calls = 0
+        self.base_rows: Any = None  # the analysis's copy of `bases`, so that a step costs only its own nodes
+
+    def complete(self) -> None:
+        """Forget half a node, which an interrupt (Ctrl-C) in the middle of a capture has left."""
+        whole = len(self.values)
+        if len(self.operands) != whole:
+            for listed in (self.operands, self.depths, self.bases, self.origins):
+                del listed[whole:]
 
 
 class Graph:

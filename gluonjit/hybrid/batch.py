@@ -44,10 +44,12 @@ class Batch:
         self.explicit = explicit
         self.report = Report()
         self.thread = threading.get_ident()
+        self.task: Any = None  # the task of asyncio that opened it
         self.samples = 0  # calls of outermost blocks since the last flush
         self.sample = 0  # the number of the next one
         self.noted: dict[int, Any] = {}  # blocks whose parameters are known, by address
         self.parameters: dict[int, Any] = {}  # arrays of known parameters, by address
+        self.memory: Any = None  # the engine's account of the memory that captured calls have read
         self.reset()
 
     def reset(self) -> None:
@@ -55,7 +57,7 @@ class Batch:
         self.graph = Graph(self)
         self.records = self.graph.records
         # Arrays and values from outside, by address: each entry keeps its key's object alive.
-        self.imports: dict[int, tuple[Any, Value]] = {}
+        self.imports: dict[Any, tuple[Any, Value]] = {}
         self.tables: dict[Any, Any] = {}
         self.memos: dict[Any, dict[Any, Any]] = {}  # for each cell its calls so far
         self.created: dict[Any, Any] = {}
@@ -100,6 +102,8 @@ class Batch:
                 "read it (or call flush) in the thread that captured it"
             )
         self.reset()
+        for record in graph.records.values():
+            record.complete()
         report, samples = self.report, self.samples
         self.samples = 0
         line = line_of(origin_of(_getframe(1)))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from gluonjit.errors import EngineError
-from gluonjit.hybrid.batch import Batch
+from gluonjit.hybrid.batch import RUNNING, Batch
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.protocol import Engine
 from gluonjit.hybrid.report import Report
@@ -102,8 +104,9 @@ def batching(**options: Any) -> Iterator[Batch]:
 
     Options are those of `hybridize(dynamic_batch=True, ...)` and hold for this region. Yields the batch:
     `batch.flush("why")` runs what was captured so far, `batch.report` says what was done. On an exception
-    what was captured and has not run is discarded. Raises OptionError for unusable options and EngineError
-    where no framework has been imported.
+    what was captured and has not run is discarded. Scopes of coroutines and generators may end in any order:
+    calls go into the one opened last, which runs when any of those opened before it ends. Raises OptionError for
+    unusable options and EngineError where no framework has been imported.
     """
     state = LOCAL.state
     chosen = state.options.updated("batching()", options)
@@ -112,21 +115,51 @@ def batching(**options: Any) -> Iterator[Batch]:
     outer = state.batch
     if outer is not None and not outer.explicit:
         outer.flush("batching() opened")
-        outer = None
+    batch.task = _task()
     state.explicit.append(batch)
     state.batch = batch
     state.last = batch.report
     try:
         yield batch
     except BaseException as error:
-        batch.discard(f"batching() ended with {type(error).__name__}: {error}")
+        if all(other.task == batch.task for other in state.explicit):
+            batch.discard(f"batching() ended with {type(error).__name__}: {error}")
+        else:  # it may hold what other tasks have captured
+            batch.flush("the end of batching() in one of several tasks")
         raise
     else:
-        batch.flush("the end of batching()")
+        if batch in state.explicit:
+            for opened in state.explicit[state.explicit.index(batch) :]:
+                opened.flush("the end of batching()")
+        else:  # a fork has come between
+            batch.flush("the end of batching()")
     finally:
-        state.explicit.remove(batch)
-        state.batch = outer
+        if batch in state.explicit:
+            state.explicit.remove(batch)
+        if state.batch is batch:
+            state.batch = state.explicit[-1] if state.explicit else None
         state.last = batch.report
+
+
+def _task() -> Any:
+    """The running task of asyncio, if there is one."""
+    asyncio = sys.modules.get("asyncio")
+    try:
+        return None if asyncio is None else id(asyncio.current_task())
+    except RuntimeError:  # no event loop is running
+        return None
+
+
+def _leave_to_parent() -> None:
+    """In a forked process: what was captured before is no longer open. Its values can be read all the same."""
+    state = LOCAL.state
+    state.batch = None
+    state.explicit = []
+    RUNNING._at_fork_reinit()  # type: ignore[attr-defined]  # another thread may have held it
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def explain() -> Report:

@@ -43,6 +43,8 @@ def make_kind(cell: Cell, owner: Any, run: Callable[..., Any], args: tuple[Any, 
             _check_all_np_ndarrays(result)
     except NeedsValue:
         return "it reads an array's numbers, or uses an array that is neither an argument nor a parameter"
+    except RecursionError:  # the program's own depth: says nothing about the cell
+        raise
     except Exception as error:  # the call itself, run next, raises what the user has to see
         return f"tracing it raised {type(error).__name__}: {error}"
     results: list[int] = []
@@ -85,7 +87,7 @@ def _kind_of(
     except rules.NotBatchable as refusal:
         return str(refusal)
     built.program.parameters = parameters
-    flat = isinstance(structure, tuple) and list(structure) == list(range(len(results)))
+    flat = type(structure) is tuple and list(structure) == list(range(len(results)))
     kind = Kind(
         name=cell.name,
         operands=rest.operands,

@@ -248,7 +248,11 @@ _CHECKED = re.compile(r".*?Check failed: .*?[^:]: (?P<message>.*)")
 
 def map_structure(result: Any, visit: Callable[[Any], Any]) -> Any:
     """Apply `visit` to every array in nested lists and tuples."""
-    if isinstance(result, (list, tuple)):
-        mapped = [map_structure(item, visit) for item in result]
-        return tuple(mapped) if isinstance(result, tuple) else mapped
+    kind = type(result)
+    if kind is list:
+        return [map_structure(item, visit) for item in result]
+    if kind is tuple:
+        return tuple([map_structure(item, visit) for item in result])
+    if isinstance(result, tuple) and hasattr(kind, "_make"):  # a named one
+        return kind._make([map_structure(item, visit) for item in result])
     return visit(result)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from mxnet import gluon
 
-from gluonjit.engines.mxnet.cell import Cell, any_lazy
+from gluonjit.engines.mxnet.cell import Cell, any_lazy, cells_known
 from gluonjit.hybrid import LOCAL, Options
 
 KEY = "_gluonjit"
@@ -16,6 +16,7 @@ KEY = "_gluonjit"
 
 _FORWARDS = {gluon.HybridBlock.forward, gluon.rnn.RecurrentCell.forward}  # the latter counts calls for names
 _automatic: WeakKeyDictionary[gluon.Block, Cell] = WeakKeyDictionary()
+_parts: WeakSet[gluon.Block] = WeakSet()  # blocks inside automatic cells
 
 
 def enable(block: gluon.Block, options: dict[str, Any]) -> None:
@@ -68,4 +69,13 @@ def automatic_cell(block: gluon.HybridBlock, args: tuple[Any, ...]) -> Cell | No
     if cell is None:
         cell = _automatic[block] = Cell(block.name or type(block).__name__, LOCAL.state.options)
         cell.is_node = True
+        _parts.update(blocks_of(block))
     return cell
+
+
+def restructured(block: gluon.Block | None = None) -> None:
+    """A block in a cell has changed (or any may have): what waits runs, and cells are traced anew."""
+    if block is None or KEY in block.__dict__ or block in _parts:
+        LOCAL.state.flush("a block was changed")
+        for cell in cells_known():
+            cell.clear()

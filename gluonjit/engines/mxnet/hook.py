@@ -7,17 +7,20 @@ from typing import Any
 
 import mxnet as mx
 from mxnet import autograd, gluon
+from mxnet.gluon.block import _check_all_np_ndarrays
 from mxnet.gluon.rnn import rnn_layer
+from mxnet.gluon.utils import HookHandle
 from mxnet.ndarray import NDArray, register
 from mxnet.ndarray.numpy import _api_internal
 from mxnet.ndarray.numpy import _internal as npi
 from mxnet.numpy import ndarray
+from mxnet.util import is_np_array
 
 from gluonjit.engines.mxnet import backward as lazy_backward
 from gluonjit.engines.mxnet import hooked
 from gluonjit.engines.mxnet.cell import Cell
 from gluonjit.engines.mxnet.cells import capture_cell
-from gluonjit.engines.mxnet.dynamic import KEY, automatic_cell, disable, enable
+from gluonjit.engines.mxnet.dynamic import KEY, automatic_cell, disable, enable, restructured
 from gluonjit.engines.mxnet.engine import ENGINE
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, concrete, own, reshaped, wrap, wrap_concrete
 from gluonjit.engines.mxnet.lazy_np import wrap_np, wrap_np_concrete
@@ -25,9 +28,10 @@ from gluonjit.engines.mxnet.operands import Empty, leaf
 from gluonjit.engines.mxnet.ops import capture_op, is_pending
 from gluonjit.engines.mxnet.semantics import note_semantics
 from gluonjit.engines.mxnet.trace import operator_call
+from gluonjit.engines.mxnet.writes import before_write
 from gluonjit.errors import CaptureError, OptionError
 from gluonjit.graph import LIBRARIES, raised_at
-from gluonjit.hybrid import LOCAL
+from gluonjit.hybrid import LOCAL, Batch
 from gluonjit.hybrid import register as register_engine
 
 _HybridBlock = gluon.HybridBlock
@@ -39,6 +43,8 @@ def invoke(handle: int, arrays: Any, keys: Any, vals: Any, out: Any, is_np: bool
     if state.paused:
         return hooked.original_invoke(handle, arrays, keys, vals, out, is_np, as_list)
     if out is not None:
+        if operator_call(handle, 0, (), ())[0].endswith("update"):  # an optimizer's, which writes to its state too
+            _written(arrays)
         return hooked.original_invoke(handle, arrays, keys, vals, _written(out), is_np, as_list)
     if state.trace is not None:
         name, attrs = operator_call(handle, len(arrays), keys, vals)
@@ -79,33 +85,48 @@ def _written(out: Any) -> Any:
         return [_written(array) for array in out]
     if isinstance(out, Lazy):
         out = own(out)
-    _before_write(out)
+    before_write(out)
     return out
 
 
-def _before_write(array: Any) -> None:
-    batch = LOCAL.state.batch
-    if batch is not None and (id(array) in batch.imports or id(array) in batch.parameters):
-        LOCAL.state.flush("an array that captured calls use was written to")
-
-
 def call(self: gluon.Block, *args: Any) -> Any:
-    """gluon.Block.__call__."""
+    """gluon.Block.__call__, with no frames of its own beside MXNet's: recursion may go as deep as without it."""
     state = LOCAL.state
-    if state.trace is not None or state.paused:
-        return hooked.original_call(self, *args)
-    cell: Cell | None = self.__dict__.get(KEY)
-    if cell is None:
-        if state.batch is None or not isinstance(self, _HybridBlock):
-            return hooked.original_call(self, *args)
-        cell = automatic_cell(self, args)
-        if cell is None:
-            return hooked.original_call(self, *args)
-    if cell.is_node:
-        if self._forward_hooks or self._forward_pre_hooks:
-            return _call_with_hooks(self, cell, args)
-        return capture_cell(cell, self, None, args)
-    return _call_plain(self, cell, args)
+    cell: Cell | None = None
+    if state.trace is None and not state.paused:
+        cell = self.__dict__.get(KEY)
+        if cell is None and state.batch is not None and isinstance(self, _HybridBlock):
+            cell = automatic_cell(self, args)
+        if cell is not None and cell.is_node:
+            if self._forward_hooks or self._forward_pre_hooks:
+                return _call_with_hooks(self, cell, args)
+            return capture_cell(cell, self, None, args)
+    begin = 0.0
+    if cell is not None:  # not one node: what it calls is captured. Its arrays become lazy, so that slices are rows
+        if not state.inside:
+            begin = perf_counter()
+            batch = _begin_sample(self, cell)
+        args = tuple([_lazy(arg) for arg in args])
+        state.inside += 1
+    try:
+        for hook in self._forward_pre_hooks.values():
+            hook(self, args)
+        out = self.forward(*args)
+        for hook in self._forward_hooks.values():
+            hook(self, args, out)
+        if is_np_array():
+            _check_all_np_ndarrays(out)
+        return out
+    except CaptureError as error:
+        if begin:
+            error.args = (f"{error} (In sample {batch.sample - 1}, at {raised_at(error.__traceback__)}.)",)
+        raise
+    finally:
+        if cell is not None:
+            state.inside -= 1
+            if begin:
+                batch.end_sample()
+                batch.report.took(f"sample {batch.sample - 1}", "capture", begin, perf_counter())
 
 
 def _call_with_hooks(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
@@ -117,32 +138,18 @@ def _call_with_hooks(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> A
     return out
 
 
-def _call_plain(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
-    """A block that is not one node: what it calls is captured. Its arrays become lazy, so that slices are rows."""
+def _begin_sample(block: gluon.Block, cell: Cell) -> Batch:
+    """An outermost block is called: its batch is opened, and the arrays of its parameters are known from now on."""
     state = LOCAL.state
-    outermost = not state.inside
-    begin = perf_counter() if outermost else 0.0
-    if outermost:
-        state.mode = hooked.current_mode()
+    state.mode = hooked.current_mode()
+    batch = state.open(ENGINE, cell.options)
+    if not batch.explicit and batch.options is not cell.options and batch.options != cell.options:
+        batch.flush("another block has other options")
+        state.close()
         batch = state.open(ENGINE, cell.options)
-        if not batch.explicit and batch.options is not cell.options and batch.options != cell.options:
-            batch.flush("another block has other options")
-            state.close()
-            batch = state.open(ENGINE, cell.options)
-        batch.begin_sample()
-        _note_parameters(batch, block)
-    state.inside += 1
-    try:
-        return hooked.original_call(block, *[_lazy(arg) for arg in args])
-    except CaptureError as error:
-        if outermost:
-            error.args = (f"{error} (In sample {batch.sample - 1}, at {raised_at(error.__traceback__)}.)",)
-        raise
-    finally:
-        state.inside -= 1
-        if outermost:
-            batch.end_sample()
-            batch.report.took(f"sample {batch.sample - 1}", "capture", begin, perf_counter())
+    batch.begin_sample()
+    _note_parameters(batch, block)
+    return batch
 
 
 def _note_parameters(batch: Any, block: gluon.Block) -> None:
@@ -213,12 +220,12 @@ def _get_index(self: NDArray, key: tuple[Any, ...]) -> Any:
 def _setitem(self: NDArray, key: Any, value: Any) -> None:
     if isinstance(value, LazyArray):  # MXNet asks for the very type of the array written to
         value = concrete(value)
-    _before_write(self)
+    before_write(self)
     hooked.original_setitem(self, key, value)
 
 
 def _numpy_setitem(self: ndarray, key: Any, value: Any) -> None:
-    _before_write(self)
+    before_write(self)
     hooked.original_numpy_setitem(self, key, value)
 
 
@@ -290,6 +297,42 @@ def _flushing(original: Any, name: str) -> Any:
     return wrapper
 
 
+def _replacing(original: Any, name: str) -> Any:
+    """A method of a Parameter that puts other arrays in the place of those it has, if it has any."""
+
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        state = LOCAL.state
+        if self._data is not None and state.batch is not None and not state.paused:
+            state.flush(name)
+            for batch in state.explicit:
+                batch.noted.clear()
+                batch.parameters.clear()
+        return original(self, *args, **kwargs)
+
+    wrapper.__doc__ = original.__doc__
+    wrapper.__wrapped__ = original  # type: ignore[attr-defined]
+    return wrapper
+
+
+def _restructuring(original: Any, own: bool = False) -> Any:
+    """A function that changes blocks: `own` says that it is a method of the block that changes."""
+
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        restructured(self if own else None)
+        return original(self, *args, **kwargs)
+
+    wrapper.__doc__ = original.__doc__
+    wrapper.__wrapped__ = original  # type: ignore[attr-defined]
+    return wrapper
+
+
+def _zero_grad(self: gluon.ParameterDict) -> None:
+    for parameter in self.values():
+        for gradient in parameter._grad or ():
+            before_write(gradient)
+    hooked.original_zero_grad(self)
+
+
 def _uncaptured(original: Any) -> Any:
     """A function whose operators are never captured."""
 
@@ -336,6 +379,19 @@ PATCHES: list[tuple[Any, str, Any]] = [
     (gluon.Parameter, "set_data", _flushing(hooked.original_set_data, "Parameter.set_data")),
     (gluon.Parameter, "_finish_deferred_init", _uncaptured(hooked.original_finish_deferred)),
     (gluon.Parameter, "_init_impl", _uncaptured(hooked.original_init_impl)),
+    (gluon.Parameter, "initialize", _replacing(hooked.original_initialize, "Parameter.initialize")),
+    (gluon.Parameter, "reset_ctx", _replacing(hooked.original_reset_ctx, "Parameter.reset_ctx")),
+    (gluon.Parameter, "cast", _replacing(hooked.original_cast, "Parameter.cast")),
+    (
+        gluon.Parameter,
+        "grad_req",
+        hooked.original_grad_req.setter(_replacing(hooked.original_grad_req.fset, "grad_req")),
+    ),
+    (gluon.ParameterDict, "zero_grad", _zero_grad),
+    (gluon.HybridBlock, "_clear_cached_op", _restructuring(hooked.original_clear_cached_op, own=True)),
+    (gluon.Block, "register_forward_hook", _restructuring(hooked.original_register_hook)),
+    (gluon.Block, "register_forward_pre_hook", _restructuring(hooked.original_register_pre_hook)),
+    (HookHandle, "detach", _restructuring(hooked.original_detach_hook)),
 ]
 
 _installed = False

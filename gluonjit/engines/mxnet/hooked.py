@@ -9,6 +9,7 @@ import mxnet.util
 from mxnet import autograd, gluon
 from mxnet.base import _LIB, NDArrayHandle, check_call
 from mxnet.gluon.rnn import rnn_layer
+from mxnet.gluon.utils import HookHandle
 from mxnet.ndarray import NDArray, register
 from mxnet.ndarray.numpy import _api_internal
 from mxnet.numpy import ndarray
@@ -16,7 +17,6 @@ from mxnet.numpy import ndarray
 original_invoke: Any = register._imperative_invoke
 original_verify: Any = register._verify_all_legacy_ndarrays
 original_verify_numpy: Any = register._verify_all_np_ndarrays
-original_call: Any = gluon.Block.__call__
 original_call_recurrent: Any = rnn_layer._RNNLayer.__call__
 original_block_hybridize: Any = gluon.Block.hybridize
 original_hybrid_hybridize: Any = gluon.HybridBlock.hybridize
@@ -38,6 +38,15 @@ original_trainer_step: Any = gluon.Trainer.step
 original_trainer_update: Any = gluon.Trainer.update
 original_finish_deferred: Any = gluon.Parameter._finish_deferred_init
 original_init_impl: Any = gluon.Parameter._init_impl
+original_initialize: Any = gluon.Parameter.initialize
+original_reset_ctx: Any = gluon.Parameter.reset_ctx
+original_cast: Any = gluon.Parameter.cast
+original_grad_req: Any = gluon.Parameter.grad_req
+original_zero_grad: Any = gluon.ParameterDict.zero_grad
+original_clear_cached_op: Any = gluon.HybridBlock._clear_cached_op
+original_register_hook: Any = gluon.Block.register_forward_hook
+original_register_pre_hook: Any = gluon.Block.register_forward_pre_hook
+original_detach_hook: Any = HookHandle.detach
 original_set_data: Any = gluon.Parameter.set_data
 
 

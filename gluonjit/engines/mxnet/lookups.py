@@ -61,7 +61,7 @@ def look_up(batch: Batch, indices: Any, table: Table) -> Value | None:
             f"rows (0 to {table.size - 1}). Check the vocabulary that made the indices."
         )
     value = _rows_of(batch, table, table.row, listed, table.taped)
-    table.known[id(indices)] = (indices, value)
+    table.known[id(indices)] = batch.imports["index", id(indices)] = (indices, value)  # a write to it is noticed
     return value
 
 

@@ -1,0 +1,101 @@
+"""Writes to arrays that captured calls have read, be it to another view of the same memory.
+
+The memory of an open batch's arrays is kept as intervals that do not overlap, so that a write to an array the batch
+has nothing to do with (most are made by `nd.array`) costs a look-up by address.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from mxnet.base import _LIB, check_call
+from mxnet.ndarray import NDArray
+from mxnet.ndarray.sparse import BaseSparseNDArray
+
+from gluonjit.hybrid import LOCAL, Batch
+
+
+class Memory:
+    """Disjoint intervals of addresses of the arrays that a batch's graph has read so far."""
+
+    def __init__(self) -> None:
+        self._begins: list[int] = []
+        self._ends: list[int] = []
+        self._seen = [0, 0, 0, 0]  # imports, parameters, records, tables
+        self._graph: Any = None
+
+    def note(self, batch: Batch) -> None:
+        """Take in what has come since the last time; all of it for a new graph."""
+        if self._graph is not batch.graph:
+            self.__init__()  # type: ignore[misc]
+            self._graph = batch.graph
+        for number, known in enumerate((batch.imports, batch.parameters, batch.records, batch.tables)):
+            new = len(known) - self._seen[number]
+            self._seen[number] += new
+            for entry in islice(reversed(known.values()), new) if new else ():
+                for array in _arrays_of(entry):
+                    self._add(*_interval(array))
+
+    def meets(self, array: NDArray) -> bool:
+        """Whether the memory of this array has been read."""
+        begin, end = _interval(array)
+        first = bisect_right(self._ends, begin)
+        return first < len(self._begins) and self._begins[first] < end
+
+    def _add(self, begin: int, end: int) -> None:
+        first, last = bisect_left(self._ends, begin), bisect_right(self._begins, end)
+        if first < last:
+            begin, end = min(begin, self._begins[first]), max(end, self._ends[last - 1])
+        self._begins[first:last], self._ends[first:last] = [begin], [end]
+
+
+def _arrays_of(entry: Any) -> Iterator[NDArray]:
+    """The arrays in an entry of a batch's imports, parameters, records or tables."""
+    kind = getattr(entry, "kind", None)
+    candidates = entry[:1] if isinstance(entry, tuple) else kind.program.consts if kind is not None else (entry,)
+    for candidate in candidates:
+        array = getattr(candidate, "weight", candidate)
+        if isinstance(array, NDArray) and not isinstance(array, BaseSparseNDArray):
+            yield array
+
+
+def _interval(array: NDArray) -> tuple[int, int]:
+    address = _address(array)
+    if not address:  # not computed yet
+        array.wait_to_read()
+        address = _address(array)
+    return address, address + array.size * np.dtype(array.dtype).itemsize
+
+
+def _address(array: NDArray) -> int:
+    found = ctypes.c_void_p()
+    check_call(_LIB.MXNDArrayGetData(array.handle, ctypes.byref(found)))
+    return found.value or 0
+
+
+def before_write(array: Any) -> None:
+    """Run what waits on this thread if it has read this array or one that shares its memory."""
+    state = LOCAL.state
+    if state.batch is None or state.paused:
+        return
+    for batch in {state.batch, *state.explicit}:
+        if batch.empty and not batch.imports and not batch.tables:
+            continue
+        if id(array) in batch.imports or id(array) in batch.parameters or _shares(batch, array):
+            state.flush("an array that captured calls use was written to")
+            return
+
+
+def _shares(batch: Batch, array: Any) -> bool:
+    if isinstance(array, BaseSparseNDArray) or not isinstance(array, NDArray):
+        return False
+    if batch.memory is None:
+        batch.memory = Memory()
+    batch.memory.note(batch)
+    found: bool = batch.memory.meets(array)
+    return found

@@ -175,7 +175,7 @@ def _flatten(arg: Any, batch: Batch, parts: list[Any]) -> bool:
         except Empty:
             return False
     elif isinstance(arg, _CONSTANTS):
-        parts.append((kind, arg))
+        parts.append((kind, arg if arg or kind is not float else str(arg)))  # 0.0 == -0.0
     else:
         return False
     return True

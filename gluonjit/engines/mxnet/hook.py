@@ -326,6 +326,15 @@ def _restructuring(original: Any, own: bool = False) -> Any:
     return wrapper
 
 
+def _export(self: gluon.HybridBlock, *args: Any, **kwargs: Any) -> Any:
+    if KEY in self.__dict__ and not self._cached_graph:
+        raise RuntimeError(
+            f"export() of {self.name}: under hybridize(dynamic_batch=True) MXNet makes no graph of it. Call hybridize() "
+            f"and the block once, then export()."
+        )
+    return hooked.original_export(self, *args, **kwargs)
+
+
 def _zero_grad(self: gluon.ParameterDict) -> None:
     for parameter in self.values():
         for gradient in parameter._grad or ():
@@ -388,6 +397,7 @@ PATCHES: list[tuple[Any, str, Any]] = [
         hooked.original_grad_req.setter(_replacing(hooked.original_grad_req.fset, "grad_req")),
     ),
     (gluon.ParameterDict, "zero_grad", _zero_grad),
+    (gluon.HybridBlock, "export", _export),
     (gluon.HybridBlock, "_clear_cached_op", _restructuring(hooked.original_clear_cached_op, own=True)),
     (gluon.Block, "register_forward_hook", _restructuring(hooked.original_register_hook)),
     (gluon.Block, "register_forward_pre_hook", _restructuring(hooked.original_register_pre_hook)),

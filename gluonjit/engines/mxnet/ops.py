@@ -107,6 +107,8 @@ def _call_key(
         return None
     graph, parameters = batch.graph, batch.parameters
     parts: list[Any] = [handle, state.mode, state.numpy, len(keys), *keys, *vals]
+    if 0.0 in vals:  # 0.0 == -0.0
+        parts.append(str(vals))
     for array in arrays:
         if array.__class__ is LazyArray or array.__class__ is LazyNumpy:
             if array._v.graph is not graph:

@@ -8,7 +8,9 @@ these functions of it are wrapped so that calls can be captured and run together
 functions `zeros` and `tensordot` of `mxnet.ndarray.numpy._api_internal`, the switches of numpy's semantics
 (`set_np_shape` in `mxnet` and `mxnet.util`, `util._set_np_array`, `util._NumpyArrayScope.__enter__` and `__exit__`),
 `autograd.set_recording`, `set_training`, `backward` and `grad`, `Trainer.step` and `update`, `Parameter.set_data`,
-`_finish_deferred_init` and `_init_impl`.
+`initialize`, `reset_ctx`, `cast`, `grad_req`, `_finish_deferred_init` and `_init_impl`, `ParameterDict.zero_grad`, the
+registering and detaching of forward hooks (`register_forward_hook`, `register_forward_pre_hook`, `HookHandle.detach`),
+`HybridBlock.export` and `_clear_cached_op`. A fork leaves what is captured to the parent.
 Blocks that were not hybridized with `dynamic_batch=True`, and arrays that do not come from such blocks, behave as
 before. `verify` puts watchers around some of these, and takes them away when it returns. Where numpy is newer than
 MXNet 1.9.1 knows, names that numpy has removed and MXNet reads are put back before MXNet is imported; where the CUDA

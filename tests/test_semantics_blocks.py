@@ -76,8 +76,10 @@ def test_hooks_run_for_each_sample(place: str, late: bool) -> None:
         net.hybridize(dynamic_batch=dynamic)
         if late:
             net(X).wait_to_read()
-        first = HOOKED[place](net).register_forward_hook(lambda block, args, out: seen.append(out.asnumpy()) or 5)
-        second = HOOKED[place](net).register_forward_pre_hook(lambda block, args: seen.append(args[0].asnumpy()))
+        first = HOOKED[place](net).register_forward_hook(
+            lambda b, args, out, seen=seen: seen.append(out.asnumpy()) or 5
+        )
+        second = HOOKED[place](net).register_forward_pre_hook(lambda b, args, seen=seen: seen.append(args[0].asnumpy()))
         values = [net(x) for x in (X, Y, X)]
         first.detach()
         second.detach()

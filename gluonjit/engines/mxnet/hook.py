@@ -329,8 +329,8 @@ def _restructuring(original: Any, own: bool = False) -> Any:
 def _export(self: gluon.HybridBlock, *args: Any, **kwargs: Any) -> Any:
     if KEY in self.__dict__ and not self._cached_graph:
         raise RuntimeError(
-            f"export() of {self.name}: under hybridize(dynamic_batch=True) MXNet makes no graph of it. Call hybridize() "
-            f"and the block once, then export()."
+            f"export() of {self.name}: under hybridize(dynamic_batch=True) MXNet makes no graph of it. Call "
+            f"hybridize() and the block once, then export()."
         )
     return hooked.original_export(self, *args, **kwargs)
 

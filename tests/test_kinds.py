@@ -8,7 +8,7 @@ import mxnet as mx
 import pytest
 from mxnet import gluon, nd
 from mxnet.gluon import nn
-from support import assert_same, rows
+from support import assert_close, assert_same, rows
 
 import gluonjit
 
@@ -111,3 +111,35 @@ def test_a_cell_may_look_at_its_container() -> None:
     net = Both()
     net.initialize(mx.init.Uniform(0.5))
     assert_same(net, [rows(1, SIZE, seed=k) for k in range(3)], loss)
+
+
+class OfAnother(gluon.Block):
+    """Its cell is a function that uses a parameter without being given the block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.name_scope():
+            self.weight = self.params.get("weight", shape=(SIZE, SIZE))
+
+        @gluonjit.cell
+        def project(x: Any) -> Any:
+            return nd.tanh(nd.FullyConnected(x, self.weight.data(), no_bias=True, num_hidden=SIZE))
+
+        self.project = project
+
+    def forward(self, x: Any) -> Any:
+        return self.project(x)
+
+
+@pytest.mark.parametrize("make", [OfAnother, lambda: Apply(nn.Dense(SIZE, in_units=SIZE))])
+def test_parameters_that_are_initialized_again(make: Any) -> None:
+    """A cell traced with the old arrays is traced anew."""
+    net, x = make(), rows(1, SIZE)
+    net.initialize(mx.init.Uniform(0.5))
+    net.hybridize(dynamic_batch=True)
+    before = net(x).asnumpy()
+    net.initialize(mx.init.Constant(0.2), force_reinit=True)
+    after = net(x).asnumpy()
+    net.hybridize(dynamic_batch=False)
+    assert_close(after, net(x).asnumpy(), "output")
+    assert abs(after - before).max() > 1e-3

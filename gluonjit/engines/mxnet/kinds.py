@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from mxnet import gluon
@@ -53,7 +53,7 @@ def make_kind(cell: Cell, owner: Any, run: Callable[..., Any], args: tuple[Any, 
     except Unknown as unknown:
         return f"it returns {unknown}"
     leaves = [not value.depth and isinstance(value.base, Value) for value in values]
-    return _kind_of(cell, owner, trace, results, structure, leaves)
+    return _kind_of(cell, owner, batch.noted.values(), trace, results, structure, leaves)
 
 
 def _placeholder(trace: Trace, position: int, specs: Sequence[Spec]) -> Value:
@@ -75,10 +75,16 @@ def _result(trace: Trace, array: Any, results: list[int]) -> int:
 
 
 def _kind_of(
-    cell: Cell, owner: Any, trace: Trace, results: list[int], structure: Any, leaves: list[bool]
+    cell: Cell,
+    owner: Any,
+    others: Iterable[gluon.Block],
+    trace: Trace,
+    results: list[int],
+    structure: Any,
+    leaves: list[bool],
 ) -> Kind | str:
     _note_lookup(cell, owner, trace, results)
-    parameters = _parameters(owner, [array for _, array in trace.consts])
+    parameters = _parameters(owner, [array for _, array in trace.consts], others)
     pieces = cut(trace, results, leaves)
     rest, places = (trace, results) if pieces is None else (pieces.rest, pieces.results)
     try:
@@ -143,14 +149,15 @@ def _note_lookup(cell: Cell, owner: Any, trace: Trace, results: list[int]) -> No
             cell.lookup = (found[0][0], op.attrs)
 
 
-def _parameters(owner: Any, consts: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """Which of these arrays are parameters of the owner."""
-    if not isinstance(owner, gluon.Block):
-        return []
-    found = []
-    for parameter in owner.collect_params().values():
-        for data in parameter._data or ():
-            found += [(parameter, array) for array in consts if array is data]
+def _parameters(owner: Any, consts: Sequence[Any], others: Iterable[gluon.Block] = ()) -> list[tuple[Any, Any]]:
+    """Which of these arrays are parameters of the owner, or else of other blocks."""
+    found: list[tuple[Any, Any]] = []
+    for block in (owner, *others):
+        known = {id(array) for _, array in found}
+        if len(known) < len(consts) and isinstance(block, gluon.Block):
+            for parameter in block.collect_params().values():
+                for data in parameter._data or ():
+                    found += [(parameter, array) for array in consts if array is data and id(array) not in known]
     return found
 
 

@@ -79,3 +79,26 @@ def test_history_through_many_batches(eager: bool) -> None:
     assert_close(found, expected, "sum")
     for name, gradient in wanted.items():
         assert_close(actual[name], gradient, f"gradient of {name}")
+
+
+def test_many_values_of_one_batch_used_eagerly() -> None:
+    """MXNet calls the backward of each in a thread of its own."""
+    net = gluon.nn.Sequential()
+    for _ in range(4):
+        net.add(nn.Dense(128, in_units=128, activation="tanh"))
+    net.initialize(mx.init.Uniform(0.2))
+    samples = [rows(16, 128, seed=k) for k in range(8)]
+
+    def run() -> Any:
+        with autograd.record():
+            captured = [net(x) for x in samples]
+            eager = [output.as_np_ndarray() for output in captured]
+            total = gluonjit.add_n([mx.np.sum(output * output, axis=1).as_nd_ndarray() for output in eager])
+        total.backward()
+        return gradients(net)
+
+    wanted = run()
+    net.hybridize(dynamic_batch=True)
+    for _ in range(15):
+        for name, gradient in run().items():
+            assert_close(gradient, wanted[name], f"gradient of {name}")

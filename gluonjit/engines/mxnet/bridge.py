@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from mxnet import autograd
@@ -13,6 +14,9 @@ from gluonjit.engines.mxnet.semantics import as_shape, classic
 from gluonjit.engines.mxnet.session import as_captured
 from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.graph import Value
+
+_ONE_AT_A_TIME = threading.Lock()
+"""MXNet calls the backward of several functions from several threads; those of one batch use the same memory."""
 
 
 class Bridge(autograd.Function):  # type: ignore[misc]
@@ -29,9 +33,10 @@ class Bridge(autograd.Function):  # type: ignore[misc]
 
     def backward(self, gradient: NDArray) -> Any:
         """Gradients of the inputs, in their order."""
-        targets = self._tape.gradients(seed_of(self._value, gradient), True, True)
-        gradients = [_with_axes(target.gradient) for target in targets]
-        return gradients[0] if len(gradients) == 1 else gradients
+        with _ONE_AT_A_TIME:
+            targets = self._tape.gradients(seed_of(self._value, gradient), True, True)
+            copies = [_with_axes(target.gradient.copy()) for target in targets]
+        return copies[0] if len(copies) == 1 else copies
 
 
 def _with_axes(array: NDArray) -> NDArray:

@@ -74,3 +74,40 @@ def test_results_made_from_nothing_are_apart() -> None:
     one, two = net(rows(1, SIZE)), net(rows(1, SIZE))
     one[:] = 7
     assert (one.asnumpy() == 7).all() and not np.any(two.asnumpy())
+
+
+class Layer(gluon.Block):
+    """One layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.name_scope():
+            self.dense = nn.Dense(SIZE, in_units=SIZE)
+
+    def forward(self, x: Any) -> Any:
+        return self.dense(x)
+
+
+def reinitialize(net: Any) -> None:
+    net.initialize(mx.init.Constant(3), force_reinit=True)
+
+
+def reset_and_write(net: Any) -> None:
+    net.dense.weight.reset_ctx(mx.cpu(0))
+    net.dense.weight.data()[:] = 3
+
+
+def set_data(net: Any) -> None:
+    net.dense.weight.set_data(nd.ones((SIZE, SIZE)) * 3)
+
+
+@pytest.mark.parametrize("change", [reinitialize, reset_and_write, set_data])
+def test_what_was_captured_has_the_parameters_of_then(change: Any) -> None:
+    net, x = Layer(), nd.ones((1, SIZE))
+    net.initialize(mx.init.One())
+    net.hybridize(dynamic_batch=True)
+    before = net(x)
+    change(net)
+    after = net(x)
+    assert (before.asnumpy() == SIZE).all()
+    assert (after.asnumpy() == 3 * SIZE).all()

@@ -35,8 +35,8 @@ class Bridge(autograd.Function):  # type: ignore[misc]
         """Gradients of the inputs, in their order."""
         with _ONE_AT_A_TIME:
             targets = self._tape.gradients(seed_of(self._value, gradient), True, True)
-            copies = [_with_axes(target.gradient.copy()) for target in targets]
-        return copies[0] if len(copies) == 1 else copies
+            gradients = [_with_axes(target.gradient) for target in targets]
+        return gradients[0] if len(gradients) == 1 else gradients
 
 
 def _with_axes(array: NDArray) -> NDArray:

@@ -10,6 +10,7 @@ from typing import Any
 from mxnet import gluon
 from mxnet.gluon.utils import _check_all_np_ndarrays
 from mxnet.ndarray import NDArray
+from mxnet.ndarray.sparse import BaseSparseNDArray
 from mxnet.numpy import ndarray
 
 from gluonjit.engines.mxnet.cell import Cell
@@ -167,7 +168,7 @@ def _flatten(arg: Any, batch: Batch, parts: list[Any]) -> bool:
         parts.append(None)
     elif kind is ModuleType:
         parts.append(arg)
-    elif isinstance(arg, NDArray):
+    elif isinstance(arg, NDArray) and not isinstance(arg, BaseSparseNDArray):
         if isinstance(arg, ndarray):
             parts.append(LazyNumpy)
         try:
@@ -182,9 +183,9 @@ def _flatten(arg: Any, batch: Batch, parts: list[Any]) -> bool:
 
 
 def _unknown(arg: Any) -> str:
-    if isinstance(arg, NDArray):
+    if isinstance(arg, NDArray) and not isinstance(arg, BaseSparseNDArray):
         return f"an argument of shape {arg.shape} has no elements"
-    return f"an argument is a {type(arg).__name__}, which is neither an array nor a plain constant"
+    return f"an argument is a {type(arg).__name__}, which is neither a dense array nor a plain constant"
 
 
 def _captured_lookup(cell: Cell, batch: Batch, indices: Any, mode: int) -> Any:

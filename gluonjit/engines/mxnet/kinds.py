@@ -42,7 +42,9 @@ def make_kind(cell: Cell, owner: Any, run: Callable[..., Any], args: tuple[Any, 
         if isinstance(owner, gluon.Block) and LOCAL.state.numpy & ARRAYS:
             _check_all_np_ndarrays(result)
     except NeedsValue:
-        return "it reads an array's numbers, or uses an array that is neither an argument nor a parameter"
+        return (
+            "it reads an array's numbers, writes to an array, or uses one that is neither an argument nor a parameter"
+        )
     except RecursionError:  # the program's own depth: says nothing about the cell
         raise
     except Exception as error:  # the call itself, run next, raises what the user has to see

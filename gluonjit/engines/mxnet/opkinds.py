@@ -77,10 +77,12 @@ def operator_kind(
 
 
 def _make_kind(handle: int, name: str, attrs: Attrs, sources: Sequence[Any], training: bool) -> Kind | None:
+    rule = rules.RULES.get(name)
+    if rule is not None and rule.at_once:
+        return None
     trace, results = trace_op(name, attrs, sources, training)
     if any(0 in trace.shapes[position][0] for position in results):  # arrays without elements run at once
         return None
-    rule = rules.RULES.get(name)
     if rule is not None and rule.stateful and rule.kind == "alone" and not trace.operands:
         return None
     try:
@@ -110,7 +112,8 @@ def _make_kind(handle: int, name: str, attrs: Attrs, sources: Sequence[Any], tra
     consts = [source for source in sources if not isinstance(source, Spec)]
     known = rules.Attributes(dict(attrs))
     may_fail = rule is None or rule.fails(known)
-    lone = Lone(handle, attrs, inputs, [output.spec for output in outputs], consts, may_fail)
+    blocked = rules.NO_GRADIENT.get(name, ())
+    lone = Lone(handle, attrs, inputs, [output.spec for output in outputs], consts, may_fail, blocked)
     pure = rule is not None and not rule.stateful and not rule.draws(known)
     return Kind(name, trace.operands, outputs, rows, lone, pure, lone=reason, operator=True)
 

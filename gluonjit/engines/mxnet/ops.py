@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from mxnet.ndarray.sparse import BaseSparseNDArray
+
 from gluonjit.engines.mxnet import rules
 from gluonjit.engines.mxnet.hooked import current_mode, original_invoke
-from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, concrete, created, waits, wrap, wrap_created
+from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, concrete, created, own, waits, wrap, wrap_created
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np, wrap_np_as
 from gluonjit.engines.mxnet.lookups import look_up, table_of
 from gluonjit.engines.mxnet.operands import Empty, leaf, value_of
@@ -64,11 +66,11 @@ def capture_op(
     name, attrs = operator_call(handle, len(arrays), keys, vals)
     if not arrays:
         return _created(batch, handle, name, attrs, is_np, as_list)
-    weights = _weights(batch, name, arrays)
-    if name in rules.SIZED_BY_VALUES:
-        if name in _WITHOUT_GRADIENT:
-            arrays = [concrete(array) if isinstance(array, Lazy) else array for array in arrays]
+    sparse = next((array for array in arrays if isinstance(array, BaseSparseNDArray)), None)
+    if sparse is not None:
+        batch.report.alone[name] = f"an operand is a {type(sparse).__name__}, and there are no rows of those"
         return original_invoke(handle, arrays, keys, vals, None, is_np, as_list)
+    weights = _weights(batch, name, arrays)
     if len(weights) == len(arrays):
         return original_invoke(handle, arrays, keys, vals, None, is_np, as_list)
     found = _looked_up(batch, name, arrays, attrs, weights, state.mode)
@@ -80,6 +82,12 @@ def capture_op(
     except Empty:
         results = None
     if results is None:  # a lazy array that is asked for its handle runs, with its history
+        rule = rules.RULES.get(name)
+        if rule is not None and rule.writes:  # what has read the arrays runs before they change
+            batch.flush("an operator that writes into its operands was called")
+            arrays = [own(array) if isinstance(array, Lazy) else array for array in arrays]
+        elif name in _WITHOUT_GRADIENT:
+            arrays = [concrete(array) if isinstance(array, Lazy) else array for array in arrays]
         return original_invoke(handle, arrays, keys, vals, None, is_np, as_list)
     # A kept reference would keep alive what it refers to, so only those to inputs are kept.
     if call is not None and batch.sharing and (record.kind.pure if record is not None else not results[0].depth):

@@ -21,6 +21,7 @@ class Program(Protocol):
     consts: list[Any]
     may_fail: bool
     numpy: bool  # whether it was captured, and so has to run, with numpy's shapes
+    used: list[bool]  # whether the results depend on it, for each operand and each constant
 
     def __call__(self, operands: Sequence[Any], consts: Sequence[Any], count: int, results: Sequence[Any]) -> None:
         """Compute `count` nodes into `results`; an operand here is a group of the kind's operands."""
@@ -42,6 +43,8 @@ class Batched:
         names = [*operands, *(f"const{k}" for k in range(len(consts)))]
         order = graph.list_inputs()
         self._order = [names.index(name) for name in order]
+        # MXNet records a call only where an array that is learned goes in: one whose shape alone was of use does not.
+        self.used = [position in self._order for position in range(len(names))]
         self._straight = self._order == list(range(len(names)))
         self._op = mx.nd.CachedOp(graph, [("inline_limit", 0)])
 
@@ -63,11 +66,15 @@ class Lone:
         outputs: Sequence[Spec],
         consts: list[Any],
         may_fail: bool = False,
+        blocked: Sequence[int] = (),
     ) -> None:
         self.consts = consts
         self.may_fail = may_fail
         self.numpy = bool(LOCAL.state.numpy & SHAPES)
         self.adds = [False] * len(consts)
+        self._blocked = {k for k in blocked if k < len(inputs)}
+        self.used = [k not in self._blocked for k, spec in enumerate(inputs) if spec is not None]
+        self.used += [k not in self._blocked for k, spec in enumerate(inputs) if spec is None]
         self._handle = handle
         self._keys = [key for key, _ in attrs]
         self._values = [value for _, value in attrs]
@@ -87,6 +94,8 @@ class Lone:
         arrays = [
             next(consts) if spec is None else piece(next(chunks), spec, node * spec.rows) for spec in self._inputs
         ]
+        for blocked in self._blocked:
+            arrays[blocked] = arrays[blocked].detach()
         result: list[Any] = original_invoke(self._handle, arrays, self._keys, self._values, None, False, True)
         return result
 
@@ -107,6 +116,11 @@ def join(spec: Spec, arrays: Sequence[Any], out: Any) -> Any:
 def operator_handle(name: str) -> int:
     """The address under which the framework calls an operator."""
     return rules.symbols._handle(name)
+
+
+# With oneDNN the gradient of max pooling is wrong where the data are a part of a larger array, as rows of an arena are
+# (in MXNet without batching too: `Pooling(x[2:4])`).
+_COPIED = {"Pooling"}
 
 
 class Built(NamedTuple):
@@ -150,6 +164,11 @@ def _build(trace: Trace, results: Sequence[int], poly: bool) -> Built:
             may_fail = may_fail or rule.fails(attrs)
         outputs = [trace.shapes[position] for position in op.outputs]
         inputs = [values[position] for position in op.inputs]
+        for blocked in rules.NO_GRADIENT.get(op.name, ()):
+            if blocked < len(inputs):
+                inputs[blocked] = inputs[blocked]._replace(sym=rules.apply("BlockGrad", [inputs[blocked].sym], {}))
+        if op.name in _COPIED:
+            inputs = [value._replace(sym=rules.apply("_copy", [value.sym], {})) for value in inputs]
         for position, value in zip(
             op.outputs, rules.batch_op(op.name, dict(op.attrs), inputs, outputs, trace.training)
         ):

@@ -144,8 +144,13 @@ class Tape:
     def note(self, number: int, results: list[NDArray]) -> None:
         """Remember a step that was recorded; one without anything learned before it was not."""
         step = self._plan.steps[number]
-        learned = any(self._constants[id(array)][2] is not None for array in step.kind.program.consts)
-        if learned or any(self.learns(gather) for gather in step.gathers):
+        program = step.kind.program
+        count = len(step.gathers)
+        learned = any(
+            used and self._constants[id(array)][2] is not None
+            for array, used in zip(program.consts, program.used[count:])
+        )
+        if learned or any(used and self.learns(gather) for gather, used in zip(step.gathers, program.used)):
             self._steps.append((number, results))
             for place in step.places:
                 self._learned_rows[place.arena][place.begin : place.end] = True

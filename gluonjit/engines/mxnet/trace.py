@@ -26,7 +26,7 @@ Shaped = tuple[tuple[int, ...], str]
 
 
 class NeedsValue(Exception):
-    """The traced function reads an array's numbers, or uses an array that may differ from call to call."""
+    """The traced function reads an array's numbers, writes to one, or uses one that may differ from call to call."""
 
 
 class RefusedError(CaptureError, mx.base.MXNetError):  # type: ignore[misc]
@@ -83,6 +83,9 @@ class Trace:
 
     def op(self, name: str, attrs: Attrs, inputs: Sequence[Any]) -> list[Value]:
         """Record an operator and return its results."""
+        rule = rules.RULES.get(name)
+        if rule is not None and rule.at_once:
+            raise NeedsValue()
         positions = tuple([self.position(array) for array in inputs])
         outputs = infer(name, attrs, tuple([self.shapes[position] for position in positions]))
         first = len(self.shapes)

@@ -6,9 +6,9 @@ runs one of them for all samples; `NotBatchable` says why an operator has to run
 
 from __future__ import annotations
 
-from .alone import SIZED_BY_VALUES
 from .attributes import Attributes
 from .call import Call
+from .gradients import NO_GRADIENT
 from .listing import describe
 from .rule import Rule
 from .symbols import apply, canonical
@@ -16,8 +16,8 @@ from .table import RULES, batch_op
 from .values import NotBatchable, Val, convert
 
 __all__ = [
+    "NO_GRADIENT",
     "RULES",
-    "SIZED_BY_VALUES",
     "Attributes",
     "Call",
     "NotBatchable",

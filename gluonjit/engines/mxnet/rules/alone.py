@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from .rule import Rule, alone
 
-SIZED_BY_VALUES = frozenset(
-    """_contrib_boolean_mask _contrib_getnnz _npx_nonzero _npi_unique _npi_bincount _npi_delete
-    _npi_insert_scalar _npi_insert_slice _npi_insert_tensor _npi_diag_indices_from""".split()
-)
-"""Operators whose results have a size that only their numbers tell, so that they run when they are called."""
-
 _REASONS = {
-    "the number of its results depends on values": " ".join(SIZED_BY_VALUES),
     "sets entries by indices, which would have to name the sample too": """
         scatter_nd _scatter_set_nd _contrib_index_copy fill_element_0index""",
     "sets entries by a mask": "_npi_boolean_mask_assign_scalar _npi_boolean_mask_assign_tensor",
@@ -42,6 +35,12 @@ _REASONS = {
     "reckons with the norms of all parameters": "multi_lars",
 }
 
+_UNSIZED = {
+    "the number of its results depends on values": """
+        _contrib_boolean_mask _contrib_getnnz _npx_nonzero _npi_unique _npi_bincount _npi_delete
+        _npi_insert_scalar _npi_insert_slice _npi_insert_tensor _npi_diag_indices_from""",
+}
+
 _STATEFUL = {
     "runs the user's code": "Custom _CachedOp _CachedOpThreadSafe _CustomFunction _foreach _while_loop _cond",
     "keeps statistics of the batch": "_contrib_SyncBatchNorm BatchNorm_v1 IdentityAttachKLSparseReg",
@@ -70,6 +69,7 @@ _RANDOM = """
 
 RULES: dict[str, Rule] = {
     **{name: alone(reason) for reason, names in _REASONS.items() for name in names.split()},
+    **{name: alone(reason, unsized=True) for reason, names in _UNSIZED.items() for name in names.split()},
     **{name: alone(reason, stateful=True) for reason, names in _STATEFUL.items() for name in names.split()},
     **{name: alone(reason, stateful=True, writes=True) for reason, names in _WRITES.items() for name in names.split()},
     **{name: alone("draws once for an image", random=True) for name in _RANDOM.split()},

@@ -22,6 +22,7 @@ class Rule:
     random    draws random numbers, so equal calls are not equal values
     stateful  changes something beyond its outputs, or runs the user's code
     writes    writes into its operands, so it runs at once, on the arrays themselves
+    unsized   the shape of its result depends on numbers, so it runs at once
     may_fail  may raise when it runs, depending on numbers; set by the table in `failing`
     notes     a remark for the printed table
     trained   draws in training only, unless its mode is "always"
@@ -36,10 +37,16 @@ class Rule:
     stateful: bool = False
     notes: str = ""
     writes: bool = False
+    unsized: bool = False
     may_fail: bool = False
     random_if: Callable[[Attributes], bool] | None = None
     fails_if: Callable[[Attributes], bool] | None = None
     trained: bool = False
+
+    @property
+    def at_once(self) -> bool:
+        """Whether a call runs when it is made, and with it everything it depends on."""
+        return self.writes or self.unsized
 
     def draws(self, attrs: Attributes, training: bool = True) -> bool:
         """Whether a call with these attributes may draw random numbers."""
@@ -52,10 +59,12 @@ class Rule:
         return self.fails_if(attrs) if self.fails_if else self.may_fail
 
 
-def alone(reason: str, random: bool = False, stateful: bool = False, writes: bool = False) -> Rule:
+def alone(
+    reason: str, random: bool = False, stateful: bool = False, writes: bool = False, unsized: bool = False
+) -> Rule:
     """A rule for an operator that has to run for each sample by itself."""
 
     def refuse(call: Call) -> list[Val]:
         raise NotBatchable(f"{call.name}: {reason}")
 
-    return Rule("alone", refuse, reason, random, stateful, writes=writes)
+    return Rule("alone", refuse, reason, random, stateful, writes=writes, unsized=unsized)

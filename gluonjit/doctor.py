@@ -102,7 +102,7 @@ def examine(name: str) -> Engine:
     engine = Engine(name, supported=_has_engine(name))
     found = ((distribution, _version_of(distribution)) for distribution in _DISTRIBUTIONS[name])
     engine.distributions = [(distribution, version) for distribution, version in found if version]
-    if not engine.distributions and importlib.util.find_spec(name) is None:
+    if not engine.distributions and not _is_found(name):
         return engine
     if len(engine.distributions) > 1:
         names = [distribution for distribution, _ in engine.distributions]
@@ -114,6 +114,14 @@ def examine(name: str) -> Engine:
         )
     read_probe(engine, *_run_probe(name))
     return engine
+
+
+def _is_found(name: str) -> bool:
+    """Whether there is such a module; a finder of somebody else's may raise, or a module have no spec."""
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 def read_probe(engine: Engine, output: str, ending: str) -> None:

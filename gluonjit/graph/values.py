@@ -64,6 +64,16 @@ def intern_spec(shape: tuple[int, ...], dtype: str, device: str, mode: str) -> S
     return spec
 
 
+def spec_count() -> int:
+    """Specs that are interned: 100,000 at most."""
+    return len(_specs)
+
+
+def clear_specs() -> None:
+    """Forget them; live specs stay valid, and only sharing with those to come is lost."""
+    _specs.clear()
+
+
 def natural_mode(shape: tuple[int, ...]) -> str:
     """How a free-standing array of this shape is stored: as rows from two dimensions on, and a scalar (1,)."""
     return ROWS if len(shape) >= 2 or shape == (1,) else STACK

@@ -39,6 +39,10 @@ class Cell:
         self.lookup: Any = None
         _cells.add(self)
 
+    def entries(self) -> int:
+        """How many signatures it knows: of kinds, of products cut out of them, and of calls that are not one node."""
+        return len(self.kinds) + len(self.products) + len(self.expanded)
+
     def clear(self) -> None:
         """Forget what was traced."""
         self.kinds.clear()

@@ -222,12 +222,12 @@ def _record(
         batch.report.missed = cell.name
         with RUNNING:
             made = make_kind(cell, owner, run, args, batch)
+        if len(cell.kinds) + len(cell.expanded) >= _MOST_KINDS:
+            cell.clear()
         if isinstance(made, str):
             cell.expanded[key] = made
             return made
         kind = made
-        if len(cell.kinds) >= _MOST_KINDS:
-            cell.clear()
         cell.kinds[key] = kind
     record = batch.records[key] = Record(kind, LOCAL.state.mode, _share(kind, batch))
     return record

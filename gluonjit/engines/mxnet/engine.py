@@ -17,8 +17,9 @@ from gluonjit.engines.mxnet.opkinds import clear_kinds, kind_count, sum_kind
 from gluonjit.engines.mxnet.results import numbers_of, settle
 from gluonjit.engines.mxnet.semantics import is_numpy
 from gluonjit.engines.mxnet.session import Session, as_captured
+from gluonjit.engines.mxnet.trace import clear_inferred, inferred_count
 from gluonjit.engines.mxnet.verifying import verify
-from gluonjit.graph import Kind, Spec, Value
+from gluonjit.graph import Kind, Spec, Value, clear_specs, spec_count
 from gluonjit.hybrid import LOCAL, Options, Report
 from gluonjit.hybrid.functions import CellFunction
 from gluonjit.hybrid.provenance import Provenance
@@ -92,12 +93,15 @@ class MXNetEngine:
         return mx.nd.add_n(*[array.as_nd_ndarray() for array in arrays]).as_np_ndarray()
 
     def cache_info(self) -> dict[str, int]:
-        """Entries in the caches of operators and of cells."""
-        return {"operators": kind_count(), "cells": sum(len(cell.kinds) for cell in cells_known())}
+        """Entries in the caches of operators, of cells (4,096 each at most), of shapes and of specs."""
+        cells = sum(cell.entries() for cell in cells_known())
+        return {"operators": kind_count(), "cells": cells, "shapes": inferred_count(), "specs": spec_count()}
 
     def clear_caches(self) -> None:
         """Forget all kinds."""
         clear_kinds()
+        clear_inferred()
+        clear_specs()
         for cell in cells_known():
             cell.clear()
 

@@ -174,6 +174,16 @@ def infer(name: str, attrs: Attrs, inputs: tuple[Shaped, ...]) -> tuple[Shaped, 
     return outputs
 
 
+def inferred_count() -> int:
+    """Shapes in the cache: 10,000 at most."""
+    return len(_inferred)
+
+
+def clear_inferred() -> None:
+    """Forget them."""
+    _inferred.clear()
+
+
 def _infer(name: str, attrs: Attrs, inputs: tuple[Shaped, ...]) -> tuple[Shaped, ...]:
     names = [f"operand{k}" for k in range(len(inputs))]
     try:

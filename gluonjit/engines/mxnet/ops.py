@@ -9,13 +9,14 @@ from mxnet.ndarray.sparse import BaseSparseNDArray
 
 from gluonjit.engines.mxnet import rules
 from gluonjit.engines.mxnet.hooked import current_mode, original_invoke
-from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, concrete, created, own, waits, wrap, wrap_created
+from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, concrete, created, own, unlinked, waits, wrap, wrap_created
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np, wrap_np_as
 from gluonjit.engines.mxnet.lookups import look_up, table_of
 from gluonjit.engines.mxnet.operands import Empty, leaf, value_of
 from gluonjit.engines.mxnet.opkinds import ADDITIONS, operator_kind, sum_kind
 from gluonjit.engines.mxnet.references import REFERENCES
 from gluonjit.engines.mxnet.trace import Attrs, infer, operator_call
+from gluonjit.errors import CaptureError
 from gluonjit.graph import Record, Spec, Value
 from gluonjit.hybrid import LOCAL, Batch, State, engine_of
 
@@ -69,6 +70,7 @@ def capture_op(
     sparse = next((array for array in arrays if isinstance(array, BaseSparseNDArray)), None)
     if sparse is not None:
         batch.report.alone[name] = f"an operand is a {type(sparse).__name__}, and there are no rows of those"
+        _refuse_history(name, arrays, state, type(sparse).__name__)
         return original_invoke(handle, arrays, keys, vals, None, is_np, as_list)
     weights = _weights(batch, name, arrays)
     if len(weights) == len(arrays):
@@ -95,6 +97,17 @@ def capture_op(
     if call is not None and record is not None and len(record.kind.operands) == len(operands):
         batch.ops[like] = record
     return _wrapped(results, is_np, as_list)
+
+
+def _refuse_history(name: str, arrays: Sequence[Any], state: State, sparse: str) -> None:
+    """Raise where an operator on sparse arrays would send a gradient into a batch: a sparse one, which MXNet refuses."""
+    for array in arrays:
+        if state.mode >= 2 and isinstance(array, Lazy) and unlinked(array):
+            raise CaptureError(
+                f"{name} called on a {sparse} and a captured array of shape {array.shape} under autograd.record: no "
+                f"gradient goes from there into a batch. Call it under autograd.pause(), make the {sparse} dense, or use "
+                f"hybridize(dynamic_batch=False)."
+            )
 
 
 def _wrapped(values: Sequence[Value], is_np: bool, as_list: bool) -> Any:

@@ -100,13 +100,13 @@ def capture_op(
 
 
 def _refuse_history(name: str, arrays: Sequence[Any], state: State, sparse: str) -> None:
-    """Raise where an operator on sparse arrays would send a gradient into a batch: a sparse one, which MXNet refuses."""
+    """Raise where an operator on sparse arrays would send a gradient into a batch, which MXNet refuses."""
     for array in arrays:
         if state.mode >= 2 and isinstance(array, Lazy) and unlinked(array):
             raise CaptureError(
                 f"{name} called on a {sparse} and a captured array of shape {array.shape} under autograd.record: no "
-                f"gradient goes from there into a batch. Call it under autograd.pause(), make the {sparse} dense, or use "
-                f"hybridize(dynamic_batch=False)."
+                f"gradient goes from there into a batch. Call it under autograd.pause(), make the {sparse} dense, or "
+                f"use hybridize(dynamic_batch=False)."
             )
 
 

@@ -17,6 +17,7 @@ from mxnet.base import _LIB, check_call
 from mxnet.ndarray import NDArray
 from mxnet.ndarray.sparse import BaseSparseNDArray
 
+from gluonjit.engines.mxnet.trace import NeedsValue
 from gluonjit.hybrid import LOCAL, Batch
 
 
@@ -87,6 +88,8 @@ def before_write(array: Any) -> None:
         if batch.empty and not batch.imports and not batch.tables:
             continue
         if id(array) in batch.imports or id(array) in batch.parameters or _shares(batch, array):
+            if state.trace is not None:  # a cell that writes to what others have read is no node
+                raise NeedsValue()
             state.flush("an array that captured calls use was written to")
             return
 

@@ -66,8 +66,10 @@ def _arrays_of(entry: Any) -> Iterator[NDArray]:
 
 
 def _interval(array: NDArray) -> tuple[int, int]:
-    array.wait_to_read()  # until then the engine may still allocate it, or lay it out anew
     address = _address(array)
+    if not address:  # not computed yet
+        array.wait_to_read()
+        address = _address(array)
     return address, address + array.size * np.dtype(array.dtype).itemsize
 
 

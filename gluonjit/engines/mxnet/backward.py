@@ -36,7 +36,11 @@ def backward(heads: Any, head_grads: Any = None, retain_graph: bool = False, tra
         original_backward(heads, head_grads, retain_graph, train_mode)
         return
     if head_grads is None and len(listed) > 1 and all(_in_batch(head) and head._c is None for head in listed):
-        listed, given = [_total(listed)], [None]
+        by_device: dict[str, list[Any]] = {}
+        for head in listed:
+            by_device.setdefault(head._v.spec.device, []).append(head)
+        listed = [_total(losses) for losses in by_device.values()]
+        given = [None] * len(listed)
     with RUNNING:
         ready, gradients, keep = _through_batches(listed, given, retain_graph, train_mode)
         if ready:
@@ -54,13 +58,13 @@ def grad(
     """mxnet.autograd.grad. Raises CaptureError for gradients of gradients through a batch."""
     listed = list(heads) if isinstance(heads, (list, tuple)) else [heads]
     given = list(head_grads) if isinstance(head_grads, (list, tuple)) else [head_grads] * len(listed)
-    if not any(_in_batch(head) for head in listed):
-        return original_grad(heads, variables, head_grads, retain_graph, create_graph, train_mode)
-    if create_graph:
+    if create_graph and any(isinstance(head, Lazy) for head in listed):
         raise CaptureError(
             "autograd.grad(create_graph=True) of a dynamically batched value: gradients of gradients do not go "
             "through a batch. Call hybridize(dynamic_batch=False) for this computation."
         )
+    if not any(_in_batch(head) for head in listed):
+        return original_grad(heads, variables, head_grads, retain_graph, create_graph, train_mode)
     ready, gradients, keep = _through_batches(listed, given, bool(retain_graph), train_mode)
     return original_grad(ready, variables, gradients, keep, False, train_mode)
 

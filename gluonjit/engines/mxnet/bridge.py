@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 from mxnet import autograd
@@ -14,9 +13,6 @@ from gluonjit.engines.mxnet.semantics import as_shape, classic
 from gluonjit.engines.mxnet.session import as_captured
 from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.graph import Value
-
-_ONE_AT_A_TIME = threading.Lock()
-"""MXNet calls the backward of several functions from several threads; those of one batch use the same memory."""
 
 
 class Bridge(autograd.Function):  # type: ignore[misc]
@@ -33,9 +29,8 @@ class Bridge(autograd.Function):  # type: ignore[misc]
 
     def backward(self, gradient: NDArray) -> Any:
         """Gradients of the inputs, in their order."""
-        with _ONE_AT_A_TIME:
-            targets = self._tape.gradients(seed_of(self._value, gradient), True, True)
-            gradients = [_with_axes(target.gradient) for target in targets]
+        targets = self._tape.gradients(seed_of(self._value, gradient), True, True)
+        gradients = [_with_axes(target.gradient) for target in targets]
         return gradients[0] if len(gradients) == 1 else gradients
 
 
@@ -44,25 +39,38 @@ def _with_axes(array: NDArray) -> NDArray:
     return array if array.shape else array.reshape((1,))
 
 
-def bridged(value: Value, known: dict[int, NDArray] | None = None) -> NDArray:
+def bridged(value: Value) -> NDArray:
     """The numbers of a flushed value with a history that MXNet knows.
 
-    That history may go back through many batches, several values of each; `known` has those met on the way.
+    That history may go back through many batches, several values of each: each value is joined once, and without
+    recursion.
     """
-    known = {} if known is None else known
-    found = known.get(id(value))
-    if found is None:
-        found = known[id(value)] = _bridged(value, known)
-    return found
+    known: dict[int, NDArray] = {}
+    pending = [value]
+    while pending:
+        current = pending[-1]
+        tape = tape_of(current)
+        if id(current) in known:
+            pending.pop()
+        elif tape is None or tape.freed or current.spec.dtype not in FLOATS:
+            known[id(current)] = _plain(current)
+        else:
+            origins = tape.origins()
+            missing = [origin for _, origin in origins if origin is not None and id(origin) not in known]
+            if missing:
+                pending += missing
+            else:
+                inputs = [classic(array) if origin is None else known[id(origin)] for array, origin in origins]
+                known[id(current)] = _joined(current, tape, inputs) if inputs else _plain(current)
+    return known[id(value)]
 
 
-def _bridged(value: Value, known: dict[int, NDArray]) -> NDArray:
-    tape = tape_of(value)
-    if tape is not None and not tape.freed and value.spec.dtype in FLOATS:
-        inputs = [classic(array) if origin is None else bridged(origin, known) for array, origin in tape.origins()]
-        if inputs:
-            tape.bridges += 1
-            joined: NDArray = Bridge(value, tape)(*[_with_axes(array) for array in inputs])
-            return joined if value.spec.shape else as_shape(joined, ())
+def _joined(value: Value, tape: Tape, inputs: list[NDArray]) -> NDArray:
+    tape.bridges += 1
+    joined: NDArray = Bridge(value, tape)(*[_with_axes(array) for array in inputs])
+    return joined if value.spec.shape else as_shape(joined, ())
+
+
+def _plain(value: Value) -> NDArray:
     with as_captured(0):
         return numbers_of(value)

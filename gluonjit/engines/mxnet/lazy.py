@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from mxnet.context import Context
 from mxnet.ndarray import NDArray, op
 from mxnet.ndarray.ndarray import indexing_key_expand_implicit_axes
 
@@ -85,8 +86,8 @@ class Lazy:
 
     @property
     def context(self) -> Any:
-        """Known without computing."""
-        return context_of(self._v.spec.device)
+        """Known without computing. A new object each time: MXNet's is no context manager that can be entered twice."""
+        return Context(context_of(self._v.spec.device))
 
     ctx = context
 
@@ -161,7 +162,7 @@ class LazyArray(Lazy, NDArray):  # type: ignore[misc]
             found = quick(value, key)
             if found is not None:
                 return wrap(found)
-        if computed is not None and not state.inside:
+        if computed is not None and not state.inside and not waits(self):
             return computed[key]
         if isinstance(value.graph, Trace):
             return _sliced(self, key)
@@ -176,7 +177,7 @@ class LazyArray(Lazy, NDArray):  # type: ignore[misc]
 
     def reshape(self, *shape: Any, **kwargs: Any) -> Any:
         """As NDArray.reshape, captured."""
-        if self._c is not None:
+        if self._c is not None and not waits(self):
             return self._c.reshape(*shape, **kwargs)
         return reshaped(self, *shape, **kwargs)
 

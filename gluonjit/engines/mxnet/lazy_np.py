@@ -11,7 +11,7 @@ from mxnet.numpy import ndarray
 
 from gluonjit.engines.mxnet import references
 from gluonjit.engines.mxnet.indices import basic_index, expanded, is_basic
-from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, owned, with_history
+from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, owned, waits, with_history
 from gluonjit.engines.mxnet.operands import value_of
 from gluonjit.engines.mxnet.program import operator_handle
 from gluonjit.engines.mxnet.trace import Trace
@@ -46,7 +46,7 @@ class LazyNumpy(Lazy, ndarray):  # type: ignore[misc]
                 quick = references.quick_slice(value, key) if kind is slice else references.row(value, key, ())
                 if quick is not None:
                     return wrap_np(quick)
-        if computed is not None and not state.inside:
+        if computed is not None and not state.inside and not waits(self):
             return computed[key]
         if _is_mask(key):  # how many entries it picks depends on its values
             return with_history(self)[key]

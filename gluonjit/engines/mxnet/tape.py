@@ -73,7 +73,7 @@ class Tape:
         self.profile = profile
         self.backwards = 0
         self.bridges = 0  # values that MXNet's own history comes from: backward may come through them at any time
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # MXNet calls bridges back in threads of its own
         self.done: set[tuple[int, int]] = set()
         self.freed = False
         self.sources: list[Source] = []

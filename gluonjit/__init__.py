@@ -4,8 +4,8 @@ Importing gluonjit imports no framework and changes nothing but this: when `mxne
 these functions of it are wrapped so that calls can be captured and run together: the imperative operator call
 (`mxnet.ndarray.register._imperative_invoke` and its checks of types, `_verify_all_legacy_ndarrays` and
 `_verify_all_np_ndarrays`), `gluon.Block.__call__` and that of recurrent layers, `Block.hybridize`,
-`HybridBlock.hybridize`, `NDArray.__setitem__`, `_get_index_nd` and `reshape`, `numpy.ndarray.__setitem__`, the
-functions `zeros` and `tensordot` of `mxnet.ndarray.numpy._api_internal`, the switches of numpy's semantics
+`HybridBlock.hybridize`, `NDArray.__setitem__`, `_get_index_nd`, `reshape` and `backward`, `numpy.ndarray.__setitem__`,
+the functions `zeros` and `tensordot` of `mxnet.ndarray.numpy._api_internal`, the switches of numpy's semantics
 (`set_np_shape` in `mxnet` and `mxnet.util`, `util._set_np_array`, `util._NumpyArrayScope.__enter__` and `__exit__`),
 `autograd.set_recording`, `set_training`, `backward` and `grad`, `Trainer.step` and `update`, `Parameter.set_data`,
 `initialize`, `reset_ctx`, `cast`, `grad_req`, `_finish_deferred_init` and `_init_impl`, `ParameterDict.zero_grad`, the

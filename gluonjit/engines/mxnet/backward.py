@@ -12,7 +12,8 @@ from mxnet import autograd
 from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.arrays import context_of
-from gluonjit.engines.mxnet.hooked import original_backward, original_grad
+from gluonjit.engines.mxnet.bridge import finish
+from gluonjit.engines.mxnet.hooked import original_array_backward, original_backward, original_grad
 from gluonjit.engines.mxnet.lazy import Lazy, unlinked
 from gluonjit.engines.mxnet.results import seed_of, settle, tape_of
 from gluonjit.engines.mxnet.semantics import classic, is_numpy, same_elements
@@ -34,6 +35,7 @@ def backward(heads: Any, head_grads: Any = None, retain_graph: bool = False, tra
     given = list(head_grads) if isinstance(head_grads, (list, tuple)) else [head_grads] * len(listed)
     if not any(_in_batch(head) for head in listed):
         original_backward(heads, head_grads, retain_graph, train_mode)
+        finish()
         return
     if head_grads is None and len(listed) > 1 and all(_in_batch(head) and head._c is None for head in listed):
         by_device: dict[str, list[Any]] = {}
@@ -45,6 +47,13 @@ def backward(heads: Any, head_grads: Any = None, retain_graph: bool = False, tra
         ready, gradients, keep = _through_batches(listed, given, retain_graph, train_mode)
         if ready:
             original_backward(ready, gradients, keep, train_mode)
+    finish()
+
+
+def backward_of_array(self: NDArray, out_grad: Any = None, retain_graph: bool = False, train_mode: bool = True) -> None:
+    """mxnet.NDArray.backward."""
+    original_array_backward(self, out_grad, retain_graph, train_mode)
+    finish()
 
 
 def grad(
@@ -64,9 +73,12 @@ def grad(
             "through a batch. Call hybridize(dynamic_batch=False) for this computation."
         )
     if not any(_in_batch(head) for head in listed):
-        return original_grad(heads, variables, head_grads, retain_graph, create_graph, train_mode)
-    ready, gradients, keep = _through_batches(listed, given, bool(retain_graph), train_mode)
-    return original_grad(ready, variables, gradients, keep, False, train_mode)
+        found = original_grad(heads, variables, head_grads, retain_graph, create_graph, train_mode)
+    else:
+        ready, gradients, keep = _through_batches(listed, given, bool(retain_graph), train_mode)
+        found = original_grad(ready, variables, gradients, keep, False, train_mode)
+    finish()
+    return found
 
 
 def _in_batch(head: Any) -> bool:

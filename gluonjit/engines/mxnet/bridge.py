@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakSet
 
+import mxnet as mx
 from mxnet import autograd
 from mxnet.ndarray import NDArray
 
@@ -14,6 +16,8 @@ from gluonjit.engines.mxnet.session import as_captured
 from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.graph import Value
 
+_living: WeakSet[Bridge] = WeakSet()
+
 
 class Bridge(autograd.Function):  # type: ignore[misc]
     """A value as a function of everything its batch learns from. Its backward is that of the whole batch."""
@@ -22,6 +26,7 @@ class Bridge(autograd.Function):  # type: ignore[misc]
         super().__init__()
         self._value = value
         self._tape = tape
+        _living.add(self)
 
     def forward(self, *inputs: NDArray) -> NDArray:
         """The value's numbers; they have been computed already."""
@@ -32,6 +37,16 @@ class Bridge(autograd.Function):  # type: ignore[misc]
         targets = self._tape.gradients(seed_of(self._value, gradient), True, True)
         gradients = [_with_axes(target.gradient) for target in targets]
         return gradients[0] if len(gradients) == 1 else gradients
+
+
+def finish() -> None:
+    """Wait for MXNet to have gone back through bridges, which it does in threads of its own.
+
+    There they read weights. If the program wrote to one before (by the step of an optimizer), they would wait for it,
+    and it for the gradient.
+    """
+    if _living:
+        mx.nd.waitall()
 
 
 def _with_axes(array: NDArray) -> NDArray:

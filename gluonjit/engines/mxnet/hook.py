@@ -382,6 +382,7 @@ PATCHES: list[tuple[Any, str, Any]] = [
     (autograd, "set_recording", _set_recording),
     (autograd, "set_training", _set_training),
     (autograd, "backward", lazy_backward.backward),
+    (NDArray, "backward", lazy_backward.backward_of_array),
     (autograd, "grad", lazy_backward.grad),
     (gluon.Trainer, "step", _flushing(hooked.original_trainer_step, "Trainer.step")),
     (gluon.Trainer, "update", _flushing(hooked.original_trainer_update, "Trainer.update")),

@@ -33,6 +33,7 @@ original_exit_np_array: Any = mxnet.util._NumpyArrayScope.__exit__
 original_set_recording: Any = autograd.set_recording
 original_set_training: Any = autograd.set_training
 original_backward: Any = autograd.backward
+original_array_backward: Any = NDArray.backward
 original_grad: Any = autograd.grad
 original_trainer_step: Any = gluon.Trainer.step
 original_trainer_update: Any = gluon.Trainer.update

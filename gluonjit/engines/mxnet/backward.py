@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from sys import getrefcount
 from time import perf_counter
 from typing import Any
 
@@ -15,10 +16,10 @@ from gluonjit.engines.mxnet.arrays import context_of
 from gluonjit.engines.mxnet.bridge import finish
 from gluonjit.engines.mxnet.hooked import original_array_backward, original_backward, original_grad
 from gluonjit.engines.mxnet.lazy import Lazy, unlinked
-from gluonjit.engines.mxnet.results import seed_of, settle, tape_of
+from gluonjit.engines.mxnet.results import seed_of, settle, spent, tape_of
 from gluonjit.engines.mxnet.semantics import classic, is_numpy, same_elements
 from gluonjit.engines.mxnet.session import as_captured
-from gluonjit.engines.mxnet.tape import Seed, Tape
+from gluonjit.engines.mxnet.tape import Seed, Tape, Target
 from gluonjit.errors import BackwardWarning, CaptureError
 from gluonjit.graph import Spec
 from gluonjit.hybrid import LOCAL, RUNNING
@@ -76,6 +77,11 @@ def grad(
         found = original_grad(heads, variables, head_grads, retain_graph, create_graph, train_mode)
     else:
         ready, gradients, keep = _through_batches(listed, given, bool(retain_graph), train_mode)
+        if not ready:
+            raise mx.base.MXNetError(
+                "autograd.grad of values that do not depend on anything with a gradient: call attach_grad on the "
+                "variables before the values are computed under autograd.record()"
+            )
         found = original_grad(ready, variables, gradients, keep, False, train_mode)
     finish()
     return found
@@ -102,6 +108,7 @@ def _through_batches(
     ready: list[NDArray] = []
     gradients: list[NDArray | None] = []
     waiting: dict[Tape, list[Seed]] = {}
+    hold = False
     for head in heads:
         if _in_batch(head):
             settle(head._v)
@@ -112,42 +119,50 @@ def _through_batches(
                 ready.append(head)
                 gradients.append(gradient)
                 continue
-            _note_head(tape, head, retain_graph)
+            hold = _note_head(tape, head, retain_graph) or hold
             start = classic(gradient) if gradient is not None else _ones(head._v.spec)
             waiting.setdefault(tape, []).extend(seed_of(head._v, start))
         direct = list(waiting)
-        keep = retain_graph or any(len(tape.done) < tape.ends for tape in direct)
+        kept = retain_graph or hold
         while waiting:
             tape = max(waiting, key=lambda found: found.number)
-            for target in _through(tape, waiting.pop(tape), keep, train_mode):
+            targets, more = _through(tape, waiting.pop(tape), retain_graph, train_mode, hold)
+            kept = kept or more
+            for target in targets:
+                if not target.reached:
+                    continue
                 if target.value is None:
-                    with as_captured(2):  # a result of the array: a variable as head would overwrite its gradient
-                        ready.append(same_elements(target.array))
-                    gradients.append(target.gradient)
+                    for array, gradient in target.parts or ((target.array, target.gradient),):
+                        with as_captured(2):  # a result of the array: a variable as head would overwrite its gradient
+                            ready.append(same_elements(array))
+                        gradients.append(gradient)
                     continue
                 earlier = tape_of(target.value)
-                if earlier is not None and not earlier.freed:
+                if earlier is not None and not spent(target.value, earlier):
                     waiting.setdefault(earlier, []).extend(seed_of(target.value, target.gradient))
     for tape in direct:
         _note_call(tape)
-    return ready, gradients, keep
+    return ready, gradients, kept
 
 
 def _ones(spec: Spec) -> NDArray:
     return mx.nd.ones((spec.rows, *spec.row_shape), context_of(spec.device), spec.dtype)
 
 
-def _through(tape: Tape, seeds: Sequence[Seed], keep: bool, train_mode: bool) -> list[Any]:
+def _through(
+    tape: Tape, seeds: Sequence[Seed], retain: bool, train_mode: bool, hold: bool
+) -> tuple[list[Target], bool]:
     begin = perf_counter()
     report = tape.report
-    targets = tape.gradients(seeds, keep, train_mode)
+    found = tape.gradients(seeds, retain, train_mode, hold)
     if tape.profile:
         mx.nd.waitall()
     report.took("backward", "backward", begin, perf_counter())
-    return targets
+    return found
 
 
-def _note_head(tape: Tape, head: Any, retain_graph: bool) -> None:
+def _note_head(tape: Tape, head: Any, retain_graph: bool) -> bool:
+    """Raise where backward has been here before; returns whether to keep the history for an equal head."""
     result = head._v.result
     key = (id(head._v.graph), hash(head._v.rows)) if result is None else (result.arena, result.position)
     if tape.freed or key in tape.done:
@@ -155,8 +170,11 @@ def _note_head(tape: Tape, head: Any, retain_graph: bool) -> None:
             f"backward was called on a value of shape {head.shape} whose history an earlier backward has freed; "
             f"pass retain_graph=True to that one"
         )
+    if getrefcount(head._v) > 2:  # equal calls have one value, and backward may begin at each
+        return True
     if not retain_graph:
         tape.done.add(key)
+    return False
 
 
 def _note_call(tape: Tape) -> None:

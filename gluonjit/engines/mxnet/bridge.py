@@ -10,7 +10,7 @@ from mxnet import autograd
 from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.arrays import FLOATS
-from gluonjit.engines.mxnet.results import numbers_of, seed_of, tape_of
+from gluonjit.engines.mxnet.results import numbers_of, seed_of, spent, tape_of
 from gluonjit.engines.mxnet.semantics import as_shape, classic
 from gluonjit.engines.mxnet.session import as_captured
 from gluonjit.engines.mxnet.tape import Tape
@@ -34,7 +34,7 @@ class Bridge(autograd.Function):  # type: ignore[misc]
 
     def backward(self, gradient: NDArray) -> Any:
         """Gradients of the inputs, in their order."""
-        targets = self._tape.gradients(seed_of(self._value, gradient), True, True)
+        targets, _ = self._tape.gradients(seed_of(self._value, gradient), True, True)
         gradients = [_with_axes(target.gradient) for target in targets]
         return gradients[0] if len(gradients) == 1 else gradients
 
@@ -67,7 +67,7 @@ def bridged(value: Value) -> NDArray:
         tape = tape_of(current)
         if id(current) in known:
             pending.pop()
-        elif tape is None or tape.freed or current.spec.dtype not in FLOATS:
+        elif tape is None or spent(current, tape) or current.spec.dtype not in FLOATS:
             known[id(current)] = _plain(current)
         else:
             origins = tape.origins()

@@ -22,7 +22,7 @@ from gluonjit.engines.mxnet.cell import Cell
 from gluonjit.engines.mxnet.cells import capture_cell
 from gluonjit.engines.mxnet.dynamic import KEY, automatic_cell, disable, enable, restructured
 from gluonjit.engines.mxnet.engine import ENGINE
-from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, concrete, link, own, reshaped, unlinked, wrap, wrap_concrete
+from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, concrete, own, plain, reshaped, wrap, wrap_concrete
 from gluonjit.engines.mxnet.lazy_np import wrap_np, wrap_np_concrete
 from gluonjit.engines.mxnet.operands import Empty, leaf
 from gluonjit.engines.mxnet.ops import capture_op, is_pending
@@ -219,7 +219,7 @@ def _get_index(self: NDArray, key: tuple[Any, ...]) -> Any:
 
 def _setitem(self: NDArray, key: Any, value: Any) -> None:
     if isinstance(value, LazyArray):  # MXNet asks for the very type of the array written to
-        value = link(value) if unlinked(value) and LOCAL.state.mode >= 2 else concrete(value)
+        value = plain(value)
     before_write(self)
     hooked.original_setitem(self, key, value)
 

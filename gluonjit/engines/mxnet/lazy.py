@@ -17,7 +17,7 @@ from gluonjit.engines.mxnet import references
 from gluonjit.engines.mxnet.arrays import context_of
 from gluonjit.engines.mxnet.hooked import slice_rows
 from gluonjit.engines.mxnet.indices import basic_index, expanded, is_basic
-from gluonjit.engines.mxnet.operands import value_of
+from gluonjit.engines.mxnet.operands import Owned, value_of
 from gluonjit.engines.mxnet.semantics import as_shape, classic
 from gluonjit.engines.mxnet.trace import NeedsValue, Trace
 from gluonjit.graph import Value
@@ -25,15 +25,6 @@ from gluonjit.hybrid import LOCAL, engine_of
 
 _new = object.__new__
 _LINKED = object()
-
-
-class Owned:
-    """What the value of an array with memory of its own refers to: that array, of which slices are views."""
-
-    __slots__ = ("array",)
-
-    def __init__(self, array: NDArray) -> None:
-        self.array = array
 
 
 class Lazy:
@@ -55,11 +46,7 @@ class Lazy:
     @property
     def handle(self) -> Any:
         """The address of the computed array; runs what is pending."""
-        state = LOCAL.state
-        if state.mode >= 2 and not state.paused and unlinked(self):
-            return link(self).handle
-        computed = self._c
-        return (computed if computed is not None else compute(self)).handle
+        return plain(self).handle
 
     @property
     def writable(self) -> bool:
@@ -265,6 +252,13 @@ def compute(array: Any) -> NDArray:
     computed: NDArray = array._in_kind(engine_of("mxnet").force(value))  # type: ignore[attr-defined]
     array._c = computed
     return computed
+
+
+def plain(array: Any) -> NDArray:
+    """The computed array, under recording with its history: for code that takes NDArrays of no other class."""
+    if LOCAL.state.mode >= 2 and not LOCAL.state.paused and unlinked(array):
+        return link(array)
+    return concrete(array)
 
 
 def waits(array: Lazy) -> bool:

@@ -17,6 +17,15 @@ from gluonjit.hybrid import LOCAL, Batch
 _INTEGERS = {"int32", "int64", "int8", "uint8"}
 
 
+class Owned:
+    """What the value of an array with memory of its own refers to: that array, of which slices are views."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: NDArray) -> None:
+        self.array = array
+
+
 class Empty(Exception):
     """An array without elements, which is no operand of a batch."""
 
@@ -28,7 +37,7 @@ def value_of(batch: Batch, array: Any) -> Value:
         return leaf(batch, array)
     if value.graph is batch.graph:
         return value
-    if array._c is not None and ((value.result is None and value.graph is None) or not value.taped):
+    if array._c is not None and (value.base.__class__ is Owned or not value.taped):
         return leaf(batch, array._c)
     return imported(batch, value)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mxnet.ndarray import NDArray
 
+from gluonjit.analysis.plan import Place
 from gluonjit.engines.mxnet.hooked import slice_rows
 from gluonjit.engines.mxnet.program import piece
 from gluonjit.engines.mxnet.semantics import as_shape
@@ -51,6 +54,19 @@ def tape_of(value: Value) -> Tape | None:
     session = results_of(value).session
     assert isinstance(session, Session)
     return session.tape
+
+
+def spent(value: Value, tape: Tape) -> bool:
+    """Whether backward went through this flushed value already and freed its history."""
+    if tape.freed:
+        return True
+    positions: Sequence[int]
+    if value.result is not None:
+        arena = value.result.arena
+        positions = range(value.result.position, value.result.position + value.spec.rows)
+    else:
+        arena, positions = placed(value, results_of(value))
+    return all(tape.spent.reaches(Place(arena, position, position + 1)) for position in positions)
 
 
 def seed_of(value: Value, gradient: NDArray) -> list[Seed]:

@@ -19,7 +19,7 @@ from gluonjit.engines.mxnet.failures import Finite, failed
 from gluonjit.engines.mxnet.hooked import original_set_recording, original_set_training, slice_rows
 from gluonjit.engines.mxnet.program import join
 from gluonjit.engines.mxnet.semantics import SHAPES, classic, shapes
-from gluonjit.engines.mxnet.tape import Source, Tape, has_history
+from gluonjit.engines.mxnet.tape import Source, Tape, has_history, is_learned
 from gluonjit.errors import GluonJITError
 from gluonjit.graph import Leaf, Value
 from gluonjit.hybrid import LOCAL, Options, Report
@@ -102,17 +102,18 @@ class Session:
         taped = self.tape is not None
         with as_captured(2 if taped and plain else 0):
             rows = _joined(chunk.leaves)
-        if taped and plain and has_history(rows):
-            self._put(chunk.place, rows, Source(rows, chunk.place, None))
-        else:
-            self._put(chunk.place, rows, None)
+        learned = taped and bool(plain) and has_history(rows)
+        parts: list[tuple[NDArray, Place]] = []
         begin = chunk.place.begin
         for leaf in chunk.leaves:
-            end = begin + leaf.spec.rows
-            if self.tape is not None and isinstance(leaf.payload, Imported) and leaf.payload.value.taped:
-                part = Place(chunk.place.arena, begin, end)
+            part = Place(chunk.place.arena, begin, begin + leaf.spec.rows)
+            begin = part.end
+            if not isinstance(leaf.payload, Imported):
+                if learned and is_learned(leaf.payload):
+                    parts.append((leaf.payload, part))
+            elif self.tape is not None and leaf.payload.value.taped:
                 self.tape.sources.append(Source(leaf.payload.array, part, leaf.payload.value))
-            begin = end
+        self._put(chunk.place, rows, Source(rows, chunk.place, None, tuple(parts)) if learned else None)
 
     def _put(self, place: Place, rows: NDArray, source: Source | None) -> None:
         if self.finite is not None:

@@ -20,6 +20,7 @@ from gluonjit.analysis.plan import Gather, Place
 from gluonjit.engines.mxnet.arrays import FLOATS
 from gluonjit.engines.mxnet.failures import Finite
 from gluonjit.engines.mxnet.hooked import original_backward, slice_rows
+from gluonjit.engines.mxnet.reach import Reach
 from gluonjit.engines.mxnet.semantics import as_shape, classic, shapes
 from gluonjit.graph import Value
 from gluonjit.hybrid import Report
@@ -28,11 +29,15 @@ _count = iter(range(1 << 62))
 
 
 class Source(NamedTuple):
-    """Rows that were there before the flush and from which gradients go on: into an array, or another flush."""
+    """Rows that were there before the flush and from which gradients go on: into an array, or another flush.
+
+    Where the array joins several of the program, `parts` are those that learn, each with its place.
+    """
 
     array: NDArray
     place: Place
     value: Value | None
+    parts: tuple[tuple[NDArray, Place], ...] = ()
 
 
 class Seed(NamedTuple):
@@ -44,11 +49,28 @@ class Seed(NamedTuple):
 
 
 class Target(NamedTuple):
-    """What a gradient is for: an array of the program, or a value of an earlier flush."""
+    """What a gradient is for: an array of the program, or a value of an earlier flush.
+
+    `reached` says whether the seeds depend on it at all: MXNet leaves gradients of what they don't as they were.
+    `parts` are arrays and their gradients where they depend on some of several that were joined.
+    """
 
     array: NDArray
     value: Value | None
     gradient: NDArray
+    reached: bool
+    parts: tuple[tuple[NDArray, NDArray], ...] = ()
+
+
+def _place_of(seed: Seed) -> Place:
+    return Place(seed.arena, seed.position, seed.position + len(seed.gradient))
+
+
+def is_learned(array: NDArray) -> bool:
+    """Whether gradients go on from an array; having been used under recording alone, any array has an entry."""
+    if array.grad is not None:
+        return True
+    return has_history(array) and len(autograd.get_symbol(array).get_internals().list_outputs()) > 1
 
 
 def has_history(array: NDArray) -> bool:
@@ -63,19 +85,22 @@ def has_history(array: NDArray) -> bool:
 
 
 class Tape:
-    """The history of one flush. `ends` counts results where backward can begin; `done` those where it has."""
+    """The history of one flush. `done` are results where backward has begun; `spent` is what it went through.
+
+    As with MXNet's own history, what backward went through without `retain_graph` is no part of what follows.
+    """
 
     def __init__(self, report: Report, plan: Plan, samples: int, profile: bool, finite: Finite | None = None) -> None:
         self.number = next(_count)  # later flushes are differentiated first
         self.report = report
         self.samples = samples
-        self.ends = plan.ends
         self.profile = profile
         self.backwards = 0
         self.bridges = 0  # values that MXNet's own history comes from: backward may come through them at any time
         self._lock = threading.Lock()  # MXNet calls bridges back in threads of its own
         self.done: set[tuple[int, int]] = set()
         self.freed = False
+        self.spent = Reach(plan)
         self.sources: list[Source] = []
         self._plan = plan
         self._finite = finite
@@ -89,7 +114,8 @@ class Tape:
         """Decide which arenas get gradients: those that steps write to under recording, and those of sources."""
         wanted = {source.place.arena for source in self.sources}
         for source in self.sources:
-            self._learned_rows[source.place.arena][source.place.begin : source.place.end] = True
+            for place in [place for _, place in source.parts] or [source.place]:
+                self._learned_rows[place.arena][place.begin : place.end] = True
         wanted.update(place.arena for step in self._plan.steps if step.mode >= 2 for place in step.places)
         for number in wanted:
             arena = self._plan.arenas[number]
@@ -155,19 +181,31 @@ class Tape:
             for place in step.places:
                 self._learned_rows[place.arena][place.begin : place.end] = True
 
-    def gradients(self, seeds: Sequence[Seed], retain: bool, train_mode: bool) -> list[Target]:
-        """Gradients of everything before the flush, given those of some of its rows.
+    def gradients(
+        self, seeds: Sequence[Seed], retain: bool, train_mode: bool, hold: bool = False
+    ) -> tuple[list[Target], bool]:
+        """Gradients of everything before the flush, given those of some of its rows; and whether history is kept.
 
-        Where MXNet's own history comes from the flush too, its backward comes back here, from another thread, before
-        these gradients have been used: then they are copies.
+        It is where `retain` or `hold` says so, and where there is some that these rows do not depend on. With
+        `hold` it is spent nevertheless. Where MXNet's own history comes from the flush too, its backward comes back
+        here, from another thread, before these gradients have been used: then they are copies.
         """
         if not self.bridges:
-            return self._backward(seeds, retain, train_mode)
+            return self._backward(seeds, retain, train_mode, hold)
         with self._lock:
-            targets = self._backward(seeds, True, train_mode)
-            return [target._replace(gradient=target.gradient.copy()) for target in targets]
+            targets, _ = self._backward(seeds, retain, train_mode, True)
+            return [self._copied(target) for target in targets], True
 
-    def _backward(self, seeds: Sequence[Seed], retain: bool, train_mode: bool) -> list[Target]:
+    @staticmethod
+    def _copied(target: Target) -> Target:
+        parts = tuple([(array, gradient.copy()) for array, gradient in target.parts])
+        return target._replace(gradient=target.gradient.copy(), parts=parts)
+
+    def _backward(self, seeds: Sequence[Seed], retain: bool, train_mode: bool, hold: bool) -> tuple[list[Target], bool]:
+        reach, steps = self._reached(seeds)
+        if not retain:
+            self.spent.add(reach)
+        keep = retain or hold or self.bridges > 0 or not self._all_spent()
         for array in self._gradients:
             if array is not None:
                 array[:] = 0
@@ -175,32 +213,65 @@ class Tape:
             if gradient is not None:
                 gradient[:] = 0
         for seed in seeds:
-            if self._gradients[seed.arena] is None:  # numbers without gradients, such as integers
-                continue
-            rows = self._rows(Place(seed.arena, seed.position, seed.position + len(seed.gradient)))
-            mx.nd.elemwise_add(rows, seed.gradient, out=rows)
+            if self._gradients[seed.arena] is not None:  # else numbers without gradients, such as integers
+                rows = self._rows(_place_of(seed))
+                mx.nd.elemwise_add(rows, seed.gradient, out=rows)
+                if self._finite is not None:
+                    self._finite.head(seed.gradient)
+        for number, results in steps:
+            step = self._plan.steps[number]
+            heads, head_gradients = zip(*self._with_gradients(step, results))
+            with shapes(step.kind.program.numpy):
+                original_backward(list(heads), list(head_gradients), keep, train_mode)
             if self._finite is not None:
-                self._finite.head(seed.gradient)
+                self._finite.gradients(number, self._gradients, self._gradients_of(step))
+        targets = [
+            Target(array, None, gradient, id(array) in reach.constants)
+            for array, _, gradient in self._constants.values()
+            if gradient is not None
+        ]
+        targets += [self._target(source, reach) for source in self._learned()]
+        if not keep:
+            self.free()
+        return targets, keep
+
+    def _target(self, source: Source, reach: Reach) -> Target:
+        parts = [(array, place) for array, place in source.parts if reach.reaches(place)]
+        rows = self._rows(source.place)
+        if len(parts) in (0, len(source.parts)):
+            some = bool(parts) or (not source.parts and reach.reaches(source.place))
+            return Target(source.array, source.value, rows, some)
+        apart = tuple([(array, self._rows(place).reshape(array.shape)) for array, place in parts])
+        return Target(source.array, None, rows, True, apart)
+
+    def _reached(self, seeds: Sequence[Seed]) -> tuple[Reach, list[tuple[int, list[NDArray]]]]:
+        """What these rows depend on, and the steps to go backward through, the last one first."""
+        reach = Reach(self._plan)
+        for seed in seeds:
+            if self._gradients[seed.arena] is not None:
+                reach.start(_place_of(seed))
+        steps = []
         for number, results in reversed(self._steps):
             step = self._plan.steps[number]
-            pairs = [
-                (result, self._rows(place))
-                for result, place in zip(results, step.places)
-                if self._gradients[place.arena] is not None
-            ]
-            if pairs:
-                heads, head_gradients = zip(*pairs)
-                with shapes(step.kind.program.numpy):
-                    original_backward(list(heads), list(head_gradients), retain, train_mode)
-                if self._finite is not None:
-                    self._finite.gradients(number, self._gradients, self._gradients_of(step))
-        targets = [
-            Target(array, None, gradient) for array, _, gradient in self._constants.values() if gradient is not None
+            if self._with_gradients(step, results) and reach.through(step):
+                steps.append((number, results))
+        return reach, steps
+
+    def _with_gradients(self, step: Step, results: list[NDArray]) -> list[tuple[NDArray, NDArray]]:
+        """Results of a step with their gradients, for those that can have one."""
+        return [
+            (result, self._rows(place))
+            for result, place in zip(results, step.places)
+            if self._gradients[place.arena] is not None
         ]
-        targets += [Target(source.array, source.value, self._rows(source.place)) for source in self._learned()]
-        if not retain:
-            self.free()
-        return targets
+
+    def _all_spent(self) -> bool:
+        return all(
+            self.spent.reaches_all(place)
+            for number, _ in self._steps
+            for place in self._plan.steps[number].places
+            if self._gradients[place.arena] is not None
+        )
 
     def _gradients_of(self, step: Step) -> list[NDArray | None]:
         """The gradients of the weights of a step."""

@@ -1,0 +1,77 @@
+"""Which rows and weights some results depend on: backward gives gradients to these alone, as MXNet's own does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from gluonjit.analysis import Plan, Step
+from gluonjit.analysis.plan import Index, Place
+from gluonjit.graph import Kind
+
+
+class Reach:
+    """Goes backward through the steps of a plan. `constants` are the addresses of the weights met on the way."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._rows = [np.zeros(arena.rows, dtype=bool) for arena in plan.arenas]
+        self.constants: set[int] = set()
+
+    def start(self, place: Place) -> None:
+        """Begin at these rows."""
+        self._rows[place.arena][place.begin : place.end] = True
+
+    def reaches(self, place: Place) -> bool:
+        """Whether any of these rows has been reached."""
+        return bool(self._rows[place.arena][place.begin : place.end].any())
+
+    def reaches_all(self, place: Place) -> bool:
+        """Whether all of these rows have been reached."""
+        return bool(self._rows[place.arena][place.begin : place.end].all())
+
+    def add(self, other: Reach) -> None:
+        """Count what another one has reached as reached."""
+        for rows, more in zip(self._rows, other._rows):
+            rows |= more
+
+    def through(self, step: Step) -> bool:
+        """Go on from a step's results to its operands; False where none of the results has been reached."""
+        results = [
+            (self._rows[place.arena][place.begin : place.end], _nodes(step, [_rows_of_output(number)]))
+            for number, place in enumerate(step.places)
+        ]
+        nodes = np.zeros(step.count, dtype=bool)
+        for rows, owners in results:
+            nodes[owners[rows]] = True
+        if not nodes.any():
+            return False
+        for rows, owners in results:  # a node is one: what is reached of it is so with all its results
+            rows |= nodes[owners]
+        self.constants.update(id(array) for array in step.kind.program.consts)
+        for gather, group in zip(step.gathers, step.kind.groups):
+            place = gather.place
+            taken = np.arange(place.begin, place.end) if gather.index is None else gather.index
+            if not nodes.all():
+                taken = taken[nodes[_nodes(step, [_rows_of_operand(position) for position in group])]]
+            self._rows[place.arena][taken] = True
+        return True
+
+
+def _rows_of_output(number: int) -> Callable[[Kind], int]:
+    return lambda kind: kind.outputs[number].spec.rows
+
+
+def _rows_of_operand(position: int) -> Callable[[Kind], int]:
+    return lambda kind: kind.operands[position].rows
+
+
+def _nodes(step: Step, lengths: list[Callable[[Kind], int]]) -> Index:
+    """For each row of some operands or results, in their order, the node of the step that it belongs to."""
+    owners = []
+    for length in lengths:
+        begin = 0
+        for record, nodes in step.parts:
+            owners.append(np.repeat(np.arange(begin, begin + len(nodes)), length(record.kind)))
+            begin += len(nodes)
+    return np.concatenate(owners)

@@ -1,0 +1,201 @@
+"""What the fuzzer found, each as the smallest program: batched it gives what it gives eagerly."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import numpy as np
+import pytest
+from mxnet import autograd, gluon, nd
+from mxnet.gluon import nn
+from support import assert_close
+
+import gluonjit
+
+
+class Net(gluon.Block):
+    """Calls a program with itself and the arrays."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.name_scope():
+            self.embed = nn.Embedding(7, 3)
+            self.dense = nn.Dense(3, in_units=3)
+            self.other = nn.Dense(2, in_units=3)
+
+    def forward(self, program: Callable[..., Any], *arrays: Any) -> Any:
+        return program(self, *arrays)
+
+
+@pytest.fixture
+def net() -> Any:
+    made = Net()
+    made.initialize()
+    for name, parameter in made._collect_params_with_prefix().items():
+        parameter.set_data(nd.cos(nd.arange(np.prod(parameter.shape)) + len(name)).reshape(parameter.shape))
+    yield made
+    made.hybridize(dynamic_batch=False)
+
+
+def same(net: Net, run: Callable[[], dict[str, Any]], **options: Any) -> None:
+    """Run eagerly and batched, and compare what `run` returns and all gradients."""
+    found = []
+    for batched in (False, True):
+        net.hybridize(dynamic_batch=batched, **(options if batched else {}))
+        for parameter in net.collect_params().values():
+            parameter.grad()[:] = 7  # what backward does not reach keeps it
+        result = {name: array.asnumpy().copy() for name, array in run().items()}
+        for name, parameter in net._collect_params_with_prefix().items():
+            result[name] = parameter.grad().asnumpy().copy()
+        found.append(result)
+    for name, wanted in found[0].items():
+        assert_close(found[1][name], wanted, name)
+
+
+def test_a_lazy_value_is_assigned_to_an_array(net: Net) -> None:
+    """MXNet takes arrays of the very same class alone, and went round in circles for others."""
+
+    def program(net: Net, x: Any) -> Any:
+        with autograd.pause():
+            p = nd.zeros((2, 3))
+            p[0:1] = nd.sin(x)[0:1]
+            p[:] = p * 2 + x
+        return net.dense(x) * p
+
+    x = nd.array([[1, 2, 3], [4, 5, 6.0]])
+
+    def run() -> dict[str, Any]:
+        q = nd.zeros((2, 3))
+        with autograd.record():
+            y = net(program, x)
+            loss = y.sum()
+        loss.backward()
+        q[:] = net(program, x)
+        return {"y": y, "q": q, "copy": nd.array(y)}
+
+    same(net, run)
+
+
+def test_backward_leaves_alone_what_it_does_not_reach(net: Net) -> None:
+    """A loss that does not use a layer leaves its gradient as it was, with other losses in the batch or without."""
+    x = nd.array([[1, 2, 3.0]])
+
+    def run() -> dict[str, Any]:
+        with autograd.record():
+            losses = [net(lambda net, x, layer=layer: layer(x).sum(), x) for layer in (net.dense, net.other)]
+            unused = net(lambda net, x: net.embed(nd.array([1, 2])), x)
+        losses[0].backward()
+        return {"losses": nd.concat(*losses, dim=0), "unused": unused}
+
+    same(net, run)
+
+
+def test_losses_one_by_one(net: Net) -> None:
+    """Each backward writes the gradients that its own loss has, the last one's stay."""
+    arrays = [nd.array(np.cos(np.arange(3 * n) + n).reshape(n, 3)) for n in (1, 2, 2)]
+    for array in arrays:
+        array.attach_grad()
+
+    def run() -> dict[str, Any]:
+        layers = [net.dense, net.other, net.other]
+        with autograd.record():
+            losses = [
+                net(lambda net, x, layer=layer: nd.sin(layer(x * 2)).sum(), x) for layer, x in zip(layers, arrays)
+            ]
+            total = gluonjit.add_n(losses)
+        for loss in losses:
+            loss.backward()
+        return {"total": total, **{f"x{k}": array.grad for k, array in enumerate(arrays)}}
+
+    same(net, run)
+
+
+def test_equal_losses_one_by_one(net: Net) -> None:
+    """Equal calls share a node, and backward may begin at each of them."""
+    x = nd.array([[1, 2, 3.0]])
+
+    def run() -> dict[str, Any]:
+        with autograd.record():
+            losses = [net(lambda net, x: net.dense(x.copy()).sum(), x) for _ in range(3)]
+        for loss in losses:
+            loss.backward()
+        return {}
+
+    same(net, run)
+
+
+def test_an_input_without_gradient_beside_one_with(net: Net) -> None:
+    """Inputs of one shape lie in one arena; backward through one of them says nothing about the other."""
+    x, y = nd.array([[1, 2, 3.0]]), nd.array([[3, 2, 1.0]])
+    x.attach_grad()
+
+    def run() -> dict[str, Any]:
+        x.grad[:] = 5
+        with autograd.record():
+            one = net(lambda net, x: nd.sin(x).sum(), x)
+            other = net(lambda net, x: (nd.sin(x) * net.dense(x)).sum(), y)
+        other.backward()
+        return {"x": x.grad, "one": one}
+
+    same(net, run)
+
+
+def test_words_beside_an_input_that_learns(net: Net) -> None:
+    """Indices of type float32 lie in the arena of an input with a gradient, and get none themselves."""
+    x, words = nd.array([0.8]), nd.array([6.0])
+    x.attach_grad()
+
+    def run() -> dict[str, Any]:
+        with autograd.record():
+            loss = net(lambda net, x, words: (net.embed(words[:1]) * x.reshape((1, 1))).sum(), x, words)
+        loss.backward()
+        return {"x": x.grad}
+
+    same(net, run)
+
+
+def test_an_input_that_was_read_learns(net: Net) -> None:
+    """A value of an input is read outside the recording; what is captured afterwards still goes back to the input."""
+    x = nd.array([[-0.3]])
+    x.attach_grad()
+
+    def program(net: Net, x: Any) -> Any:
+        with autograd.pause():
+            low = bool(x.sum() < 0.1)
+        return nd.sin(x) if low else x
+
+    def run() -> dict[str, Any]:
+        with autograd.record():
+            loss = net(program, x).sum()
+        loss.backward()
+        return {"x": x.grad}
+
+    same(net, run)
+
+
+@pytest.mark.parametrize("options", [{}, {"max_nodes": 2}])
+def test_results_of_a_minibatch_that_was_differentiated(net: Net, options: dict[str, Any]) -> None:
+    """What backward went through is history: in the next minibatch its results are constants, as with MXNet's own."""
+    x = nd.array([[1, 2, 3.0]])
+
+    def run() -> dict[str, Any]:
+        with autograd.record():
+            state = net(lambda net, x: nd.tanh(net.dense(x) * 0.1), x)
+            unread = net(lambda net, x: nd.sin(net.dense(x)), x)
+            loss = (state * state).sum()
+        loss.backward()
+        with autograd.record():
+            loss = net(lambda net, x: (net.other(x) * 2).sum(), state)
+        loss.backward()
+        return {"unread": unread}
+
+    same(net, run, **options)
+
+
+def test_grad_of_what_depends_on_nothing(net: Net) -> None:
+    x = nd.array([[1, 2, 3.0]])
+    net.hybridize(dynamic_batch=True)
+    with autograd.record():
+        y = net(lambda net, x: nd.sin(x), x)
+    with pytest.raises(Exception, match="attach_grad"):
+        autograd.grad(y, [x])

@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from experiments.fuzz.loop import Setting, fuzz
 
     numbers = range(options.cases) if options.case is None else [options.case]
-    findings = fuzz(Setting(options.seed, numbers, options.plant))
+    findings = fuzz(Setting(options.seed, numbers, options.plant, options.shrink))
     if options.json:
         write_json(options.json, findings.as_json())
     _print(findings)
@@ -52,6 +52,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=_whole, default=0, metavar="S")
     parser.add_argument("--case", type=_whole, metavar="K", help="run this case of the seed alone")
     parser.add_argument("--plant", choices=PLANTS, metavar="NAME", help="build in a fault: " + ", ".join(PLANTS))
+    parser.add_argument(
+        "--shrink", type=_whole, default=20, metavar="SECONDS", help="time to cut one failure down (default 20)"
+    )
     parser.add_argument("--json", type=Path, metavar="PATH", help="write what was found here")
     return parser
 

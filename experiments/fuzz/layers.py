@@ -88,7 +88,7 @@ def call_layer(run: Run, a: int, b: int, c: int) -> str | None:
         f"net.swish({x})",
         f"net.keep({x})",
         f"with autograd.predict_mode():\n    p = net.drop({x})\np * 0.9",
-        f"with autograd.predict_mode():\n    p = net.statistics({x})\np * 0.5",
+        f"net.statistics({x}) * 0.5",
         f"net.layer({x}.expand_dims(1))" if run.dtype == "float32" else None,
         f"nd.concat(net.squash({x}), net.dense({x}), dim=1)" if fits(x.shape[0], 5) else None,
     ][c % 8]

@@ -19,7 +19,7 @@ LAYERS = {
     "dense": "nn.Dense(2, in_units=3, flatten=False)",
     "norm": "nn.LayerNorm(in_channels=3)",
     "instance": "nn.InstanceNorm(in_channels=3)",
-    "statistics": "nn.BatchNorm(in_channels=3)",
+    "statistics": "nn.BatchNorm(in_channels=3, use_global_stats=True)",
     "lstm": "gluon.rnn.LSTMCell(3, input_size=3)",
     "gru": "gluon.rnn.GRUCell(3, input_size=3)",
     "rnn": "gluon.rnn.RNNCell(3, input_size=3)",

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import mxnet  # noqa: F401  its import installs the engine that is patched here
+
 import gluonjit
 from gluonjit.engines.mxnet import ops, program, session, tape
 

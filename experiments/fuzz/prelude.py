@@ -11,8 +11,6 @@ from mxnet.gluon import nn  # noqa: F401
 
 import gluonjit
 
-_factors: dict[Any, Any] = {}
-
 
 def fill(net: Any, names: list[str], dtype: str, nudge: float = 0.0) -> None:
     """Give parameters values that follow from their names."""
@@ -53,15 +51,15 @@ def parameters(net: Any, names: list[str]) -> dict[str, Any]:
     return {name: found[name] for name in sorted(found) if name.split(".")[0] in names}
 
 
-def loss_of(outputs: Any) -> Any:
-    """One number of type float32; its gradients do not vanish where the outputs are symmetric."""
-    terms = []
+def loss_of(outputs: Any, tied: Any = ()) -> Any:
+    """One number of type float32; its gradients do not vanish where the outputs are symmetric.
+
+    `tied` are arrays on which it depends in any case.
+    """
+    terms = [(array * 0.01).sum().astype("float32") for array in tied]
     for output in outputs:
         if str(output.dtype.__name__) in ("float16", "float32", "float64"):
-            key = (output.shape, output.dtype)
-            if key not in _factors:
-                _factors[key] = values(output.shape, 0, output.dtype) + 1
-            terms.append((output * output * _factors[key] + output * 0.3).mean().astype("float32"))
+            terms.append((output * output * 1.3 + nd.sin(output * 1.7 + 0.3)).mean().astype("float32"))
     return gluonjit.add_n(terms) if terms else nd.zeros(1)
 
 

@@ -78,7 +78,7 @@ class _Writer:
             outputs.append(results)
             call = f"net({name}{''.join(', ' + argument for argument in arguments)})"
             inner.append(f'{outs[k]} = attempt(found, "minibatch {number}, sample {k}", lambda: {call})')
-        losses = f"[loss_of(out) for out in ({', '.join(outs)},) if out is not None]"
+        losses = f"[loss_of(out{self.tied(minibatch, used)}) for out in ({', '.join(outs)},) if out is not None]"
         inner.append(f"losses = {losses}")
         inner.append(f"total = {minibatch.loss.format('losses')} if losses else None")
         mode = f"autograd.record({way.train_mode})" if way.record else "autograd.predict_mode()"
@@ -98,6 +98,14 @@ class _Writer:
         for action in minibatch.actions:
             lines += self.action(action, used) if action.at < 0 else []
         return lines, outputs, keeps if minibatch.reading == "end" else []
+
+    def tied(self, minibatch: Minibatch, used: list[int]) -> str:
+        """What every loss has to depend on, where MXNet would refuse the whole call for one that does not."""
+        if not self.case.way.record or minibatch.backward not in ("list", "heads", "grad"):
+            return ""
+        learned = [f"x{k}" for k in used if self.case.arrays[k].learn and _uses(minibatch, k)]
+        arrays = ["net.vector.data()", *(learned if minibatch.backward == "grad" else [])]
+        return f", [{', '.join(arrays)}]"
 
     def program(
         self, number: int, sample: Sample, before: list[list[Any] | None]

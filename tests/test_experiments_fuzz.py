@@ -1,0 +1,133 @@
+"""The fuzzer: random programs agree, planted faults are found, shrunk and printed so that they can be pasted."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.fuzz import cli, loop
+from experiments.fuzz.case import draw
+from experiments.fuzz.cli import PLANTS as NAMES_OF_PLANTS
+from experiments.fuzz.judge import Judge
+from experiments.fuzz.loop import Setting, fuzz
+from experiments.fuzz.plants import PLANTS, planted
+
+ROOT = Path(__file__).parent.parent
+SEED = 1
+KEYS = ["cases", "failures", "operators", "nodes", "nodes_batched", "discarded", "seed"]
+
+
+def test_programs_agree() -> None:
+    """Batched and eager runs of 300 cases; enough of them are compared, and enough of their nodes batched."""
+    findings = fuzz(Setting(SEED, range(300), quiet=True))
+    assert [(failure.case, failure.message) for failure in findings.failures] == []
+    assert findings.cases == 300 and findings.discarded < 0.05 * 300
+    assert len(findings.counts.operators) >= 120
+    assert findings.counts.nodes_batched >= 0.7 * findings.counts.nodes
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_planted_fault_is_found(plant: str) -> None:
+    findings = fuzz(Setting(SEED, range(200), plant, seconds=0.0, most=1, quiet=True))
+    assert len(findings.failures) == 1, f"{plant} was not found in {findings.cases} cases"
+
+
+def test_names_of_plants() -> None:
+    assert set(NAMES_OF_PLANTS) == set(PLANTS)
+
+
+def test_a_case_follows_from_its_numbers() -> None:
+    assert draw(3, 5) == draw(3, 5) != draw(3, 6) != draw(4, 6)
+    judge = Judge()
+    assert judge.render(draw(3, 5)) == judge.render(draw(3, 5))
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: Any) -> Any:
+    """What the command line writes about a planted fault."""
+    path = tmp_path_factory.mktemp("fuzz") / "found.json"
+    with planted("wrong-order"):
+        number = next(k for k in range(200) if Judge().verdict(draw(SEED, k)).failed)
+    arguments = ["--engine", "mxnet", "--seed", str(SEED), "--case", str(number), "--plant", "wrong-order"]
+    status = cli.main([*arguments, "--shrink", "5", "--json", str(path)])
+    return status, number, json.loads(path.read_text())
+
+
+def test_what_is_written(found: Any) -> None:
+    status, number, written = found
+    assert status == 1
+    assert list(written) == KEYS
+    assert written["cases"] == 1 and written["seed"] == SEED and written["discarded"] == 0
+    (failure,) = written["failures"]
+    assert list(failure) == ["case", "kind", "message", "program"]
+    assert failure["case"] == number and failure["kind"] in ("values", "gradients", "errors", "shapes")
+    assert all(count > 0 for count in written["operators"].values())
+
+
+def test_a_program_to_paste(found: Any, tmp_path: Path) -> None:
+    """It imports mxnet and gluonjit alone, shows the difference where the fault is, and none where it is not."""
+    program = found[2]["failures"][0]["program"]
+    imported = {line.split()[1].split(".")[0] for line in program.splitlines() if line.startswith(("import", "from"))}
+    assert imported == {"__future__", "contextlib", "typing", "mxnet", "gluonjit"}
+    script = tmp_path / "program.py"
+    script.write_text(program)
+    faulty = (
+        f"from experiments.fuzz.plants import planted\nwith planted('wrong-order'): exec(open({str(script)!r}).read())"
+    )
+    with_fault = subprocess.run([sys.executable, "-c", faulty], cwd=ROOT, capture_output=True, text=True)
+    assert with_fault.returncode == 1, with_fault.stderr
+    assert "off by" in with_fault.stdout or "raises" in with_fault.stdout
+    without = subprocess.run([sys.executable, "-c", script.read_text()], cwd=ROOT, capture_output=True, text=True)
+    assert without.returncode == 0, without.stdout + without.stderr
+
+
+def test_a_failure_is_cut_down(found: Any) -> None:
+    """Few lines of what was drawn are left."""
+    _, number, written = found
+    drawn = Judge().render(draw(SEED, number)).text
+    left = written["failures"][0]["program"].split("\ndef program_0")[1]
+    assert len(left.splitlines()) < len(drawn.splitlines())
+
+
+def test_no_failure_exits_with_0(tmp_path: Path, capsys: Any) -> None:
+    assert cli.main(["--cases", "2", "--seed", str(SEED), "--json", str(tmp_path / "none.json")]) == 0
+    assert "2 cases: 0 failures" in capsys.readouterr().out
+
+
+def test_an_interruption_keeps_what_was_found(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
+    original = loop.examine
+    calls = iter(range(100))
+
+    def examine(*args: Any) -> Any:
+        if next(calls) == 3:
+            raise KeyboardInterrupt
+        return original(*args)
+
+    monkeypatch.setattr(loop, "examine", examine)
+    path = tmp_path / "kept.json"
+    assert cli.main(["--cases", "50", "--seed", str(SEED), "--json", str(path)]) == 130
+    assert json.loads(path.read_text())["cases"] == 3
+    assert "interrupted" in capsys.readouterr().out
+
+
+def test_bad_arguments(capsys: Any) -> None:
+    for arguments in (["--cases", "0"], ["--plant", "nothing"], ["--engine", "jax"], ["--case", "x"]):
+        with pytest.raises(SystemExit) as stopped:
+            cli.main(arguments)
+        assert stopped.value.code == 2
+    assert "'x' is not a whole number" in capsys.readouterr().err
+
+
+def test_cases_vary() -> None:
+    """Every way of adding losses up, going backward and reading results is drawn."""
+    cases = list(islice((draw(SEED, k) for k in range(300)), 300))
+    for name in ("loss", "backward", "reading"):
+        assert len({getattr(m, name) for case in cases for m in case.minibatches}) >= 5
+    assert {case.way.how for case in cases} == {"hybridize", "both", "scope"}
+    assert {case.way.dtype for case in cases} == {"float32", "float64"}

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from itertools import islice
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from experiments.fuzz import cli, loop
 from experiments.fuzz.case import draw
 from experiments.fuzz.cli import PLANTS as NAMES_OF_PLANTS
-from experiments.fuzz.judge import Judge
+from experiments.fuzz.judge import Judge, Verdict
 from experiments.fuzz.loop import Setting, fuzz
 from experiments.fuzz.plants import PLANTS, planted
 
@@ -131,3 +132,12 @@ def test_cases_vary() -> None:
         assert len({getattr(m, name) for case in cases for m in case.minibatches}) >= 5
     assert {case.way.how for case in cases} == {"hybridize", "both", "scope"}
     assert {case.way.dtype for case in cases} == {"float32", "float64"}
+
+
+def test_a_case_that_hangs_is_written(monkeypatch: Any) -> None:
+    hung: list[Any] = []
+    monkeypatch.setattr(loop, "HANGS", 0.05)
+    monkeypatch.setattr(Judge, "verdict", lambda self, case, fresh=False: sleep(0.5) or Verdict("equal"))
+    fuzz(Setting(SEED, [7], quiet=True), hung.append)
+    (failure,) = hung[0].failures
+    assert (failure.case, failure.kind) == (7, "hang") and failure.program.startswith("Case(")

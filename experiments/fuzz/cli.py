@@ -23,7 +23,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from experiments.fuzz.loop import Setting, fuzz
 
     numbers = range(options.cases) if options.case is None else [options.case]
-    findings = fuzz(Setting(options.seed, numbers, options.plant, options.shrink))
+
+    def on_hang(findings: Any) -> None:
+        if options.json:
+            write_json(options.json, findings.as_json())
+        _print(findings)
+        sys.stdout.flush()
+        os._exit(1)
+
+    findings = fuzz(Setting(options.seed, numbers, options.plant, options.shrink), on_hang)
     if options.json:
         write_json(options.json, findings.as_json())
     _print(findings)

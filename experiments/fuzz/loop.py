@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
+from threading import Timer
 from typing import Any
 
 from tqdm import tqdm
@@ -66,15 +67,23 @@ class Setting:
     quiet: bool = False
 
 
-def fuzz(setting: Setting) -> Findings:
-    """Run the cases; an interruption ends the run, and what was found until then is kept."""
+HANGS = 120.0
+"""Seconds after which a case is said to hang."""
+
+
+def fuzz(setting: Setting, on_hang: Callable[[Findings], None] | None = None) -> Findings:
+    """Run the cases; an interruption ends the run, and what was found until then is kept.
+
+    A case that hangs does so inside MXNet, where nothing can end it: `on_hang` gets what was found, and has to end
+    the process.
+    """
     findings = Findings(setting.seed)
     judge = Judge()
     bar = tqdm(setting.numbers, unit="case", leave=False, disable=True if setting.quiet else None)
     with planted(setting.plant):
         try:
             for number in bar:
-                failure = examine(judge, setting, number, findings)
+                failure = examine(judge, setting, number, findings, on_hang)
                 if failure is not None:
                     findings.failures.append(failure)
                     bar.set_postfix(failures=len(findings.failures))
@@ -87,11 +96,30 @@ def fuzz(setting: Setting) -> Findings:
     return findings
 
 
-def examine(judge: Judge, setting: Setting, number: int, findings: Findings) -> Failure | None:
+def _hangs(case: Case, number: int, findings: Findings, on_hang: Callable[[Findings], None] | None) -> None:
+    message = f"the case did not end within {HANGS:.0f} seconds; not shrunk"
+    findings.failures.append(Failure(number, "hang", message, repr(case)))
+    if on_hang is not None:
+        on_hang(findings)
+
+
+def examine(
+    judge: Judge,
+    setting: Setting,
+    number: int,
+    findings: Findings,
+    on_hang: Callable[[Findings], None] | None = None,
+) -> Failure | None:
     """Run one case and count it; a failure is shrunk."""
     case = draw(setting.seed, number)
-    with counting(findings.counts):
-        verdict = judge.verdict(case)
+    watch = Timer(HANGS, _hangs, (case, number, findings, on_hang))
+    watch.daemon = True
+    watch.start()
+    try:
+        with counting(findings.counts):
+            verdict = judge.verdict(case)
+    finally:
+        watch.cancel()
     findings.cases += 1
     findings.discarded += verdict.kind == "discarded"
     if not verdict.failed:

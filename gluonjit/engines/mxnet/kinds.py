@@ -17,6 +17,7 @@ from gluonjit.engines.mxnet.lazy import Lazy, wrap
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np
 from gluonjit.engines.mxnet.operands import value_of
 from gluonjit.engines.mxnet.program import build
+from gluonjit.engines.mxnet.references import Copied
 from gluonjit.engines.mxnet.semantics import ARRAYS
 from gluonjit.engines.mxnet.trace import NeedsValue, Trace, TraceOp, map_structure, tracing
 from gluonjit.graph import Kind, Spec, Value, family_key
@@ -54,7 +55,7 @@ def make_kind(cell: Cell, owner: Any, run: Callable[..., Any], args: tuple[Any, 
         structure = map_structure(result, lambda array: _result(trace, array, results))
     except Unknown as unknown:
         return f"it returns {unknown}"
-    leaves = [not value.depth and isinstance(value.base, Value) for value in values]
+    leaves = [not value.depth and isinstance(value.base, (Value, Copied)) for value in values]
     return _kind_of(cell, owner, batch.noted.values(), trace, results, structure, leaves)
 
 

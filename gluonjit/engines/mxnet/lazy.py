@@ -294,7 +294,7 @@ def with_history(array: Any) -> NDArray:
 def own(array: Any) -> NDArray:
     """The computed array as memory of its own, to be written to: others may share the rows of the batch."""
     value = array._v
-    if array._c is None and seen_through(array):
+    if array._c is None and seen_through(array, True):
         LOCAL.state.flush("an array that captured calls use was written to")
     elif value.base.__class__ is not Owned:
         computed = concrete(array).copy()
@@ -303,16 +303,21 @@ def own(array: Any) -> NDArray:
     return concrete(array)
 
 
-def seen_through(array: Any) -> bool:
-    """Make a slice of an array that was there before the batch the view that it is in MXNet: nothing has to run."""
+def seen_through(array: Any, write: bool = False) -> bool:
+    """Make a slice of an array that was there before the batch the view that it is in MXNet: nothing has to run.
+
+    What an operator gave is a copy, which is no help to who wants to `write`.
+    """
     value = array._v
-    source = value.base
-    root = value
-    while isinstance(source, Value):
-        root, source = source, source.base
+    source, root, copied = value.base, value, False
+    while isinstance(source, (Value, references.Copied)):
+        if isinstance(source, references.Copied):
+            source, copied = source.value, True
+        else:
+            root, source = source, source.base
     if isinstance(source, Owned):
         source = source.array
-    if value.depth or not isinstance(source, NDArray):
+    if value.depth or (copied and write) or not isinstance(source, NDArray):
         return False
     rows = value.row_list()
     listed = root.row_list()
@@ -322,7 +327,7 @@ def seen_through(array: Any) -> bool:
     view = slice_rows(classic(source), begin, begin + len(rows)) if root.spec.mode == "rows" else classic(source)
     if view.shape != value.spec.shape:
         view = as_shape(view, value.spec.shape)
-    array._c = array._in_kind(view)
+    array._c = array._in_kind(view.copy() if copied else view)
     array._v = owned(value, array._c)
     return True
 

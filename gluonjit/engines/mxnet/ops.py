@@ -14,7 +14,7 @@ from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np, wrap_np_as
 from gluonjit.engines.mxnet.lookups import look_up, table_of
 from gluonjit.engines.mxnet.operands import Empty, leaf, value_of
 from gluonjit.engines.mxnet.opkinds import ADDITIONS, operator_kind, sum_kind
-from gluonjit.engines.mxnet.references import REFERENCES
+from gluonjit.engines.mxnet.references import REFERENCES, Copied
 from gluonjit.engines.mxnet.trace import Attrs, infer, operator_call
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Record, Spec, Value
@@ -203,6 +203,8 @@ def _results(
             shaped = tuple((spec.shape, spec.dtype) for spec in specs)
             found = reference(operands, rules.Attributes(dict(attrs)), infer(name, attrs, shaped)[0][0])
             if found is not None:
+                if isinstance(found.base, Value):
+                    found.base = Copied(found.base)
                 return None, [found]
     if name in ADDITIONS and len(operands) > _MANY_TERMS and len(set(specs)) == 1 and specs[0].mode == "rows":
         return _sum_of(batch, operands, mode)

@@ -14,6 +14,16 @@ import numpy as np
 from gluonjit.engines.mxnet.rules import Attributes
 from gluonjit.graph import Rows, Spec, Value, intern_spec
 
+
+class Copied:
+    """What the value of an operator that need not run refers to: its rows are the operand's, its memory is its own."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
 Shape = tuple[int, ...]
 Reference = Callable[[Sequence[Value], Attributes, Shape], Optional[Value]]
 

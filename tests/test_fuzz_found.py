@@ -199,3 +199,45 @@ def test_grad_of_what_depends_on_nothing(net: Net) -> None:
         y = net(lambda net, x: nd.sin(x), x)
     with pytest.raises(Exception, match="attach_grad"):
         autograd.grad(y, [x])
+
+
+def test_a_result_that_is_an_argument_does_not_depend_on_the_cell(net: Net) -> None:
+    """Backward from it leaves the gradients of the cell's weights as they were."""
+    x = nd.array([[1, 2, 3.0]])
+    x.attach_grad()
+
+    class Passes(gluon.HybridBlock):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = gluon.nn.Dense(3, in_units=3, weight_initializer="ones")
+
+        def hybrid_forward(self, F: Any, x: Any) -> Any:
+            return self.inner(x), x
+
+    net.passes = Passes()
+    net.passes.initialize()
+
+    def run() -> dict[str, Any]:
+        with autograd.record():
+            whole = net(lambda net, x: nd.tanh(net.passes(x)[0]).sum(), x)
+            part = net(lambda net, x: (net.passes(x * 2)[1] * 3).sum(), x)
+        whole.backward()
+        part.backward()
+        return {"input": x.grad}
+
+    same(net, run)
+
+
+def test_a_copy_is_no_view(net: Net) -> None:
+    x = nd.array([[1, 2, 3.0]])
+
+    def run() -> dict[str, Any]:
+        def program(net: Net, x: Any) -> Any:
+            with autograd.pause():
+                half = x.copy()
+                half[:] = half * 0.5
+            return x + half
+
+        return {"sum": net(program, x), "input": x}
+
+    same(net, run)

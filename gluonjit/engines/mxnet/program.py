@@ -21,7 +21,8 @@ class Program(Protocol):
     consts: list[Any]
     may_fail: bool
     numpy: bool  # whether it was captured, and so has to run, with numpy's shapes
-    used: list[bool]  # whether the results depend on it, for each operand and each constant
+    used: list[bool]  # whether the results depend on it, for each group of operands and each constant
+    depends: list[set[int]]  # for each result what of these it depends on, by position
 
     def __call__(self, operands: Sequence[Any], consts: Sequence[Any], count: int, results: Sequence[Any]) -> None:
         """Compute `count` nodes into `results`; an operand here is a group of the kind's operands."""
@@ -39,8 +40,10 @@ class Batched:
         self.adds: list[bool] = [False] * len(consts)
         # MXNet 1.9.1 fails in CachedOp's backward where an output's gradient is passed through unchanged
         # ("storage_type_num_unknown_nodes == 0U"); an identity around each output avoids it.
-        graph = mx.sym.Group([mx.sym.identity(symbol) for symbol in symbols])
+        finals = [mx.sym.identity(symbol) for symbol in symbols]
+        graph = mx.sym.Group(finals)
         names = [*operands, *(f"const{k}" for k in range(len(consts)))]
+        self.depends = [{names.index(name) for name in final.list_inputs()} for final in finals]
         order = graph.list_inputs()
         self._order = [names.index(name) for name in order]
         # MXNet records a call only where an array that is learned goes in: one whose shape alone was of use does not.
@@ -75,6 +78,7 @@ class Lone:
         self._blocked = {k for k in blocked if k < len(inputs)}
         self.used = [k not in self._blocked for k, spec in enumerate(inputs) if spec is not None]
         self.used += [k not in self._blocked for k, spec in enumerate(inputs) if spec is None]
+        self.depends = [{k for k, used in enumerate(self.used) if used} for _ in outputs]
         self._handle = handle
         self._keys = [key for key, _ in attrs]
         self._values = [value for _, value in attrs]

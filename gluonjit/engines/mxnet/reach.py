@@ -41,15 +41,22 @@ class Reach:
             (self._rows[place.arena][place.begin : place.end], _nodes(step, [_rows_of_output(number)]))
             for number, place in enumerate(step.places)
         ]
-        nodes = np.zeros(step.count, dtype=bool)
-        for rows, owners in results:
+        program = step.kind.program
+        used = np.zeros((len(step.gathers) + len(program.consts), step.count), dtype=bool)  # by which nodes
+        reached = np.zeros(step.count, dtype=bool)
+        for (rows, owners), depends in zip(results, program.depends):
+            nodes = np.zeros(step.count, dtype=bool)
             nodes[owners[rows]] = True
-        if not nodes.any():
+            reached |= nodes
+            for position in depends:
+                used[position] |= nodes
+        if not reached.any():
             return False
         for rows, owners in results:  # a node is one: what is reached of it is so with all its results
-            rows |= nodes[owners]
-        self.constants.update(id(array) for array in step.kind.program.consts)
-        for gather, group in zip(step.gathers, step.kind.groups):
+            rows |= reached[owners]
+        constants = used[len(step.gathers) :].any(axis=1)
+        self.constants.update(id(array) for array, found in zip(program.consts, constants) if found)
+        for gather, group, nodes in zip(step.gathers, step.kind.groups, used):
             place = gather.place
             taken = np.arange(place.begin, place.end) if gather.index is None else gather.index
             if not nodes.all():

@@ -95,6 +95,11 @@ def loss_of(outputs: Sequence[Any]) -> Any:
     return gluonjit.add_n(terms)
 
 
+def learned(block: gluon.Block) -> dict[str, Any]:
+    """The parameters that have a gradient."""
+    return {name: parameter for name, parameter in block.collect_params().items() if parameter.grad_req != "null"}
+
+
 Outcome = dict[str, np.ndarray]
 
 
@@ -112,7 +117,7 @@ def play(net: Interpreter, samples: Sequence[Sample], way: Way) -> Outcome:
         total = gluonjit.add_n([loss_of(outputs) for outputs in results])
     if way.record:
         total.backward()
-        for name, parameter in net.collect_params().items():
+        for name, parameter in learned(net).items():
             found[f"gradient of {name}"] = parameter.grad().asnumpy().copy()
         for number, array in enumerate(arrays.values()):
             found[f"gradient of input {number}"] = array.grad.asnumpy().copy()
@@ -269,7 +274,7 @@ def test_two_nets_in_one_batch(
         found = {
             f"{block.name} {name}": parameter.grad().asnumpy().copy()
             for block in (net, second)
-            for name, parameter in block.collect_params().items()
+            for name, parameter in learned(block).items()
         }
         found.update(
             (f"{k} {n}", array.asnumpy()) for k, arrays in enumerate(results) for n, array in enumerate(arrays)
@@ -309,7 +314,7 @@ def test_results_go_on_into_the_next_batch(
             total = gluonjit.add_n([loss_of(outputs) for outputs in second])
         if way.record:
             total.backward()
-        found = {name: parameter.grad().asnumpy().copy() for name, parameter in net.collect_params().items()}
+        found = {name: parameter.grad().asnumpy().copy() for name, parameter in learned(net).items()}
         for number, arrays in enumerate([*first, *second]):
             found.update((f"{number} {place}", array.asnumpy()) for place, array in enumerate(arrays))
         return found
@@ -394,7 +399,7 @@ def check_graphs(net: Graphs, items: list[Any], way: Way) -> None:
             results = [net(item) for item in items]
             total = gluonjit.add_n([loss_of(outputs) for outputs in results])
         total.backward()
-        found = {name: parameter.grad().asnumpy().copy() for name, parameter in net.collect_params().items()}
+        found = {name: parameter.grad().asnumpy().copy() for name, parameter in learned(net).items()}
         found.update(
             (f"{k} {n}", array.asnumpy()) for k, arrays in enumerate(results) for n, array in enumerate(arrays)
         )

@@ -89,4 +89,3 @@ class Plan:
     live: tuple[Part, ...]  # nodes somebody can still read
     nodes: int
     dropped: int
-    ends: int  # live results captured under recording that no other node uses: where backward can begin

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from gluonjit.analysis.layout import Layout, output_rows, place_inputs
-from gluonjit.analysis.liveness import live_nodes, needed_nodes, result_rows
+from gluonjit.analysis.liveness import live_nodes, needed_nodes
 from gluonjit.analysis.nodes import Group, Nodes
 from gluonjit.analysis.operands import operand_matrices
-from gluonjit.analysis.plan import Index, Mask, Part, Plan, Step
+from gluonjit.analysis.plan import Index, Part, Plan, Step
 from gluonjit.analysis.schedulers import SCHEDULERS
 from gluonjit.analysis.sums import SumKind, fold_sums
 from gluonjit.graph import Graph, Record
@@ -42,22 +42,6 @@ def make_plan(graph: Graph, sum_kind: SumKind, scheduler: str = "depth") -> Plan
         live=tuple(Part(record, np.flatnonzero(mask)) for record, mask in live.items()),
         nodes=nodes,
         dropped=captured - nodes,
-        ends=_open_ends(steps, operands, live, graph.rows),
-    )
-
-
-def _open_ends(
-    steps: tuple[Step, ...], operands: Mapping[Record, list[Index]], live: Mapping[Record, Mask], rows: int
-) -> int:
-    used = np.zeros(rows, dtype=bool)
-    for step in steps:
-        for record, nodes in step.parts:
-            for matrix in operands[record]:
-                used[matrix[nodes]] = True
-    return sum(
-        int((mask & ~used[result_rows(record)].any(axis=1)).sum())
-        for record, mask in live.items()
-        if record.mode >= 2 and len(mask)
     )
 
 

@@ -14,8 +14,9 @@ from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.arrays import context_of
 from gluonjit.engines.mxnet.bridge import finish
+from gluonjit.engines.mxnet.computing import unlinked
 from gluonjit.engines.mxnet.hooked import original_array_backward, original_backward, original_grad
-from gluonjit.engines.mxnet.lazy import Lazy, unlinked
+from gluonjit.engines.mxnet.lazy import Lazy
 from gluonjit.engines.mxnet.results import seed_of, settle, spent, tape_of
 from gluonjit.engines.mxnet.semantics import classic, is_numpy, same_elements
 from gluonjit.engines.mxnet.session import as_captured

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 from weakref import WeakSet
 
-from gluonjit.engines.mxnet.lazy import Lazy, waits
+from gluonjit.engines.mxnet.computing import waits
+from gluonjit.engines.mxnet.lazy import Lazy
 from gluonjit.graph import Kind
 from gluonjit.hybrid import Options
 

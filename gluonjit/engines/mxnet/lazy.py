@@ -15,16 +15,21 @@ from mxnet.ndarray.ndarray import indexing_key_expand_implicit_axes
 
 from gluonjit.engines.mxnet import references
 from gluonjit.engines.mxnet.arrays import context_of
-from gluonjit.engines.mxnet.hooked import slice_rows
+from gluonjit.engines.mxnet.computing import (
+    concrete,
+    created,
+    own,
+    owned,
+    plain,
+    waits,
+)
 from gluonjit.engines.mxnet.indices import basic_index, expanded, is_basic
-from gluonjit.engines.mxnet.operands import Owned, value_of
-from gluonjit.engines.mxnet.semantics import as_shape, classic
-from gluonjit.engines.mxnet.trace import NeedsValue, Trace
+from gluonjit.engines.mxnet.operands import value_of
+from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.graph import Value
 from gluonjit.hybrid import LOCAL, engine_of
 
 _new = object.__new__
-_LINKED = object()
 
 
 class Lazy:
@@ -219,117 +224,12 @@ def wrap_concrete(value: Value, computed: NDArray) -> LazyArray:
     return array
 
 
-def owned(value: Value, array: NDArray) -> Value:
-    """This value for an array with memory of its own."""
-    return Value(value.rows, value.depth, value.spec, value.graph, value.taped, Owned(array))
-
-
 def wrap_created(value: Value, computed: NDArray) -> LazyArray:
     """A lazy array with the numbers of one that several share: writing to it, or `attach_grad`, makes it its own."""
     array: LazyArray = _new(LazyArray)
     array._v = created(value)
     array._c = computed
     return array
-
-
-def created(value: Value) -> Value:
-    """This value for an array whose memory is not its own, and which has no history."""
-    return Value(value.rows, value.depth, value.spec, value.graph, False)
-
-
-def concrete(array: Lazy) -> NDArray:
-    """The computed array; runs what is pending."""
-    return array._c if array._c is not None else compute(array)
-
-
-def compute(array: Any) -> NDArray:
-    """Run what the array waits for, and keep its numbers."""
-    value = array._v
-    if isinstance(value.graph, Trace):
-        raise NeedsValue()
-    if seen_through(array):
-        return concrete(array)
-    computed: NDArray = array._in_kind(engine_of("mxnet").force(value))  # type: ignore[attr-defined]
-    array._c = computed
-    return computed
-
-
-def plain(array: Any) -> NDArray:
-    """The computed array, under recording with its history: for code that takes NDArrays of no other class."""
-    if LOCAL.state.mode >= 2 and not LOCAL.state.paused and unlinked(array):
-        return link(array)
-    return concrete(array)
-
-
-def waits(array: Lazy) -> bool:
-    """Whether an operator on this array has to be captured: it is not computed, or its history is its batch's."""
-    return array._c is None or (unlinked(array) and LOCAL.state.mode >= 2)
-
-
-def unlinked(array: Lazy) -> bool:
-    """Whether the history of an array lies in its batch, where MXNet's own recording does not see it."""
-    value = array._v
-    base = value.base
-    return value.taped and base.__class__ is not Owned and base is not _LINKED
-
-
-def link(array: Any) -> NDArray:
-    """Let MXNet's own recording go on from an array: something eager uses it under recording."""
-    if array._c is None and seen_through(array):
-        return concrete(array)
-    concrete(array)
-    value = array._v
-    computed: NDArray = array._in_kind(engine_of("mxnet").with_history(value))  # type: ignore[attr-defined]
-    linked = Value(value.rows, 0, value.spec, value.graph, True, _LINKED)
-    linked.result = value.result
-    array._c, array._v = computed, linked
-    return computed
-
-
-def with_history(array: Any) -> NDArray:
-    """The computed array, from which MXNet's own recording goes on."""
-    return link(array) if LOCAL.state.mode >= 2 and unlinked(array) else concrete(array)
-
-
-def own(array: Any) -> NDArray:
-    """The computed array as memory of its own, to be written to: others may share the rows of the batch."""
-    value = array._v
-    if array._c is None and seen_through(array, True):
-        LOCAL.state.flush("an array that captured calls use was written to")
-    elif value.base.__class__ is not Owned:
-        computed = concrete(array).copy()
-        array._c = computed
-        array._v = Value(-1, 0, value.spec, None, value.taped, Owned(computed))
-    return concrete(array)
-
-
-def seen_through(array: Any, write: bool = False) -> bool:
-    """Make a slice of an array that was there before the batch the view that it is in MXNet: nothing has to run.
-
-    What an operator gave is a copy, which is no help to who wants to `write`.
-    """
-    value = array._v
-    source, root, copied = value.base, value, False
-    while isinstance(source, (Value, references.Copied)):
-        if isinstance(source, references.Copied):
-            source, copied = source.value, True
-        else:
-            root, source = source, source.base
-    if isinstance(source, Owned):
-        source = source.array
-    if value.depth or (copied and write) or not isinstance(source, NDArray):
-        return False
-    rows = value.row_list()
-    listed = root.row_list()
-    begin = listed.index(rows[0])
-    if listed[begin : begin + len(rows)] != rows:
-        return False
-    view = slice_rows(classic(source), begin, begin + len(rows)) if root.spec.mode == "rows" else classic(source)
-    if view.shape != value.spec.shape:
-        view = as_shape(view, value.spec.shape)
-    array._c = array._in_kind(view.copy() if copied else view)
-    array._v = owned(value, array._c)
-    return True
 
 
 def _sliced(array: LazyArray, key: Any) -> Any:

@@ -10,8 +10,9 @@ from mxnet.ndarray.numpy import _internal as npi
 from mxnet.numpy import ndarray
 
 from gluonjit.engines.mxnet import references
+from gluonjit.engines.mxnet.computing import owned, plain, waits
 from gluonjit.engines.mxnet.indices import basic_index, expanded, is_basic
-from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, owned, waits, with_history
+from gluonjit.engines.mxnet.lazy import Lazy, LazyArray
 from gluonjit.engines.mxnet.operands import value_of
 from gluonjit.engines.mxnet.program import operator_handle
 from gluonjit.engines.mxnet.trace import Trace
@@ -49,7 +50,7 @@ class LazyNumpy(Lazy, ndarray):  # type: ignore[misc]
         if computed is not None and not state.inside and not waits(self):
             return computed[key]
         if _is_mask(key):  # how many entries it picks depends on its values
-            return with_history(self)[key]
+            return plain(self)[key]
         if not value.spec.shape and key != ():
             raise IndexError("scalar tensor can only accept `()` as index")
         if isinstance(value.graph, Trace):
@@ -149,7 +150,7 @@ def _sliced(array: LazyNumpy, key: Any) -> Any:
         return _picked(array, key)
     cuts, target = basic_index(parts, shape)
     if 0 in target:
-        return with_history(array)[key]
+        return plain(array)[key]
     sliced = array
     if cuts is not None:
         begin, end, step = zip(*cuts)

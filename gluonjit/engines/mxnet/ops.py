@@ -8,8 +8,9 @@ from typing import Any
 from mxnet.ndarray.sparse import BaseSparseNDArray
 
 from gluonjit.engines.mxnet import rules
+from gluonjit.engines.mxnet.computing import concrete, created, own, unlinked, waits
 from gluonjit.engines.mxnet.hooked import current_mode, original_invoke
-from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, concrete, created, own, unlinked, waits, wrap, wrap_created
+from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, wrap, wrap_created
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np, wrap_np_as
 from gluonjit.engines.mxnet.lookups import look_up, table_of
 from gluonjit.engines.mxnet.operands import Empty, leaf, value_of

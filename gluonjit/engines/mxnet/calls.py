@@ -1,0 +1,208 @@
+"""The functions that stand in the place of those of MXNet that make calls: operators and blocks."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Any
+
+from mxnet import gluon
+from mxnet.gluon.block import _check_all_np_ndarrays
+from mxnet.ndarray import NDArray
+from mxnet.ndarray.numpy import _internal as npi
+from mxnet.numpy import ndarray
+from mxnet.util import is_np_array
+
+from gluonjit.engines.mxnet import hooked
+from gluonjit.engines.mxnet.cell import Cell
+from gluonjit.engines.mxnet.cells import capture_cell
+from gluonjit.engines.mxnet.computing import own
+from gluonjit.engines.mxnet.dynamic import KEY, automatic_cell
+from gluonjit.engines.mxnet.engine import ENGINE
+from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, reshaped, wrap, wrap_concrete
+from gluonjit.engines.mxnet.lazy_np import wrap_np, wrap_np_concrete
+from gluonjit.engines.mxnet.operands import Empty, leaf
+from gluonjit.engines.mxnet.ops import capture_op, is_pending
+from gluonjit.engines.mxnet.trace import operator_call
+from gluonjit.engines.mxnet.writes import before_write
+from gluonjit.errors import CaptureError
+from gluonjit.graph import raised_at
+from gluonjit.hybrid import LOCAL, Batch
+
+_HybridBlock = gluon.HybridBlock
+
+
+def invoke(handle: int, arrays: Any, keys: Any, vals: Any, out: Any, is_np: bool, as_list: bool) -> Any:
+    """mxnet.ndarray.register._imperative_invoke: every operator call of the program passes here."""
+    state = LOCAL.state
+    if state.paused:
+        return hooked.original_invoke(handle, arrays, keys, vals, out, is_np, as_list)
+    if out is not None:
+        if operator_call(handle, 0, (), ())[0].endswith("update"):  # an optimizer's, which writes to its state too
+            _written(arrays)
+        return hooked.original_invoke(handle, arrays, keys, vals, _written(out), is_np, as_list)
+    if state.trace is not None:
+        name, attrs = operator_call(handle, len(arrays), keys, vals)
+        values = state.trace.op(name, attrs, arrays)
+        results = [wrap_np(value) for value in values] if is_np else [wrap(value) for value in values]
+        return results if as_list or len(results) > 1 else results[0]
+    if state.inside or is_pending(arrays):
+        return capture_op(handle, arrays, keys, vals, is_np, as_list)
+    return hooked.original_invoke(handle, arrays, keys, vals, out, is_np, as_list)
+
+
+def verify(op_name: str, func_name: str, arrays: Any, out: Any) -> None:
+    """mxnet.ndarray.register._verify_all_legacy_ndarrays, which imports a module in every operator call."""
+    for array in arrays:
+        kind = array.__class__
+        if kind is not NDArray and kind is not LazyArray:
+            break
+    else:
+        if out is None:
+            return
+    hooked.original_verify(op_name, func_name, arrays, out)
+
+
+def verify_numpy(op_name: str, func_name: str, arrays: Any, out: Any) -> None:
+    """mxnet.ndarray.register._verify_all_np_ndarrays, likewise."""
+    for array in arrays:
+        if not isinstance(array, ndarray):
+            break
+    else:
+        if out is None:
+            return
+    hooked.original_verify_numpy(op_name, func_name, arrays, out)
+
+
+def _written(out: Any) -> Any:
+    """Arrays that an operator writes to: what waits and has read them runs first."""
+    if isinstance(out, (list, tuple)):
+        return [_written(array) for array in out]
+    if isinstance(out, Lazy):
+        out = own(out)
+    before_write(out)
+    return out
+
+
+def call(self: gluon.Block, *args: Any) -> Any:
+    """gluon.Block.__call__, with no frames of its own beside MXNet's: recursion may go as deep as without it."""
+    state = LOCAL.state
+    cell: Cell | None = None
+    if state.trace is None and not state.paused:
+        cell = self.__dict__.get(KEY)
+        if cell is None and state.batch is not None and isinstance(self, _HybridBlock):
+            cell = automatic_cell(self, args)
+        if cell is not None and cell.is_node:
+            if self._forward_hooks or self._forward_pre_hooks:
+                return _call_with_hooks(self, cell, args)
+            return capture_cell(cell, self, None, args)
+    begin = 0.0
+    if cell is not None:  # not one node: what it calls is captured. Its arrays become lazy, so that slices are rows
+        if not state.inside:
+            begin = perf_counter()
+            batch = _begin_sample(self, cell)
+        args = tuple([_lazy(arg) for arg in args])
+        state.inside += 1
+    try:
+        for hook in self._forward_pre_hooks.values():
+            hook(self, args)
+        out = self.forward(*args)
+        for hook in self._forward_hooks.values():
+            hook(self, args, out)
+        if is_np_array():
+            _check_all_np_ndarrays(out)
+        return out
+    except CaptureError as error:
+        if begin:
+            error.args = (f"{error} (In sample {batch.sample - 1}, at {raised_at(error.__traceback__)}.)",)
+        raise
+    finally:
+        if cell is not None:
+            state.inside -= 1
+            if begin:
+                batch.end_sample()
+                batch.report.took(f"sample {batch.sample - 1}", "capture", begin, perf_counter())
+
+
+def _call_with_hooks(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
+    for hook in block._forward_pre_hooks.values():
+        hook(block, args)
+    out = capture_cell(cell, block, None, args)
+    for hook in block._forward_hooks.values():
+        hook(block, args, out)
+    return out
+
+
+def _begin_sample(block: gluon.Block, cell: Cell) -> Batch:
+    """An outermost block is called: its batch is opened, and the arrays of its parameters are known from now on."""
+    state = LOCAL.state
+    state.mode = hooked.current_mode()
+    batch = state.open(ENGINE, cell.options)
+    if not batch.explicit and batch.options is not cell.options and batch.options != cell.options:
+        batch.flush("another block has other options")
+        state.close()
+        batch = state.open(ENGINE, cell.options)
+    batch.begin_sample()
+    _note_parameters(batch, block)
+    return batch
+
+
+def _note_parameters(batch: Any, block: gluon.Block) -> None:
+    """Let the batch know the arrays of this block's parameters, once."""
+    if id(block) in batch.noted:
+        return
+    batch.noted[id(block)] = block
+    for parameter in block.collect_params().values():
+        for array in parameter._data or ():
+            batch.parameters[id(array)] = array
+
+
+def _lazy(arg: Any) -> Any:
+    kind = arg.__class__
+    batch = LOCAL.state.batch
+    if (kind is not NDArray and kind is not ndarray) or batch is None:
+        return arg
+    try:
+        value = leaf(batch, arg)
+    except Empty:
+        return arg
+    return wrap_concrete(value, arg) if kind is NDArray else wrap_np_concrete(value, arg)
+
+
+def call_recurrent(self: Any, inputs: Any, states: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """_RNNLayer.__call__, which notes on the layer whether there are states: as one node it always has some."""
+    state = LOCAL.state
+    batched = KEY in self.__dict__ or state.batch is not None
+    if states is not None or not batched or state.trace is not None or not isinstance(inputs, NDArray):
+        return hooked.original_call_recurrent(self, inputs, states, *args, **kwargs)
+    size = inputs.shape[self._layout.find("N")]
+    begin = self.begin_state(size, ctx=inputs.context, dtype=inputs.dtype)
+    return hooked.original_call_recurrent(self, inputs, begin, *args, **kwargs)[0]
+
+
+def reshape(self: NDArray, *shape: Any, **kwargs: Any) -> Any:
+    """NDArray.reshape, which is no operator call: a cell that reshapes its weights does so in its program."""
+    if LOCAL.state.trace is not None and self.__class__ is NDArray:
+        return reshaped(self, *shape, **kwargs)
+    return hooked.original_reshape(self, *shape, **kwargs)
+
+
+def zeros(shape: Any, dtype: Any, ctx: Any) -> Any:
+    """mx.np.zeros, which does not pass `invoke`: where calls are captured its operator does."""
+    if not _captures(()):
+        return hooked.original_zeros(shape, dtype, ctx)
+    return npi.zeros(shape=shape, ctx=ctx, dtype=dtype or "float32")
+
+
+def tensordot(a: Any, b: Any, axes: Any) -> Any:
+    """mx.np.tensordot, which does not pass `invoke` either."""
+    if not _captures((a, b)):
+        return hooked.original_tensordot(a, b, axes)
+    if isinstance(axes, int):
+        return npi.tensordot_int_axes(a, b, axes=axes)
+    left, right = [(part,) if isinstance(part, int) else tuple(part) for part in axes]
+    return npi.tensordot(a, b, a_axes_summed=left, b_axes_summed=right)
+
+
+def _captures(arrays: Any) -> bool:
+    state = LOCAL.state
+    return not state.paused and bool(state.trace is not None or state.inside or is_pending(arrays))

@@ -1,0 +1,162 @@
+"""Functions around those of MXNet that change something: what has been captured runs before, or is traced anew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mxnet import gluon
+from mxnet.ndarray import NDArray
+from mxnet.numpy import ndarray
+
+from gluonjit.engines.mxnet import hooked
+from gluonjit.engines.mxnet.computing import concrete, plain
+from gluonjit.engines.mxnet.dynamic import KEY, disable, enable, restructured
+from gluonjit.engines.mxnet.lazy import Lazy, LazyArray
+from gluonjit.engines.mxnet.semantics import note_semantics
+from gluonjit.engines.mxnet.writes import before_write
+from gluonjit.errors import OptionError
+from gluonjit.hybrid import LOCAL
+
+
+def set_recording(is_recording: bool) -> bool:
+    before: bool = hooked.original_set_recording(is_recording)
+    LOCAL.state.mode = 2 * bool(is_recording) + (LOCAL.state.mode & 1)
+    return before
+
+
+def set_training(train_mode: bool) -> bool:
+    before: bool = hooked.original_set_training(train_mode)
+    LOCAL.state.mode = (LOCAL.state.mode & 2) + bool(train_mode)
+    return before
+
+
+def get_index(self: NDArray, key: tuple[Any, ...]) -> Any:
+    """NDArray._get_index_nd: the arrays of an index are no part of the captured program."""
+    parts = tuple([concrete(part) if isinstance(part, Lazy) else part for part in key])
+    state = LOCAL.state
+    state.paused += 1
+    try:
+        return hooked.original_get_index(self, parts)
+    finally:
+        state.paused -= 1
+
+
+def setitem(self: NDArray, key: Any, value: Any) -> None:
+    if isinstance(value, LazyArray):  # MXNet asks for the very type of the array written to
+        value = plain(value)
+    before_write(self)
+    hooked.original_setitem(self, key, value)
+
+
+def numpy_setitem(self: ndarray, key: Any, value: Any) -> None:
+    before_write(self)
+    hooked.original_numpy_setitem(self, key, value)
+
+
+def zero_grad(self: gluon.ParameterDict) -> None:
+    for parameter in self.values():
+        for gradient in parameter._grad or ():
+            before_write(gradient)
+    hooked.original_zero_grad(self)
+
+
+def export(self: gluon.HybridBlock, *args: Any, **kwargs: Any) -> Any:
+    if KEY in self.__dict__ and not self._cached_graph:
+        raise RuntimeError(
+            f"export() of {self.name}: under hybridize(dynamic_batch=True) MXNet makes no graph of it. Call "
+            f"hybridize() and the block once, then export()."
+        )
+    return hooked.original_export(self, *args, **kwargs)
+
+
+def hybridize(original: Any) -> Any:
+    def hybridize(self: gluon.Block, active: bool = True, *args: Any, **kwargs: Any) -> None:
+        dynamic = kwargs.pop("dynamic_batch", None)
+        if dynamic is None:
+            disable(self)
+            original(self, active, *args, **kwargs)
+        elif not isinstance(dynamic, bool):
+            raise OptionError(f"hybridize(): dynamic_batch={dynamic!r}, but it is True or False")
+        elif dynamic and active:
+            enable(self, kwargs)
+        else:
+            disable(self)
+            if kwargs or args or not active:
+                original(self, active, *args, **kwargs)
+
+    hybridize.__doc__ = original.__doc__
+    hybridize.__wrapped__ = original  # type: ignore[attr-defined]
+    return hybridize
+
+
+def flushing(original: Any, name: str) -> Any:
+    """A function before which everything that waits has to run."""
+
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        state = LOCAL.state
+        if not state.paused and state.trace is None:
+            state.flush(name)
+            state.singles = 0
+        return original(self, *args, **kwargs)
+
+    wrapper.__doc__ = original.__doc__
+    wrapper.__wrapped__ = original  # type: ignore[attr-defined]
+    return wrapper
+
+
+def replacing(original: Any, name: str) -> Any:
+    """A method of a Parameter that puts other arrays in the place of those it has, if it has any."""
+
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        state = LOCAL.state
+        if self._data is not None and state.batch is not None and not state.paused:
+            state.flush(name)
+            for batch in state.explicit:
+                batch.noted.clear()
+                batch.parameters.clear()
+        return original(self, *args, **kwargs)
+
+    wrapper.__doc__ = original.__doc__
+    wrapper.__wrapped__ = original  # type: ignore[attr-defined]
+    return wrapper
+
+
+def restructuring(original: Any, own: bool = False) -> Any:
+    """A function that changes blocks: `own` says that it is a method of the block that changes."""
+
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        restructured(self if own else None)
+        return original(self, *args, **kwargs)
+
+    wrapper.__doc__ = original.__doc__
+    wrapper.__wrapped__ = original  # type: ignore[attr-defined]
+    return wrapper
+
+
+def uncaptured(original: Any) -> Any:
+    """A function whose operators are never captured."""
+
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        state = LOCAL.state
+        state.paused += 1
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            state.paused -= 1
+
+    wrapper.__doc__ = original.__doc__
+    wrapper.__wrapped__ = original  # type: ignore[attr-defined]
+    return wrapper
+
+
+def noting(original: Any) -> Any:
+    """A function that changes MXNet's semantics of arrays on this thread."""
+
+    def wrapper(*args: Any) -> Any:
+        result = original(*args)
+        note_semantics()
+        return result
+
+    wrapper.__doc__ = original.__doc__
+    wrapper.__wrapped__ = original  # type: ignore[attr-defined]
+    return wrapper

@@ -65,7 +65,6 @@ nd.LeakyReLU({x}, act_type="gelu")
 nd.LeakyReLU({x}, act_type="selu") * 0.5
 nd.contrib.quadratic({x}, a=0.1, b=0.2, c=0.3)
 nd.contrib.gradientmultiplier({x}, scalar=0.5)
-nd.make_loss({x} * 0.1)
 nd.identity({x}) * 0.9
 nd.Cast({x}, dtype="float64").astype("{dtype}") * 0.9
 nd._internal._hypot_scalar({x}, scalar=0.7) * 0.5

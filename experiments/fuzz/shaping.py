@@ -68,7 +68,7 @@ def blocks(run: Run, a: int, b: int, c: int) -> str | None:
             f"nd.pad({image}, mode='edge', pad_width=(0, 0, 0, 0, 0, 1, 1, 0))" if wide else None,
             f"nd.UpSampling({image}, scale=2, sample_type='nearest')" if wide else None,
             f"nd.Pooling({image}, kernel=(1, {last}), pool_type='avg')",
-            f"nd.Pooling({image}, global_pool=True, pool_type='max', kernel=(1, 1))",
+            f"nd.Pooling({image}, global_pool=True, pool_type='avg', kernel=(1, 1))",
             f"nd.Pooling({image}, kernel=(1, 1), pool_type='sum') * 0.5",
             f"nd.space_to_depth({x}.reshape((1, -1, 2, 2)), block_size=2)" if x.size % 4 == 0 else None,
             f"nd.depth_to_space({x}.reshape((1, 4, -1, 1)), block_size=2)" if x.size % 4 == 0 else None,

@@ -11,11 +11,15 @@ from gluonjit.graph.values import Rows, Spec, Value
 
 
 class Leaf(NamedTuple):
-    """An array that was there before the batch: its first row, how it looks, and the engine's payload."""
+    """An array that was there before the batch: its first row, how it looks, and the engine's payload.
+
+    `taped` says that it was met under recording.
+    """
 
     base: int
     spec: Spec
     payload: Any
+    taped: bool
 
 
 class Record:
@@ -95,11 +99,11 @@ class Graph:
         record.values.append(values)
         return values
 
-    def add_leaf(self, key: Any, payload: Any, spec: Spec) -> Leaf:
+    def add_leaf(self, key: Any, payload: Any, spec: Spec, taped: bool = False) -> Leaf:
         """The leaf of this key, made when the key is new. `payload` keeps an address used as key from being reused."""
         leaf = self.leaves.get(key)
         if leaf is None:
-            leaf = self.leaves[key] = Leaf(self.rows, spec, payload)
+            leaf = self.leaves[key] = Leaf(self.rows, spec, payload, taped)
             self.rows += spec.rows
         return leaf
 

@@ -17,7 +17,7 @@ from gluonjit.engines.mxnet.bridge import finish
 from gluonjit.engines.mxnet.computing import unlinked
 from gluonjit.engines.mxnet.hooked import original_array_backward, original_backward, original_grad
 from gluonjit.engines.mxnet.lazy import Lazy
-from gluonjit.engines.mxnet.results import seed_of, settle, spent, tape_of
+from gluonjit.engines.mxnet.results import seed_of, settle, tape_of
 from gluonjit.engines.mxnet.semantics import classic, is_numpy, same_elements
 from gluonjit.engines.mxnet.session import as_captured
 from gluonjit.engines.mxnet.tape import Seed, Tape, Target
@@ -139,7 +139,7 @@ def _through_batches(
                         gradients.append(gradient)
                     continue
                 earlier = tape_of(target.value)
-                if earlier is not None and not spent(target.value, earlier):
+                if earlier is not None and not earlier.freed:
                     waiting.setdefault(earlier, []).extend(seed_of(target.value, target.gradient))
     for tape in direct:
         _note_call(tape)

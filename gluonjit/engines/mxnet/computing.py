@@ -79,12 +79,13 @@ def link(array: Any) -> NDArray:
 def own(array: Any) -> NDArray:
     """The computed array as memory of its own, to be written to: others may share the rows of the batch."""
     value = array._v
-    if array._c is None and seen_through(array, True):
-        LOCAL.state.flush("an array that captured calls use was written to")
-    elif value.base.__class__ is not Owned:
-        computed = concrete(array).copy()
-        array._c = computed
-        array._v = Value(-1, 0, value.spec, None, value.taped, Owned(computed))
+    if value.base.__class__ is not Owned:
+        if seen_through(array, True):
+            LOCAL.state.flush("an array that captured calls use was written to")
+        else:
+            computed = concrete(array).copy()
+            array._c = computed
+            array._v = Value(-1, 0, value.spec, None, value.taped, Owned(computed))
     return concrete(array)
 
 
@@ -113,5 +114,6 @@ def seen_through(array: Any, write: bool = False) -> bool:
     if view.shape != value.spec.shape:
         view = as_shape(view, value.spec.shape)
     array._c = array._in_kind(view.copy() if copied else view)
-    array._v = owned(value, array._c)
+    if write or not value.taped or LOCAL.state.mode >= 2:  # else the view has no history, but the value has
+        array._v = owned(value, array._c)
     return True

@@ -8,8 +8,9 @@ from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.arrays import spec_of
 from gluonjit.engines.mxnet.lookups import host_rows
-from gluonjit.engines.mxnet.results import numbers_of, settle
+from gluonjit.engines.mxnet.results import numbers_of, settle, spent, tape_of
 from gluonjit.engines.mxnet.session import Imported, as_captured
+from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.engines.mxnet.trace import NeedsValue, Trace
 from gluonjit.graph import Value
 from gluonjit.hybrid import LOCAL, Batch
@@ -54,7 +55,7 @@ def leaf(batch: Batch, array: NDArray) -> Value:
         value = host_rows(batch, array, spec.dtype, spec.device)
     else:
         taped = LOCAL.state.mode >= 2
-        value = Value(batch.graph.add_leaf(id(array), array, spec).base, 0, spec, batch.graph, taped, array)
+        value = Value(batch.graph.add_leaf(id(array), array, spec, taped).base, 0, spec, batch.graph, taped, array)
     batch.imports[id(array)] = (array, value)
     return value
 
@@ -71,8 +72,10 @@ def imported(batch: Batch, value: Value) -> Value:
         parts = [_one_row(value, row) for row in value.rows]
     else:
         parts = [value]
-    rows = [_leaf_of(batch, part) for part in parts]
-    new = Value(rows[0] if len(rows) == 1 else tuple(rows), 0, value.spec, batch.graph, value.taped, value)
+    tape = tape_of(value)
+    taped = tape is not None and not spent(value, tape)  # what backward went through is a constant from then on
+    rows = [_leaf_of(batch, part, tape if taped else None) for part in parts]
+    new = Value(rows[0] if len(rows) == 1 else tuple(rows), 0, value.spec, batch.graph, taped, value)
     batch.imports[id(value)] = (value, new)
     return new
 
@@ -81,12 +84,12 @@ def _one_row(value: Value, row: int) -> Value:
     return Value(row, 0, value.spec.with_rows(1), value.graph, value.taped, value)
 
 
-def _leaf_of(batch: Batch, value: Value) -> int:
-    """The first row of an earlier flush's result as a leaf, from which gradients go back into that flush."""
-    key = ("result", id(value.result) if value.result is not None else (id(value.graph), value.rows, value.spec))
+def _leaf_of(batch: Batch, value: Value, tape: Tape | None) -> int:
+    """The first row of an earlier flush's result as a leaf; gradients go back to its history `tape`, if any."""
+    key = ("result", tape, id(value.result) if value.result is not None else (id(value.graph), value.rows, value.spec))
     known = batch.graph.leaves.get(key)
     if known is not None:
         return known.base
     with as_captured(0):
-        payload = Imported(numbers_of(value), value)
-    return batch.graph.add_leaf(key, payload, value.spec).base
+        payload = Imported(numbers_of(value), value, tape)
+    return batch.graph.add_leaf(key, payload, value.spec, tape is not None).base

@@ -55,6 +55,7 @@ class Imported(NamedTuple):
 
     array: NDArray
     value: Value
+    tape: Tape | None
 
 
 class Session:
@@ -111,8 +112,9 @@ class Session:
             if not isinstance(leaf.payload, Imported):
                 if learned and is_learned(leaf.payload):
                     parts.append((leaf.payload, part))
-            elif self.tape is not None and leaf.payload.value.taped:
+            elif self.tape is not None and leaf.payload.tape is not None:
                 self.tape.sources.append(Source(leaf.payload.array, part, leaf.payload.value))
+                leaf.payload.tape.later.add(self.tape)
         self._put(chunk.place, rows, Source(rows, chunk.place, None, tuple(parts)) if learned else None)
 
     def _put(self, place: Place, rows: NDArray, source: Source | None) -> None:
@@ -121,7 +123,8 @@ class Session:
         if source is not None and self.tape is not None:
             self.tape.sources.append(source)
         if self.plan.arenas[place.arena].sole:
-            self.arrays[place.arena] = rows
+            # Without its history: steps must not go back into it by themselves, where nothing is learned from a row.
+            self.arrays[place.arena] = rows if source is None else rows.detach()
         else:
             with as_captured(0):
                 rows.copyto(slice_rows(self.arrays[place.arena], place.begin, place.end))
@@ -220,12 +223,12 @@ class Session:
 
 
 def _has_taped_inputs(plan: Plan) -> bool:
-    """Whether there are look-ups made under recording, or results of an earlier flush with a history."""
+    """Whether there are look-ups or arrays met under recording, or results of an earlier flush with a history."""
     for chunk in plan.inputs:
         if isinstance(chunk, LookupChunk):
             if chunk.table.weight is not None and chunk.table.taped:
                 return True
-        elif any(isinstance(leaf.payload, Imported) and leaf.payload.value.taped for leaf in chunk.leaves):
+        elif any(leaf.taped for leaf in chunk.leaves):
             return True
     return False
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
+from weakref import WeakSet
 
 import mxnet as mx
 import numpy as np
@@ -101,6 +102,7 @@ class Tape:
         self.done: set[tuple[int, int]] = set()
         self.freed = False
         self.spent = Reach(plan)
+        self.later: WeakSet[Tape] = WeakSet()  # those of flushes that have gone on from results of this one
         self.sources: list[Source] = []
         self._plan = plan
         self._finite = finite
@@ -205,7 +207,7 @@ class Tape:
         reach, steps = self._reached(seeds)
         if not retain:
             self.spent.add(reach)
-        keep = retain or hold or self.bridges > 0 or not self._all_spent()
+        keep = retain or hold or self.bridges > 0 or self._awaited() or not self._all_spent()
         for array in self._gradients:
             if array is not None:
                 array[:] = 0
@@ -264,6 +266,10 @@ class Tape:
             for result, place in zip(results, step.places)
             if self._gradients[place.arena] is not None
         ]
+
+    def _awaited(self) -> bool:
+        """Whether backward may come from a later flush. With sharing it may go through what has been gone through."""
+        return any(not tape.freed for tape in self.later)
 
     def _all_spent(self) -> bool:
         return all(

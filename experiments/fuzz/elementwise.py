@@ -20,7 +20,7 @@ nd.log({x} * {x} + 1.5)
 nd.Activation({x}, act_type="softrelu") * 0.5
 {x}.copy()
 {x}.detach() + {x}
-nd.BlockGrad({x})
+nd.BlockGrad({x}) - {x} * 0.3
 nd.zeros_like({x}) + {x} * nd.ones_like({x})
 {x}.astype("float64").astype("{dtype}")
 nd.where({x} > 0.12345, {x}, {x} * 0.5)

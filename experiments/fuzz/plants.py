@@ -76,15 +76,21 @@ def _wrong_share() -> list[Patch]:
 
 
 def _wrong_order() -> list[Patch]:
-    """The third and the fourth step of a plan change places."""
-    original = session.Session.run
+    """The third and the fourth step of a plan change places; memory that nothing was written to yet holds sevens."""
+    original, room = session.Session.run, session._room
 
     def run(self: Any, number: int) -> None:
         if len(self.plan.steps) > 3:
             number = {2: 3, 3: 2}.get(number, number)
         original(self, number)
 
-    return [(session.Session, "run", run)]
+    def filled(arena: Any) -> Any:
+        array = room(arena)
+        with session.as_captured(0):
+            array[:] = 7
+        return array
+
+    return [(session.Session, "run", run), (session, "_room", filled)]
 
 
 PLANTS: dict[str, Callable[[], list[Patch]]] = {

@@ -18,8 +18,10 @@ from typing import Any
 import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon
+from tqdm import tqdm
 
 import gluonjit
+from experiments.arguments import count, whole
 
 VOCABULARY = 500
 BOUNDS = {"mxnet.operators": 4096, "mxnet.cells": 4096, "mxnet.shapes": 10_001, "mxnet.specs": 100_001}
@@ -105,14 +107,15 @@ def measure(minibatches: int, warm_up: int, seed: int, every: int = 100) -> dict
     soak = Soak(seed)
     found: dict[str, Any] = {"minibatches": 0, "warm_up": warm_up, "seed": seed, "samples": [], "interrupted": False}
     try:
-        for number in range(1, minibatches + 1):
+        progress = tqdm(range(1, minibatches + 1), desc="soak", unit="minibatch")
+        for number in progress:
             loss = soak.step()
             found["minibatches"] = number
             if number == warm_up:
                 found["bytes_after_warm_up"] = resident()
             if number % every == 0 or number == minibatches:
                 found["samples"].append({"minibatch": number, "bytes": resident(), **gluonjit.cache_info()})
-                _show(number, minibatches, loss)
+                progress.set_postfix_str(f"loss {loss:.4f}, {resident() / 1e6:.1f} MB")
     except KeyboardInterrupt:
         found["interrupted"] = True
     mx.nd.waitall()
@@ -124,18 +127,12 @@ def measure(minibatches: int, warm_up: int, seed: int, every: int = 100) -> dict
     return found
 
 
-def _show(number: int, of: int, loss: float) -> None:
-    width = 40 * number // of
-    bar = "#" * width + "." * (40 - width)
-    print(f"\r[{bar}] {number}/{of} loss {loss:.4f} {resident() / 1e6:.1f} MB", end="", file=sys.stderr, flush=True)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run it; 1 where memory grew by 1 % or more, or a cache is over its bound."""
     parser = argparse.ArgumentParser(prog="python -m experiments.soak", description=__doc__)
-    parser.add_argument("--minibatches", type=int, default=5000)
-    parser.add_argument("--warm-up", type=int, default=500, help="minibatches before memory is first looked at")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--minibatches", type=count, default=5000)
+    parser.add_argument("--warm-up", type=count, default=500, help="minibatches before memory is first looked at")
+    parser.add_argument("--seed", type=whole, default=0)
     parser.add_argument("--json", type=Path, help="write what was measured there")
     chosen = parser.parse_args(arguments)
     found = measure(chosen.minibatches, chosen.warm_up, chosen.seed)
@@ -144,7 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     growth = found["growth_percent"]
     told = "no figure: it ended before the warm-up did" if growth is None else f"{growth:.3f} %"
     print(f"\n{found['minibatches']} minibatches, growth after {chosen.warm_up}: {told}")
-    over = [name for name, count in found["caches"].items() if count > BOUNDS.get(name, 0)]
+    over = [name for name, entries in found["caches"].items() if entries > BOUNDS.get(name, 0)]
     print(f"caches: {found['caches']}; over their bounds: {', '.join(over) or 'none'}")
     return int(bool(over) or (growth is not None and growth >= 1.0))
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.arguments import count, whole
 from experiments.treelstm.files import write_json
 
 ENGINES = ("mxnet",)
@@ -56,30 +57,12 @@ def _print(findings: Any) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m experiments.fuzz", description=__doc__)
     parser.add_argument("--engine", choices=ENGINES, default="mxnet")
-    parser.add_argument("--cases", type=_count, default=1000, metavar="N", help="run the cases 0 to N - 1")
-    parser.add_argument("--seed", type=_whole, default=0, metavar="S")
-    parser.add_argument("--case", type=_whole, metavar="K", help="run this case of the seed alone")
+    parser.add_argument("--cases", type=count, default=1000, metavar="N", help="run the cases 0 to N - 1")
+    parser.add_argument("--seed", type=whole, default=0, metavar="S")
+    parser.add_argument("--case", type=whole, metavar="K", help="run this case of the seed alone")
     parser.add_argument("--plant", choices=PLANTS, metavar="NAME", help="build in a fault: " + ", ".join(PLANTS))
     parser.add_argument(
-        "--shrink", type=_whole, default=20, metavar="SECONDS", help="time to cut one failure down (default 20)"
+        "--shrink", type=whole, default=20, metavar="SECONDS", help="time to cut one failure down (default 20)"
     )
     parser.add_argument("--json", type=Path, metavar="PATH", help="write what was found here")
     return parser
-
-
-def _whole(text: str) -> int:
-    """Read a whole number."""
-    try:
-        value = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"{text} is less than 0")
-    return value
-
-
-def _count(text: str) -> int:
-    value = _whole(text)
-    if not value:
-        raise argparse.ArgumentTypeError("0 is less than 1")
-    return value

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from experiments.arguments import count, whole
 from experiments.treelstm import MODES
 
 DATA = ("builtin", "sick")
@@ -100,19 +101,19 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="command")
     train = _command(commands, "train", _train, "train one mode and test it")
     train.add_argument("--mode", choices=MODES, required=True)
-    train.add_argument("--epochs", type=_count, required=True)
+    train.add_argument("--epochs", type=count, required=True)
     train.add_argument("--checkpoint", type=Path, metavar="DIR", help="keep the run here, epoch by epoch")
     train.add_argument("--resume", action="store_true", help="go on where --checkpoint ends")
     train.set_defaults(batch_size=25)
     compare = _command(commands, "compare", _compare, "throughput of several modes side by side")
     compare.add_argument("--modes", type=_modes, default=MODES[:4], help="comma-separated: " + ", ".join(MODES))
-    compare.add_argument("--repeats", type=_count, default=5)
+    compare.add_argument("--repeats", type=count, default=5)
     compare.add_argument("--seconds", type=_seconds, default=1.0, help="of each measurement, about")
     compare.add_argument("--plot", type=Path, metavar="PATH", help="draw the results here")
     compare.set_defaults(batch_size=256)
     agree = _command(commands, "agree", _agree, "whether modes compute what the imperative program does")
     agree.add_argument("--systems", type=_modes, default=("dynamic",), help="comma-separated modes")
-    agree.add_argument("--batches", type=_count, default=20)
+    agree.add_argument("--batches", type=count, default=20)
     agree.set_defaults(batch_size=25)
     return parser
 
@@ -124,32 +125,13 @@ def _command(
     command: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text)
     command.add_argument("--data", choices=DATA, default="builtin", help="builtin is generated and synthetic")
     command.add_argument("--data-dir", metavar="DIR", help="the folder of sick/ and glove/ (or GLUONJIT_DATA)")
-    command.add_argument("--batch-size", type=_count)
-    command.add_argument("--seed", type=_seed, default=0)
-    command.add_argument("--limit", type=_count, metavar="N", help="use the first N pairs of each split alone")
+    command.add_argument("--batch-size", type=count)
+    command.add_argument("--seed", type=whole, default=0)
+    command.add_argument("--limit", type=count, metavar="N", help="use the first N pairs of each split alone")
     command.add_argument("--json", type=Path, metavar="PATH", help="write the results here")
-    command.add_argument("--threads", type=_count, help="threads of an operator (else OMP_NUM_THREADS, else 1)")
+    command.add_argument("--threads", type=count, help="threads of an operator (else OMP_NUM_THREADS, else 1)")
     command.set_defaults(run=run)
     return command
-
-
-def _whole(text: str, least: int) -> int:
-    """Read a whole number."""
-    try:
-        value = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
-    if value < least:
-        raise argparse.ArgumentTypeError(f"{text} is less than {least}")
-    return value
-
-
-def _count(text: str) -> int:
-    return _whole(text, 1)
-
-
-def _seed(text: str) -> int:
-    return _whole(text, 0)
 
 
 def _seconds(text: str) -> float:

@@ -7,27 +7,57 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from gluonjit.analysis import Plan
 
-if TYPE_CHECKING:
-    from gluonjit.hybrid.report import Report
-
 _MOST_STEPS = 40
+
+
+class Shown(Protocol):
+    """What is shown of a report; see there."""
+
+    calls: int
+    nodes: int
+    dropped: int
+    launches: int
+    gathers: int
+    gathered: int
+    flushes: int
+    alone: dict[str, str]
+    unbatched: dict[str, str]
+    reasons: dict[str, int]
+    kinds: dict[str, Any]
+    cache: dict[str, int]
+    ms: dict[str, float]
+    timeline: Any
+    last: Any
+
+    @property
+    def shared(self) -> int: ...
+
+    @property
+    def lower_bound(self) -> int: ...
+
+    @property
+    def steps(self) -> list[Any]: ...
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+
 Table = list[Sequence[Any]]
 _KINDS = ("kind", "calls", "nodes", "launches", "calls a launch")
 _STEPS = ("step", "nodes", "launches", "gathered", "ms", "first captured at")
 
 
-def to_json(report: Report) -> str:
+def to_json(report: Shown) -> str:
     """The report as JSON."""
     return json.dumps(report.to_dict())
 
 
-def to_text(report: Report) -> str:
+def to_text(report: Shown) -> str:
     """The report as tables of text."""
     lines = _summary(report)
     lines += ["", *_aligned(_KINDS, _kind_rows(report))]
@@ -40,7 +70,7 @@ def to_text(report: Report) -> str:
     return "\n".join(lines + ([""] if notes else []) + notes)
 
 
-def to_html(report: Report) -> str:
+def to_html(report: Shown) -> str:
     """The report as a page for notebooks."""
     parts = [f"<p>{escape(line)}</p>" for line in _summary(report)]
     parts.append(_html_table(_KINDS, _kind_rows(report)))
@@ -50,7 +80,7 @@ def to_html(report: Report) -> str:
     return "<div>" + "".join(parts) + "</div>"
 
 
-def _summary(report: Report) -> list[str]:
+def _summary(report: Shown) -> list[str]:
     head = (
         f"{report.calls} calls, {report.nodes} nodes run ({report.shared} shared, {report.dropped} dropped) in "
         f"{report.launches} launches (lower bound {report.lower_bound}), {report.flushes} flush(es), "
@@ -61,7 +91,7 @@ def _summary(report: Report) -> list[str]:
     return [head, f"ms: {times}", cache]
 
 
-def _kind_rows(report: Report) -> Table:
+def _kind_rows(report: Shown) -> Table:
     busiest = sorted(report.kinds.items(), key=lambda item: -item[1].launches)
     return [
         (name, row.calls, row.nodes, row.launches, f"{row.calls / row.launches:.1f}" if row.launches else "")
@@ -69,14 +99,14 @@ def _kind_rows(report: Report) -> Table:
     ]
 
 
-def _step_rows(report: Report) -> Table:
+def _step_rows(report: Shown) -> Table:
     return [
         (row.name, row.nodes, row.launches, _size(row.gathered) if row.gathered else "", f"{row.ms:.2f}", row.line)
         for row in report.steps
     ]
 
 
-def _notes(report: Report) -> list[str]:
+def _notes(report: Shown) -> list[str]:
     notes = [f"runs alone: {name}: {why}" for name, why in report.alone.items()]
     notes += [f"not one node: {name}: {why}" for name, why in report.unbatched.items()]
     return notes + [f"flushed {count} x: {reason}" for reason, count in report.reasons.items()]
@@ -110,7 +140,7 @@ def _html_table(head: Sequence[str], rows: Table) -> str:
     return f"<table><tr>{top}</tr>{body}</table>"
 
 
-def write_trace(report: Report, path: Path) -> None:
+def write_trace(report: Shown, path: Path) -> None:
     """Write the timeline in the Trace Event Format."""
     events = [
         {
@@ -127,7 +157,7 @@ def write_trace(report: Report, path: Path) -> None:
     path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}), encoding="utf-8")
 
 
-def write_dot(report: Report, path: Path) -> None:
+def write_dot(report: Shown, path: Path) -> None:
     """Write the last flush's steps as boxes; the arrows say how many rows go from one to another."""
     lines = ["digraph steps {", "  node [shape=box];"]
     if report.last is not None:

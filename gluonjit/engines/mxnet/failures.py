@@ -1,21 +1,18 @@
-"""From a step that failed, or gave a NaN, to the call of the user's that did it."""
+"""From a step that failed to the call of the user's that did it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import mxnet as mx
-import numpy as np
 
+from gluonjit.analysis import Plan
 from gluonjit.engines.mxnet.arrays import context_of
 from gluonjit.engines.mxnet.trace import reason_of
-from gluonjit.errors import FlushError, NotFiniteError
+from gluonjit.errors import FlushError
 from gluonjit.graph import Record
 from gluonjit.hybrid.provenance import Provenance, operand_rows
-
-if TYPE_CHECKING:
-    from gluonjit.engines.mxnet.session import Session
 
 _NEXT = "hybridize(dynamic_batch=False) runs the same code eagerly."
 
@@ -32,14 +29,18 @@ def _as_error(error: Exception, text: str) -> Exception:
     return found
 
 
-def failed(session: Session, number: int, error: Exception) -> Exception:
+Rows = Callable[[int, Sequence[int]], Any]
+"""Rows of an arena, by their positions."""
+
+
+def failed(provenance: Provenance, rows: Rows, number: int, error: Exception) -> Exception:
     """The error to raise for a step that failed: its nodes run again, one by one, until one of them fails."""
-    provenance = session.provenance
-    step = session.plan.steps[number]
+    plan = provenance.plan
+    step = plan.steps[number]
     for record, nodes in step.parts:
         for node in nodes.tolist():
             try:
-                _run_alone(session, record, node)
+                _run_alone(plan, rows, record, node)
             except Exception as own:
                 text = f"The {provenance.describe(record, node)}, failed when it ran: {reason_of(own)}. {_NEXT}"
                 return _as_error(own, text)
@@ -51,14 +52,14 @@ def failed(session: Session, number: int, error: Exception) -> Exception:
     return _as_error(error, text)
 
 
-def _run_alone(session: Session, record: Record, node: int) -> None:
+def _run_alone(plan: Plan, rows: Rows, record: Record, node: int) -> None:
     """Run one node by itself and wait for it."""
     kind = record.kind
     given = record.operands[node]
     operands = []
     for group in kind.groups:
-        rows = [row for position in group for row in operand_rows(given[position], kind.operands[position])]
-        operands.append(session.rows(int(session.plan.arena[rows[0]]), session.plan.position[rows].tolist()))
+        numbers = [row for position in group for row in operand_rows(given[position], kind.operands[position])]
+        operands.append(rows(int(plan.arena[numbers[0]]), plan.position[numbers].tolist()))
     results = [
         mx.nd.empty((out.spec.rows, *out.spec.row_shape), context_of(out.spec.device), out.spec.dtype)
         for out in kind.outputs
@@ -66,84 +67,3 @@ def _run_alone(session: Session, record: Record, node: int) -> None:
     kind.program(operands, kind.program.consts, 1, results)
     for result in results:
         result.wait_to_read()
-
-
-class Finite:
-    """Looks for numbers that are not finite after each part of a flush (option `check_finite`)."""
-
-    def __init__(self, provenance: Provenance) -> None:
-        self._provenance = provenance
-        self._consts: set[int] = set()
-
-    def inputs(self, arena: int, begin: int, rows: Any) -> None:
-        """What was there before the batch."""
-        bad = _first_bad(rows)
-        if bad is not None:
-            use = self._provenance.first_use(arena, begin + bad)
-            raise NotFiniteError(f"An input is not finite: the {use}, reads it. {_look(rows, bad)}")
-
-    def weights(self, number: int, consts: Sequence[Any]) -> None:
-        """The weights that a step reads, each once a flush."""
-        for array in consts:
-            if id(array) in self._consts:
-                continue
-            self._consts.add(id(array))
-            bad = _first_bad(array)
-            if bad is not None:
-                first = self._provenance.describe(*self._provenance.node(number, 0))
-                raise NotFiniteError(
-                    f"A weight of shape {array.shape} is not finite: the {first}, reads it. {_look(array, bad)} "
-                    f"Look at the step of the optimizer before this minibatch."
-                )
-
-    def results(self, number: int, results: Sequence[Any]) -> None:
-        """What a step has made from finite numbers."""
-        for place, rows in zip(self._provenance.plan.steps[number].places, results):
-            bad = _first_bad(rows)
-            if bad is not None:
-                made = self._provenance.describe(*self._provenance.producer(place.arena, place.begin + bad))
-                raise NotFiniteError(f"The first result that is not finite is that of the {made}. {_look(rows, bad)}")
-
-    def head(self, gradient: Any) -> None:
-        """A gradient with which backward begins."""
-        if _first_bad(gradient) is not None:
-            raise NotFiniteError(f"Backward was given a gradient of shape {gradient.shape} that is not finite")
-
-    def gradients(self, number: int, arenas: Sequence[Any], consts: Sequence[Any]) -> None:
-        """What a step's backward has made from finite gradients."""
-        provenance = self._provenance
-        for gather in provenance.plan.steps[number].gathers:
-            gradient = arenas[gather.place.arena]
-            if gradient is None:
-                continue
-            positions = np.arange(gather.place.begin, gather.place.end) if gather.index is None else gather.index
-            numbers = gradient.asnumpy()
-            wrong = positions[~np.isfinite(numbers[positions].reshape(len(positions), -1)).all(axis=1)]
-            if len(wrong):
-                user = provenance.describe(*provenance.user(number, gather.place.arena, int(wrong[0])))
-                raise NotFiniteError(
-                    f"The first gradient that is not finite, in the order of backward, is that of the operands of "
-                    f"the {user}. {_look(gradient, int(wrong[0]))}"
-                )
-        for gradient in consts:
-            if gradient is not None and _first_bad(gradient) is not None:
-                first = provenance.describe(*provenance.node(number, 0))
-                raise NotFiniteError(
-                    f"The gradient of a weight of shape {gradient.shape} is not finite after the backward of a step "
-                    f"of {provenance.plan.steps[number].count} calls, of which the first is the {first}"
-                )
-
-
-def _first_bad(array: Any) -> int | None:
-    """The first row of an array that holds a NaN or an Inf."""
-    numbers = np.atleast_1d(array.asnumpy())
-    if numbers.dtype.kind != "f":
-        return None
-    finite = np.isfinite(numbers.reshape(len(numbers), -1)).all(axis=1)
-    return None if finite.all() else int(np.argmin(finite))
-
-
-def _look(array: Any, row: int) -> str:
-    numbers = np.atleast_1d(array.asnumpy())[row]
-    wrong = numbers[~np.isfinite(numbers)]
-    return f"It holds {wrong.size} of {numbers.size} numbers like {np.ravel(wrong)[0]}."

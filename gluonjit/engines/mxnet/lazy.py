@@ -192,12 +192,6 @@ class LazyArray(Lazy, NDArray):  # type: ignore[misc]
         """As NDArray.T, captured."""
         return op.transpose(self) if len(self._v.spec.shape) > 1 else self
 
-    def as_np_ndarray(self) -> Any:
-        """As NDArray.as_np_ndarray, without computing."""
-        from gluonjit.engines.mxnet.lazy_np import wrap_np_as
-
-        return wrap_np_as(self._v, self._c)
-
 
 def reshaped(array: NDArray, *shape: Any, **kwargs: Any) -> Any:
     """NDArray.reshape as an operator call."""

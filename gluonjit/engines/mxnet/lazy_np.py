@@ -120,6 +120,14 @@ def wrap_np_as(value: Value, computed: NDArray | None) -> LazyNumpy:
     return array
 
 
+def _as_np_ndarray(self: LazyArray) -> LazyNumpy:
+    """As NDArray.as_np_ndarray, without computing."""
+    return wrap_np_as(self._v, self._c)
+
+
+LazyArray.as_np_ndarray = _as_np_ndarray
+
+
 def wrap_np_concrete(value: Value, computed: NDArray) -> LazyNumpy:
     """A lazy array whose numbers exist already: slices of it are references to its rows."""
     return wrap_np_as(owned(value, computed), computed)

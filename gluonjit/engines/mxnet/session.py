@@ -15,7 +15,8 @@ from mxnet.ndarray import NDArray
 from gluonjit.analysis import Plan
 from gluonjit.analysis.plan import Arena, Gather, LeafChunk, LookupChunk, Place
 from gluonjit.engines.mxnet.arrays import context_of
-from gluonjit.engines.mxnet.failures import Finite, failed
+from gluonjit.engines.mxnet.failures import failed
+from gluonjit.engines.mxnet.finite import Finite
 from gluonjit.engines.mxnet.hooked import original_set_recording, original_set_training, slice_rows
 from gluonjit.engines.mxnet.program import join
 from gluonjit.engines.mxnet.semantics import SHAPES, classic, shapes
@@ -137,7 +138,7 @@ class Session:
             raise
         except Exception as error:
             with as_captured(self.plan.steps[number].mode & 1):
-                raise failed(self, number, error) from error
+                raise failed(self.provenance, self.rows, number, error) from error
 
     def _run(self, number: int) -> None:
         step = self.plan.steps[number]

@@ -19,7 +19,7 @@ from mxnet.ndarray import NDArray
 from gluonjit.analysis import Plan, Step
 from gluonjit.analysis.plan import Gather, Place
 from gluonjit.engines.mxnet.arrays import FLOATS
-from gluonjit.engines.mxnet.failures import Finite
+from gluonjit.engines.mxnet.finite import Finite
 from gluonjit.engines.mxnet.hooked import original_backward, slice_rows
 from gluonjit.engines.mxnet.reach import Reach
 from gluonjit.engines.mxnet.semantics import as_shape, classic, shapes

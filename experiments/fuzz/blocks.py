@@ -52,7 +52,7 @@ class Nested(gluon.HybridBlock):
         total = self.inner(x)
         for state in states:
             total = total + 0.3 * state
-        return [total, (x, [F.sin(total)])]
+        return [total, (x * 1.0, [F.sin(total)])]
 
 
 class Pairs(gluon.HybridBlock):

@@ -46,9 +46,9 @@ def backward(heads: Any, head_grads: Any = None, retain_graph: bool = False, tra
         listed = [_total(losses) for losses in by_device.values()]
         given = [None] * len(listed)
     with RUNNING:
-        ready, gradients, keep = _through_batches(listed, given, retain_graph, train_mode)
+        ready, gradients = _through_batches(listed, given, retain_graph, train_mode)
         if ready:
-            original_backward(ready, gradients, keep, train_mode)
+            original_backward(ready, gradients, retain_graph, train_mode)
     finish()
 
 
@@ -77,13 +77,13 @@ def grad(
     if not any(_in_batch(head) for head in listed):
         found = original_grad(heads, variables, head_grads, retain_graph, create_graph, train_mode)
     else:
-        ready, gradients, keep = _through_batches(listed, given, bool(retain_graph), train_mode)
+        ready, gradients = _through_batches(listed, given, bool(retain_graph), train_mode)
         if not ready:
             raise mx.base.MXNetError(
                 "autograd.grad of values that do not depend on anything with a gradient: call attach_grad on the "
                 "variables before the values are computed under autograd.record()"
             )
-        found = original_grad(ready, variables, gradients, keep, False, train_mode)
+        found = original_grad(ready, variables, gradients, bool(retain_graph), False, train_mode)
     finish()
     return found
 
@@ -101,10 +101,11 @@ def _total(losses: Sequence[Any]) -> Any:
 
 def _through_batches(
     heads: Sequence[Any], head_grads: Sequence[Any], retain_graph: bool, train_mode: bool
-) -> tuple[list[NDArray], list[NDArray | None], bool]:
+) -> tuple[list[NDArray], list[NDArray | None]]:
     """Go backward through every batch that the heads come from, the latest first.
 
-    Returns what MXNet's own backward has to go on with: arrays, their gradients, whether to keep histories.
+    Returns what MXNet's own backward has to go on with: arrays and their gradients. What of its history is freed there
+    is the program's own, so that it is kept for `retain_graph` alone.
     """
     ready: list[NDArray] = []
     gradients: list[NDArray | None] = []
@@ -124,18 +125,15 @@ def _through_batches(
             start = classic(gradient) if gradient is not None else _ones(head._v.spec)
             waiting.setdefault(tape, []).extend(seed_of(head._v, start))
         direct = list(waiting)
-        kept = retain_graph or hold
         while waiting:
             tape = max(waiting, key=lambda found: found.number)
-            targets, more = _through(tape, waiting.pop(tape), retain_graph, train_mode, hold)
-            kept = kept or more
-            for target in targets:
+            for target in _through(tape, waiting.pop(tape), retain_graph, train_mode, hold):
                 if not target.reached:
                     continue
                 if target.value is None:
                     for array, gradient in target.parts or ((target.array, target.gradient),):
                         with as_captured(2):  # a result of the array: a variable as head would overwrite its gradient
-                            ready.append(same_elements(array))
+                            ready.append(target.again() if target.again is not None else same_elements(array))
                         gradients.append(gradient)
                     continue
                 earlier = tape_of(target.value)
@@ -143,16 +141,14 @@ def _through_batches(
                     waiting.setdefault(earlier, []).extend(seed_of(target.value, target.gradient))
     for tape in direct:
         _note_call(tape)
-    return ready, gradients, kept
+    return ready, gradients
 
 
 def _ones(spec: Spec) -> NDArray:
     return mx.nd.ones((spec.rows, *spec.row_shape), context_of(spec.device), spec.dtype)
 
 
-def _through(
-    tape: Tape, seeds: Sequence[Seed], retain: bool, train_mode: bool, hold: bool
-) -> tuple[list[Target], bool]:
+def _through(tape: Tape, seeds: Sequence[Seed], retain: bool, train_mode: bool, hold: bool) -> list[Target]:
     begin = perf_counter()
     report = tape.report
     found = tape.gradients(seeds, retain, train_mode, hold)

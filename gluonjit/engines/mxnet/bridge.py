@@ -34,7 +34,7 @@ class Bridge(autograd.Function):  # type: ignore[misc]
 
     def backward(self, gradient: NDArray) -> Any:
         """Gradients of the inputs, in their order."""
-        targets, _ = self._tape.gradients(seed_of(self._value, gradient), True, True)
+        targets = self._tape.gradients(seed_of(self._value, gradient), True, True)
         gradients = [_with_axes(target.gradient) for target in targets]
         return gradients[0] if len(gradients) == 1 else gradients
 

@@ -6,20 +6,12 @@ from typing import Any
 
 from mxnet.ndarray import NDArray
 
-from gluonjit.engines.mxnet import references
-from gluonjit.engines.mxnet.hooked import slice_rows
-from gluonjit.engines.mxnet.operands import Owned
-from gluonjit.engines.mxnet.semantics import as_shape, classic
+from gluonjit.engines.mxnet.operands import Owned, seen_through
 from gluonjit.engines.mxnet.trace import NeedsValue, Trace
 from gluonjit.graph import Value
 from gluonjit.hybrid import LOCAL, engine_of
 
 _LINKED = object()
-
-
-def owned(value: Value, array: NDArray) -> Value:
-    """This value for an array with memory of its own."""
-    return Value(value.rows, value.depth, value.spec, value.graph, value.taped, Owned(array))
 
 
 def created(value: Value) -> Value:
@@ -87,33 +79,3 @@ def own(array: Any) -> NDArray:
             array._c = computed
             array._v = Value(-1, 0, value.spec, None, value.taped, Owned(computed))
     return concrete(array)
-
-
-def seen_through(array: Any, write: bool = False) -> bool:
-    """Make a slice of an array that was there before the batch the view that it is in MXNet: nothing has to run.
-
-    What an operator gave is a copy, which is no help to who wants to `write`.
-    """
-    value = array._v
-    source, root, copied = value.base, value, False
-    while isinstance(source, (Value, references.Copied)):
-        if isinstance(source, references.Copied):
-            source, copied = source.value, True
-        else:
-            root, source = source, source.base
-    if isinstance(source, Owned):
-        source = source.array
-    if value.depth or (copied and write) or not isinstance(source, NDArray):
-        return False
-    rows = value.row_list()
-    listed = root.row_list()
-    begin = listed.index(rows[0])
-    if listed[begin : begin + len(rows)] != rows:
-        return False
-    view = slice_rows(classic(source), begin, begin + len(rows)) if root.spec.mode == "rows" else classic(source)
-    if view.shape != value.spec.shape:
-        view = as_shape(view, value.spec.shape)
-    array._c = array._in_kind(view.copy() if copied else view)
-    if write or not value.taped or LOCAL.state.mode >= 2:  # else the view has no history, but the value has
-        array._v = owned(value, array._c)
-    return True

@@ -15,16 +15,9 @@ from mxnet.ndarray.ndarray import indexing_key_expand_implicit_axes
 
 from gluonjit.engines.mxnet import references
 from gluonjit.engines.mxnet.arrays import context_of
-from gluonjit.engines.mxnet.computing import (
-    concrete,
-    created,
-    own,
-    owned,
-    plain,
-    waits,
-)
+from gluonjit.engines.mxnet.computing import concrete, created, own, plain, waits
 from gluonjit.engines.mxnet.indices import basic_index, expanded, is_basic
-from gluonjit.engines.mxnet.operands import value_of
+from gluonjit.engines.mxnet.operands import owned, value_of
 from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.graph import Value
 from gluonjit.hybrid import LOCAL, engine_of

@@ -10,10 +10,10 @@ from mxnet.ndarray.numpy import _internal as npi
 from mxnet.numpy import ndarray
 
 from gluonjit.engines.mxnet import references
-from gluonjit.engines.mxnet.computing import owned, plain, waits
+from gluonjit.engines.mxnet.computing import plain, waits
 from gluonjit.engines.mxnet.indices import basic_index, expanded, is_basic
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray
-from gluonjit.engines.mxnet.operands import value_of
+from gluonjit.engines.mxnet.operands import owned, value_of
 from gluonjit.engines.mxnet.program import operator_handle
 from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.graph import Value

@@ -6,9 +6,12 @@ from typing import Any
 
 from mxnet.ndarray import NDArray
 
+from gluonjit.engines.mxnet import references
 from gluonjit.engines.mxnet.arrays import spec_of
+from gluonjit.engines.mxnet.hooked import slice_rows
 from gluonjit.engines.mxnet.lookups import host_rows
 from gluonjit.engines.mxnet.results import numbers_of, settle, spent, tape_of
+from gluonjit.engines.mxnet.semantics import as_shape, classic
 from gluonjit.engines.mxnet.session import Imported, as_captured
 from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.engines.mxnet.trace import NeedsValue, Trace
@@ -31,6 +34,11 @@ class Empty(Exception):
     """An array without elements, which is no operand of a batch."""
 
 
+def owned(value: Value, array: NDArray) -> Value:
+    """This value for an array with memory of its own."""
+    return Value(value.rows, value.depth, value.spec, value.graph, value.taped, Owned(array))
+
+
 def value_of(batch: Batch, array: Any) -> Value:
     """The value of an array in the batch's graph."""
     value: Value | None = getattr(array, "_v", None)
@@ -40,7 +48,40 @@ def value_of(batch: Batch, array: Any) -> Value:
         return value
     if array._c is not None and (value.base.__class__ is Owned or not value.taped):
         return leaf(batch, array._c)
+    if seen_through(array):  # a view, which may have been written to
+        return leaf(batch, array._c)
     return imported(batch, value)
+
+
+def seen_through(array: Any, write: bool = False) -> bool:
+    """Make a slice of an array that was there before the batch the view that it is in MXNet: nothing has to run.
+
+    What an operator gave is a copy: no help to who wants to `write`, and once the batch has run as it was then.
+    """
+    value = array._v
+    source, root, copied = value.base, value, False
+    while isinstance(source, (Value, references.Copied)):
+        if isinstance(source, references.Copied):
+            source, copied = source.value, True
+        else:
+            root, source = source, source.base
+    if isinstance(source, Owned):
+        source = source.array
+    waiting = value.graph is not None and isinstance(value.graph.owner, Batch)
+    if value.depth or (copied and (write or not waiting)) or not isinstance(source, NDArray):
+        return False
+    rows = value.row_list()
+    listed = root.row_list()
+    begin = listed.index(rows[0])
+    if listed[begin : begin + len(rows)] != rows:
+        return False
+    view = slice_rows(classic(source), begin, begin + len(rows)) if root.spec.mode == "rows" else classic(source)
+    if view.shape != value.spec.shape:
+        view = as_shape(view, value.spec.shape)
+    array._c = array._in_kind(view.copy() if copied else view)
+    if write or not value.taped or LOCAL.state.mode >= 2:  # else the view has no history, but the value has
+        array._v = owned(value, array._c)
+    return True
 
 
 def leaf(batch: Batch, array: NDArray) -> Value:

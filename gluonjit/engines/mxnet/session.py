@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -94,9 +95,10 @@ class Session:
                 return
             index = mx.nd.array(np.array(chunk.indices, dtype=np.int32), ctx=context, dtype="int32")
         learned = self.tape is not None and table.taped and table.weight.grad is not None
+        again = partial(mx.nd.Embedding, index, classic(table.weight), **dict(table.attrs))
         with as_captured(2 if learned else 0):
-            rows = mx.nd.Embedding(index, classic(table.weight), **dict(table.attrs))
-        self._put(chunk.place, rows, Source(rows, chunk.place, None) if learned else None)
+            rows = again()
+        self._put(chunk.place, rows, Source(rows, chunk.place, None, again=again) if learned else None)
 
     def put_leaves(self, chunk: LeafChunk) -> None:
         """Concatenate arrays that were there before the batch; gradients go on from them."""

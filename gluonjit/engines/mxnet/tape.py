@@ -7,7 +7,7 @@ gathering costs no zero-filled gradient of a whole arena, and each weight gets o
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
@@ -32,13 +32,15 @@ _count = iter(range(1 << 62))
 class Source(NamedTuple):
     """Rows that were there before the flush and from which gradients go on: into an array, or another flush.
 
-    Where the array joins several of the program, `parts` are those that learn, each with its place.
+    Where the array joins several of the program, `parts` are those that learn, each with its place. `again` makes the
+    array once more, with a history of its own.
     """
 
     array: NDArray
     place: Place
     value: Value | None
     parts: tuple[tuple[NDArray, Place], ...] = ()
+    again: Callable[[], NDArray] | None = None
 
 
 class Seed(NamedTuple):
@@ -61,6 +63,7 @@ class Target(NamedTuple):
     gradient: NDArray
     reached: bool
     parts: tuple[tuple[NDArray, NDArray], ...] = ()
+    again: Callable[[], NDArray] | None = None
 
 
 def _place_of(seed: Seed) -> Place:
@@ -183,27 +186,24 @@ class Tape:
             for place in step.places:
                 self._learned_rows[place.arena][place.begin : place.end] = True
 
-    def gradients(
-        self, seeds: Sequence[Seed], retain: bool, train_mode: bool, hold: bool = False
-    ) -> tuple[list[Target], bool]:
-        """Gradients of everything before the flush, given those of some of its rows; and whether history is kept.
+    def gradients(self, seeds: Sequence[Seed], retain: bool, train_mode: bool, hold: bool = False) -> list[Target]:
+        """Gradients of everything before the flush, given those of some of its rows.
 
-        It is where `retain` or `hold` says so, and where there is some that these rows do not depend on. With
+        History is kept where `retain` or `hold` says so, and where there is some that these rows do not depend on. With
         `hold` it is spent nevertheless. Where MXNet's own history comes from the flush too, its backward comes back
         here, from another thread, before these gradients have been used: then they are copies.
         """
         if not self.bridges:
             return self._backward(seeds, retain, train_mode, hold)
         with self._lock:
-            targets, _ = self._backward(seeds, retain, train_mode, True)
-            return [self._copied(target) for target in targets], True
+            return [self._copied(target) for target in self._backward(seeds, retain, train_mode, True)]
 
     @staticmethod
     def _copied(target: Target) -> Target:
         parts = tuple([(array, gradient.copy()) for array, gradient in target.parts])
         return target._replace(gradient=target.gradient.copy(), parts=parts)
 
-    def _backward(self, seeds: Sequence[Seed], retain: bool, train_mode: bool, hold: bool) -> tuple[list[Target], bool]:
+    def _backward(self, seeds: Sequence[Seed], retain: bool, train_mode: bool, hold: bool) -> list[Target]:
         reach, steps = self._reached(seeds)
         if not retain:
             self.spent.add(reach)
@@ -235,16 +235,15 @@ class Tape:
         targets += [self._target(source, reach) for source in self._learned()]
         if not keep:
             self.free()
-        return targets, keep
+        return targets
 
     def _target(self, source: Source, reach: Reach) -> Target:
-        parts = [(array, place) for array, place in source.parts if reach.reaches(place)]
         rows = self._rows(source.place)
-        if len(parts) in (0, len(source.parts)):
-            some = bool(parts) or (not source.parts and reach.reaches(source.place))
-            return Target(source.array, source.value, rows, some)
-        apart = tuple([(array, self._rows(place).reshape(array.shape)) for array, place in parts])
-        return Target(source.array, None, rows, True, apart)
+        if not source.parts:
+            return Target(source.array, source.value, rows, reach.reaches(source.place), again=source.again)
+        reached = [(array, place) for array, place in source.parts if reach.reaches(place)]
+        parts = tuple([(array, self._rows(place).reshape(array.shape)) for array, place in reached])
+        return Target(source.array, None, rows, bool(parts), parts)
 
     def _reached(self, seeds: Sequence[Seed]) -> tuple[Reach, list[tuple[int, list[NDArray]]]]:
         """What these rows depend on, and the steps to go backward through, the last one first."""

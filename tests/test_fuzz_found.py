@@ -241,3 +241,85 @@ def test_a_copy_is_no_view(net: Net) -> None:
         return {"sum": net(program, x), "input": x}
 
     same(net, run)
+
+
+def test_a_view_shows_what_is_written_to_its_array(net: Net) -> None:
+    x = nd.array([[1, 2, 3.0], [4, 5, 6]])
+
+    def run() -> dict[str, Any]:
+        x[:] = 1
+        view = net(lambda net, x: x[0:1], x)
+        before = net(lambda net, x: x[0:1] * 2, x)
+        x[:] = 5
+        after = net(lambda net, view: view * 3, view)
+        return {"view": view, "before": before, "after": after}
+
+    same(net, run)
+
+
+def test_a_copy_is_as_of_the_call(net: Net) -> None:
+    x = nd.array([[1, 2, 3.0], [4, 5, 6]])
+
+    def run() -> dict[str, Any]:
+        x[:] = 1
+        copied = net(lambda net, x: nd.slice_axis(x, axis=0, begin=0, end=1), x)
+        x[:] = 5
+        return {"copied": copied}
+
+    same(net, run)
+
+
+def test_what_is_not_learned_in_a_row_leads_back_nowhere(net: Net) -> None:
+    """Rows of inputs lie together: a step that learns nothing from one must not go back into the others."""
+    a, b = nd.array([0.3, -0.7, 1.0, 0.5]), nd.array([1.0, -0.1, 0.5, 0.1])
+    a.attach_grad()
+    b.attach_grad()
+
+    def run() -> dict[str, Any]:
+        with autograd.record():
+            first = nd.sin(net(lambda net, x: x, a)).sum()
+            picked = net(lambda net, x: nd.pick(nd.stack(x, axis=1), nd.array([0, 0, 0, 0]), axis=1), b)
+            second = nd.sin(picked).sum()
+        first.backward()
+        second.backward()
+        return {"first": a.grad, "second": b.grad}
+
+    same(net, run)
+
+
+def test_one_row_in_two_flushes_and_two_backwards(net: Net) -> None:
+    """Equal words are one row: that one loss went back through it does not keep another loss from doing so."""
+    many, one = nd.array([1, 2, 3]), nd.array([2], dtype="int32")
+
+    def program(net: Net, tokens: Any) -> Any:
+        words = net.embed(tokens)
+        return words.sum() + nd.sin(net.dense(words[0:1])).sum() + net.embed(tokens)[0].sum()
+
+    def run() -> dict[str, Any]:
+        with autograd.record():
+            losses = [net(lambda net, tokens: net.embed(tokens).sum() * 2, many), net(program, one)]
+        losses[0].backward()
+        losses[1].backward()
+        return {}
+
+    same(net, run, max_nodes=3)
+
+
+def test_what_is_read_under_pause_keeps_its_gradient(net: Net) -> None:
+    x = nd.array([[1, 2, 3.0], [4, 5, 6]])
+    x.attach_grad()
+
+    def program(net: Net, x: Any) -> Any:
+        row = x[0:][-1:]
+        with autograd.pause():
+            half = row.copy()
+            half[:] = half * 0.5
+        return net.dense(row + half).sum()
+
+    def run() -> dict[str, Any]:
+        with autograd.record():
+            loss = net(program, x)
+        loss.backward()
+        return {"input": x.grad}
+
+    same(net, run)

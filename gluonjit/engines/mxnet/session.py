@@ -240,7 +240,8 @@ def _joined(leaves: Sequence[Leaf]) -> NDArray:
     arrays = [leaf.payload.array if isinstance(leaf.payload, Imported) else leaf.payload for leaf in leaves]
     arrays = [classic(array) for array in arrays]
     if len(leaves) == 1 and leaves[0].spec.mode == "rows":
-        return arrays[0]
+        # The program may write to its own array later, which what has been captured must not show.
+        return arrays[0] if isinstance(leaves[0].payload, Imported) else mx.nd.identity(arrays[0])
     with shapes(bool(LOCAL.state.numpy & SHAPES) or not leaves[0].spec.shape):
         return join(leaves[0].spec, arrays, None)
 

@@ -118,7 +118,7 @@ class Session:
             elif self.tape is not None and leaf.payload.tape is not None:
                 self.tape.sources.append(Source(leaf.payload.array, part, leaf.payload.value))
                 leaf.payload.tape.later.add(self.tape)
-        self._put(chunk.place, rows, Source(rows, chunk.place, None, tuple(parts)) if learned else None)
+        self._put(chunk.place, rows, Source(rows, chunk.place, None, tuple(parts)) if parts else None)
 
     def _put(self, place: Place, rows: NDArray, source: Source | None) -> None:
         if self.finite is not None:

@@ -24,6 +24,7 @@ def objects() -> collections.Counter[str]:
     return collections.Counter(type(found).__qualname__ for found in gc.get_objects())
 
 
+@pytest.mark.filterwarnings("ignore")  # the test runner keeps warnings, and they would be what grows
 def test_objects_and_caches_do_not_grow() -> None:
     gluonjit.clear_caches()
     run = soak.Soak(seed=1)

@@ -72,7 +72,6 @@ def blocks(run: Run, a: int, b: int, c: int) -> str | None:
             f"nd.Pooling({image}, kernel=(1, 1), pool_type='sum') * 0.5",
             f"nd.space_to_depth({x}.reshape((1, -1, 2, 2)), block_size=2)" if x.size % 4 == 0 else None,
             f"nd.depth_to_space({x}.reshape((1, 4, -1, 1)), block_size=2)" if x.size % 4 == 0 else None,
-            f"nd.LRN({image} + 2, nsize=3)" if x.dtype == "float32" else None,
             f"nd.contrib.BilinearResize2D({image}, height=2, width={last})" if wide and x.dtype == "float32" else None,
         ],
         c,

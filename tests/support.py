@@ -70,3 +70,18 @@ def assert_same(
 def rows(*shape: int, seed: int = 0) -> mx.nd.NDArray:
     """Random numbers."""
     return mx.nd.array(np.random.RandomState(seed).uniform(-1, 1, shape))
+
+
+class Recurrent(gluon.Block):
+    """A cell along the rows of a sample, and operators between its calls."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        with self.name_scope():
+            self.cell = gluon.nn.Dense(size, in_units=size, activation="tanh")
+
+    def forward(self, x: Any) -> Any:
+        h = x[0:1]
+        for k in range(x.shape[0]):
+            h = self.cell(h + x[k : k + 1])
+        return h

@@ -16,7 +16,7 @@ import pytest
 from mxnet import autograd, gluon, nd
 from mxnet.gluon import nn
 from mxnet.gluon.data import ArrayDataset, DataLoader
-from support import assert_close, gradients, rows
+from support import Recurrent, assert_close, gradients, rows
 
 import gluonjit
 from gluonjit.errors import BatchClosedError
@@ -26,25 +26,10 @@ SIZE = 4
 SAMPLES = [rows(k % 4 + 1, SIZE, seed=k) for k in range(6)]
 
 
-class Net(gluon.Block):
-    """A cell along the rows of a sample."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        with self.name_scope():
-            self.cell = nn.Dense(SIZE, in_units=SIZE, activation="tanh")
-
-    def forward(self, x: Any) -> Any:
-        h = x[0:1]
-        for k in range(x.shape[0]):
-            h = self.cell(h + x[k : k + 1])
-        return h
-
-
 @pytest.fixture
 def net() -> Any:
     mx.random.seed(0)
-    made = Net()
+    made = Recurrent(SIZE)
     made.initialize(mx.init.Uniform(0.7))
     yield made
     made.hybridize(dynamic_batch=False)

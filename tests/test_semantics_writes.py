@@ -9,26 +9,12 @@ import numpy as np
 import pytest
 from mxnet import autograd, gluon, nd
 from mxnet.gluon import nn
-from support import assert_close, gradients, rows
+from support import Recurrent, assert_close, gradients, rows
 
 import gluonjit
+from gluonjit.engines.mxnet import writes
 
 SIZE = 4
-
-
-class Recurrent(gluon.Block):
-    """A cell along the rows of a sample, and operators between its calls."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        with self.name_scope():
-            self.cell = nn.Dense(SIZE, in_units=SIZE, activation="tanh")
-
-    def forward(self, x: Any) -> Any:
-        h = x[0:1]
-        for k in range(x.shape[0]):
-            h = self.cell(h + x[k : k + 1])
-        return h
 
 
 def plain_cell() -> tuple[gluon.Block, gluon.Block]:
@@ -37,7 +23,7 @@ def plain_cell() -> tuple[gluon.Block, gluon.Block]:
 
 
 def block_with_cell() -> tuple[gluon.Block, gluon.Block]:
-    net = Recurrent()
+    net = Recurrent(SIZE)
     return net, net.cell
 
 
@@ -151,6 +137,34 @@ def test_a_write_in_an_inner_scope() -> None:
     assert_close(value.asnumpy(), expected, "value")
 
 
+def test_addresses_are_of_computed_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MXNet allocates an array that is being computed again for who asks for its address, and may lose its numbers."""
+    net = nn.Dense(3, in_units=SIZE)
+    net.initialize(mx.init.Uniform(0.7))
+    net.hybridize(dynamic_batch=True)
+    waited: set[int] = set()
+    wait, address = nd.NDArray.wait_to_read, writes._address
+    asked = []
+
+    def wait_to_read(array: Any) -> None:
+        wait(array)
+        waited.add(id(array))
+
+    def of_computed(array: Any) -> int:
+        asked.append(id(array) in waited)
+        return address(array)
+
+    monkeypatch.setattr(nd.NDArray, "wait_to_read", wait_to_read)
+    monkeypatch.setattr(writes, "_address", of_computed)
+    x, other = rows(2, SIZE) * 2, rows(2, SIZE) * 3
+    with gluonjit.batching():
+        kept = net(x)
+        other[:] = 1
+    assert len(asked) >= 2 and all(asked)
+    net.hybridize(dynamic_batch=False)
+    assert_close(kept.asnumpy(), net(x).asnumpy(), "value")
+
+
 def test_writes_to_other_arrays_run_nothing() -> None:
     net = nn.Dense(3, in_units=SIZE)
     net.initialize()
@@ -227,7 +241,7 @@ def test_grad_req_between_minibatches() -> None:
     for dynamic in (False, True):
         mx.random.seed(0)
         net = nn.Sequential()
-        net.add(Recurrent(), nn.Dense(2, in_units=SIZE))
+        net.add(Recurrent(SIZE), nn.Dense(2, in_units=SIZE))
         net.initialize(mx.init.One())
         net.hybridize(dynamic_batch=dynamic)
         kept: list[Any] = []

@@ -323,3 +323,24 @@ def test_what_is_read_under_pause_keeps_its_gradient(net: Net) -> None:
         return {"input": x.grad}
 
     same(net, run)
+
+
+def test_an_array_used_next_to_a_learned_one(net: Net) -> None:
+    """MXNet gives it an entry in the history, which is gone after the first of two passes backward."""
+    learned, constant = nd.array([0.7, 0.7, -0.3]), nd.array([0.8, 0.6, 0.1])
+    learned.attach_grad()
+
+    def program(net: Net, x: Any) -> Any:
+        return nd.tanh(nd.dot(x, net.other.weight.data(), transpose_b=True))
+
+    def loss_of(value: Any) -> Any:
+        return (value * value * 1.3 + nd.sin(value * 1.7 + 0.3)).mean().astype("float32")
+
+    def run() -> dict[str, Any]:
+        with autograd.record():
+            values = [net(program, learned), constant, net(program, constant)]
+            total = gluonjit.add_n([loss_of(value) for value in values])
+        total.backward()
+        return {"input": learned.grad}
+
+    same(net, run, max_nodes=1)

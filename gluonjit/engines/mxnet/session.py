@@ -21,7 +21,7 @@ from gluonjit.engines.mxnet.finite import Finite
 from gluonjit.engines.mxnet.hooked import original_set_recording, original_set_training, slice_rows
 from gluonjit.engines.mxnet.program import join
 from gluonjit.engines.mxnet.semantics import SHAPES, classic, shapes
-from gluonjit.engines.mxnet.tape import Source, Tape, has_history, is_learned
+from gluonjit.engines.mxnet.tape import Source, Tape, is_learned
 from gluonjit.errors import GluonJITError
 from gluonjit.graph import Leaf, Value
 from gluonjit.hybrid import LOCAL, Options, Report
@@ -102,20 +102,19 @@ class Session:
 
     def put_leaves(self, chunk: LeafChunk) -> None:
         """Concatenate arrays that were there before the batch; gradients go on from them."""
-        plain = [leaf for leaf in chunk.leaves if not isinstance(leaf.payload, Imported)]
         taped = self.tape is not None
-        with as_captured(2 if taped and plain else 0):
-            rows = _joined(chunk.leaves)
-        learned = taped and bool(plain) and has_history(rows)
+        own = [not isinstance(leaf.payload, Imported) for leaf in chunk.leaves]
+        learned = [taped and plain and is_learned(leaf.payload) for leaf, plain in zip(chunk.leaves, own)]
+        with as_captured(2 if any(learned) else 0):
+            rows = _joined(chunk.leaves, learned)
         parts: list[tuple[NDArray, Place]] = []
         begin = chunk.place.begin
-        for leaf in chunk.leaves:
+        for leaf, plain, learns in zip(chunk.leaves, own, learned):
             part = Place(chunk.place.arena, begin, begin + leaf.spec.rows)
             begin = part.end
-            if not isinstance(leaf.payload, Imported):
-                if learned and is_learned(leaf.payload):
-                    parts.append((leaf.payload, part))
-            elif self.tape is not None and leaf.payload.tape is not None:
+            if learns:
+                parts.append((leaf.payload, part))
+            elif self.tape is not None and not plain and leaf.payload.tape is not None:
                 self.tape.sources.append(Source(leaf.payload.array, part, leaf.payload.value))
                 leaf.payload.tape.later.add(self.tape)
         self._put(chunk.place, rows, Source(rows, chunk.place, None, tuple(parts)) if parts else None)
@@ -236,9 +235,11 @@ def _has_taped_inputs(plan: Plan) -> bool:
     return False
 
 
-def _joined(leaves: Sequence[Leaf]) -> NDArray:
+def _joined(leaves: Sequence[Leaf], learned: Sequence[bool]) -> NDArray:
     arrays = [leaf.payload.array if isinstance(leaf.payload, Imported) else leaf.payload for leaf in leaves]
     arrays = [classic(array) for array in arrays]
+    if any(learned):  # what is joined with learned arrays gets an entry in a history, which others may free
+        arrays = [array if learns else array.detach() for array, learns in zip(arrays, learned)]
     if len(leaves) == 1 and leaves[0].spec.mode == "rows":
         # The program may write to its own array later, which what has been captured must not show.
         return arrays[0] if isinstance(leaves[0].payload, Imported) else mx.nd.identity(arrays[0])

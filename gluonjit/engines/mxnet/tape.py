@@ -6,6 +6,7 @@ gathering costs no zero-filled gradient of a whole arena, and each weight gets o
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -14,7 +15,9 @@ from weakref import WeakSet
 import mxnet as mx
 import numpy as np
 from mxnet import autograd
+from mxnet.base import _LIB, SymbolHandle
 from mxnet.ndarray import NDArray
+from mxnet.symbol import Symbol
 
 from gluonjit.analysis import Plan, Step
 from gluonjit.analysis.plan import Gather, Place
@@ -71,21 +74,25 @@ def _place_of(seed: Seed) -> Place:
 
 
 def is_learned(array: NDArray) -> bool:
-    """Whether gradients go on from an array; having been used under recording alone, any array has an entry."""
+    """Whether gradients go on from an array: it is a variable, or was computed from one under recording."""
     if array.grad is not None:
         return True
-    return has_history(array) and len(autograd.get_symbol(array).get_internals().list_outputs()) > 1
+    # What was used together with a variable counts as one to MXNet, which names it so.
+    return any(not name.startswith("null") for name in _history(array))
 
 
 def has_history(array: NDArray) -> bool:
     """Whether autograd knows the array, as a variable or as a result under recording."""
-    if array.grad is not None:
-        return True
-    try:
-        autograd.get_symbol(array)
-    except mx.base.MXNetError:
-        return False
-    return True
+    return array.grad is not None or bool(_history(array))
+
+
+def _history(array: NDArray) -> list[str]:
+    """The names that autograd gives to what an array was computed from."""
+    handle = SymbolHandle()
+    if _LIB.MXAutogradGetSymbol(array.handle, ctypes.byref(handle)):  # there is none; most arrays have none
+        return []
+    names: list[str] = Symbol(handle).list_inputs()
+    return names
 
 
 class Tape:

@@ -1,8 +1,9 @@
-"""Numbers as arguments of commands."""
+"""Numbers and lists of names as arguments of commands. What cannot be read is argparse's error."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 
 def whole(text: str, least: int = 0) -> int:
@@ -19,3 +20,25 @@ def whole(text: str, least: int = 0) -> int:
 def count(text: str) -> int:
     """Read a whole number of at least 1."""
     return whole(text, 1)
+
+
+def seconds(text: str) -> float:
+    """Read a positive duration."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds") from None
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number of seconds")
+    return value
+
+
+def names(text: str, known: Sequence[str], what: str) -> tuple[str, ...]:
+    """Read a comma-separated list of names of `known`, each once; `what` one of them is called."""
+    found = tuple(name.strip() for name in text.split(","))
+    for name in found:
+        if name not in known:
+            raise argparse.ArgumentTypeError(f"there is no {what} {name!r}; the {what}s are {', '.join(known)}")
+    if len(set(found)) != len(found):
+        raise argparse.ArgumentTypeError(f"a {what} is named twice in {text}")
+    return found

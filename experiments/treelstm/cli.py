@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from experiments.arguments import count, whole
+from experiments.arguments import count, names, seconds, whole
 from experiments.treelstm import MODES
 
 DATA = ("builtin", "sick")
@@ -108,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     compare = _command(commands, "compare", _compare, "throughput of several modes side by side")
     compare.add_argument("--modes", type=_modes, default=MODES[:4], help="comma-separated: " + ", ".join(MODES))
     compare.add_argument("--repeats", type=count, default=5)
-    compare.add_argument("--seconds", type=_seconds, default=1.0, help="of each measurement, about")
+    compare.add_argument("--seconds", type=seconds, default=1.0, help="of each measurement, about")
     compare.add_argument("--plot", type=Path, metavar="PATH", help="draw the results here")
     compare.set_defaults(batch_size=256)
     agree = _command(commands, "agree", _agree, "whether modes compute what the imperative program does")
@@ -134,23 +134,5 @@ def _command(
     return command
 
 
-def _seconds(text: str) -> float:
-    """Read a positive duration."""
-    try:
-        value = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds") from None
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not a positive number of seconds")
-    return value
-
-
 def _modes(text: str) -> tuple[str, ...]:
-    """Read a comma-separated list of modes."""
-    names = tuple(name.strip() for name in text.split(","))
-    for name in names:
-        if name not in MODES:
-            raise argparse.ArgumentTypeError(f"there is no mode {name!r}; the modes are {', '.join(MODES)}")
-    if len(set(names)) != len(names):
-        raise argparse.ArgumentTypeError(f"a mode is named twice in {text}")
-    return names
+    return names(text, MODES, "mode")

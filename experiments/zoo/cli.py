@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from experiments.arguments import count, names, whole
+
 NAMES = (
     "treelstm-cell",
     "treelstm-plain",
@@ -76,38 +78,12 @@ def _command(options: argparse.Namespace) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m experiments.zoo", description=__doc__)
     parser.add_argument("--models", type=_models, default=NAMES, help="comma-separated: " + ", ".join(NAMES))
-    parser.add_argument("--batch-size", type=_count, default=BATCH_SIZE, metavar="N", help="samples of a model")
-    parser.add_argument("--seed", type=_seed, default=SEED, help="of samples and parameters")
+    parser.add_argument("--batch-size", type=count, default=BATCH_SIZE, metavar="N", help="samples of a model")
+    parser.add_argument("--seed", type=whole, default=SEED, help="of samples and parameters")
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the figures here")
     parser.add_argument("--markdown", type=Path, metavar="PATH", help="write the table into this page, at its markers")
     return parser
 
 
 def _models(text: str) -> tuple[str, ...]:
-    """Read a comma-separated list of models."""
-    names = tuple(name.strip() for name in text.split(","))
-    for name in names:
-        if name not in NAMES:
-            raise argparse.ArgumentTypeError(f"there is no model {name!r}; the models are {', '.join(NAMES)}")
-    if len(set(names)) != len(names):
-        raise argparse.ArgumentTypeError(f"a model is named twice in {text}")
-    return names
-
-
-def _whole(text: str, least: int) -> int:
-    """Read a whole number."""
-    try:
-        value = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
-    if value < least:
-        raise argparse.ArgumentTypeError(f"{text} is less than {least}")
-    return value
-
-
-def _count(text: str) -> int:
-    return _whole(text, 1)
-
-
-def _seed(text: str) -> int:
-    return _whole(text, 0)
+    return names(text, NAMES, "model")

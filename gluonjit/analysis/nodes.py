@@ -4,30 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from gluonjit.analysis.grouping import Lists, grouped
+from gluonjit.analysis.liveness import base_rows
 from gluonjit.analysis.plan import Index, Mask, Part
 from gluonjit.graph import Record
 
 Group = list[Part]
 """Nodes that run together: parts of records of one family and mode."""
-
-
-class Lists(NamedTuple):
-    """A list of numbers for each node: those of node k are `items[starts[k] : starts[k + 1]]`."""
-
-    starts: Index
-    items: Index
-
-    def of(self, nodes: Index) -> Index:
-        """The lists of several nodes, one after the other."""
-        begins, lengths = self.starts[nodes], self.starts[nodes + 1] - self.starts[nodes]
-        total = int(lengths.sum())
-        offsets = np.repeat(begins - np.concatenate(([0], np.cumsum(lengths)[:-1])), lengths)
-        found: Index = self.items[offsets + np.arange(total)]
-        return found
 
 
 class Nodes:
@@ -79,7 +66,7 @@ class Nodes:
         producer = np.full(self.rows, -1, dtype=np.int64)
         first = 0
         for record, nodes in self.parts:
-            bases = np.array(record.bases, dtype=np.int64)[nodes]
+            bases = base_rows(record)[nodes]
             numbers = np.arange(first, first + len(nodes))
             for offset in range(record.kind.rows):
                 producer[bases + offset] = numbers
@@ -120,10 +107,3 @@ class Nodes:
     @staticmethod
     def _joined(parts: list[Index]) -> Index:
         return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
-
-
-def grouped(keys: Index, items: Index, count: int) -> Lists:
-    """For each key below `count` its items."""
-    order = np.argsort(keys, kind="stable")
-    starts = np.concatenate(([0], np.cumsum(np.bincount(keys, minlength=count))))
-    return Lists(starts, items[order])

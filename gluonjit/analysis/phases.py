@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from gluonjit.analysis.liveness import base_rows
 from gluonjit.analysis.plan import Index, Mask
 from gluonjit.graph import Record
 
@@ -26,7 +27,7 @@ def phases(
     producer = np.full(rows, -1, dtype=np.int64)
     for record, mask in keep.items():
         for output in range(record.kind.rows):
-            producer[np.array(record.bases, dtype=np.int64)[mask] + output] = families[record]
+            producer[base_rows(record)[mask] + output] = families[record]
     uses: list[set[int]] = [set() for _ in range(count)]
     for record, mask in keep.items():
         for matrix in operands[record]:

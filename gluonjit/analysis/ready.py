@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from gluonjit.analysis.grouping import by_key, released
 from gluonjit.analysis.nodes import Nodes
 from gluonjit.analysis.plan import Index
 
@@ -16,6 +17,9 @@ class Ready:
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
         self._waiting = nodes.waiting.copy()
+        self._remaining = np.bincount(nodes.types, minlength=nodes.kinds).tolist()
+        depths = np.bincount(nodes.types, weights=nodes.depths, minlength=nodes.kinds)
+        self._depths = depths.astype(np.int64).tolist()
         self._ready: dict[int, list[Index]] = {}
         self._add(np.flatnonzero(self._waiting == 0))
 
@@ -30,29 +34,20 @@ class Ready:
         """How many nodes of a type can run."""
         return sum(len(part) for part in self._ready[kind])
 
+    def mean_depth(self, kind: int) -> float:
+        """The mean depth of a type's nodes that have not been taken; 0 where all have."""
+        mean: float = self._depths[kind] / max(self._remaining[kind], 1)
+        return mean
+
     def take(self, kind: int) -> Index:
         """Run all nodes of a type that can run; those that have waited for them only can run from now on."""
         parts = self._ready.pop(kind)
         run = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        users = np.bincount(self._nodes.users.of(run), minlength=0)
-        touched = np.flatnonzero(users)
-        self._waiting[touched] -= users[touched]
-        self._add(touched[self._waiting[touched] == 0])
+        self._remaining[kind] -= len(run)
+        self._depths[kind] -= int(self._nodes.depths[run].sum())
+        self._add(released(self._waiting, self._nodes.users, run))
         return run
 
-    def totals(self) -> tuple[list[int], list[int]]:
-        """For each type its number of nodes, and the sum of their depths."""
-        nodes = self._nodes
-        counts = np.bincount(nodes.types, minlength=nodes.kinds)
-        depths = np.bincount(nodes.types, weights=nodes.depths, minlength=nodes.kinds)
-        return counts.tolist(), depths.astype(np.int64).tolist()
-
     def _add(self, found: Index) -> None:
-        if not len(found):
-            return
-        types = self._nodes.types[found]
-        order = np.argsort(types, kind="stable")
-        ordered = types[order]
-        starts = np.flatnonzero(np.diff(ordered, prepend=ordered[0] - 1))
-        for start, part in zip(starts.tolist(), np.split(found[order], starts[1:])):
-            self._ready.setdefault(int(ordered[start]), []).append(part)
+        for kind, part in by_key(self._nodes.types[found], found):
+            self._ready.setdefault(kind, []).append(part)

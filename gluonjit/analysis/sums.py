@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gluonjit.analysis.liveness import live_nodes
+from gluonjit.analysis.liveness import base_rows, live_nodes
 from gluonjit.analysis.operands import operand_matrices, row_numbers
 from gluonjit.analysis.plan import Index, Mask
 from gluonjit.graph import Graph, Kind, Record, Spec
@@ -66,7 +66,7 @@ def _inner_nodes(
                 whole = (terms == terms[:, :, :1] + steps).all(axis=2)  # not rows of several values put together
                 added[terms[:, :, 0][whole]] = True
         for record in alike:
-            bases = np.array(record.bases, dtype=np.int64)
+            bases = base_rows(record)
             once = (uses[bases[:, None] + steps] == 1).all(axis=1)
             found = np.flatnonzero(once & added[bases] & ~live[record])
             inner.update((record.bases[node], (record, node)) for node in found.tolist())
@@ -98,7 +98,7 @@ def _roots(
     swallowed[list(inner)] = True
     roots: list[Node] = []
     for record in adders:
-        mask = ~swallowed[np.array(record.bases, dtype=np.int64)]
+        mask = ~swallowed[base_rows(record)]
         swallows = np.zeros(len(mask), dtype=bool)
         for matrix in operands[record]:
             swallows |= swallowed[matrix[:, :: record.kind.rows]].any(axis=1)

@@ -13,12 +13,8 @@ from gluonjit.analysis.ready import Ready
 def schedule(nodes: Nodes) -> list[Group]:
     """Least mean depth of the remaining nodes first."""
     ready = Ready(nodes)
-    remaining, depth = ready.totals()
     groups = []
     while ready:
-        kind = min(ready.kinds(), key=lambda kind: (not nodes.alone[kind], depth[kind] / remaining[kind], kind))
-        run = ready.take(kind)
-        remaining[kind] -= len(run)
-        depth[kind] -= int(nodes.depths[run].sum())
-        groups.append(nodes.group(run))
+        kind = min(ready.kinds(), key=lambda kind: (not nodes.alone[kind], ready.mean_depth(kind), kind))
+        groups.append(nodes.group(ready.take(kind)))
     return groups

@@ -9,10 +9,7 @@ from gluonjit.analysis.ready import Ready
 def schedule(nodes: Nodes) -> list[Group]:
     """Least mean depth of all nodes first."""
     ready = Ready(nodes)
-    counts, depth = ready.totals()
-    order = sorted(
-        range(nodes.kinds), key=lambda kind: (not nodes.alone[kind], depth[kind] / max(counts[kind], 1), kind)
-    )
+    order = sorted(range(nodes.kinds), key=lambda kind: (not nodes.alone[kind], ready.mean_depth(kind), kind))
     rank = {kind: position for position, kind in enumerate(order)}
     groups = []
     while ready:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gluonjit.analysis.grouping import by_key
 from gluonjit.analysis.liveness import base_rows, result_rows
 from gluonjit.analysis.nodes import Group, Nodes
 from gluonjit.analysis.phases import phases
@@ -78,10 +79,4 @@ def _counted(nodes: Nodes, records: Sequence[Record], inline: dict[Record, Index
 
 def _by_depth(depths: Index, mask: Mask) -> list[tuple[int, Index]]:
     nodes = np.flatnonzero(mask)
-    if not len(nodes):
-        return []
-    kept = depths[nodes]
-    order = np.argsort(kept, kind="stable")
-    ordered = kept[order]
-    starts = np.flatnonzero(np.diff(ordered, prepend=ordered[0] - 1))
-    return [(int(ordered[start]), part) for start, part in zip(starts, np.split(nodes[order], starts[1:]))]
+    return by_key(depths[nodes], nodes)

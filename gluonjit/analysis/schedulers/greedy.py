@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gluonjit.analysis.nodes import Group, Lists, Nodes, grouped
+from gluonjit.analysis.grouping import Lists, by_key, grouped, released, sorting
+from gluonjit.analysis.nodes import Group, Nodes
 from gluonjit.analysis.plan import Index
 from gluonjit.analysis.ready import Ready
 
@@ -16,7 +17,6 @@ from gluonjit.analysis.ready import Ready
 def schedule(nodes: Nodes) -> list[Group]:
     """Largest ratio of ready nodes to typewise frontier first; of equal ones the least deep."""
     ready = Ready(nodes)
-    remaining, depth = ready.totals()
     before, after = _same_type(nodes)
     frontier = np.bincount(nodes.types[before == 0], minlength=nodes.kinds).tolist()
     groups = []
@@ -26,17 +26,12 @@ def schedule(nodes: Nodes) -> list[Group]:
             key=lambda kind: (
                 not nodes.alone[kind],
                 -ready.count(kind) / frontier[kind],
-                depth[kind] / remaining[kind],
+                ready.mean_depth(kind),
                 kind,
             ),
         )
         run = ready.take(kind)
-        remaining[kind] -= len(run)
-        depth[kind] -= int(nodes.depths[run].sum())
-        freed = np.bincount(after.of(run), minlength=0)
-        touched = np.flatnonzero(freed)
-        before[touched] -= freed[touched]
-        frontier[kind] += int((before[touched] == 0).sum()) - len(run)
+        frontier[kind] += len(released(before, after, run)) - len(run)
         groups.append(nodes.group(run))
     return groups
 
@@ -44,10 +39,7 @@ def schedule(nodes: Nodes) -> list[Group]:
 def _same_type(nodes: Nodes) -> tuple[Index, Lists]:
     """For each node how many nodes of its type come before it with none of the type between, and whose it is one of."""
     sources, targets = nodes.edges
-    levels = _levels(nodes)
-    order = np.argsort(levels[targets], kind="stable")
-    sources, targets = sources[order], targets[order]
-    steps = np.split(np.arange(len(targets)), np.flatnonzero(np.diff(levels[targets])) + 1) if len(targets) else []
+    steps = [step for _, step in by_key(_levels(nodes)[targets], np.arange(len(targets)))]
     earlier, later = [], []
     for kind in range(nodes.kinds):
         own = np.flatnonzero(nodes.types == kind)
@@ -76,10 +68,8 @@ def _nearest(own: Index, count: int, sources: Index, targets: Index, steps: list
         carried = seen[source]
         mine = place[source] >= 0
         carried[mine] = itself[place[source[mine]]]
-        by_target = np.argsort(target, kind="stable")
-        ordered = target[by_target]
-        starts = np.flatnonzero(np.diff(ordered, prepend=-1))
-        seen[ordered[starts]] = np.bitwise_or.reduceat(carried[by_target], starts, axis=0)
+        order, starts = sorting(target)
+        seen[target[order[starts]]] = np.bitwise_or.reduceat(carried[order], starts, axis=0)
     bits = np.unpackbits(seen[own], axis=1)[:, : len(own)]
     second, first = np.nonzero(bits)
     return own[first], own[second]
@@ -92,8 +82,5 @@ def _levels(nodes: Nodes) -> Index:
     front, level = np.flatnonzero(waiting == 0), 0
     while len(front):
         levels[front] = level
-        users = np.bincount(nodes.users.of(front), minlength=0)
-        touched = np.flatnonzero(users)
-        waiting[touched] -= users[touched]
-        front, level = touched[waiting[touched] == 0], level + 1
+        front, level = released(waiting, nodes.users, front), level + 1
     return levels

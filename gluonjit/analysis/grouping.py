@@ -1,0 +1,54 @@
+"""Items by key, and the counting down that a schedule is made with."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from gluonjit.analysis.plan import Index
+
+
+class Lists(NamedTuple):
+    """A list of numbers for each node: those of node k are `items[starts[k] : starts[k + 1]]`."""
+
+    starts: Index
+    items: Index
+
+    def of(self, nodes: Index) -> Index:
+        """The lists of several nodes, one after the other."""
+        begins, lengths = self.starts[nodes], self.starts[nodes + 1] - self.starts[nodes]
+        total = int(lengths.sum())
+        offsets = np.repeat(begins - np.concatenate(([0], np.cumsum(lengths)[:-1])), lengths)
+        found: Index = self.items[offsets + np.arange(total)]
+        return found
+
+
+def grouped(keys: Index, items: Index, count: int) -> Lists:
+    """For each key below `count` its items."""
+    starts = np.concatenate(([0], np.cumsum(np.bincount(keys, minlength=count))))
+    return Lists(starts, items[np.argsort(keys, kind="stable")])
+
+
+def sorting(keys: Index) -> tuple[Index, Index]:
+    """The order that sorts `keys`, equal ones as they stand, and where in it each key begins."""
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    return order, np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))
+
+
+def by_key(keys: Index, items: Index) -> list[tuple[int, Index]]:
+    """The keys that occur, in their order, each with its items."""
+    order, starts = sorting(keys)
+    if not len(starts):
+        return []
+    return list(zip(keys[order[starts]].tolist(), np.split(items[order], starts[1:])))
+
+
+def released(waiting: Index, users: Lists, run: Index) -> Index:
+    """Take nodes that run off the counts of those that wait for them; returns those that wait no longer."""
+    uses = np.bincount(users.of(run), minlength=0)
+    touched = np.flatnonzero(uses)
+    waiting[touched] -= uses[touched]
+    found: Index = touched[waiting[touched] == 0]
+    return found

@@ -4,11 +4,12 @@ from gluonjit.hybrid.batch import RUNNING, Batch, Results
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.protocol import Engine, Session
 from gluonjit.hybrid.report import Report, StepRow
-from gluonjit.hybrid.state import LOCAL, State, batching, engine_of, explain, register
+from gluonjit.hybrid.state import LOCAL, UNCAPTURED, State, batching, engine_of, explain, register
 
 __all__ = [
     "LOCAL",
     "RUNNING",
+    "UNCAPTURED",
     "Batch",
     "Engine",
     "Options",

@@ -98,6 +98,22 @@ class _Local(threading.local):
 LOCAL = _Local()
 
 
+class _Uncaptured:
+    """A region in which the thread that enters it captures nothing. A class: it is entered often."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        LOCAL.state.paused += 1
+
+    def __exit__(self, *error: object) -> None:
+        LOCAL.state.paused -= 1
+
+
+UNCAPTURED = _Uncaptured()
+"""For `with`: what runs inside is no part of the program. It holds nothing, so that any number may be open at once."""
+
+
 @contextmanager
 def batching(**options: Any) -> Iterator[Batch]:
     """Capture everything in this region and run it at its end, or when a value is needed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import Any
 
 from mxnet import gluon
@@ -15,7 +16,7 @@ from gluonjit.engines.mxnet.lazy import Lazy, LazyArray
 from gluonjit.engines.mxnet.semantics import note_semantics
 from gluonjit.engines.mxnet.writes import before_write
 from gluonjit.errors import OptionError
-from gluonjit.hybrid import LOCAL
+from gluonjit.hybrid import LOCAL, UNCAPTURED
 
 
 def set_recording(is_recording: bool) -> bool:
@@ -33,12 +34,8 @@ def set_training(train_mode: bool) -> bool:
 def get_index(self: NDArray, key: tuple[Any, ...]) -> Any:
     """NDArray._get_index_nd: the arrays of an index are no part of the captured program."""
     parts = tuple([concrete(part) if isinstance(part, Lazy) else part for part in key])
-    state = LOCAL.state
-    state.paused += 1
-    try:
+    with UNCAPTURED:
         return hooked.original_get_index(self, parts)
-    finally:
-        state.paused -= 1
 
 
 def setitem(self: NDArray, key: Any, value: Any) -> None:
@@ -70,6 +67,7 @@ def export(self: gluon.HybridBlock, *args: Any, **kwargs: Any) -> Any:
 
 
 def hybridize(original: Any) -> Any:
+    @wraps(original)
     def hybridize(self: gluon.Block, active: bool = True, *args: Any, **kwargs: Any) -> None:
         dynamic = kwargs.pop("dynamic_batch", None)
         if dynamic is None:
@@ -84,14 +82,13 @@ def hybridize(original: Any) -> Any:
             if kwargs or args or not active:
                 original(self, active, *args, **kwargs)
 
-    hybridize.__doc__ = original.__doc__
-    hybridize.__wrapped__ = original  # type: ignore[attr-defined]
     return hybridize
 
 
 def flushing(original: Any, name: str) -> Any:
     """A function before which everything that waits has to run."""
 
+    @wraps(original)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
         state = LOCAL.state
         if not state.paused and state.trace is None:
@@ -99,14 +96,13 @@ def flushing(original: Any, name: str) -> Any:
             state.singles = 0
         return original(self, *args, **kwargs)
 
-    wrapper.__doc__ = original.__doc__
-    wrapper.__wrapped__ = original  # type: ignore[attr-defined]
     return wrapper
 
 
 def replacing(original: Any, name: str) -> Any:
     """A method of a Parameter that puts other arrays in the place of those it has, if it has any."""
 
+    @wraps(original)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
         state = LOCAL.state
         if self._data is not None and state.batch is not None and not state.paused:
@@ -116,47 +112,38 @@ def replacing(original: Any, name: str) -> Any:
                 batch.parameters.clear()
         return original(self, *args, **kwargs)
 
-    wrapper.__doc__ = original.__doc__
-    wrapper.__wrapped__ = original  # type: ignore[attr-defined]
     return wrapper
 
 
 def restructuring(original: Any, own: bool = False) -> Any:
     """A function that changes blocks: `own` says that it is a method of the block that changes."""
 
+    @wraps(original)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
         restructured(self if own else None)
         return original(self, *args, **kwargs)
 
-    wrapper.__doc__ = original.__doc__
-    wrapper.__wrapped__ = original  # type: ignore[attr-defined]
     return wrapper
 
 
 def uncaptured(original: Any) -> Any:
     """A function whose operators are never captured."""
 
+    @wraps(original)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
-        state = LOCAL.state
-        state.paused += 1
-        try:
+        with UNCAPTURED:
             return original(self, *args, **kwargs)
-        finally:
-            state.paused -= 1
 
-    wrapper.__doc__ = original.__doc__
-    wrapper.__wrapped__ = original  # type: ignore[attr-defined]
     return wrapper
 
 
 def noting(original: Any) -> Any:
     """A function that changes MXNet's semantics of arrays on this thread."""
 
+    @wraps(original)
     def wrapper(*args: Any) -> Any:
         result = original(*args)
         note_semantics()
         return result
 
-    wrapper.__doc__ = original.__doc__
-    wrapper.__wrapped__ = original  # type: ignore[attr-defined]
     return wrapper

@@ -20,7 +20,7 @@ from gluonjit.engines.mxnet.indices import basic_index, expanded, is_basic
 from gluonjit.engines.mxnet.operands import owned, value_of
 from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.graph import Value
-from gluonjit.hybrid import LOCAL, engine_of
+from gluonjit.hybrid import LOCAL, UNCAPTURED, engine_of
 
 _new = object.__new__
 
@@ -111,12 +111,8 @@ class Lazy:
 
     def attach_grad(self, grad_req: str = "write", stype: str | None = None) -> None:
         """As NDArray.attach_grad; computes the array, which then is a leaf of what is captured later."""
-        state = LOCAL.state
-        state.paused += 1  # the array for the gradient is no part of the program
-        try:
+        with UNCAPTURED:  # the array for the gradient is no part of the program
             own(self).attach_grad(grad_req, *(() if stype is None else (stype,)))
-        finally:
-            state.paused -= 1
 
     def backward(self, out_grad: Any = None, retain_graph: bool = False, train_mode: bool = True) -> None:
         """As NDArray.backward: runs the batch forward, then backward through all of it at once."""

@@ -17,7 +17,7 @@ from gluonjit.engines.mxnet.operands import owned, value_of
 from gluonjit.engines.mxnet.program import operator_handle
 from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.graph import Value
-from gluonjit.hybrid import LOCAL, engine_of
+from gluonjit.hybrid import LOCAL, UNCAPTURED, engine_of
 
 _new = object.__new__
 
@@ -171,12 +171,8 @@ def _picked(array: LazyNumpy, key: Any) -> Any:
     parts = key if isinstance(key, tuple) else (key,)
     indices, new_axes = array._get_index_nd(indexing_key_expand_implicit_axes(parts, array.shape)[0])
     if not isinstance(indices, NDArray):
-        state = LOCAL.state
-        state.paused += 1
-        try:
+        with UNCAPTURED:
             indices = npi.stack(*[part.as_np_ndarray() for part in indices])
-        finally:
-            state.paused -= 1
     picked = npi.gather_nd(array, indices.as_np_ndarray())
     shape = list(picked.shape)
     for axis in new_axes:

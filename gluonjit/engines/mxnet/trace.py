@@ -19,7 +19,7 @@ from gluonjit.engines.mxnet.hooked import original_invoke, original_set_recordin
 from gluonjit.engines.mxnet.semantics import SHAPES
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Spec, Value, intern_spec, natural_mode
-from gluonjit.hybrid import LOCAL
+from gluonjit.hybrid import LOCAL, UNCAPTURED
 
 Attrs = tuple[tuple[str, str], ...]
 Shaped = tuple[tuple[int, ...], str]
@@ -207,18 +207,17 @@ def _measured(name: str, attrs: Attrs, inputs: tuple[Shaped, ...]) -> tuple[Shap
     rule = rules.RULES.get(rules.canonical(name))
     if rule is None or rule.stateful or rule.random or rule.kind == "alone":
         raise RefusedError(_refusal(name, attrs, inputs, "the result's shape cannot be inferred"))
-    state = LOCAL.state
     recording = original_set_recording(False)
-    state.paused += 1
     try:
-        arrays = [mx.nd.zeros(shape, dtype=dtype) for shape, dtype in inputs]
-        handle = rules.symbols._handle(name)
-        found = original_invoke(handle, arrays, [key for key, _ in attrs], [val for _, val in attrs], None, False, True)
+        with UNCAPTURED:
+            arrays = [mx.nd.zeros(shape, dtype=dtype) for shape, dtype in inputs]
+            handle = rules.symbols._handle(name)
+            keys, vals = [key for key, _ in attrs], [val for _, val in attrs]
+            found = original_invoke(handle, arrays, keys, vals, None, False, True)
         return tuple((array.shape, dtype_name(array)) for array in found)
     except mx.base.MXNetError as error:
         raise RefusedError(_refusal(name, attrs, inputs, reason_of(error))) from error
     finally:
-        state.paused -= 1
         original_set_recording(recording)
 
 

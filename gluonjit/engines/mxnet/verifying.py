@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from functools import partial
 from operator import add
@@ -22,7 +22,7 @@ from gluonjit.engines.mxnet.tape import has_history
 from gluonjit.engines.mxnet.trace import operator_call
 from gluonjit.errors import VerifyError
 from gluonjit.graph import line_of, origin_of
-from gluonjit.hybrid import LOCAL, Report, explain
+from gluonjit.hybrid import LOCAL, UNCAPTURED, Report, explain
 from gluonjit.hybrid.functions import CellFunction
 from gluonjit.hybrid.verification import Difference, Event, difference, first_gradient, first_result
 
@@ -169,11 +169,9 @@ def _compare(eager: Outcome, batched: Outcome, rtol: float | None) -> tuple[str,
 def _run(
     net: gluon.Block, samples: Sequence[Any], loss: Loss | None, train_mode: bool, log: Log | None, eager: bool
 ) -> Outcome:
-    state = LOCAL.state
-    state.flush("verify()")
-    state.paused += eager
-    targets = dict(_gradients(net, samples))
-    try:
+    LOCAL.state.flush("verify()")
+    with UNCAPTURED if eager else nullcontext():
+        targets = dict(_gradients(net, samples))
         for array in targets.values():
             array[:] = 0
         outputs, losses = [], []
@@ -189,8 +187,6 @@ def _run(
             autograd.backward(differentiable)
         known = [[array.asnumpy() for array in arrays] for arrays in outputs]
         return Outcome(known, {name: array.asnumpy().copy() for name, array in targets.items()})
-    finally:
-        state.paused -= eager
 
 
 def _weighted(outputs: Sequence[NDArray]) -> list[NDArray]:
@@ -206,16 +202,11 @@ def _weighted_sum(array: NDArray) -> NDArray:
 def _like(array: NDArray, numbers: Any, variable: bool = False) -> NDArray:
     """An array with these numbers and otherwise like another; a `variable` gets a gradient."""
     make = mx.np.array if is_numpy(array) else mx.nd.array
-    state = LOCAL.state
-    state.paused += 1  # it is no part of the program
-    try:
-        with autograd.pause():
-            made = make(numbers, ctx=array.context, dtype=array.dtype)
-            if variable:
-                made.attach_grad()
-        return made
-    finally:
-        state.paused -= 1
+    with UNCAPTURED, autograd.pause():  # it is no part of the program
+        made = make(numbers, ctx=array.context, dtype=array.dtype)
+        if variable:
+            made.attach_grad()
+    return made
 
 
 def _gradients(net: gluon.Block, samples: Sequence[Any]) -> Iterator[tuple[str, NDArray]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from gluonjit.graph.values import Spec
 
@@ -15,6 +15,22 @@ class Output:
 
     spec: Spec
     offset: int
+
+
+class Work(NamedTuple):
+    """What ONE node of a kind has to do.
+
+    ops: operators in its program, whatever the number of nodes; flops: floating-point operations; bytes: operands and
+    results of those operators; weights: bytes of what is the same for all nodes, read once a launch.
+    """
+
+    ops: int = 1
+    flops: float = 0.0
+    bytes: int = 0
+    weights: int = 0
+
+
+ONE_OPERATOR = Work()
 
 
 @dataclass(eq=False)
@@ -38,6 +54,7 @@ class Kind:
     hoists: tuple[tuple[int, Kind], ...] = ()  # (argument, kind of the product that is an operand instead)
     kept: tuple[int, ...] = ()  # with hoists: the arguments that are operands as they are, before the products
     family: Any = None
+    work: Work = ONE_OPERATOR
     structure: Any = None  # how the engine puts the results together again
     bytes: int = field(init=False, default=0)
     groups: tuple[tuple[int, ...], ...] = field(init=False, default=())

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from gluonjit.engines.mxnet.program import build
 from gluonjit.engines.mxnet.trace import Trace, TraceOp
+from gluonjit.engines.mxnet.work import work_of
 from gluonjit.graph import Kind, intern_spec, natural_mode
 
 _PRODUCTS = {"FullyConnected"}
@@ -97,4 +98,11 @@ def product_kind(trace: Trace, operand: int, op: TraceOp, name: str) -> Kind:
     result = len(alone.shapes) - 1
     alone.ops.append(TraceOp(op.name, op.attrs, tuple(inputs), (result,)))
     built = build(alone, [result])
-    return Kind(f"{name}: {op.name} of leaves", (spec,), built.outputs, built.rows, built.program)
+    return Kind(
+        f"{name}: {op.name} of leaves",
+        (spec,),
+        built.outputs,
+        built.rows,
+        built.program,
+        work=work_of(alone, built.program.operators),
+    )

@@ -20,6 +20,7 @@ from gluonjit.engines.mxnet.program import build
 from gluonjit.engines.mxnet.references import Copied
 from gluonjit.engines.mxnet.semantics import ARRAYS
 from gluonjit.engines.mxnet.trace import NeedsValue, Trace, TraceOp, map_structure, tracing
+from gluonjit.engines.mxnet.work import work_of
 from gluonjit.graph import Kind, Spec, Value, family_key
 from gluonjit.hybrid import LOCAL, Batch
 
@@ -105,6 +106,7 @@ def _kind_of(
         program=built.program,
         pure=built.pure,
         poly=built.poly,
+        work=work_of(rest, built.program.operators),
         structure={0: None, ~0: LazyNumpy}[structure] if isinstance(structure, int) else tuple if flat else structure,
         hoists=tuple(products),
         kept=() if pieces is None else pieces.kept,

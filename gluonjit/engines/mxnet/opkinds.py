@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import mxnet as mx
@@ -10,8 +11,9 @@ import mxnet as mx
 from gluonjit.engines.mxnet import rules
 from gluonjit.engines.mxnet.program import Batched, Lone, build, lay_out
 from gluonjit.engines.mxnet.trace import Attrs, trace_op
+from gluonjit.engines.mxnet.work import work_of
 from gluonjit.errors import CaptureError
-from gluonjit.graph import Kind, Spec, family_key, intern_spec, natural_mode
+from gluonjit.graph import Kind, Spec, Work, family_key, intern_spec, natural_mode
 from gluonjit.hybrid import LOCAL, RUNNING, Batch
 
 ADDITIONS = {"elemwise_add", "broadcast_add", "add_n", "_npi_add"}
@@ -41,7 +43,9 @@ def _make_sum(spec: Spec, stacked: Spec, count: int) -> Kind:
         total = rules.apply("Reshape", [total], {"shape": (-1, *spec.row_shape)})
     program = Batched([total], ["group0"], [])
     outputs, rows = lay_out([(spec.shape, spec.dtype, spec.mode)], spec.device)
-    return Kind(f"add_n of {count}", (stacked,), outputs, rows, program, sum_of=count)
+    elements = float(prod(stacked.shape))
+    work = Work(program.operators, elements, stacked.bytes + spec.bytes)
+    return Kind(f"add_n of {count}", (stacked,), outputs, rows, program, sum_of=count, work=work)
 
 
 def operator_kind(
@@ -94,7 +98,8 @@ def _make_kind(handle: int, name: str, attrs: Attrs, sources: Sequence[Any], tra
         adds = name in ADDITIONS and len(set(specs)) == 1 and len(specs) == len(sources)
         adds = adds and outputs[0].spec is specs[0] and specs[0].dtype != "bool"
         sum_of = len(specs) if adds else 0
-        kind = Kind(name, specs, outputs, rows, program, pure, operator=True, poly=poly, sum_of=sum_of)
+        work = work_of(trace, program.operators)
+        kind = Kind(name, specs, outputs, rows, program, pure, operator=True, poly=poly, sum_of=sum_of, work=work)
         if poly:
             general = (
                 name,
@@ -115,7 +120,8 @@ def _make_kind(handle: int, name: str, attrs: Attrs, sources: Sequence[Any], tra
     blocked = rules.NO_GRADIENT.get(name, ())
     lone = Lone(handle, attrs, inputs, [output.spec for output in outputs], consts, may_fail, blocked)
     pure = rule is not None and not rule.stateful and not rule.draws(known)
-    return Kind(name, trace.operands, outputs, rows, lone, pure, lone=reason, operator=True)
+    work = work_of(trace, lone.operators)
+    return Kind(name, trace.operands, outputs, rows, lone, pure, lone=reason, operator=True, work=work)
 
 
 def clear_kinds() -> int:

@@ -23,6 +23,7 @@ class Program(Protocol):
     numpy: bool  # whether it was captured, and so has to run, with numpy's shapes
     used: list[bool]  # whether the results depend on it, for each group of operands and each constant
     depends: list[set[int]]  # for each result what of these it depends on, by position
+    operators: int  # that one call runs, of any number of nodes, or where they run alone of one node
 
     def __call__(self, operands: Sequence[Any], consts: Sequence[Any], count: int, results: Sequence[Any]) -> None:
         """Compute `count` nodes into `results`; an operand here is a group of the kind's operands."""
@@ -49,6 +50,8 @@ class Batched:
         # MXNet records a call only where an array that is learned goes in: one whose shape alone was of use does not.
         self.used = [position in self._order for position in range(len(names))]
         self._straight = self._order == list(range(len(names)))
+        text = graph.tojson()
+        self.operators = text.count('"op": ') - text.count('"op": "null"')
         self._op = mx.nd.CachedOp(graph, [("inline_limit", 0)])
 
     def __call__(self, operands: Sequence[Any], consts: Sequence[Any], count: int, results: Sequence[Any]) -> None:
@@ -72,6 +75,7 @@ class Lone:
         blocked: Sequence[int] = (),
     ) -> None:
         self.consts = consts
+        self.operators = 1
         self.may_fail = may_fail
         self.numpy = bool(LOCAL.state.numpy & SHAPES)
         self.adds = [False] * len(consts)

@@ -1,0 +1,75 @@
+"""What one node of a program has to do: operators, arithmetic and memory, from the shapes of its trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod, sqrt
+
+import numpy as np
+
+from gluonjit.engines.mxnet import rules
+from gluonjit.engines.mxnet.trace import Shaped, Trace
+from gluonjit.graph import Work
+
+Shapes = Sequence[tuple[int, ...]]
+
+
+def _dense(inputs: Shapes, outputs: Shapes) -> float:
+    """(rows, in) with weights (out, in): 2 * rows * out * in."""
+    return 2.0 * prod(outputs[0]) * prod(inputs[1][1:])
+
+
+def _product(inputs: Shapes, outputs: Shapes) -> float:
+    """(m, k) with (k, n), either way round: the k that the sizes of the three share."""
+    elements = prod(outputs[0])
+    return 2.0 * elements * sqrt(prod(inputs[0]) * prod(inputs[1]) / elements) if elements else 0.0
+
+
+def _products(inputs: Shapes, outputs: Shapes) -> float:
+    """One product for each entry of the leading axis."""
+    count = max(outputs[0][0], 1)
+    return count * _product([shape[1:] for shape in inputs[:2]], [outputs[0][1:]])
+
+
+def _convolution(inputs: Shapes, outputs: Shapes) -> float:
+    """Each result is a sum over one filter, (channels, height, width)."""
+    return 2.0 * prod(outputs[0]) * prod(inputs[1][1:])
+
+
+def _recurrent(inputs: Shapes, outputs: Shapes) -> float:
+    """(time, samples, in) with all weights in one array: each is used once a time and sample."""
+    return 2.0 * prod(inputs[0][:2]) * prod(inputs[1])
+
+
+_FLOPS: dict[str, Callable[[Shapes, Shapes], float]] = {
+    "FullyConnected": _dense,
+    "dot": _product,
+    "_npi_dot": _product,
+    "_npi_matmul": _product,
+    "batch_dot": _products,
+    "_linalg_gemm2": _products,
+    "Convolution": _convolution,
+    "Deconvolution": _convolution,
+    "RNN": _recurrent,
+}
+"""Floating-point operations by operator; of any other, one for each element of its results."""
+
+
+def work_of(trace: Trace, operators: int) -> Work:
+    """The work of one node of a traced program, which runs as so many operators."""
+    consts = {position for position, _ in trace.consts}
+    flops, moved = 0.0, 0
+    for op in trace.ops:
+        inputs = [trace.shapes[position][0] for position in op.inputs]
+        outputs = [trace.shapes[position][0] for position in op.outputs]
+        count = _FLOPS.get(rules.canonical(op.name))
+        flops += sum(map(prod, outputs)) if count is None else count(inputs, outputs)
+        own = [position for position in (*op.inputs, *op.outputs) if position not in consts]
+        moved += sum(_bytes(trace.shapes[position]) for position in own)
+    weights = sum(_bytes(trace.shapes[position]) for position in consts)
+    return Work(operators, flops, moved, weights)
+
+
+def _bytes(shaped: Shaped) -> int:
+    shape, dtype = shaped
+    return prod(shape) * np.dtype(dtype).itemsize

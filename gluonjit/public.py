@@ -7,6 +7,7 @@ from functools import reduce
 from operator import add
 from typing import Any
 
+from gluonjit.hybrid.costs import clear_curves
 from gluonjit.hybrid.functions import cell
 from gluonjit.hybrid.report import Report
 from gluonjit.hybrid.state import ENGINES
@@ -62,6 +63,7 @@ def cache_info() -> dict[str, int]:
 
 
 def clear_caches() -> None:
-    """Forget all traced cells and batched graphs; they are made again when needed."""
+    """Forget all traced cells and batched graphs, which are made again when needed, and what they were seen to cost."""
+    clear_curves()
     for engine in ENGINES:
         engine.clear_caches()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from sys import _getframe
+from time import perf_counter
 from typing import Any, NamedTuple
 
 from gluonjit.graph.kinds import Kind
@@ -69,11 +71,13 @@ class Graph:
 
     Rows are numbered in the order of capture. A leaf's payload is the engine's: an array, or the result of an
     earlier flush. `lookups` maps a table (an embedding's weight, or the host's integers) to the rows of its
-    entries.
+    entries. `begun` is what `clock` said at the first capture, 0 before it.
     """
 
-    def __init__(self, owner: Any = None) -> None:
+    def __init__(self, owner: Any = None, clock: Callable[[], float] = perf_counter) -> None:
         self.owner = owner
+        self.clock = clock
+        self.begun = 0.0
         self.records: dict[Any, Record] = {}
         self.rows = 0
         self.leaves: dict[Any, Leaf] = {}
@@ -103,6 +107,7 @@ class Graph:
         """The leaf of this key, made when the key is new. `payload` keeps an address used as key from being reused."""
         leaf = self.leaves.get(key)
         if leaf is None:
+            self.begin()
             leaf = self.leaves[key] = Leaf(self.rows, spec, payload, taped)
             self.rows += spec.rows
         return leaf
@@ -111,6 +116,7 @@ class Graph:
         """Rows of these entries of a table; equal entries are equal rows."""
         entries = self.lookups.get(table)
         if entries is None:
+            self.begin()
             entries = self.lookups[table] = {}
             self.lookup_specs[table] = spec
         rows = []
@@ -121,6 +127,11 @@ class Graph:
                 self.rows += 1
             rows.append(row)
         return tuple(rows)
+
+    def begin(self) -> None:
+        """Note the time of the first capture."""
+        if not self.begun:
+            self.begun = self.clock()
 
     @property
     def nodes(self) -> int:

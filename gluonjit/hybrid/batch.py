@@ -11,17 +11,33 @@ import numpy as np
 import numpy.typing as npt
 
 from gluonjit.analysis import Plan, make_plan
+from gluonjit.analysis.costs import Observed
 from gluonjit.analysis.plan import LookupChunk
 from gluonjit.errors import BatchClosedError
-from gluonjit.graph import Graph, Mark, Value, line_of, origin_of
+from gluonjit.graph import Graph, Line, Mark, Value, line_of, origin_of
 from gluonjit.hybrid.advice import after_flush
+from gluonjit.hybrid.costs import cost_model
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.protocol import Engine, Session
 from gluonjit.hybrid.provenance import Provenance
-from gluonjit.hybrid.report import Report
+from gluonjit.hybrid.report import STEP_PARTS, Report
 
 RUNNING = threading.RLock()
 """Held while a batch is traced, run or differentiated: batched graphs are shared by threads that each capture."""
+
+
+class _Flushed(threading.local):
+    """Seconds that this thread has spent in flushes."""
+
+    seconds = 0.0
+
+
+_FLUSHED = _Flushed()
+
+
+def _outside_flushes() -> float:
+    """A clock that stands still while this thread flushes."""
+    return perf_counter() - _FLUSHED.seconds
 
 
 class Results(NamedTuple):
@@ -49,12 +65,13 @@ class Batch:
         self.sample = 0  # the number of the next one
         self.noted: dict[int, Any] = {}  # blocks whose parameters are known, by address
         self.parameters: dict[int, Any] = {}  # arrays of known parameters, by address
+        self.misses = 0  # of the cache, up to the last flush that the cost model has learned from
         self.memory: Any = None  # the engine's account of the memory that captured calls have read
         self.reset()
 
     def reset(self) -> None:
         """Begin an empty graph."""
-        self.graph = Graph(self)
+        self.graph = Graph(self, _outside_flushes)
         self.records = self.graph.records
         # Arrays and values from outside, by address: each entry keeps its key's object alive.
         self.imports: dict[Any, tuple[Any, Value]] = {}
@@ -73,6 +90,7 @@ class Batch:
 
     def begin_sample(self) -> None:
         """What is captured from here on belongs to the next sample."""
+        self.graph.begin()
         self.graph.marks.append(Mark(self.graph.rows, self.sample))
         self.samples += 1
         self.sample += 1
@@ -101,40 +119,75 @@ class Batch:
                 "a value captured in another thread was read before that thread's batch had run; "
                 "read it (or call flush) in the thread that captured it"
             )
+        entered = perf_counter()
+        capture = _outside_flushes() - graph.begun if graph.begun else 0.0
+        self.report.took("capture", "capture", entered - capture, entered)
+        try:
+            self._flush(graph, capture, reason, early, line_of(origin_of(_getframe(1))))
+        finally:
+            _FLUSHED.seconds += perf_counter() - entered
+
+    def _flush(self, graph: Graph, capture: float, reason: str, early: bool, line: Line | None) -> None:
         self.reset()
         for record in graph.records.values():
             record.complete()
         report, samples = self.report, self.samples
         self.samples = 0
-        line = line_of(origin_of(_getframe(1)))
         try:
             with RUNNING:
                 begin = perf_counter()
                 plan = make_plan(graph, self.engine.sum_kind, self.options.scheduler)
-                report.took("analysis", "analysis", begin, perf_counter())
                 provenance = Provenance(plan, graph.marks)
                 reason = f"{reason}, {line}" if line else reason
                 report.add_plan(plan, reason, graph.records.values(), provenance)
-                self._run(graph, plan, samples, provenance)
+                times = {"capture": capture, "analysis": perf_counter() - begin}
+                report.took("analysis", "analysis", begin, perf_counter())
+                self._run(graph, plan, samples, provenance, times)
         except BaseException as error:
             graph.owner = f"its batch failed: {error}"
             self.sample = 0  # the minibatch is lost
             raise
         finally:
+            calls = graph.calls
             _release(graph)
+        if self.options.profile:
+            self._observe(plan, calls, times)
         after_flush(report, provenance, samples, line, early)
 
-    def _run(self, graph: Graph, plan: Plan, samples: int, provenance: Provenance) -> None:
-        session = self.engine.session(plan, self.report, self.options, samples, provenance)
+    def _observe(self, plan: Plan, calls: int, times: dict[str, float]) -> None:
+        """Let the cost model learn from a profiled flush."""
+        options, report = self.options, self.report
+        if report.cache["misses"] > self.misses:  # what was traced in it does not come again
+            times["capture"] = 0.0
+        self.misses = report.cache["misses"]
+        gather, compute = map(report.step_seconds, STEP_PARTS)
+        observed = Observed(
+            plan,
+            calls,
+            options.scheduler,
+            options.granularity,
+            times["capture"],
+            times["analysis"],
+            times["inputs"],
+            gather,
+            compute,
+            times["results"],
+        )
+        cost_model(self.engine.name, self.engine.versions).observe(observed)
+
+    def _run(self, graph: Graph, plan: Plan, samples: int, provenance: Provenance, times: dict[str, float]) -> None:
         begin = perf_counter()
+        session = self.engine.session(plan, self.report, self.options, samples, provenance)
         for chunk in plan.inputs:
             if isinstance(chunk, LookupChunk):
                 session.put_lookup(chunk)
             else:
                 session.put_leaves(chunk)
-        self.report.took("inputs", "gather", begin, perf_counter())
+        session.wait()
+        times["inputs"] = self._took("inputs", begin)
         for number in range(len(plan.steps)):
             session.run(number)
+        begin = perf_counter()
         graph.owner = Results(session, plan.arena, plan.position)
         for record, nodes in plan.live:
             for node in nodes.tolist():
@@ -142,7 +195,14 @@ class Batch:
                     first = value.rows
                     value.result = session.result(int(plan.arena[first]), int(plan.position[first]))
                     value.graph = None
+        session.wait()
         session.finish()
+        times["results"] = self._took("results", begin)
+
+    def _took(self, name: str, begin: float) -> float:
+        end = perf_counter()
+        self.report.took(name, "gather", begin, end)
+        return end - begin
 
 
 def _release(graph: Graph) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from gluonjit.analysis import Plan
@@ -28,6 +28,9 @@ class Session(Protocol):
     def result(self, arena: int, position: int) -> Any:
         """What a value whose rows begin there needs to be materialized."""
 
+    def wait(self) -> None:
+        """Wait for all that was handed over, where `options.profile` asks for it."""
+
     def finish(self) -> None:
         """Called when every result has been asked for."""
 
@@ -36,6 +39,7 @@ class Engine(Protocol):
     """A framework underneath."""
 
     name: str
+    versions: Mapping[str, str]  # of the framework: measured costs belong to them
 
     def current_mode(self) -> int:
         """The framework's recording and training flags on this thread."""

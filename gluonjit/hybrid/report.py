@@ -16,6 +16,7 @@ from gluonjit.hybrid.provenance import Provenance
 _KEPT_PLANS = 16
 _KEPT_EVENTS = 20_000
 PARTS = ("capture", "analysis", "gather", "compute", "backward")
+STEP_PARTS = ("gather", "compute")
 
 
 class StepRow(NamedTuple):
@@ -81,7 +82,7 @@ class Report:
     timeline: deque[Event] = field(default_factory=lambda: deque(maxlen=_KEPT_EVENTS), repr=False)
     missed: str = field(default="", repr=False)  # the last name that missed the cache
     last: Provenance | None = field(default=None, repr=False)  # of the last flush
-    _step_ms: list[float] = field(default_factory=list, repr=False)
+    _step_seconds: dict[str, list[float]] = field(default_factory=dict, repr=False)  # of the last flush, by part
     _plans: list[Plan] = field(default_factory=list, repr=False)
     _bound: int = field(default=0, repr=False)
 
@@ -103,7 +104,9 @@ class Report:
         if self.last is None:
             return []
         plan, rows = self.last.plan, []
-        for number, (step, ms) in enumerate(zip(plan.steps, self._step_ms)):
+        parts = [self.step_seconds(part) for part in STEP_PARTS]
+        for number, step in enumerate(plan.steps):
+            ms = sum(seconds[number] for seconds in parts) * 1e3
             line = str(self.last.line(number) or "")
             row = StepRow(step.kind.name, step.count, _launches(step), step.kind.lone, _gathered(plan, step), line, ms)
             rows.append(row)
@@ -127,7 +130,7 @@ class Report:
             if kind.lone:
                 self.alone[kind.name] = kind.lone
         self.last = provenance.without_inputs()
-        self._step_ms = [0.0] * len(plan.steps)
+        self._step_seconds = {part: [0.0] * len(plan.steps) for part in STEP_PARTS}
         if len(self._plans) >= _KEPT_PLANS:
             self._bound += lower_bound(self._plans.pop())
         self._plans.append(self.last.plan)
@@ -138,11 +141,14 @@ class Report:
 
     def took(self, name: str, part: str, begin: float, end: float, step: int | None = None) -> None:
         """Note that something took this long, in seconds of `time.perf_counter`."""
-        ms = (end - begin) * 1e3
-        self.ms[part] += ms
+        self.ms[part] += (end - begin) * 1e3
         if step is not None:
-            self._step_ms[step] += ms
+            self._step_seconds[part][step] += end - begin
         self.timeline.append(Event(name, part, begin, end))
+
+    def step_seconds(self, part: str) -> list[float]:
+        """Seconds of "gather" or "compute" in each step of the last flush."""
+        return self._step_seconds[part]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as numbers, strings, lists and dictionaries."""

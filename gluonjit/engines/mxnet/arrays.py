@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import mxnet as mx
 import numpy as np
 from mxnet.context import Context
 from mxnet.ndarray import NDArray
 
 from gluonjit.graph import Spec, intern_spec, natural_mode
 
+VERSIONS = {"costs": "1", "mxnet": str(mx.__version__)}
+"""What measured costs belong to; the first number grows when what is timed changes."""
 FLOATS = {"float16", "float32", "float64"}
 _HOST = {"cpu_shared", "cpu_pinned"}
 _contexts: dict[str, Context] = {}

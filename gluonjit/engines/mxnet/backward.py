@@ -6,13 +6,14 @@ import warnings
 from collections.abc import Sequence
 from sys import getrefcount
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import mxnet as mx
 from mxnet import autograd
 from mxnet.ndarray import NDArray
 
-from gluonjit.engines.mxnet.arrays import context_of
+from gluonjit.analysis.costs import ObservedBackward
+from gluonjit.engines.mxnet.arrays import VERSIONS, context_of
 from gluonjit.engines.mxnet.bridge import finish
 from gluonjit.engines.mxnet.computing import unlinked
 from gluonjit.engines.mxnet.hooked import original_array_backward, original_backward, original_grad
@@ -24,6 +25,16 @@ from gluonjit.engines.mxnet.tape import Seed, Tape, Target
 from gluonjit.errors import BackwardWarning, CaptureError
 from gluonjit.graph import Spec
 from gluonjit.hybrid import LOCAL, RUNNING
+from gluonjit.hybrid.costs import cost_model
+
+
+class Pass(NamedTuple):
+    """One way back through a batch: its laps (step, begin, end) where it was profiled, and seconds of the rest."""
+
+    tape: Tape
+    laps: Sequence[tuple[int, float, float]]
+    rest: float
+
 
 _ADVICE = (
     "Capture the losses of a minibatch first, then call backward once for their sum: "
@@ -46,9 +57,12 @@ def backward(heads: Any, head_grads: Any = None, retain_graph: bool = False, tra
         listed = [_total(losses) for losses in by_device.values()]
         given = [None] * len(listed)
     with RUNNING:
-        ready, gradients = _through_batches(listed, given, retain_graph, train_mode)
+        ready, gradients, passes = _through_batches(listed, given, retain_graph, train_mode)
+        begin = perf_counter()
         if ready:
             original_backward(ready, gradients, retain_graph, train_mode)
+        if passes:
+            _account(passes, begin)
     finish()
 
 
@@ -77,7 +91,7 @@ def grad(
     if not any(_in_batch(head) for head in listed):
         found = original_grad(heads, variables, head_grads, retain_graph, create_graph, train_mode)
     else:
-        ready, gradients = _through_batches(listed, given, bool(retain_graph), train_mode)
+        ready, gradients, _ = _through_batches(listed, given, bool(retain_graph), train_mode)
         if not ready:
             raise mx.base.MXNetError(
                 "autograd.grad of values that do not depend on anything with a gradient: call attach_grad on the "
@@ -101,16 +115,17 @@ def _total(losses: Sequence[Any]) -> Any:
 
 def _through_batches(
     heads: Sequence[Any], head_grads: Sequence[Any], retain_graph: bool, train_mode: bool
-) -> tuple[list[NDArray], list[NDArray | None]]:
+) -> tuple[list[NDArray], list[NDArray | None], list[Pass]]:
     """Go backward through every batch that the heads come from, the latest first.
 
-    Returns what MXNet's own backward has to go on with: arrays and their gradients. What of its history is freed there
-    is the program's own, so that it is kept for `retain_graph` alone.
+    Returns what MXNet's own backward has to go on with, arrays and their gradients, and what was gone through. What of
+    its history is freed there is the program's own, so that it is kept for `retain_graph` alone.
     """
     ready: list[NDArray] = []
     gradients: list[NDArray | None] = []
     waiting: dict[Tape, list[Seed]] = {}
     hold = False
+    passes: list[Pass] = []
     for head in heads:
         if _in_batch(head):
             settle(head._v)
@@ -127,7 +142,9 @@ def _through_batches(
         direct = list(waiting)
         while waiting:
             tape = max(waiting, key=lambda found: found.number)
-            for target in _through(tape, waiting.pop(tape), retain_graph, train_mode, hold):
+            found, passed = _through(tape, waiting.pop(tape), retain_graph, train_mode, hold)
+            passes.append(passed)
+            for target in found:
                 if not target.reached:
                     continue
                 if target.value is None:
@@ -141,21 +158,48 @@ def _through_batches(
                     waiting.setdefault(earlier, []).extend(seed_of(target.value, target.gradient))
     for tape in direct:
         _note_call(tape)
-    return ready, gradients
+    return ready, gradients, passes
 
 
 def _ones(spec: Spec) -> NDArray:
     return mx.nd.ones((spec.rows, *spec.row_shape), context_of(spec.device), spec.dtype)
 
 
-def _through(tape: Tape, seeds: Sequence[Seed], retain: bool, train_mode: bool, hold: bool) -> list[Target]:
-    begin = perf_counter()
-    report = tape.report
+def _through(
+    tape: Tape, seeds: Sequence[Seed], retain: bool, train_mode: bool, hold: bool
+) -> tuple[list[Target], Pass]:
+    last = perf_counter()
     found = tape.gradients(seeds, retain, train_mode, hold)
+    rest = 0.0
+    for number, first, end in tape.laps:
+        rest += _took(tape, "backward", last, first)
+        _took(tape, tape.plan.steps[number].kind.name, first, end)
+        last = end
+    rest += _took(tape, "backward", last, _end(tape))
+    return found, Pass(tape, tape.laps, rest)
+
+
+def _account(passes: Sequence[Pass], begin: float) -> None:
+    """Report the time of what came after the batches since `begin`, and let the cost model learn."""
+    last = passes[-1].tape
+    after = _took(last, "gradients", begin, _end(last))
+    for tape, laps, rest in passes:
+        if tape.profile:
+            steps = [(number, end - first) for number, first, end in laps]
+            # Of several batches nobody knows which the gradients afterwards belong to.
+            whole = rest + after if len(passes) == 1 else 0.0
+            cost_model("mxnet", VERSIONS).observe_backward(ObservedBackward(tape.plan, steps, whole))
+
+
+def _end(tape: Tape) -> float:
     if tape.profile:
         mx.nd.waitall()
-    report.took("backward", "backward", begin, perf_counter())
-    return found
+    return perf_counter()
+
+
+def _took(tape: Tape, name: str, begin: float, end: float) -> float:
+    tape.report.took(name, "backward", begin, end)
+    return end - begin
 
 
 def _note_head(tape: Tape, head: Any, retain_graph: bool) -> bool:

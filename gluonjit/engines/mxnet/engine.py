@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import mxnet as mx
 from mxnet.ndarray import NDArray
 
 from gluonjit.analysis import Plan
+from gluonjit.engines.mxnet.arrays import VERSIONS
 from gluonjit.engines.mxnet.bridge import bridged
 from gluonjit.engines.mxnet.cell import Cell, any_lazy, cells_known
 from gluonjit.engines.mxnet.cells import capture_cell
@@ -29,6 +30,7 @@ class MXNetEngine:
     """Implements `gluonjit.hybrid.Engine` on MXNet 1.9.1."""
 
     name = "mxnet"
+    versions: Mapping[str, str] = VERSIONS
 
     def current_mode(self) -> int:
         """2 * recording + training of this thread."""

@@ -217,6 +217,11 @@ class Session:
             return slice_rows(array, first, last)
         return mx.nd.take(array, mx.nd.array(np.array(positions), ctx=array.context, dtype="int32"))
 
+    def wait(self) -> None:
+        """Wait for the engine where the parts are timed."""
+        if self.profile:
+            mx.nd.waitall()
+
     def finish(self) -> None:
         """Forget what only the run needed."""
         self._track()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
@@ -108,13 +109,14 @@ class Tape:
         self.profile = profile
         self.backwards = 0
         self.bridges = 0  # values that MXNet's own history comes from: backward may come through them at any time
+        self.laps: Sequence[tuple[int, float, float]] = ()  # when profiling, of the last backward: step, begin, end
         self._lock = threading.Lock()  # MXNet calls bridges back in threads of its own
         self.done: set[tuple[int, int]] = set()
         self.freed = False
         self.spent = Reach(plan)
         self.later: WeakSet[Tape] = WeakSet()  # those of flushes that have gone on from results of this one
         self.sources: list[Source] = []
-        self._plan = plan
+        self.plan = plan
         self._finite = finite
         self._steps: list[tuple[int, list[NDArray]]] = []
         self._variables: list[NDArray | None] = [None] * len(plan.arenas)
@@ -128,9 +130,9 @@ class Tape:
         for source in self.sources:
             for place in [place for _, place in source.parts] or [source.place]:
                 self._learned_rows[place.arena][place.begin : place.end] = True
-        wanted.update(place.arena for step in self._plan.steps if step.mode >= 2 for place in step.places)
+        wanted.update(place.arena for step in self.plan.steps if step.mode >= 2 for place in step.places)
         for number in wanted:
-            arena = self._plan.arenas[number]
+            arena = self.plan.arenas[number]
             if arena.spec.dtype in FLOATS:
                 context = None if arrays[number] is None else arrays[number].context
                 shape = (arena.rows, *arena.spec.row_shape)
@@ -181,7 +183,7 @@ class Tape:
 
     def note(self, number: int, results: list[NDArray]) -> None:
         """Remember a step that was recorded; one without anything learned before it was not."""
-        step = self._plan.steps[number]
+        step = self.plan.steps[number]
         program = step.kind.program
         count = len(step.gathers)
         learned = any(
@@ -227,13 +229,18 @@ class Tape:
                 mx.nd.elemwise_add(rows, seed.gradient, out=rows)
                 if self._finite is not None:
                     self._finite.head(seed.gradient)
+        laps, begin = [], self._now()
         for number, results in steps:
-            step = self._plan.steps[number]
+            step = self.plan.steps[number]
             heads, head_gradients = zip(*self._with_gradients(step, results))
             with shapes(step.kind.program.numpy):
                 original_backward(list(heads), list(head_gradients), keep, train_mode)
+            end = self._now()
+            laps.append((number, begin, end))
+            begin = end
             if self._finite is not None:
                 self._finite.gradients(number, self._gradients, self._gradients_of(step))
+        self.laps = laps if self.profile else ()
         targets = [
             Target(array, None, gradient, id(array) in reach.constants)
             for array, _, gradient in self._constants.values()
@@ -243,6 +250,12 @@ class Tape:
         if not keep:
             self.free()
         return targets
+
+    def _now(self) -> float:
+        """The time, when profiling after all that came before has run."""
+        if self.profile:
+            mx.nd.waitall()
+        return perf_counter()
 
     def _target(self, source: Source, reach: Reach) -> Target:
         rows = self._rows(source.place)
@@ -254,13 +267,13 @@ class Tape:
 
     def _reached(self, seeds: Sequence[Seed]) -> tuple[Reach, list[tuple[int, list[NDArray]]]]:
         """What these rows depend on, and the steps to go backward through, the last one first."""
-        reach = Reach(self._plan)
+        reach = Reach(self.plan)
         for seed in seeds:
             if self._gradients[seed.arena] is not None:
                 reach.start(_place_of(seed))
         steps = []
         for number, results in reversed(self._steps):
-            step = self._plan.steps[number]
+            step = self.plan.steps[number]
             if self._with_gradients(step, results) and reach.through(step):
                 steps.append((number, results))
         return reach, steps
@@ -281,7 +294,7 @@ class Tape:
         return all(
             self.spent.reaches_all(place)
             for number, _ in self._steps
-            for place in self._plan.steps[number].places
+            for place in self.plan.steps[number].places
             if self._gradients[place.arena] is not None
         )
 

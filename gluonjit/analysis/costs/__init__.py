@@ -1,0 +1,6 @@
+"""What a flush costs: coefficients of the machine, curves of what was measured, and predictions from a plan."""
+
+from gluonjit.analysis.costs.coefficients import Coefficients, CoefficientsError
+from gluonjit.analysis.costs.model import CostModel, Costs, Observed, ObservedBackward
+
+__all__ = ["Coefficients", "CoefficientsError", "CostModel", "Costs", "Observed", "ObservedBackward"]

@@ -1,0 +1,120 @@
+"""What each piece of work costs on one machine, and the file in which that is kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+VERSION = 1
+Analysis = tuple[float, float, float]
+
+
+class CoefficientsError(ValueError):
+    """A file that holds no coefficients, or those of another version."""
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """Seconds for each unit of work; the defaults were measured on one core of an AMD EPYC.
+
+    capture: `call_cell`, `call_op` a call of a cell or an operator, `capture_node` more where no equal call was there.
+    analysis: by scheduler, for each flush, node and step.
+    inputs: `session` a flush, `session_step` a step, `chunk` a table or group of leaves, `leaf` an array, `input_byte`
+    a byte of rows, `index` an entry of the index arrays.
+    gather: `slice` a group of operands that lie together, `gather` one that is copied, `gather_row`, `gather_byte`.
+    compute: `launch` a step (a node where they run alone), `record` more under recording, `push` an operator, `flop`,
+    `byte` of operands and results, `weight_byte` of weights.
+    results: `flush` a flush, `result` a node that can still be read, `copy` a place that is copied out, `copy_byte`.
+    backward: the same once more for each step, and `back` a backward, `back_zero_byte` a byte of the arenas,
+    `back_parameter_byte` a byte of weights once a backward.
+    wait: a wait for the engine, by which a profiled part takes longer.
+    """
+
+    call_cell: float = 8e-6
+    call_op: float = 8e-6
+    capture_node: float = 4e-6
+    analysis: Mapping[str, Analysis] = field(
+        default_factory=lambda: {
+            "agenda": (400e-6, 1.5e-6, 80e-6),
+            "depth": (400e-6, 0.6e-6, 50e-6),
+            "greedy": (600e-6, 3e-6, 120e-6),
+        }
+    )
+    session: float = 100e-6
+    session_step: float = 10e-6
+    chunk: float = 100e-6
+    leaf: float = 5e-6
+    input_byte: float = 0.5e-9
+    index: float = 2e-9
+    slice: float = 6e-6
+    gather: float = 25e-6
+    gather_row: float = 5e-9
+    gather_byte: float = 0.3e-9
+    launch: float = 40e-6
+    record: float = 20e-6
+    push: float = 8e-6
+    flop: float = 2e-11
+    byte: float = 0.3e-9
+    weight_byte: float = 0.05e-9
+    flush: float = 100e-6
+    result: float = 3e-6
+    copy: float = 20e-6
+    copy_byte: float = 0.3e-9
+    back_step: float = 60e-6
+    back_push: float = 15e-6
+    back_flop: float = 4e-11
+    back_byte: float = 0.6e-9
+    back_weight_byte: float = 0.3e-9
+    back_gather: float = 30e-6
+    back_gather_row: float = 10e-9
+    back_gather_byte: float = 0.6e-9
+    back: float = 300e-6
+    back_zero_byte: float = 0.1e-9
+    back_parameter_byte: float = 0.5e-9
+    wait: float = 10e-6
+
+    def with_changes(self, found: Mapping[str, float], analysis: Mapping[str, Analysis]) -> Coefficients:
+        """These with what has been measured."""
+        return replace(self, **found, analysis={**self.analysis, **analysis})
+
+    def save(self, path: Path, made: Mapping[str, Any]) -> None:
+        """Write them to a file, with what is known of how they were made; complete or not at all."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps({"version": VERSION, "made": dict(made), "seconds": asdict(self)}, indent=2)
+        beside = path.with_name(f"{path.name}.new")
+        beside.write_text(text + "\n", encoding="utf-8")
+        beside.replace(path)
+
+    @classmethod
+    def load(cls, path: Path) -> Coefficients:
+        """Read them. Raises CoefficientsError for a damaged file or one of another version, OSError for none."""
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise CoefficientsError(f"{path} is not JSON: {error}") from error
+        version = found.get("version") if isinstance(found, dict) else None
+        if version != VERSION:
+            raise CoefficientsError(f"{path} has version {version!r}, not {VERSION}")
+        return cls(**_checked(path, found.get("seconds")))
+
+
+def _checked(path: Path, seconds: Any) -> dict[str, Any]:
+    names = {entry.name for entry in fields(Coefficients)}
+    if not isinstance(seconds, dict) or set(seconds) != names:
+        raise CoefficientsError(f"{path} does not hold the coefficients {', '.join(sorted(names))}")
+    analysis = seconds["analysis"]
+    if not isinstance(analysis, dict) or not all(
+        isinstance(row, list) and len(row) == 3 and all(map(_is_cost, row)) for row in analysis.values()
+    ):
+        raise CoefficientsError(f"{path}: analysis is {analysis!r}, not three numbers for each scheduler")
+    for name in names - {"analysis"}:
+        if not _is_cost(seconds[name]):
+            raise CoefficientsError(f"{path}: {name} is {seconds[name]!r}, not a number of seconds")
+    return {**seconds, "analysis": {name: tuple(row) for name, row in analysis.items()}}
+
+
+def _is_cost(number: Any) -> bool:
+    return isinstance(number, (int, float)) and not isinstance(number, bool) and 0 <= number < float("inf")

@@ -1,0 +1,129 @@
+"""How much of each kind of work a plan asks for: for each part of a flush a table of coefficient -> amount."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from gluonjit.analysis.plan import LeafChunk, Place, Plan, Step
+
+Amounts = Mapping[str, float]
+
+
+class Totals(NamedTuple):
+    """What all nodes of a step take together."""
+
+    rows: int
+    flops: float
+    bytes: float
+
+
+def totals(step: Step) -> Totals:
+    """Rows of results, arithmetic and memory: nodes of one family may differ in their number of rows."""
+    rows, flops, moved = 0, 0.0, 0.0
+    for record, nodes in step.parts:
+        count, kind = len(nodes), record.kind
+        rows += count * kind.rows
+        flops += count * kind.work.flops
+        moved += count * kind.work.bytes
+    return Totals(rows, flops, moved)
+
+
+def _row_bytes(plan: Plan, arena: int) -> int:
+    spec = plan.arenas[arena].spec
+    return spec.bytes // spec.rows if spec.rows else 0
+
+
+def capture(plan: Plan, calls: int) -> Amounts:
+    """Calls are split like the nodes into those of cells and those of operators."""
+    operators = sum(step.count for step in plan.steps if step.kind.operator)
+    share = operators / plan.nodes if plan.nodes else 0.0
+    return {
+        "call_cell": calls * (1 - share),
+        "call_op": calls * share,
+        "capture_node": plan.nodes + plan.dropped,
+    }
+
+
+def analysis(plan: Plan) -> tuple[float, float, float]:
+    """One flush, its nodes, its steps."""
+    return 1.0, plan.nodes + plan.dropped, len(plan.steps)
+
+
+def inputs(plan: Plan) -> Amounts:
+    """Making room, and what was there before the batch."""
+    places = [chunk.place for chunk in plan.inputs]
+    return {
+        "session": 1,
+        "session_step": len(plan.steps),
+        "chunk": len(places),
+        "leaf": sum(len(chunk.leaves) for chunk in plan.inputs if isinstance(chunk, LeafChunk)),
+        "input_byte": sum((place.end - place.begin) * _row_bytes(plan, place.arena) for place in places),
+        "index": sum(len(gather.index) for step in plan.steps for gather in step.gathers if gather.index is not None),
+    }
+
+
+def gather(plan: Plan, step: Step) -> Amounts:
+    """Operands that lie together, and those that are copied together."""
+    copied = [(found.place.arena, len(found.index)) for found in step.gathers if found.index is not None]
+    return {
+        "slice": len(step.gathers) - len(copied),
+        "gather": len(copied),
+        "gather_row": sum(rows for _, rows in copied),
+        "gather_byte": sum(rows * _row_bytes(plan, arena) for arena, rows in copied),
+    }
+
+
+def compute(step: Step) -> Amounts:
+    """Launching a step, and its work."""
+    times = step.count if step.kind.lone else 1
+    work, total = step.kind.work, totals(step)
+    return {
+        "launch": times,
+        "record": times if step.mode >= 2 else 0,
+        "push": times * work.ops,
+        "flop": total.flops,
+        "byte": total.bytes,
+        "weight_byte": times * work.weights,
+    }
+
+
+def results(plan: Plan) -> Amounts:
+    """What is copied out of arenas for the program to read: places with a node that it can still reach."""
+    places: set[Place] = set()
+    live = {id(record): nodes for record, nodes in plan.live if len(nodes)}
+    for step in plan.steps:
+        if any(id(record) in live for record, _ in step.parts):
+            places.update(step.places)
+    return {
+        "flush": 1,
+        "result": sum(len(nodes) for nodes in live.values()),
+        "copy": len(places),
+        "copy_byte": sum((place.end - place.begin) * _row_bytes(plan, place.arena) for place in places),
+    }
+
+
+def backward(plan: Plan, step: Step) -> Amounts:
+    """Going back through a step: its work again, and gradients of what was gathered."""
+    times = step.count if step.kind.lone else 1
+    work, total, gathered = step.kind.work, totals(step), gather(plan, step)
+    return {
+        "back_step": times,
+        "back_push": times * work.ops,
+        "back_flop": total.flops,
+        "back_byte": total.bytes,
+        "back_weight_byte": times * work.weights,
+        "back_gather": gathered["gather"],
+        "back_gather_row": gathered["gather_row"],
+        "back_gather_byte": gathered["gather_byte"],
+    }
+
+
+def backward_rest(plan: Plan) -> Amounts:
+    """What a backward takes whatever its steps: arenas of gradients, and the gradients of weights."""
+    weights = {id(step.kind.family): step.kind.work.weights for step in plan.steps if step.mode >= 2}
+    return {
+        "back": 1,
+        "back_zero_byte": sum(arena.rows * _row_bytes(plan, number) for number, arena in enumerate(plan.arenas)),
+        "back_parameter_byte": sum(weights.values()),
+    }

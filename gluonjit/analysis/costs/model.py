@@ -1,0 +1,175 @@
+"""The time of a flush, predicted from its plan and corrected by what was measured."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from threading import Lock
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+from gluonjit.analysis.costs import features
+from gluonjit.analysis.costs.coefficients import Coefficients
+from gluonjit.analysis.costs.curves import Curve
+from gluonjit.analysis.costs.features import Amounts
+from gluonjit.analysis.plan import Plan, Step
+
+_MOST_WORKLOADS = 64
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Predicted seconds of each part of a flush and of going backward through it."""
+
+    capture: float
+    analysis: float
+    inputs: float
+    gather: float
+    compute: float
+    results: float
+    backward: float
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return sum(float(getattr(self, entry.name)) for entry in fields(self))
+
+
+class Observed(NamedTuple):
+    """What a profiled flush took, in seconds; `gather` and `compute` by step. A capture of 0 was not measured."""
+
+    plan: Plan
+    calls: int
+    scheduler: str
+    granularity: str
+    capture: float
+    analysis: float
+    inputs: float
+    gather: Sequence[float]
+    compute: Sequence[float]
+    results: float
+
+
+class ObservedBackward(NamedTuple):
+    """What going backward through a profiled flush took: (step, seconds) of each step, and the rest."""
+
+    plan: Plan
+    steps: Sequence[tuple[int, float]]
+    rest: float
+
+
+class CostModel:
+    """Coefficients of the machine, and curves of what was measured while it ran.
+
+    Curves of steps belong to families of kinds and go with them; those of whole parts belong to workloads, told by
+    the names of what they run, the latest 64.
+    """
+
+    def __init__(self, coefficients: Coefficients | None = None) -> None:
+        self.coefficients = coefficients or Coefficients()
+        self._families: WeakKeyDictionary[Any, dict[str, Curve]] = WeakKeyDictionary()
+        self._workloads: OrderedDict[Any, dict[str, Curve]] = OrderedDict()
+        self._lock = Lock()
+
+    def predict(self, plan: Plan, calls: int, scheduler: str, granularity: str, training: bool) -> Costs:
+        """Seconds of capturing so many calls, of the flush of their plan, and where `training` of its backward."""
+        with self._lock:
+            parts = self._workloads.get(workload(plan), {})
+            whole = self._whole(plan, calls, scheduler, granularity)
+            found = {name: _corrected(parts.get(key), seconds) for name, (key, seconds) in whole.items()}
+            gather = sum(self._step(step, "gather", features.gather(plan, step)) for step in plan.steps)
+            compute = sum(self._step(step, _phase(step), features.compute(step)) for step in plan.steps)
+            backward = 0.0
+            if training:
+                backward = _corrected(parts.get("backward"), self._priced(features.backward_rest(plan)))
+                learned = [step for step in plan.steps if step.mode >= 2]
+                backward += sum(self._step(step, "backward", features.backward(plan, step)) for step in learned)
+            return Costs(gather=gather, compute=compute, backward=backward, **found)
+
+    def observe(self, seen: Observed) -> None:
+        """Learn from a profiled flush."""
+        plan, wait = seen.plan, self.coefficients.wait
+        with self._lock:
+            curves = self._curves(workload(plan))
+            whole = self._whole(plan, seen.calls, seen.scheduler, seen.granularity)
+            for name, (key, expected) in whole.items():
+                seconds = float(getattr(seen, name)) - (wait if name in ("inputs", "results") else 0.0)
+                if seconds > 0:
+                    curves.setdefault(key, Curve()).add(expected, seconds, expected)
+            for step, gather, compute in zip(plan.steps, seen.gather, seen.compute):
+                self._add(step, "gather", features.gather(plan, step), gather - wait)
+                self._add(step, _phase(step), features.compute(step), compute - wait)
+
+    def observe_backward(self, seen: ObservedBackward) -> None:
+        """Learn from a profiled backward."""
+        plan, wait = seen.plan, self.coefficients.wait
+        with self._lock:
+            expected = self._priced(features.backward_rest(plan))
+            if seen.rest > wait:
+                curves = self._curves(workload(plan))
+                curves.setdefault("backward", Curve()).add(expected, seen.rest - wait, expected)
+            for number, seconds in seen.steps:
+                step = plan.steps[number]
+                self._add(step, "backward", features.backward(plan, step), seconds - wait)
+
+    def forget(self) -> None:
+        """Forget all curves; the coefficients stay."""
+        with self._lock:
+            self._families.clear()
+            self._workloads.clear()
+
+    @property
+    def curves(self) -> int:
+        """How many curves there are."""
+        return sum(map(len, [*self._families.values(), *self._workloads.values()]))
+
+    def _whole(self, plan: Plan, calls: int, scheduler: str, granularity: str) -> dict[str, tuple[str, float]]:
+        """By part of a flush the name of its curve and what the coefficients say."""
+        known = self.coefficients.analysis
+        costs = known.get(scheduler) or known["depth"]
+        return {
+            "capture": (f"capture {granularity}", self._priced(features.capture(plan, calls))),
+            "analysis": (f"analysis {scheduler}", sum(a * c for a, c in zip(features.analysis(plan), costs))),
+            "inputs": ("inputs", self._priced(features.inputs(plan))),
+            "results": ("results", self._priced(features.results(plan))),
+        }
+
+    def _priced(self, amounts: Amounts) -> float:
+        return sum(amount * float(getattr(self.coefficients, name)) for name, amount in amounts.items())
+
+    def _step(self, step: Step, phase: str, amounts: Amounts) -> float:
+        expected = self._priced(amounts)
+        curves = self._families.get(step.kind.family)
+        curve = None if curves is None else curves.get(phase)
+        return expected if curve is None else curve.at(_size(phase, step, expected), expected)
+
+    def _add(self, step: Step, phase: str, amounts: Amounts, seconds: float) -> None:
+        expected = self._priced(amounts)
+        curves = self._families.setdefault(step.kind.family, {})
+        curves.setdefault(phase, Curve()).add(_size(phase, step, expected), max(seconds, 1e-6), expected)
+
+    def _curves(self, key: Any) -> dict[str, Curve]:
+        curves = self._workloads.setdefault(key, {})
+        self._workloads.move_to_end(key)
+        if len(self._workloads) > _MOST_WORKLOADS:
+            self._workloads.popitem(last=False)
+        return curves
+
+
+def workload(plan: Plan) -> frozenset[str]:
+    """What a plan runs, by name, whatever the samples of the minibatch: sums are left out, whose names count terms."""
+    return frozenset(step.kind.name for step in plan.steps if not step.kind.sum_of)
+
+
+def _phase(step: Step) -> str:
+    return "recorded" if step.mode >= 2 else "compute"
+
+
+def _size(phase: str, step: Step, expected: float) -> float:
+    """What a curve is drawn against: rows; for gathers, of which some copy and some don't, what they should take."""
+    return expected * 1e6 if phase == "gather" else features.totals(step).rows
+
+
+def _corrected(curve: Curve | None, expected: float) -> float:
+    return expected if curve is None else curve.at(expected, expected)

@@ -2,6 +2,6 @@
 
 from gluonjit.analysis.bound import lower_bound
 from gluonjit.analysis.plan import Gather, Part, Plan, Step
-from gluonjit.analysis.planner import make_plan
+from gluonjit.analysis.planner import Planner, make_plan
 
-__all__ = ["Gather", "Part", "Plan", "Step", "lower_bound", "make_plan"]
+__all__ = ["Gather", "Part", "Plan", "Planner", "Step", "lower_bound", "make_plan"]

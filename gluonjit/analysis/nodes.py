@@ -62,7 +62,7 @@ class Nodes:
 
     @cached_property
     def edges(self) -> tuple[Index, Index]:
-        """Pairs (node, node that uses a result of it), each once."""
+        """Pairs (node, node that uses a result of it), as many as there are rows so used."""
         producer = np.full(self.rows, -1, dtype=np.int64)
         first = 0
         for record, nodes in self.parts:
@@ -79,30 +79,34 @@ class Nodes:
                 sources.append(made_by.ravel())
                 targets.append(np.repeat(numbers, matrix.shape[1]))
             first += len(nodes)
-        pairs = self._joined(sources) * self.count + self._joined(targets)
-        pairs = np.unique(pairs[self._joined(sources) >= 0])
-        return pairs // max(self.count, 1), pairs % max(self.count, 1)
+        made, used = self._joined(sources), self._joined(targets)
+        inside = made >= 0
+        return made[inside], used[inside]
 
     @cached_property
     def users(self) -> Lists:
-        """For each node those that use its results."""
+        """For each node those that use its results, once for each row that they use."""
         return grouped(*self.edges, self.count)
 
     @cached_property
     def waiting(self) -> Index:
-        """For each node how many others it uses."""
+        """For each node how many rows of others it uses."""
         return np.bincount(self.edges[1], minlength=self.count)
 
     def group(self, numbers: Index) -> Group:
         """Nodes by number as parts of their records."""
         ordered = np.sort(numbers)
-        found, first = [], 0
-        for record, nodes in self.parts:
-            begin, end = np.searchsorted(ordered, [first, first + len(nodes)])
-            if end > begin:
-                found.append(Part(record, nodes[ordered[begin:end] - first]))
-            first += len(nodes)
+        cuts = np.searchsorted(ordered, self._firsts)
+        found = []
+        for part in np.flatnonzero(cuts[1:] > cuts[:-1]).tolist():
+            record, nodes = self.parts[part]
+            found.append(Part(record, nodes[ordered[cuts[part] : cuts[part + 1]] - self._firsts[part]]))
         return found
+
+    @cached_property
+    def _firsts(self) -> Index:
+        """The number of the first node of each part, and after the last one the number of nodes."""
+        return np.cumsum([0, *(len(part.nodes) for part in self.parts)])
 
     @staticmethod
     def _joined(parts: list[Index]) -> Index:

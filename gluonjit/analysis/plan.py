@@ -79,7 +79,11 @@ class LookupChunk(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run, in order, and where every row will lie: row r is row `position[r]` of arena `arena[r]`."""
+    """What to run, in order, and where every row will lie: row r is row `position[r]` of arena `arena[r]`.
+
+    units: what the schedule was made of: nodes, or with granularity "graph" samples, and nodes outside of any;
+    groups: how many of them it told apart: steps, or structures of samples, and steps of other nodes.
+    """
 
     arenas: tuple[Arena, ...]
     inputs: tuple[LeafChunk | LookupChunk, ...]
@@ -89,3 +93,5 @@ class Plan:
     live: tuple[Part, ...]  # nodes somebody can still read
     nodes: int
     dropped: int
+    units: int
+    groups: int

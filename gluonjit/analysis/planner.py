@@ -12,37 +12,63 @@ from gluonjit.analysis.nodes import Group, Nodes
 from gluonjit.analysis.operands import operand_matrices
 from gluonjit.analysis.plan import Index, Part, Plan, Step
 from gluonjit.analysis.schedulers import SCHEDULERS
+from gluonjit.analysis.structures import Structured, by_structure
 from gluonjit.analysis.sums import SumKind, fold_sums
 from gluonjit.graph import Graph, Record
 
 
-def make_plan(graph: Graph, sum_kind: SumKind, scheduler: str = "depth") -> Plan:
+def make_plan(graph: Graph, sum_kind: SumKind, scheduler: str = "depth", granularity: str = "cell") -> Plan:
     """The plan of everything captured in `graph`. `sum_kind(spec, n)` gives the kind that adds up n arrays."""
-    schedule = SCHEDULERS[scheduler]
-    records = [record for record in graph.records.values() if record.bases]
-    captured = sum(len(record.bases) for record in records)
-    operands = {record: operand_matrices(record) for record in records}
-    live = {record: live_nodes(record) for record in records}
-    keep = fold_sums(graph, operands, live, sum_kind)
-    groups = schedule(Nodes(keep, operands, graph.rows))
-    live = {record: mask & keep[record] for record, mask in live.items()}
-    needed = needed_nodes(groups, keep, operands, live, graph.rows)
-    if needed is not None:
-        groups = schedule(Nodes(needed, operands, graph.rows))
-    layout = Layout(graph.rows)
-    inputs = place_inputs(graph, layout)
-    steps = tuple(_step(group, operands, layout) for group in groups)
-    nodes = sum(step.count for step in steps)
-    return Plan(
-        arenas=layout.arenas(),
-        inputs=inputs,
-        steps=steps,
-        arena=layout.arena,
-        position=layout.position,
-        live=tuple(Part(record, np.flatnonzero(mask)) for record, mask in live.items()),
-        nodes=nodes,
-        dropped=captured - nodes,
-    )
+    return Planner(graph, sum_kind).plan(scheduler, granularity)
+
+
+class Planner:
+    """Makes plans of one captured graph, which may be many: folding sums and finding dead nodes is done once."""
+
+    def __init__(self, graph: Graph, sum_kind: SumKind) -> None:
+        self._graph = graph
+        records = [record for record in graph.records.values() if record.bases]
+        self._captured = sum(len(record.bases) for record in records)
+        self._operands = {record: operand_matrices(record) for record in records}
+        live = {record: live_nodes(record) for record in records}
+        keep = fold_sums(graph, self._operands, live, sum_kind)
+        self._live = {record: mask & keep[record] for record, mask in live.items()}
+        self._nodes = Nodes(keep, self._operands, graph.rows)
+        self._pruned = False
+
+    def plan(self, scheduler: str = "depth", granularity: str = "cell") -> Plan:
+        """A plan by one of `SCHEDULERS`; with granularity "graph" samples of one structure run as one, if they can."""
+        found = self._schedule(scheduler, granularity)
+        if not self._pruned:
+            self._pruned = True
+            needed = needed_nodes(found.schedule, self._nodes.keep, self._operands, self._live, self._graph.rows)
+            if needed is not None:
+                self._nodes = Nodes(needed, self._operands, self._graph.rows)
+                found = self._schedule(scheduler, granularity)
+        layout = Layout(self._graph.rows)
+        inputs = place_inputs(self._graph, layout)
+        steps = tuple(_step(group, self._operands, layout) for group in found.schedule)
+        nodes = sum(step.count for step in steps)
+        return Plan(
+            arenas=layout.arenas(),
+            inputs=inputs,
+            steps=steps,
+            arena=layout.arena,
+            position=layout.position,
+            live=tuple(Part(record, np.flatnonzero(mask)) for record, mask in self._live.items()),
+            nodes=nodes,
+            dropped=self._captured - nodes,
+            units=found.units or nodes,
+            groups=found.groups or len(steps),
+        )
+
+    def _schedule(self, scheduler: str, granularity: str) -> Structured:
+        schedule = SCHEDULERS[scheduler]
+        if granularity == "graph":
+            found = by_structure(self._nodes, self._graph.marks, schedule)
+            if found is not None:
+                return found
+        return Structured(schedule(self._nodes), 0, 0)
 
 
 def _step(group: Group, operands: Mapping[Record, list[Index]], layout: Layout) -> Step:

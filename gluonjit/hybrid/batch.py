@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Hashable
 from sys import _getframe
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -10,12 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gluonjit.analysis import Plan, make_plan
-from gluonjit.analysis.costs import Observed
+from gluonjit.analysis import Plan, Planner
+from gluonjit.analysis.costs import CostModel, Observed
 from gluonjit.analysis.plan import LookupChunk
 from gluonjit.errors import BatchClosedError
 from gluonjit.graph import Graph, Line, Mark, Value, line_of, origin_of
 from gluonjit.hybrid.advice import after_flush
+from gluonjit.hybrid.choosing import Choice, chooser_of
 from gluonjit.hybrid.costs import cost_model
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.protocol import Engine, Session
@@ -54,9 +56,10 @@ class Batch:
     `room` falls from 1 to 0 as nodes are captured; below 0 the batch flushes itself.
     """
 
-    def __init__(self, engine: Engine, options: Options, explicit: bool = False) -> None:
+    def __init__(self, engine: Engine, options: Options, explicit: bool = False, region: Hashable = None) -> None:
         self.engine = engine
         self.options = options
+        self.chooser = chooser_of(options, region)
         self.explicit = explicit
         self.report = Report()
         self.thread = threading.get_ident()
@@ -81,7 +84,9 @@ class Batch:
         self.calls: dict[Any, Any] = {}  # operator calls so far, with their values
         self.ops: dict[Any, Any] = {}  # records by what operator calls of one signature have in common
         self.room = 1.0
-        self.sharing = self.options.sharing
+        self.setting = self.chooser.setting
+        self.sharing = self.setting.sharing
+        self.granularity = self.setting.granularity
 
     @property
     def empty(self) -> bool:
@@ -90,6 +95,11 @@ class Batch:
 
     def begin_sample(self) -> None:
         """What is captured from here on belongs to the next sample."""
+        if self.granularity == "graph":  # samples that share a node do not run as one
+            self.memos.clear()
+            self.calls.clear()
+            for record in self.records.values():
+                record.memo.clear()
         self.graph.begin()
         self.graph.marks.append(Mark(self.graph.rows, self.sample))
         self.samples += 1
@@ -98,6 +108,9 @@ class Batch:
     def end_sample(self) -> None:
         """What is captured from here on belongs to no sample by itself, as losses do."""
         self.graph.marks.append(Mark(self.graph.rows, None))
+        flush_at = self.chooser.flush_at
+        if flush_at is not None and self.samples >= flush_at:
+            self.flush(f"{self.samples} samples, as flush_at={self.options.flush_at!r} says")
 
     def discard(self, reason: str) -> None:
         """Forget what was captured; its values then raise BatchClosedError with this reason."""
@@ -128,6 +141,7 @@ class Batch:
             _FLUSHED.seconds += perf_counter() - entered
 
     def _flush(self, graph: Graph, capture: float, reason: str, early: bool, line: Line | None) -> None:
+        captured = self.setting
         self.reset()
         for record in graph.records.values():
             record.complete()
@@ -136,7 +150,9 @@ class Batch:
         try:
             with RUNNING:
                 begin = perf_counter()
-                plan = make_plan(graph, self.engine.sum_kind, self.options.scheduler)
+                records = list(graph.records.values())
+                plan = self.chooser.plan(Planner(graph, self.engine.sum_kind), records, captured, samples, self._model)
+                report.choice = choice = self.chooser.choice
                 provenance = Provenance(plan, graph.marks)
                 reason = f"{reason}, {line}" if line else reason
                 report.add_plan(plan, reason, graph.records.values(), provenance)
@@ -151,21 +167,26 @@ class Batch:
             calls = graph.calls
             _release(graph)
         if self.options.profile:
-            self._observe(plan, calls, times)
+            self._observe(plan, calls, choice, times)
         after_flush(report, provenance, samples, line, early)
 
-    def _observe(self, plan: Plan, calls: int, times: dict[str, float]) -> None:
-        """Let the cost model learn from a profiled flush."""
-        options, report = self.options, self.report
+    def _model(self) -> CostModel:
+        return cost_model(self.engine.name, self.engine.versions)
+
+    def _observe(self, plan: Plan, calls: int, choice: Choice, times: dict[str, float]) -> None:
+        """Let the cost model learn from a profiled flush; a time of 0 was not measured."""
+        report = self.report
         if report.cache["misses"] > self.misses:  # what was traced in it does not come again
             times["capture"] = 0.0
+        if choice.looked:  # at other schedules than the one that ran
+            times["analysis"] = 0.0
         self.misses = report.cache["misses"]
         gather, compute = map(report.step_seconds, STEP_PARTS)
         observed = Observed(
             plan,
             calls,
-            options.scheduler,
-            options.granularity,
+            choice.setting.scheduler,
+            choice.setting.granularity,
             times["capture"],
             times["analysis"],
             times["inputs"],
@@ -173,7 +194,7 @@ class Batch:
             compute,
             times["results"],
         )
-        cost_model(self.engine.name, self.engine.versions).observe(observed)
+        self._model().observe(observed)
 
     def _run(self, graph: Graph, plan: Plan, samples: int, provenance: Provenance, times: dict[str, float]) -> None:
         begin = perf_counter()

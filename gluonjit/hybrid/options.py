@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from gluonjit.analysis.schedulers import SCHEDULERS
 from gluonjit.errors import OptionError
 
-_CHOICES: dict[str, tuple[str, ...]] = {"granularity": ("auto", "cell", "op"), "scheduler": tuple(sorted(SCHEDULERS))}
+AUTO = "auto"
 
 
 @dataclass(frozen=True)
 class Options:
-    """How a region of a program is batched.
+    """How a region of a program is batched. "auto" leaves a choice to the cost model (see docs/costs.md).
 
-    sharing: equal calls on equal operands run once.
-    granularity: "cell" captures a HybridBlock call as one node, "op" each operator in it; "auto" means "cell".
-    scheduler: in which order, and so in which company, nodes run; one of `gluonjit.analysis.schedulers`.
+    sharing: equal calls on equal operands run once: True, False or "auto".
+    granularity: "cell" captures a HybridBlock call as one node, "op" each operator in it; "graph" captures cells, and
+        runs samples of one structure as one. Or "auto".
+    expand: HybridBlocks, by name or by class name, that are no nodes: what they call is captured.
+    scheduler: in which order, and so in which company, nodes run; one of `gluonjit.analysis.schedulers`, or "auto".
+    flush_at: an open batch runs itself when it holds so many samples; "auto": as many as pay; None: no such number.
+    max_latency: with flush_at "auto", the seconds that may pass from a sample's capture to its result; None: any.
     max_nodes, max_bytes: an open batch runs itself when it holds more nodes, or results of more bytes.
     profile: wait for the engine after each part, so that the times in the report are those of the work and not
         of handing it over; slower.
@@ -25,9 +30,12 @@ class Options:
         the first that is a NaN or infinite; much slower.
     """
 
-    sharing: bool = True
-    granularity: str = "auto"
-    scheduler: str = "depth"
+    sharing: bool | str = AUTO
+    granularity: str = AUTO
+    expand: tuple[str, ...] = ()
+    scheduler: str = AUTO
+    flush_at: int | str | None = None
+    max_latency: float | None = None
     max_nodes: int = 200_000
     max_bytes: int = 2_000_000_000
     profile: bool = False
@@ -39,19 +47,55 @@ class Options:
         Raises OptionError for an unknown name or an unusable value.
         """
         for name, value in changes.items():
-            _check(call, name, value)
-        return replace(self, **changes)
+            if name not in _RULES:
+                raise OptionError(f"{call}: there is no option {name!r}; the options are {', '.join(sorted(_RULES))}")
+            usable, what = _RULES[name]
+            if not usable(value):
+                raise OptionError(f"{call}: {name}={value!r}, but it {what}")
+        chosen = replace(self, **changes)
+        if chosen.max_latency is not None and chosen.flush_at != AUTO:
+            raise OptionError(
+                f"{call}: max_latency={chosen.max_latency!r} with flush_at={chosen.flush_at!r}, but it bounds what "
+                f'flush_at="auto" chooses'
+            )
+        return chosen
 
 
-def _check(call: str, name: str, value: Any) -> None:
-    known = {field.name: field for field in fields(Options)}
-    if name not in known:
-        raise OptionError(f"{call}: there is no option {name!r}; the options are {', '.join(sorted(known))}")
-    if name in _CHOICES:
-        if value not in _CHOICES[name]:
-            raise OptionError(f"{call}: {name}={value!r}, but it can be {', '.join(map(repr, _CHOICES[name]))}")
-    elif name in ("sharing", "profile", "check_finite"):
-        if not isinstance(value, bool):
-            raise OptionError(f"{call}: {name}={value!r}, but it is True or False")
-    elif not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise OptionError(f"{call}: {name}={value!r}, but it is a whole number of at least 1")
+_Rule = tuple[Callable[[Any], bool], str]
+
+
+def _one_of(*names: str) -> _Rule:
+    return lambda value: isinstance(value, str) and value in names, f"can be {', '.join(map(repr, names))}"
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _is_names(value: Any) -> bool:
+    return isinstance(value, tuple) and all(isinstance(name, str) for name in value)
+
+
+def _is_latency(value: Any) -> bool:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return value is None or (number and 0 < value < float("inf"))
+
+
+_FLAG: _Rule = (lambda value: isinstance(value, bool), "is True or False")
+_COUNT: _Rule = (_is_count, "is a whole number of at least 1")
+_RULES: dict[str, _Rule] = {
+    "sharing": (lambda value: isinstance(value, bool) or value == AUTO, "is True, False or 'auto'"),
+    "granularity": _one_of(AUTO, "graph", "cell", "op"),
+    "expand": (_is_names, "is a tuple of names of blocks, or of their classes"),
+    "scheduler": _one_of(AUTO, *sorted(SCHEDULERS)),
+    "flush_at": (
+        lambda value: value is None or value == AUTO or _is_count(value),
+        "is a whole number of at least 1, 'auto' or None",
+    ),
+    "max_latency": (_is_latency, "is a positive number of seconds or None"),
+    "max_nodes": _COUNT,
+    "max_bytes": _COUNT,
+    "profile": _FLAG,
+    "check_finite": _FLAG,
+}
+assert set(_RULES) == {field.name for field in fields(Options)}

@@ -32,6 +32,7 @@ class Shown(Protocol):
     kinds: dict[str, Any]
     cache: dict[str, int]
     ms: dict[str, float]
+    choice: Any
     timeline: Any
     last: Any
 
@@ -49,6 +50,7 @@ class Shown(Protocol):
 
 Table = list[Sequence[Any]]
 _KINDS = ("kind", "calls", "nodes", "launches", "calls a launch")
+_WAYS = ("way", "nodes", "launches", "analysis ms", "execution ms", "predicted ms a sample")
 _STEPS = ("step", "nodes", "launches", "gathered", "ms", "first captured at")
 
 
@@ -61,6 +63,8 @@ def to_text(report: Shown) -> str:
     """The report as tables of text."""
     lines = _summary(report)
     lines += ["", *_aligned(_KINDS, _kind_rows(report))]
+    if report.choice is not None and report.choice.estimates:
+        lines += ["", f"chosen: {report.choice.setting}", *_aligned(_WAYS, _way_rows(report))]
     steps = _step_rows(report)
     if steps:
         lines += ["", "steps of the last flush:", *_aligned(_STEPS, steps[:_MOST_STEPS])]
@@ -74,6 +78,8 @@ def to_html(report: Shown) -> str:
     """The report as a page for notebooks."""
     parts = [f"<p>{escape(line)}</p>" for line in _summary(report)]
     parts.append(_html_table(_KINDS, _kind_rows(report)))
+    if report.choice is not None and report.choice.estimates:
+        parts.append(f"<p>chosen: {escape(str(report.choice.setting))}</p>" + _html_table(_WAYS, _way_rows(report)))
     steps = _html_table(_STEPS, _step_rows(report))
     parts.append(f"<details><summary>steps of the last flush</summary>{steps}</details>")
     parts.append("<ul>" + "".join(f"<li>{escape(note)}</li>" for note in _notes(report)) + "</ul>")
@@ -97,6 +103,17 @@ def _kind_rows(report: Shown) -> Table:
         (name, row.calls, row.nodes, row.launches, f"{row.calls / row.launches:.1f}" if row.launches else "")
         for name, row in busiest
     ]
+
+
+def _way_rows(report: Shown) -> Table:
+    """What the cost model says of each way; those that cannot pay have no figures."""
+    rows: Table = []
+    for way in report.choice.estimates:
+        costs = way.costs
+        execution = costs.total - costs.capture - costs.analysis
+        figures = (costs.analysis * 1e3, execution * 1e3, way.per_sample * 1e3)
+        rows.append((str(way.setting), way.nodes, way.launches, *[f"{figure:.2f}" for figure in figures]))
+    return rows + [(name, "", "", "", "", why) for name, why in report.choice.ruled_out.items()]
 
 
 def _step_rows(report: Shown) -> Table:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from gluonjit.analysis import Plan, Step, lower_bound
 from gluonjit.graph import Record
 from gluonjit.hybrid import rendering
+from gluonjit.hybrid.choosing import Choice
 from gluonjit.hybrid.provenance import Provenance
 
 _KEPT_PLANS = 16
@@ -59,6 +60,7 @@ class Report:
 
     calls: captured calls; nodes: distinct ones that ran; shared: calls that another call had already made;
     dropped: nodes whose results nobody could read; launches: batched launches of cells and operators;
+    units: what was scheduled: nodes, or with granularity "graph" samples; groups: how many of them were told apart;
     gathers: launches that put operands together; gathered: bytes that those have copied; ms: milliseconds by part.
     The engine works asynchronously: unless the option `profile` was set, gather, compute and backward are the times
     to hand the work over. kinds: calls, nodes and launches by name; alone: what cannot be batched, and why;
@@ -70,6 +72,8 @@ class Report:
     nodes: int = 0
     dropped: int = 0
     launches: int = 0
+    units: int = 0
+    groups: int = 0
     gathers: int = 0
     gathered: int = 0
     flushes: int = 0
@@ -80,6 +84,7 @@ class Report:
     cache: dict[str, int] = field(default_factory=lambda: {"hits": 0, "misses": 0})
     ms: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
     timeline: deque[Event] = field(default_factory=lambda: deque(maxlen=_KEPT_EVENTS), repr=False)
+    choice: Choice | None = None  # what was chosen for the last flush, and between what
     missed: str = field(default="", repr=False)  # the last name that missed the cache
     last: Provenance | None = field(default=None, repr=False)  # of the last flush
     _step_seconds: dict[str, list[float]] = field(default_factory=dict, repr=False)  # of the last flush, by part
@@ -118,6 +123,8 @@ class Report:
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
         self.nodes += plan.nodes
         self.dropped += plan.dropped
+        self.units += plan.units
+        self.groups += plan.groups
         for record in records:
             self.calls += record.calls
             self._count(record.kind.name, record.calls, 0, 0)
@@ -156,6 +163,7 @@ class Report:
         known: dict[str, Any] = {name: getattr(self, name) for name in names}
         known["kinds"] = {name: row._asdict() for name, row in self.kinds.items()}
         known["steps"] = [row._asdict() for row in self.steps]
+        known["choice"] = None if self.choice is None else self.choice.to_dict()
         known.update(shared=self.shared, lower_bound=self.lower_bound)
         return known
 

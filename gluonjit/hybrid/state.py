@@ -7,9 +7,11 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from sys import _getframe
 from typing import Any
 
 from gluonjit.errors import EngineError
+from gluonjit.graph import line_of, origin_of
 from gluonjit.hybrid.batch import RUNNING, Batch
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.protocol import Engine
@@ -126,7 +128,7 @@ def batching(**options: Any) -> Iterator[Batch]:
     """
     state = LOCAL.state
     chosen = state.options.updated("batching()", options)
-    batch = Batch(engine_of(), chosen, explicit=True)
+    batch = Batch(engine_of(), chosen, explicit=True, region=line_of(origin_of(_getframe(2))))
     state.mode = batch.engine.current_mode()
     outer = state.batch
     if outer is not None and not outer.explicit:

@@ -105,17 +105,25 @@ def results(plan: Plan) -> Amounts:
 
 def backward(plan: Plan, step: Step) -> Amounts:
     """Going back through a step: its work again, and gradients of what was gathered."""
+    gathered = gather(plan, step)
+    return {
+        **backward_alone(step),
+        "back_gather": gathered["gather"],
+        "back_gather_row": gathered["gather_row"],
+        "back_gather_byte": gathered["gather_byte"],
+    }
+
+
+def backward_alone(step: Step) -> Amounts:
+    """Going back through a step, without gathers."""
     times = step.count if step.kind.lone else 1
-    work, total, gathered = step.kind.work, totals(step), gather(plan, step)
+    work, total = step.kind.work, totals(step)
     return {
         "back_step": times,
         "back_push": times * work.ops,
         "back_flop": total.flops,
         "back_byte": total.bytes,
         "back_weight_byte": times * work.weights,
-        "back_gather": gathered["gather"],
-        "back_gather_row": gathered["gather_row"],
-        "back_gather_byte": gathered["gather_byte"],
     }
 
 

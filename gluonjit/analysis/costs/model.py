@@ -13,7 +13,7 @@ from gluonjit.analysis.costs import features
 from gluonjit.analysis.costs.coefficients import Coefficients
 from gluonjit.analysis.costs.curves import Curve
 from gluonjit.analysis.costs.features import Amounts
-from gluonjit.analysis.plan import Plan, Step
+from gluonjit.analysis.plan import Gather, Plan, Step
 
 _MOST_WORKLOADS = 64
 
@@ -87,6 +87,32 @@ class CostModel:
                 backward += sum(self._step(step, "backward", features.backward(plan, step)) for step in learned)
             return Costs(gather=gather, compute=compute, backward=backward, **found)
 
+    def capture(self, granularity: str) -> float:
+        """Seconds that the capture of a call takes at least."""
+        return self.coefficients.call_op if granularity == "op" else self.coefficients.call_cell
+
+    def analysis(self, scheduler: str, nodes: int, steps: int) -> float:
+        """Seconds to schedule so many nodes into so many steps, and to lay them out."""
+        known = self.coefficients.analysis
+        fixed, node, step = known.get(scheduler) or known["depth"]
+        return fixed + node * nodes + step * steps
+
+    def work(self, step: Step, training: bool) -> float:
+        """Seconds of one step that gathers nothing, and where `training` of going back through it."""
+        with self._lock:
+            seconds = self._step(step, _phase(step), features.compute(step))
+            if training and step.mode >= 2:
+                seconds += self._step(step, "backward", features.backward_alone(step))
+            return seconds
+
+    def fixed(self, plan: Plan, scheduler: str) -> float:
+        """The seconds of a flush, without backward, that are the same for more samples in as many steps."""
+        known = self.coefficients
+        launches = sum(self._priced(dict(features.compute(step), flop=0, byte=0, weight_byte=0)) for step in plan.steps)
+        gathers = sum(known.gather if gather.index is not None else known.slice for gather in _gathers(plan))
+        rest = known.session + known.session_step * len(plan.steps) + known.flush + known.chunk * len(plan.inputs)
+        return launches + gathers + rest + self.analysis(scheduler, 0, len(plan.steps))
+
     def observe(self, seen: Observed) -> None:
         """Learn from a profiled flush."""
         plan, wait = seen.plan, self.coefficients.wait
@@ -155,6 +181,10 @@ class CostModel:
         if len(self._workloads) > _MOST_WORKLOADS:
             self._workloads.popitem(last=False)
         return curves
+
+
+def _gathers(plan: Plan) -> list[Gather]:
+    return [gather for step in plan.steps for gather in step.gathers]
 
 
 def workload(plan: Plan) -> frozenset[str]:

@@ -208,8 +208,9 @@ def _record(
     cell: Cell, owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch: Batch, key: tuple[Any, ...]
 ) -> Record | str:
     """The record of a signature in the open batch, or why a call of this signature is not one node."""
-    if batch.options.granularity == "op" and not isinstance(owner, gluon.nn.Embedding):
-        return "granularity='op'"
+    asked = _asked_for(owner, batch)
+    if asked:
+        return asked
     reason = cell.expanded.get(key)
     if reason is not None:
         return reason
@@ -233,6 +234,17 @@ def _record(
     return record
 
 
+_ASKED = ("granularity='op'", "expand")
+
+
+def _asked_for(owner: Any, batch: Batch) -> str:
+    """What has it that calls of this block are not one node, if something has."""
+    if batch.granularity == "op" and not isinstance(owner, gluon.nn.Embedding):
+        return _ASKED[0]
+    names = batch.options.expand
+    return _ASKED[1] if names and (type(owner).__name__ in names or getattr(owner, "name", None) in names) else ""
+
+
 def expand(
     cell: Cell, owner: Any, run: Callable[..., Any] | None, args: tuple[Any, ...], reason: str, batch: Batch
 ) -> Any:
@@ -243,7 +255,7 @@ def expand(
         out = (run or owner.forward)(*args)
         if run is None and state.numpy & ARRAYS:
             _check_all_np_ndarrays(out)
-        if reason != "granularity='op'":  # noted when it has run: an error says by itself what is wrong
+        if reason not in _ASKED:  # noted when it has run: an error says by itself what is wrong
             batch.report.unbatched[cell.name] = reason
         return out
     finally:

@@ -1,0 +1,233 @@
+"""The choice of how to capture and to schedule: what the cost model says of every way, analysis time included.
+
+A way to capture (granularity, sharing) is looked at in a minibatch that was captured so, which computes what it has to
+in any case; its schedulers are compared on that same graph. A way that cannot pay even if everything of one kind ran
+as one launch is not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from gluonjit.analysis.costs import CostModel, Costs
+from gluonjit.analysis.plan import Part, Plan, Step
+from gluonjit.graph import Record
+
+PlanBy = Callable[[str, str], Plan]
+"""Makes a plan of what was captured, by a scheduler and with a granularity."""
+DEFAULT_SCHEDULER = "depth"
+_SAME = 0.02  # a way has to be better by this fraction: the model is not more exact
+_FAR = 1.3  # a way that seems worse by this factor is not captured to see more exactly
+
+
+class Capture(NamedTuple):
+    """How calls are captured."""
+
+    granularity: str
+    sharing: bool
+
+
+class Setting(NamedTuple):
+    """How a flush is captured and scheduled."""
+
+    granularity: str
+    sharing: bool
+    scheduler: str
+
+    @property
+    def capture(self) -> Capture:
+        """How calls are captured."""
+        return Capture(self.granularity, self.sharing)
+
+    def __str__(self) -> str:
+        return f"{self.granularity}, {self.scheduler}, sharing {'on' if self.sharing else 'off'}"
+
+
+class Estimate(NamedTuple):
+    """What the model says of one way, for a flush of so many samples; `costs` is in seconds, all of them."""
+
+    setting: Setting
+    samples: int
+    nodes: int
+    launches: int
+    costs: Costs
+
+    @property
+    def per_sample(self) -> float:
+        """Seconds a sample."""
+        return self.costs.total / max(self.samples, 1)
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """What the user's options leave open, what they name first being what is begun with."""
+
+    granularities: Sequence[str]
+    sharings: Sequence[bool]
+    schedulers: Sequence[str]
+
+    @property
+    def first(self) -> Setting:
+        """What is done as long as nothing is known."""
+        scheduler = DEFAULT_SCHEDULER if DEFAULT_SCHEDULER in self.schedulers else self.schedulers[0]
+        return Setting(self.granularities[0], self.sharings[0], scheduler)
+
+    @property
+    def captures(self) -> list[Capture]:
+        """All ways to capture."""
+        return [Capture(granularity, sharing) for granularity in self.granularities for sharing in self.sharings]
+
+    @property
+    def pinned(self) -> bool:
+        """Whether there is nothing to choose."""
+        return len(self.granularities) == len(self.sharings) == len(self.schedulers) == 1
+
+
+class Seen(NamedTuple):
+    """A captured graph, as a choice has to know it: `counts` are calls and nodes of each record."""
+
+    counts: Mapping[Record, tuple[int, int]]
+    samples: int
+    training: bool
+
+    @property
+    def calls(self) -> int:
+        """All captured calls."""
+        return sum(calls for calls, _ in self.counts.values())
+
+
+@dataclass
+class Study:
+    """What is known of flushes of one size and phase, and what was chosen for them."""
+
+    allowed: Allowed
+    flushes: int = 0
+    estimates: dict[Setting, Estimate] = field(default_factory=dict)
+    ruled_out: dict[str, str] = field(default_factory=dict)  # ways that cannot pay, and why
+    chosen: Setting | None = None
+    _todo: list[Capture] | None = None
+
+    @property
+    def capture(self) -> Capture:
+        """How the next flush should be captured."""
+        if self.chosen is not None:
+            return self.chosen.capture
+        return self._todo[0] if self._todo else self.allowed.first.capture
+
+    def scheduler(self, capture: Capture) -> str:
+        """The best known scheduler for what was captured so."""
+        found = [estimate for setting, estimate in self.estimates.items() if setting.capture == capture]
+        return _best(found).setting.scheduler if found else self.allowed.first.scheduler
+
+    def wants(self, capture: Capture) -> bool:
+        """Whether a graph that was captured so should be looked at. The first flush is not: it may be the only one."""
+        return self.chosen is None and self.flushes > 1 and not any(key.capture == capture for key in self.estimates)
+
+    def look(self, capture: Capture, plan_by: PlanBy, seen: Seen, model: CostModel) -> None:
+        """Compare the schedulers on a graph, rule out ways that cannot pay, and choose when all is known."""
+        first = self.scheduler(capture)
+        for scheduler in sorted(self.allowed.schedulers, key=lambda name: name != first):
+            setting = Setting(*capture, scheduler)
+            known = [estimate for key, estimate in self.estimates.items() if key.capture == capture]
+            if known and model.analysis(scheduler, known[0].nodes, 1) > _avoidable(known[0], seen, model):
+                self.ruled_out[str(setting)] = "its analysis costs more than any schedule saves"
+                continue
+            self.estimates[setting] = _estimate(setting, plan_by(scheduler, capture.granularity), seen, model)
+        if self._todo is None:
+            best_here = _best(list(self.estimates.values()))
+            self._todo = [other for other in self.allowed.captures if other != capture]
+            self._todo = [other for other in self._todo if not self._cannot_pay(other, best_here, seen, model)]
+        self._todo = [other for other in self._todo if other != capture]
+        if capture == Capture("cell", False) and any(other.granularity == "graph" for other in self._todo):
+            self._look_at_structures(plan_by, seen, model)
+        if not self._todo:
+            best = _best(list(self.estimates.values()))
+            self.chosen = best.setting
+
+    def _look_at_structures(self, plan_by: PlanBy, seen: Seen, model: CostModel) -> None:
+        """Rule out that samples of one structure run as one, where what was captured for others says it is far off."""
+        setting = Setting("graph", False, self.allowed.first.scheduler)
+        estimate = _estimate(setting, plan_by(setting.scheduler, "graph"), seen, model)
+        best = _best(list(self.estimates.values()))
+        if estimate.per_sample > _FAR * best.per_sample:
+            self._todo = [other for other in self._todo or () if other.granularity != "graph"]
+            self.ruled_out["graph"] = f"{estimate.launches} launches, about {estimate.per_sample * 1e3:.2f} ms a sample"
+
+    def _cannot_pay(self, other: Capture, best: Estimate, seen: Seen, model: CostModel) -> bool:
+        """Whether a way to capture costs more than it could ever save."""
+        costs = _at_least(other, best.setting.capture, seen, model)
+        saves = _avoidable(best, seen, model)
+        if costs <= saves:
+            return False
+        name = f"{other.granularity}, sharing {'on' if other.sharing else 'off'}"
+        self.ruled_out[name] = f"costs {costs * 1e3:.1f} ms more, and saves {saves * 1e3:.1f} ms at most"
+        return True
+
+
+def _estimate(setting: Setting, plan: Plan, seen: Seen, model: CostModel) -> Estimate:
+    costs = model.predict(plan, seen.calls, setting.scheduler, setting.granularity, seen.training)
+    return Estimate(setting, seen.samples, plan.nodes, launches(plan), costs)
+
+
+def _at_least(other: Capture, now: Capture, seen: Seen, model: CostModel) -> float:
+    """What another way to capture costs more than the present one at least, in seconds, wherever it saves."""
+    if other.granularity == "op" != now.granularity:
+        operators = sum(calls * record.kind.work.ops for record, (calls, _) in seen.counts.items())
+        return operators * model.capture("op") - seen.calls * model.capture(now.granularity)
+    if now.sharing and (not other.sharing or other.granularity == "graph"):
+        return sum(
+            model.work(_once(record, calls), seen.training) - model.work(_once(record, nodes), seen.training)
+            for record, (calls, nodes) in seen.counts.items()
+            if calls > nodes
+        )
+    return 0.0
+
+
+def _avoidable(estimate: Estimate, seen: Seen, model: CostModel) -> float:
+    """What another order could save at most, in seconds: everything of one kind in one launch, nothing gathered."""
+    once = sum(model.work(_once(record, nodes), seen.training) for record, (_, nodes) in seen.counts.items())
+    costs = estimate.costs
+    return max(costs.compute + costs.backward - once, 0.0) + costs.gather + costs.analysis
+
+
+def _best(estimates: Sequence[Estimate]) -> Estimate:
+    """The cheapest; one that came earlier is kept where a later one is hardly better."""
+    best = estimates[0]
+    for estimate in estimates[1:]:
+        if estimate.per_sample < best.per_sample * (1 - _SAME):
+            best = estimate
+    return best
+
+
+def _once(record: Record, count: int) -> Step:
+    """So many nodes of one kind in one launch, whose operands lie together."""
+    return Step(record.kind, record.mode, (Part(record, np.zeros(count, dtype=np.int64)),), count, (), ())
+
+
+def launches(plan: Plan) -> int:
+    """Launches of a plan: one a step, or one a node where they run alone."""
+    return sum(step.count if step.kind.lone else 1 for step in plan.steps)
+
+
+def counts_of(records: Sequence[Record]) -> dict[Record, tuple[int, int]]:
+    """Calls and nodes of each record."""
+    return {record: (max(record.calls, len(record.bases)), len(record.bases)) for record in records}
+
+
+def samples_that_pay(fixed: float, marginal: float, loss: float = 0.05, latency: float | None = None) -> int:
+    """How many samples to gather before a flush, where it takes `fixed + marginal * n` seconds for n of them.
+
+    From the n on at which a sample costs no more than `loss` above what it costs in an endless batch, waiting for more
+    no longer pays: fixed / n <= loss * marginal. Fewer where the flush would take longer than `latency` seconds.
+    """
+    if marginal <= 0:
+        most = 1 << 20
+    else:
+        most = int(fixed / (loss * marginal)) + 1
+    if latency is not None and marginal > 0:
+        most = min(most, int((latency - fixed) / marginal))
+    return max(1, min(most, 1 << 20))

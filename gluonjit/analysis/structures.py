@@ -1,0 +1,138 @@
+"""Graph granularity: samples of one structure run as one.
+
+Two samples have one structure if their calls are of the same signatures in the same order and use each other's results
+alike. Call by call they then run together, and the results of one call lie as the next one needs them: nothing is
+looked at but whole samples, and little is gathered. What samples of unlike structure have in common is not used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gluonjit.analysis.liveness import base_rows
+from gluonjit.analysis.nodes import Group, Nodes
+from gluonjit.analysis.plan import Index, Part
+from gluonjit.analysis.schedulers import Scheduler
+from gluonjit.graph import Mark
+
+_MIX = np.uint64(0x9E3779B97F4A7C15)  # 2^64 by the golden ratio: neighbouring numbers end up far apart
+
+
+class Structured(NamedTuple):
+    """Groups to run, in order; how many things were looked at, and how many were told apart.
+
+    units: samples, and nodes outside of any; groups: structures, and groups of such nodes.
+    """
+
+    schedule: list[Group]
+    units: int
+    groups: int
+
+
+def by_structure(nodes: Nodes, marks: Sequence[Mark], rest: Scheduler) -> Structured | None:
+    """Schedule samples by structure, and what was captured outside of samples by `rest`.
+
+    None where samples depend on each other, or on what was captured between them: then they do not run as one.
+    """
+    order = _Capture(nodes, marks)
+    inside = order.sample >= 0
+    if not inside.any() or not order.independent(inside):
+        return None
+    keys = order.structures(inside)
+    groups: list[Group] = []
+    found = 0
+    for samples in keys:  # one row a sample, one column a call
+        found += 1
+        groups += [[_part(nodes, samples[:, place])] for place in range(samples.shape[1])]
+    units = sum(len(samples) for samples in keys)
+    outside = {record: mask.copy() for record, mask in nodes.keep.items()}
+    for (record, numbers), first in zip(nodes.parts, order.firsts):
+        outside[record][numbers[inside[first : first + len(numbers)]]] = False
+    later = rest(Nodes(outside, nodes.operands, nodes.rows)) if not inside.all() else []
+    return Structured(groups + later, units + int((~inside).sum()), found + len(later))
+
+
+class _Capture:
+    """The nodes in the order of capture, and the sample of each: -1 outside of samples."""
+
+    def __init__(self, nodes: Nodes, marks: Sequence[Mark]) -> None:
+        self.nodes = nodes
+        bases = [base_rows(record)[numbers] for record, numbers in nodes.parts]
+        self.firsts = np.concatenate(([0], np.cumsum([len(part) for part in bases]))).astype(np.int64).tolist()
+        self.base = np.concatenate(bases) if bases else np.zeros(0, dtype=np.int64)
+        starts = np.array([mark.row for mark in marks], dtype=np.int64)
+        of_mark = np.array([-1 if mark.sample is None else k for k, mark in enumerate(marks)], dtype=np.int64)
+        at = np.searchsorted(starts, self.base, side="right") - 1
+        self.sample: Index = np.where(at >= 0, of_mark[at], -1) if len(marks) else np.full(len(self.base), -1)
+
+    def independent(self, inside: npt.NDArray[np.bool_]) -> bool:
+        """Whether no sample uses what another one, or the program between them, has computed."""
+        sources, targets = self.nodes.edges
+        used = inside[targets]
+        return bool((self.sample[sources[used]] == self.sample[targets[used]]).all())
+
+    def structures(self, inside: npt.NDArray[np.bool_]) -> list[Index]:
+        """For each structure a matrix (samples, calls) of node numbers, in order of capture."""
+        numbers = np.flatnonzero(inside)
+        numbers = numbers[np.argsort(self.base[numbers], kind="stable")]
+        sample = self.sample[numbers]
+        starts = np.flatnonzero(np.diff(sample, prepend=-1))
+        lengths = np.diff(starts, append=len(numbers))
+        place = np.full(len(self.base), 0, dtype=np.int64)  # of a node in its sample
+        place[numbers] = np.arange(len(numbers)) - np.repeat(starts, lengths)
+        looks = self._looks(place)[numbers]
+        sums = np.add.reduceat(_mixed(looks + place[numbers].astype(np.uint64) * _MIX), starts)
+        kinds = self._records()
+        together: dict[tuple[int, int], list[int]] = {}
+        for position, key in enumerate(zip(sums.tolist(), lengths.tolist())):
+            together.setdefault(key, []).append(position)
+        found = []
+        for (_, length), positions in together.items():
+            matrix = numbers[starts[positions][:, None] + np.arange(length)]
+            alike = (kinds[matrix] == kinds[matrix[0]]).all()
+            found += [matrix] if alike else [row[None] for row in matrix]
+        return found
+
+    def _records(self) -> Index:
+        """The number of each node's record."""
+        return np.repeat(np.arange(len(self.nodes.parts)), np.diff(self.firsts))
+
+    def _looks(self, place: Index) -> npt.NDArray[np.uint64]:
+        """A number for each node that says of which record it is and which results of its sample it uses where."""
+        owner = np.full(self.nodes.rows, -1, dtype=np.int64)
+        for (record, _), first, last in zip(self.nodes.parts, self.firsts, self.firsts[1:]):
+            for offset in range(record.kind.rows):
+                owner[self.base[first:last] + offset] = np.arange(first, last)
+        looks = _mixed(self._records().astype(np.uint64) + np.uint64(1))
+        for (record, numbers), first, last in zip(self.nodes.parts, self.firsts, self.firsts[1:]):
+            column = 0
+            for matrix in self.nodes.operands[record]:
+                for rows in matrix[numbers].T:
+                    column += 1
+                    made_by = owner[rows]
+                    used = place[made_by] * 64 + (rows - self.base[made_by]) + 1
+                    used = np.where(made_by >= 0, used, 0)
+                    looks[first:last] += _mixed(used.astype(np.uint64) + np.uint64(column) * _MIX)
+        return looks
+
+
+def _mixed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Numbers scattered over 64 bits (the finisher of splitmix64, Steele et al. 2014)."""
+    with np.errstate(over="ignore"):
+        numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return numbers ^ (numbers >> np.uint64(31))
+
+
+def _part(nodes: Nodes, numbers: Index) -> Part:
+    """Nodes of one record, in this order."""
+    first = 0
+    for record, found in nodes.parts:
+        if numbers[0] < first + len(found):
+            return Part(record, found[numbers - first])
+        first += len(found)
+    raise AssertionError("a node is of some record")

@@ -1,0 +1,170 @@
+"""Chooses, flush by flush, how a region of a program is captured and scheduled; see `gluonjit.analysis.choice`.
+
+A region is a block that was hybridized, or a line with `batching()`. Training and inference, and flushes of unlike
+size, are studied apart. A study begins anew when what is captured is no longer like what was chosen for.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple
+
+from gluonjit.analysis import Plan, Planner
+from gluonjit.analysis.choice import Allowed, Estimate, Seen, Setting, Study, counts_of, samples_that_pay
+from gluonjit.analysis.costs import CostModel
+from gluonjit.analysis.schedulers import SCHEDULERS
+from gluonjit.graph import Record
+from gluonjit.hybrid.options import AUTO, Options
+
+_MOST_REGIONS = 256
+_DRIFT = 1.5  # a study begins anew where calls or nodes a sample have changed by this factor
+_MEMORY = 0.2  # of the running means of these
+_GRANULARITIES = ("cell", "graph", "op")
+_SCHEDULERS = ("depth", "agenda", "greedy")
+
+
+class Choice(NamedTuple):
+    """What was chosen for the last flush, and between what, the cheapest first.
+
+    decided: whether all ways have been looked at; looked: whether some were in this flush; ruled_out: those that cannot
+    pay, and why.
+    """
+
+    setting: Setting
+    decided: bool
+    looked: bool
+    estimates: tuple[Estimate, ...]
+    ruled_out: dict[str, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As numbers, strings, lists and dictionaries; times in seconds."""
+        ways = [
+            {
+                **estimate.setting._asdict(),
+                "nodes": estimate.nodes,
+                "launches": estimate.launches,
+                "seconds": estimate.costs.total,
+                "seconds_a_sample": estimate.per_sample,
+            }
+            for estimate in self.estimates
+        ]
+        chosen = self.setting._asdict()
+        return {"setting": chosen, "decided": self.decided, "estimates": ways, "ruled_out": self.ruled_out}
+
+
+class _Means:
+    """Running means of calls and nodes a sample, which a choice rests on."""
+
+    def __init__(self, calls: float, nodes: float) -> None:
+        self._now = self._first = (calls, nodes)
+
+    def drift(self, calls: float, nodes: float) -> bool:
+        """Take in a flush; whether the means are no longer like those at the beginning."""
+        self._now = tuple(mean + _MEMORY * (new - mean) for mean, new in zip(self._now, (calls, nodes)))  # type: ignore[assignment]
+        return any(max(pair) > _DRIFT * min(pair) for pair in zip(self._now, self._first))
+
+
+class Chooser:
+    """What is known of one region."""
+
+    def __init__(self, options: Options) -> None:
+        self._allowed = Allowed(
+            _GRANULARITIES if options.granularity == AUTO else (options.granularity,),
+            (True, False) if options.sharing == AUTO else (bool(options.sharing),),
+            _SCHEDULERS if options.scheduler == AUTO else (options.scheduler,),
+        )
+        self._waits = options.flush_at
+        self._latency = options.max_latency
+        self._studies: dict[tuple[bool, int], Study] = {}
+        self._means: dict[tuple[bool, int], _Means] = {}
+        self._last: Study | None = None
+        self._pays: int | None = None
+        self.choice = Choice(self._allowed.first, False, False, (), {})
+
+    @property
+    def setting(self) -> Setting:
+        """How the next batch is captured: as was best for the last one."""
+        if self._last is None:
+            return self._allowed.first
+        capture = self._last.capture
+        return Setting(*capture, self._last.scheduler(capture))
+
+    @property
+    def flush_at(self) -> int | None:
+        """The number of samples at which a batch runs itself, if there is one."""
+        return self._pays if self._waits == AUTO else self._waits  # type: ignore[return-value]
+
+    def plan(
+        self,
+        planner: Planner,
+        records: Sequence[Record],
+        captured: Setting,
+        samples: int,
+        model: Callable[[], CostModel],
+    ) -> Plan:
+        """The plan of a flush, by what is the best scheduler for all that is known."""
+
+        def plan_by(*way: str) -> Plan:
+            if way not in plans:
+                plans[way] = planner.plan(*way)
+            return plans[way]
+
+        plans: dict[tuple[str, ...], Plan] = {}
+        training = any(record.mode >= 2 for record in records)
+        seen = Seen(counts_of(records), samples, training)
+        study = self._study(seen, captured)
+        looked = not self._allowed.pinned and study.wants(captured.capture)
+        if looked:
+            study.look(captured.capture, plan_by, seen, model())
+        setting = Setting(*captured.capture, study.scheduler(captured.capture))
+        plan = plan_by(setting.scheduler, setting.granularity)
+        if self._waits == AUTO and samples:
+            self._pays = self._samples_that_pay(plan, seen, setting, model())
+        ranked = tuple(sorted(study.estimates.values(), key=lambda estimate: estimate.per_sample))
+        self.choice = Choice(setting, study.chosen is not None, looked, ranked, dict(study.ruled_out))
+        return plan
+
+    def _samples_that_pay(self, plan: Plan, seen: Seen, setting: Setting, model: CostModel) -> int:
+        """For how many samples the next flush should wait, where the fixed part of its time is that of this one."""
+        total = model.predict(plan, seen.calls, setting.scheduler, setting.granularity, seen.training).total
+        fixed = min(model.fixed(plan, setting.scheduler), total)
+        return samples_that_pay(fixed, (total - fixed) / seen.samples, latency=self._latency)
+
+    def _study(self, seen: Seen, captured: Setting) -> Study:
+        """The study of flushes like this one."""
+        key = (seen.training, seen.samples.bit_length())
+        study = self._studies.setdefault(key, Study(self._allowed))
+        if study.chosen is not None and study.chosen.capture == captured.capture:
+            samples = max(seen.samples, 1)
+            like = seen.calls / samples, sum(nodes for _, nodes in seen.counts.values()) / samples
+            means = self._means.setdefault(key, _Means(*like))
+            if means.drift(*like):
+                study = self._studies[key] = Study(self._allowed)
+                del self._means[key]
+        study.flushes += 1
+        self._last = study
+        return study
+
+
+_choosers: OrderedDict[Hashable, tuple[Options, Chooser]] = OrderedDict()
+
+
+def chooser_of(options: Options, region: Hashable = None) -> Chooser:
+    """The chooser of a region; without one, of these very options, which then are a block's own."""
+    key = id(options) if region is None else (region, options)
+    known = _choosers.get(key)
+    if known is None:
+        known = _choosers[key] = options, Chooser(options)  # the options are kept, so that their address is
+        while len(_choosers) > _MOST_REGIONS:
+            _choosers.popitem(last=False)
+    _choosers.move_to_end(key)
+    return known[1]
+
+
+def clear_choices() -> None:
+    """Forget what was chosen; it is studied anew."""
+    _choosers.clear()
+
+
+assert set(_SCHEDULERS) <= set(SCHEDULERS)

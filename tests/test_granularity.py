@@ -28,13 +28,13 @@ def loss(net: gluon.Block, x: Any) -> Any:
 
 
 def test_samples_of_one_length_run_as_one(net: gluon.Block) -> None:
-    """Three samples of two rows and two of three: each call of a structure is one launch, and gathers nothing."""
+    """Three samples of two rows and two of three: each call of a structure is one launch on results that lie together."""
     samples = [rows(length, SIZE, seed=k) for k, length in enumerate([2, 3, 2, 2, 3])]
     report = assert_same(net, samples, loss, granularity="graph")
     cells = report.kinds[net.cell.name]
     assert (cells.calls, cells.nodes, cells.launches) == (12, 12, 5)
     assert report.nodes > report.units >= 5
-    assert report.gathers <= 3  # what the samples begin with, and the losses, which are no part of a sample
+    assert report.gathers == 6  # a row of the inputs for each call, and the losses, which are no part of a sample
 
 
 def test_it_looks_at_samples_only(net: gluon.Block) -> None:

@@ -214,7 +214,7 @@ def test_an_equal_minibatch_misses_no_cache(
     net: Interpreter, bodies: list[list[Step]], seeds: list[int], granularity: str
 ) -> None:
     """New arrays of known shapes need nothing to be traced or built."""
-    way = Way({"granularity": granularity})
+    way = Way({"granularity": granularity, "scheduler": "depth", "sharing": True})
     made = [[sample(bodies[k % len(bodies)], seed) for k, seed in enumerate(seeds)] for _ in range(3)]
     net.hybridize(dynamic_batch=False)
     expected = [play(net, samples, Way()) for samples in made]

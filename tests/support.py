@@ -22,6 +22,11 @@ def assert_close(actual: Any, expected: Any, what: str, tolerance: float = TOLER
     assert difference <= tolerance * scale, f"{what}: off by {difference} at scale {scale}"
 
 
+def flat(result: Any) -> list[Any]:
+    """Every array in nested lists and tuples."""
+    return [array for part in result for array in flat(part)] if isinstance(result, (list, tuple)) else [result]
+
+
 def gradients(net: gluon.Block) -> dict[str, np.ndarray]:
     """A copy of every gradient."""
     return {

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gluonjit.analysis.liveness import result_rows
-from gluonjit.analysis.operands import operand_matrices
+from gluonjit.analysis.operands import highest, operand_matrices
 from gluonjit.analysis.plan import Plan, Step
 
 
@@ -31,10 +31,7 @@ def _longest_chain(plan: Plan, key: Any) -> int:
     for step in plan.steps:
         own = 1 if (step.kind.family, step.mode) == key else 0
         for record, nodes in step.parts:
-            best = np.zeros(len(nodes), dtype=np.int64)
-            for matrix in operand_matrices(record):
-                best = np.maximum(best, length[matrix[nodes]].max(axis=1))
-            best += own
+            best = highest(length, operand_matrices(record), nodes) + own
             longest = max(longest, int(best.max(initial=0)))
             length[result_rows(record)[nodes]] = best[:, None]
     return longest

@@ -30,6 +30,14 @@ def operand_matrices(record: Record) -> list[Index]:
     ]
 
 
+def highest(levels: Index, matrices: Sequence[Index], nodes: Index) -> Index:
+    """For each of these nodes the highest level among the rows it reads; 0 where it reads none."""
+    found = np.zeros(len(nodes), dtype=np.int64)
+    for matrix in matrices:
+        found = np.maximum(found, levels[matrix[nodes]].max(axis=1))
+    return found
+
+
 def _expand(record: Record, position: int) -> Index:
     count = record.kind.operands[position].rows
     rows = [row_numbers(operands[position], count) for operands in record.operands]

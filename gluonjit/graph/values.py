@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, Union
 
 Rows = Union[int, tuple[int, ...]]
@@ -27,10 +28,7 @@ class Spec:
         self.mode = mode
         self.rows = shape[0] if mode == ROWS else 1
         self.row_shape = shape[1:] if mode == ROWS else shape
-        size = itemsize
-        for extent in shape:
-            size *= extent
-        self.bytes = size
+        self.bytes = itemsize * prod(shape)
         self.of_rows: dict[int, Spec] = {}
 
     def with_rows(self, rows: int) -> Spec:

@@ -14,6 +14,7 @@ import numpy as np
 from gluonjit.analysis.grouping import by_key
 from gluonjit.analysis.liveness import base_rows, result_rows
 from gluonjit.analysis.nodes import Group, Nodes
+from gluonjit.analysis.operands import highest
 from gluonjit.analysis.phases import phases
 from gluonjit.analysis.plan import Index, Mask, Part
 from gluonjit.graph import Record
@@ -47,12 +48,10 @@ def _depths(nodes: Nodes, records: Sequence[Record]) -> dict[Record, Index]:
         level[result_rows(record)[mask]] = inline[record][mask][:, None]
     entry = None
     for record in records:
-        mask = nodes.keep[record]
-        inside = np.zeros(int(mask.sum()), dtype=np.int64)
-        for matrix in nodes.operands[record]:
-            inside = np.maximum(inside, level[matrix[mask]].max(axis=1))
+        kept = np.flatnonzero(nodes.keep[record])
+        inside = highest(level, nodes.operands[record], kept)
         enters = inside == 0
-        depths = inline[record][mask]
+        depths = inline[record][kept]
         entered = depths[enters]
         if entry is None and len(entered):
             entry = int(entered[0])
@@ -69,11 +68,9 @@ def _counted(nodes: Nodes, records: Sequence[Record], inline: dict[Record, Index
         (depth, record, found) for record in records for depth, found in _by_depth(inline[record], nodes.keep[record])
     ]
     for _, record, found in sorted(parts, key=lambda part: part[0]):
-        deepest = np.zeros(len(found), dtype=np.int64)
-        for matrix in nodes.operands[record]:
-            deepest = np.maximum(deepest, level[matrix[found]].max(axis=1))
-        depths[record][found] = deepest + 1
-        level[base_rows(record)[found][:, None] + np.arange(record.kind.rows)] = (deepest + 1)[:, None]
+        reached = highest(level, nodes.operands[record], found) + 1
+        depths[record][found] = reached
+        level[base_rows(record)[found][:, None] + np.arange(record.kind.rows)] = reached[:, None]
     return depths
 
 

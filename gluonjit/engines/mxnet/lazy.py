@@ -6,6 +6,7 @@ It passes every `isinstance` check and every operator. Shape, dtype and device a
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -64,10 +65,7 @@ class Lazy:
     @property
     def size(self) -> int:
         """Known without computing."""
-        size = 1
-        for extent in self._v.spec.shape:
-            size *= extent
-        return size
+        return prod(self._v.spec.shape)
 
     @property
     def context(self) -> Any:
@@ -145,16 +143,8 @@ class LazyArray(Lazy, NDArray):  # type: ignore[misc]
                 return wrap(found)
         if computed is not None and not state.inside and not waits(self):
             return computed[key]
-        if isinstance(value.graph, Trace):
-            return _sliced(self, key)
-        batch = batch or state.open(engine_of("mxnet"))
-        if value.graph is not batch.graph:
-            value = value_of(batch, self)
-        if state.mode >= 2 or not value.taped:  # what is sliced while not recording has no history
-            found = references.indexed(value, key)
-            if found is not None:
-                return wrap(found)
-        return _sliced(self, key)
+        found = referred(self, key)
+        return _sliced(self, key) if found is None else wrap(found)
 
     def reshape(self, *shape: Any, **kwargs: Any) -> Any:
         """As NDArray.reshape, captured."""
@@ -180,6 +170,19 @@ class LazyArray(Lazy, NDArray):  # type: ignore[misc]
     def T(self) -> Any:
         """As NDArray.T, captured."""
         return op.transpose(self) if len(self._v.spec.shape) > 1 else self
+
+
+def referred(array: Any, key: Any, scalar: tuple[int, ...] = (1,)) -> Value | None:
+    """What an index picks as rows of a lazy array's value, where it is that in the open batch."""
+    value, state = array._v, LOCAL.state
+    if isinstance(value.graph, Trace):
+        return None
+    batch = state.batch or state.open(engine_of("mxnet"))
+    if value.graph is not batch.graph:
+        value = value_of(batch, array)
+    if state.mode < 2 and value.taped:  # what is sliced while not recording has no history
+        return None
+    return references.indexed(value, key, scalar)
 
 
 def reshaped(array: NDArray, *shape: Any, **kwargs: Any) -> Any:

@@ -12,12 +12,11 @@ from mxnet.numpy import ndarray
 from gluonjit.engines.mxnet import references
 from gluonjit.engines.mxnet.computing import plain, waits
 from gluonjit.engines.mxnet.indices import basic_index, expanded, is_basic
-from gluonjit.engines.mxnet.lazy import Lazy, LazyArray
-from gluonjit.engines.mxnet.operands import owned, value_of
+from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, referred
+from gluonjit.engines.mxnet.operands import owned
 from gluonjit.engines.mxnet.program import operator_handle
-from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.graph import Value
-from gluonjit.hybrid import LOCAL, UNCAPTURED, engine_of
+from gluonjit.hybrid import LOCAL, UNCAPTURED
 
 _new = object.__new__
 
@@ -53,16 +52,8 @@ class LazyNumpy(Lazy, ndarray):  # type: ignore[misc]
             return plain(self)[key]
         if not value.spec.shape and key != ():
             raise IndexError("scalar tensor can only accept `()` as index")
-        if isinstance(value.graph, Trace):
-            return _sliced(self, key)
-        batch = batch or state.open(engine_of("mxnet"))
-        if value.graph is not batch.graph:
-            value = value_of(batch, self)
-        if state.mode >= 2 or not value.taped:  # what is sliced while not recording has no history
-            found = references.indexed(value, key, ())
-            if found is not None:
-                return wrap_np(found)
-        return _sliced(self, key)
+        found = referred(self, key, ())
+        return _sliced(self, key) if found is None else wrap_np(found)
 
     @staticmethod
     def _in_kind(computed: NDArray) -> NDArray:

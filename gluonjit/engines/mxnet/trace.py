@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from functools import cache
+from math import prod
 from typing import Any, NamedTuple
 
 import mxnet as mx
@@ -197,7 +198,7 @@ def _infer(name: str, attrs: Attrs, inputs: tuple[Shaped, ...]) -> tuple[Shaped,
         outputs = _measured(name, attrs, inputs)
     else:
         outputs = tuple((tuple(shape), np.dtype(dtype).name) for shape, dtype in zip(shapes, dtypes))
-    if rules.canonical(name) in _RESHAPES and _size(outputs[0][0]) != _size(inputs[0][0]):
+    if rules.canonical(name) in _RESHAPES and prod(outputs[0][0]) != prod(inputs[0][0]):
         raise RefusedError(_refusal(name, attrs, inputs, f"the result {outputs[0][0]} has another number of elements"))
     return outputs
 
@@ -222,13 +223,6 @@ def _measured(name: str, attrs: Attrs, inputs: tuple[Shaped, ...]) -> tuple[Shap
 
 
 _RESHAPES = {"Reshape", "_np_reshape", "_npx_reshape", "reshape_like"}
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    size = 1
-    for extent in shape:
-        size *= extent
-    return size
 
 
 def _refusal(name: str, attrs: Attrs, inputs: tuple[Shaped, ...], why: str) -> str:

@@ -19,7 +19,7 @@ from .elementwise import broadcast, unary
 from .joining import joined
 from .linalg import matrices
 from .rule import Emit, Rule, alone
-from .shapes import broadcast_to_shape, same_elements, squeeze_keeps_rows, transposed
+from .shapes import broadcast_to_shape, same_elements, squeeze_keeps_rows, transpose, transposed
 from .symbols import apply
 from .values import ROWS, STACK, NotBatchable, Shape, Val, convert, reshaped
 
@@ -68,12 +68,6 @@ def _with_shape(value: Val, shape: Shape) -> Val:
     if value.shared and shape:
         return value._replace(sym=apply("Reshape", [value.sym], {"shape": shape}), shape=shape)
     return reshaped(value, shape)
-
-
-def transpose(call: Call) -> list[Val]:
-    ndim = call.data.ndim
-    order = [normal_axis(axis, ndim) for axis in call.attrs.axes("axes") or range(ndim)[::-1]]
-    return transposed(call.data, order, call.outputs[0][1])
 
 
 def moveaxis(call: Call) -> list[Val]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import resource
 import sys
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from tqdm import tqdm
 
 import gluonjit
 from experiments.arguments import count, whole
+from experiments.treelstm.files import write_json
 
 VOCABULARY = 500
 BOUNDS = {"mxnet.operators": 4096, "mxnet.cells": 4096, "mxnet.shapes": 10_001, "mxnet.specs": 100_001}
@@ -137,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     found = measure(chosen.minibatches, chosen.warm_up, chosen.seed)
     if chosen.json:
-        chosen.json.write_text(json.dumps(found, indent=1) + "\n")
+        write_json(chosen.json, found)
     growth = found["growth_percent"]
     told = "no figure: it ended before the warm-up did" if growth is None else f"{growth:.3f} %"
     print(f"\n{found['minibatches']} minibatches, growth after {chosen.warm_up}: {told}")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.arguments import count, whole
+from experiments.threads import limit_threads
 from experiments.treelstm.files import write_json
 
 ENGINES = ("mxnet",)
@@ -19,8 +20,7 @@ PLANTS = ("wrong-row", "dropped-gradient", "stale-parameter", "wrong-share", "wr
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run cases; 0 is no failure, 1 failures, 2 bad arguments, 130 an interruption without failures."""
     options = _parser().parse_args(arguments)
-    if "mxnet" not in sys.modules:  # its thread pool reads this once
-        os.environ["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS") or "1"
+    limit_threads()
     from experiments.fuzz.loop import Setting, fuzz
 
     numbers = range(options.cases) if options.case is None else [options.case]

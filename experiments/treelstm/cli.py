@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from experiments.arguments import count, names, seconds, whole
+from experiments.threads import limit_threads
 from experiments.treelstm import MODES
 
 DATA = ("builtin", "sick")
@@ -22,8 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if getattr(options, "resume", False) and not options.checkpoint:
         parser.error("--resume needs --checkpoint DIR, the folder of the run to go on with")
-    if "mxnet" not in sys.modules:  # its thread pool reads this once
-        os.environ["OMP_NUM_THREADS"] = str(options.threads or os.environ.get("OMP_NUM_THREADS") or 1)
+    limit_threads(options.threads)
     try:
         return options.run(options)
     except KeyboardInterrupt:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.arguments import count, names, whole
+from experiments.threads import limit_threads
 
 NAMES = (
     "treelstm-cell",
@@ -31,8 +31,7 @@ BATCH_SIZE, SEED = 32, 0
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; 0 is success, 1 a model that is not right or a file that cannot be written, 2 bad arguments."""
     options = _parser().parse_args(arguments)
-    if "mxnet" not in sys.modules:  # its thread pool reads this once
-        os.environ.setdefault("OMP_NUM_THREADS", "1")
+    limit_threads()
     try:
         faults = _run(options)
     except (OSError, ValueError) as error:

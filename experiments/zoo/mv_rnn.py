@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import mxnet as mx
 from mxnet import gluon
 from mxnet.gluon import nn
 from numpy.random import RandomState
 
 from experiments.zoo.row import Row
-from experiments.zoo.trees import Binary, random_binary
+from experiments.zoo.trees import Binary, random_binary, random_sentence
 
 WORDS, CLASSES, SIZE = 40, 3, 6
 
@@ -58,12 +57,7 @@ class MVRNN(gluon.Block):
 
 def make_samples(count: int, random: RandomState) -> list[Any]:
     """Sentences of 2 to 10 words with a binary tree and a class."""
-    samples = []
-    for _ in range(count):
-        size = int(random.randint(2, 11))
-        tokens = mx.nd.array(random.randint(0, WORDS, size), dtype="int32")
-        samples.append((tokens, random_binary(random, size), mx.nd.array(random.randint(0, CLASSES, 1), dtype="int32")))
-    return samples
+    return [random_sentence(random, range(2, 11), WORDS, CLASSES, random_binary) for _ in range(count)]
 
 
 _loss = gluon.loss.SoftmaxCrossEntropyLoss()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import mxnet as mx
 from mxnet import gluon
 from mxnet.gluon import nn
 from numpy.random import RandomState
 
 from experiments.zoo.row import Row
-from experiments.zoo.trees import Tree, random_tree
+from experiments.zoo.trees import Tree, random_sentence, random_tree
 
 WORDS, CLASSES, SIZE = 40, 5, 16
 
@@ -61,12 +60,7 @@ class TreeLSTM(gluon.Block):
 
 def make_samples(count: int, random: RandomState) -> list[Any]:
     """Sentences of 1 to 15 words with a tree and a class."""
-    samples = []
-    for _ in range(count):
-        size = int(random.randint(1, 16))
-        tokens = mx.nd.array(random.randint(0, WORDS, size), dtype="int32")
-        samples.append((tokens, random_tree(random, size), mx.nd.array(random.randint(0, CLASSES, 1), dtype="int32")))
-    return samples
+    return [random_sentence(random, range(1, 16), WORDS, CLASSES, random_tree) for _ in range(count)]
 
 
 _loss = gluon.loss.SoftmaxCrossEntropyLoss()

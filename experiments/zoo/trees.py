@@ -1,10 +1,15 @@
-"""Random trees. A tree is (index of its word, children); words are numbered in the order they are read."""
+"""Random trees, and sentences with one.
+
+A tree is (index of its word, children); words are numbered in the order they are read.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+import mxnet as mx
 from numpy.random import RandomState
 
 Tree = tuple[int, list[Any]]
@@ -38,3 +43,12 @@ def random_binary(random: RandomState, size: int) -> Binary:
         return grow(begin, middle), grow(middle, end)
 
     return grow(0, size)
+
+
+def random_sentence(
+    random: RandomState, sizes: range, words: int, classes: int, grow: Callable[[RandomState, int], Any]
+) -> tuple[Any, Any, Any]:
+    """Words, a tree over them, and a class."""
+    size = int(random.randint(sizes.start, sizes.stop))
+    tokens = mx.nd.array(random.randint(0, words, size), dtype="int32")
+    return tokens, grow(random, size), mx.nd.array(random.randint(0, classes, 1), dtype="int32")

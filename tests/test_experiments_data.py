@@ -14,11 +14,12 @@ pytest.importorskip("mxnet", reason="the experiment runs on MXNet")
 
 from experiments.data import builtin, corpus, sick, vectors
 from experiments.data.errors import DataError
+from experiments.data.reading import DATA_VARIABLE
 from experiments.data.scenes import Imagination, Scene, Thing, relatedness
 from experiments.data.trees import Pair, Sentence, TreeError, target_of, tree_of
 
 needs_sick = pytest.mark.skipif(
-    not os.environ.get(corpus.DATA_VARIABLE), reason=f"{corpus.DATA_VARIABLE} is not set: no SICK files to read"
+    not os.environ.get(DATA_VARIABLE), reason=f"{DATA_VARIABLE} is not set: no SICK files to read"
 )
 
 GOOD = {
@@ -80,7 +81,7 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
 
 
 def test_a_missing_data_folder_says_how_to_name_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(corpus.DATA_VARIABLE, raising=False)
+    monkeypatch.delenv(DATA_VARIABLE, raising=False)
     with pytest.raises(DataError, match="--data-dir or set GLUONJIT_DATA"):
         corpus.load("sick")
 

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import gc
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from experiments.data import builtin, sick
-from experiments.data.errors import DataError
+from experiments.data import builtin, reading, sick
 from experiments.data.trees import Pair
 from experiments.data.vectors import attach_vectors, make_vocab, read_glove
-
-DATA_VARIABLE = "GLUONJIT_DATA"
 
 
 @dataclass
@@ -31,25 +27,15 @@ class Corpus:
 
 def load(name: str, data_dir: str | None = None, seed: int = 0, limit: int | None = None) -> Corpus:
     """Load `sick` from files or generate `builtin`; with `limit`, the first pairs of each split alone."""
-    corpus = _generate(seed) if name == "builtin" else _load_sick(_data_dir(data_dir), seed)
+    corpus = (
+        _generate(seed) if name == "builtin" else _load_sick(reading.data_dir(data_dir, "sick", "--data builtin"), seed)
+    )
     for split in sick.SPLITS:
         setattr(corpus, split, getattr(corpus, split)[:limit])
     # A corpus is some hundred thousand objects that stay: Python's collector need not go through them ever again.
     gc.collect()
     gc.freeze()
     return corpus
-
-
-def _data_dir(given: str | None) -> Path:
-    """Return the folder that the user named, by option or environment."""
-    found = given or os.environ.get(DATA_VARIABLE)
-    if not found:
-        raise DataError(
-            Path("sick"),
-            None,
-            f"no data folder: give --data-dir or set {DATA_VARIABLE}, or use --data builtin, which needs no files",
-        )
-    return Path(found)
 
 
 def _load_sick(folder: Path, seed: int) -> Corpus:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from experiments.data.errors import DataError
+from experiments.data.reading import lines_of
 from experiments.data.trees import CLASSES, Pair, Sentence, TreeError
 
 SPLITS = ("train", "dev", "test")
+WHAT = "the parsed SICK files"
 
 
 def read_split(folder: Path) -> list[Pair]:
@@ -29,7 +31,7 @@ def _read_side(folder: Path, side: str) -> list[Sentence]:
     """Read one side of the pairs: tokens and heads, line by line."""
     tokens = folder / f"{side}.toks"
     heads = folder / f"{side}.parents"
-    words, parents = _lines(tokens), _lines(heads)
+    words, parents = lines_of(tokens, WHAT), lines_of(heads, WHAT)
     if len(words) != len(parents):
         raise DataError(heads, None, f"has {len(parents)} lines, but {tokens.name} has {len(words)}")
     return [
@@ -55,7 +57,7 @@ def _sentence(path: Path, number: int, words: list[str], fields: list[str]) -> S
 def _read_scores(path: Path) -> list[float]:
     """Read one relatedness score a line, 1 to 5."""
     scores = []
-    for number, line in enumerate(_lines(path), start=1):
+    for number, line in enumerate(lines_of(path, WHAT), start=1):
         try:
             score = float(line)
         except ValueError as error:
@@ -64,13 +66,3 @@ def _read_scores(path: Path) -> list[float]:
             raise DataError(path, number, f"score {score} is outside 1 to {CLASSES}")
         scores.append(score)
     return scores
-
-
-def _lines(path: Path) -> list[str]:
-    """Return the lines of a file that has to be there."""
-    try:
-        return path.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        raise DataError(path, None, "no such file; docs/data.md says how the parsed SICK files are made") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(path, None, f"cannot be read: {error}") from error

@@ -66,19 +66,28 @@ class CharacterCell(gluon.HybridBlock):
 class LatticeLSTM(gluon.Block):
     """Scores of the tags for each character of a sentence."""
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        characters: int = CHARACTERS,
+        words: int = WORDS,
+        tags: int = TAGS,
+        in_size: int = SIZE,
+        size: int = SIZE,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
+        self._size = size
         with self.name_scope():
-            self.characters = nn.Embedding(CHARACTERS, SIZE)
-            self.words = nn.Embedding(WORDS, SIZE)
-            self.character_cell = CharacterCell(SIZE)
-            self.word_cell = WordCell(SIZE)
-            self.out = nn.Dense(TAGS)
+            self.characters = nn.Embedding(characters, in_size)
+            self.words = nn.Embedding(words, in_size)
+            self.character_cell = CharacterCell(size)
+            self.word_cell = WordCell(size)
+            self.out = nn.Dense(tags)
 
     def forward(self, characters: Any, words: Any, spans: Spans) -> Any:
-        """Return (characters, TAGS)."""
+        """Return (characters, tags)."""
         characters, words = self.characters(characters), self.words(words)
-        state = mx.nd.zeros((1, SIZE)), mx.nd.zeros((1, SIZE))
+        state = mx.nd.zeros((1, self._size)), mx.nd.zeros((1, self._size))
         states: list[Any] = []
         for k, ending in enumerate(spans):
             memories = [self.word_cell(words[word : word + 1], states[first]) for first, word in ending]

@@ -49,16 +49,18 @@ class Compose(gluon.HybridBlock):
 class BinaryTreeLSTM(gluon.Block):
     """Scores for every phrase of a sentence, as in the Stanford Sentiment Treebank."""
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(
+        self, words: int = WORDS, classes: int = CLASSES, in_size: int = SIZE, size: int = SIZE, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         with self.name_scope():
-            self.embed = nn.Embedding(WORDS, SIZE)
-            self.leaf = Leaf(SIZE)
-            self.compose = Compose(SIZE)
-            self.out = nn.Dense(CLASSES)
+            self.embed = nn.Embedding(words, in_size)
+            self.leaf = Leaf(size)
+            self.compose = Compose(size)
+            self.out = nn.Dense(classes)
 
     def forward(self, tokens: Any, tree: Binary) -> Any:
-        """Return (phrases, CLASSES), in the order in which phrases end."""
+        """Return (phrases, classes), in the order in which phrases end."""
         words = self.embed(tokens)
         phrases: list[Any] = []
         self.encode(tree, words, phrases)

@@ -1,0 +1,37 @@
+"""What readers of data files share: where the folder is, and lines of files that have to be there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from experiments.data.errors import DataError
+
+DATA_VARIABLE = "GLUONJIT_DATA"
+
+
+def data_dir(given: str | None, wanted: str, instead: str) -> Path:
+    """Return the folder that the user named, by option or environment.
+
+    Raises DataError that names what is wanted and what to use `instead` where there are no files.
+    """
+    found = given or os.environ.get(DATA_VARIABLE)
+    if not found:
+        raise DataError(
+            Path(wanted),
+            None,
+            f"no data folder: give --data-dir or set {DATA_VARIABLE}, or use {instead}, which needs no files",
+        )
+    return Path(found)
+
+
+def lines_of(path: Path, what: str) -> list[str]:
+    """Return the lines of a file that has to be there; `what` it holds is named where it is not."""
+    try:
+        # Only ends of lines end them: a text may hold other characters that `splitlines` takes for ends.
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except FileNotFoundError:
+        raise DataError(path, None, f"no such file; docs/data.md says how {what} are made") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(path, None, f"cannot be read: {error}") from error
+    return lines[:-1] if lines[-1] == "" else lines

@@ -19,6 +19,10 @@ BATCH_SIZE ?= 256
 MODES ?= imperative,hybridized,handbatched,dynamic
 REPEATS ?= 5
 
+# What `make tradeoff` measures; a quicker look: make tradeoff SIZES=1,16,64 REPEATS=3
+WORKLOAD ?= treelstm-builtin
+SIZES ?= 1,4,16,64,256,1024
+
 # Tests and experiments find the data sets through this variable alone.
 ifndef GLUONJIT_DATA
 ifneq ($(wildcard ../shared/data/.),)
@@ -29,12 +33,13 @@ endif
 # One thread on one core: what is measured is then the program and not its neighbours.
 ONE_CORE := OMP_NUM_THREADS=1 $(shell command -v taskset >/dev/null && taskset -c 0 true 2>/dev/null && echo taskset -c 0)
 
-.PHONY: help setup test lint types imports unit experiment clean
+.PHONY: help setup test lint types imports unit experiment tradeoff clean
 
 help:
 	@echo 'make setup        .venv with everything that tests and experiments need'
 	@echo 'make test         lint, types, import order, tests'
 	@echo 'make experiment   a short training run and the throughput of every mode, on a generated corpus'
+	@echo 'make tradeoff     what finer and coarser granularity costs and gains, on a generated corpus'
 	@echo 'make clean        remove what make made, .venv included'
 
 setup: $(STAMP)
@@ -91,6 +96,11 @@ experiment: setup
 	$(ONE_CORE) $(BIN)/python -m experiments.treelstm compare --data $(DATA) --batch-size $(BATCH_SIZE) \
 		--modes $(MODES) --repeats $(REPEATS) --seed 1 \
 		--json results/treelstm.json --plot results/treelstm.png
+
+tradeoff: setup
+	@mkdir -p results
+	$(ONE_CORE) $(BIN)/python -m experiments.tradeoff --workload $(WORKLOAD) --batch-sizes $(SIZES) \
+		--repeats $(REPEATS) --seed 1 --json results/tradeoff.json --plot results/tradeoff.png
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info results .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from time import perf_counter
+from typing import Any
 
 import mxnet as mx
 import numpy as np
@@ -22,23 +23,23 @@ MOST_MINIBATCHES = 8  # of one system in one repeat
 
 
 class Minibatches:
-    """Shuffled minibatches without end, each drawn once; when the pairs run out, a new shuffle follows."""
+    """Shuffled minibatches without end, each drawn once; when the samples run out, a new shuffle follows."""
 
-    def __init__(self, pairs: Sequence[Pair], size: int, seed: int) -> None:
-        self._pairs = pairs
+    def __init__(self, samples: Sequence[Any], size: int, seed: int) -> None:
+        self._samples = samples
         self.size = size
         self._rng = np.random.default_rng([seed, 4])
         self._order = self._rng.permutation(0)
 
-    def draw(self, count: int) -> list[list[Pair]]:
+    def draw(self, count: int) -> list[list[Any]]:
         """Return the next `count` minibatches."""
         return [self._next() for _ in range(count)]
 
-    def _next(self) -> list[Pair]:
+    def _next(self) -> list[Any]:
         if len(self._order) < self.size:
-            self._order = self._rng.permutation(len(self._pairs))
+            self._order = self._rng.permutation(len(self._samples))
         taken, self._order = self._order[: self.size], self._order[self.size :]
-        return [self._pairs[index] for index in taken]
+        return [self._samples[index] for index in taken]
 
 
 @dataclass

@@ -1,0 +1,1 @@
+"""What finer and coarser nodes cost and gain: `python -m experiments.tradeoff --help`."""

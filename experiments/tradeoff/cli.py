@@ -1,0 +1,124 @@
+"""Measure one workload at every granularity, scheduler, sharing and batch size, side by side in one run."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.arguments import count, seconds, whole
+from experiments.workloads import NAMES
+
+BATCH_SIZES = (1, 4, 16, 64, 256, 1024)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run; 0 is success, 1 a failure that is explained, 2 bad arguments, 130 an interruption."""
+    options = _parser().parse_args(arguments)
+    if "mxnet" not in sys.modules:  # its thread pool reads this once
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
+    from experiments.data.errors import DataError
+
+    try:
+        return _run(options)
+    except KeyboardInterrupt:
+        print("\ninterrupted before anything was measured; nothing was written", file=sys.stderr)
+        return 130
+    except (DataError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Measure, print and write."""
+    import gluonjit
+    from experiments.data.errors import DataError
+    from experiments.tradeoff.configurations import configurations
+    from experiments.tradeoff.measuring import Measurement
+    from experiments.workloads import load
+
+    workload = load(options.workload, options.data_dir, options.seed, options.limit)
+    print(f"data: {workload.note}; {len(workload.train)} samples")
+    largest = max(options.batch_sizes)
+    if len(workload.train) < largest:
+        raise DataError(
+            Path(options.workload), None, f"{len(workload.train)} samples do not fill {largest} of --batch-sizes"
+        )
+    measurement = Measurement(workload, configurations(), options.seed)
+    interrupted = False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", gluonjit.errors.GluonJITWarning)  # slow ways are run on purpose
+        try:
+            measurement.run(options.batch_sizes, options.repeats, options.seconds)
+        except KeyboardInterrupt:
+            if not any(timing.runs for timing in measurement.timings):
+                raise
+            interrupted = True
+    _keep(options, measurement, interrupted)
+    return 130 if interrupted else 0
+
+
+def _keep(options: argparse.Namespace, measurement: Any, interrupted: bool) -> None:
+    """Show and write what has been measured."""
+    from experiments.tradeoff.plot import draw
+    from experiments.tradeoff.summary import row_of, summary, table
+    from experiments.treelstm.environment import environment, threads
+    from experiments.treelstm.files import write_json
+
+    rows = [row_of(options.workload, timing) for timing in measurement.timings if timing.runs]
+    result = {
+        "workload": options.workload,
+        "note": measurement.workload.note,
+        "command": _command(options),
+        "interrupted": interrupted,
+        "threads": threads(),
+        "environment": environment(),
+        "summary": summary(rows),
+        "rows": rows,
+    }
+    print(table(rows, result["summary"]))
+    if options.json:
+        write_json(options.json, result)
+    if options.plot:
+        draw(result, options.plot)
+    if interrupted:
+        written = [str(path) for path in (options.json, options.plot) if path]
+        print(f"\ninterrupted: {len(rows)} rows were measured; written to: {', '.join(written) or 'nothing'}")
+
+
+def _command(options: argparse.Namespace) -> str:
+    """Return the command that measures this again."""
+    sizes = ",".join(map(str, options.batch_sizes))
+    limit = f" --limit {options.limit}" if options.limit else ""
+    return (
+        f"python -m experiments.tradeoff --workload {options.workload} --batch-sizes {sizes} "
+        f"--repeats {options.repeats} --seconds {options.seconds:g} --seed {options.seed}{limit}"
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m experiments.tradeoff", description=__doc__)
+    parser.add_argument("--workload", choices=NAMES, required=True)
+    parser.add_argument("--batch-sizes", type=_counts, default=BATCH_SIZES, metavar="N,N,...", help="ascending")
+    parser.add_argument("--repeats", type=count, default=5, help="minibatches that are timed in each way")
+    parser.add_argument(
+        "--seconds", type=seconds, default=4.0, help="a way whose minibatch takes longer is repeated three times only"
+    )
+    parser.add_argument("--data-dir", metavar="DIR", help="the folder of the data sets (or GLUONJIT_DATA)")
+    parser.add_argument("--limit", type=count, metavar="N", help="use the first N samples alone")
+    parser.add_argument("--seed", type=whole, default=0)
+    parser.add_argument("--json", type=Path, metavar="PATH", help="write the rows here")
+    parser.add_argument("--plot", type=Path, metavar="PATH", help="draw them here")
+    return parser
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    """Read a comma-separated list of ascending numbers."""
+    found = tuple(count(part.strip()) for part in text.split(","))
+    if list(found) != sorted(set(found)):
+        raise argparse.ArgumentTypeError(f"{text} is not ascending")
+    return found

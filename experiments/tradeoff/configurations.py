@@ -1,0 +1,52 @@
+"""The ways of batching that are compared."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any, NamedTuple
+
+import gluonjit
+
+GRANULARITIES = ("op", "cell", "graph")
+SCHEDULERS = ("depth", "agenda", "greedy")
+MOST_NODES = 10_000_000  # so that every minibatch is one flush
+
+
+class Configuration(NamedTuple):
+    """Options of `hybridize(dynamic_batch=True)`; "auto" leaves them to the library."""
+
+    granularity: str
+    scheduler: str
+    sharing: bool | str
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options as keyword arguments."""
+        return {**self._asdict(), "max_nodes": MOST_NODES}
+
+    @property
+    def label(self) -> str:
+        """The name in progress and tables."""
+        if self.automatic:
+            return "auto"
+        return f"{self.granularity}, {self.scheduler}, sharing {'on' if self.sharing else 'off'}"
+
+    @property
+    def automatic(self) -> bool:
+        """Whether the library chooses."""
+        return self.sharing == "auto"
+
+    @property
+    def usable(self) -> bool:
+        """Whether the installed version knows these options."""
+        try:
+            gluonjit.Options().updated("hybridize(dynamic_batch=True)", self.options)
+        except gluonjit.errors.OptionError:
+            return False
+        return True
+
+
+def configurations() -> list[Configuration]:
+    """All ways that the installed version knows, the automatic one last."""
+    fixed = [Configuration(*chosen) for chosen in product(GRANULARITIES, SCHEDULERS, (True, False))]
+    return [found for found in [*fixed, Configuration("auto", "auto", "auto")] if found.usable]

@@ -1,0 +1,144 @@
+"""Timing: the same fresh minibatches for all configurations, in turns, from sample objects to finished results."""
+
+from __future__ import annotations
+
+import copy
+import gc
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import mxnet as mx
+from mxnet import autograd, gluon
+from tqdm import tqdm
+
+import gluonjit
+from experiments.tradeoff.configurations import Configuration
+from experiments.tradeoff.predicting import predicted_ms
+from experiments.treelstm.clock import Minibatches
+from experiments.workloads.workload import Workload
+
+PHASES = ("forward", "training")
+PROFILED = 2  # minibatches that are run with a wait after each part, so that a cost model can learn; not timed
+CHOOSING = 8  # minibatches in which the automatic setting makes its choice; not timed
+LEAST = 3  # repeats of a configuration that is slow
+
+
+class Run(NamedTuple):
+    """One minibatch: seconds in all, of capture and of analysis, and what the library reports of it."""
+
+    seconds: float
+    capture: float
+    analysis: float
+    nodes: int
+    launches: int
+    predicted_ms: float | None
+    choice: str | None
+
+
+@dataclass
+class Timing:
+    """The runs of one configuration at one batch size in one phase; `runs` are those that are timed."""
+
+    configuration: Configuration
+    batch_size: int
+    phase: str
+    repeats: int
+    runs: list[Run] = field(default_factory=list)
+
+
+class Measurement:
+    """The timings of one workload; they may be read at any time, also after an interruption."""
+
+    def __init__(self, workload: Workload, configurations: Sequence[Configuration], seed: int) -> None:
+        self.workload = workload
+        self.seed = seed
+        self.timings: list[Timing] = []
+        self._nets = {found: _batched(workload.net, found) for found in configurations}
+        # Samples and weights stay: Python's collector need not go through them ever again.
+        gc.collect()
+        gc.freeze()
+
+    def run(self, batch_sizes: Sequence[int], repeats: int, seconds: float) -> None:
+        """Measure all configurations; one whose minibatch takes longer than `seconds` has LEAST repeats at most."""
+        total = len(batch_sizes) * len(PHASES) * len(self._nets) * (repeats + 1)
+        with tqdm(total=total, unit="run", leave=False, disable=None) as bar:
+            for size in batch_sizes:
+                minibatches = Minibatches(self.workload.train, size, self.seed)
+                for phase in PHASES:
+                    self._measure(minibatches, phase, repeats, seconds, bar)
+
+    def _measure(self, minibatches: Minibatches, phase: str, repeats: int, seconds: float, bar: Any) -> None:
+        """Warm up every configuration, then let them run in turns."""
+        first, *more = minibatches.draw(max(1 + PROFILED, CHOOSING))
+        timings = []
+        for configuration in self._nets:
+            bar.set_description(f"{phase}, batch {minibatches.size}, {configuration.label}: warm-up")
+            slow = self._once(configuration, phase, first).seconds > seconds
+            self._warm_up(configuration, phase, more, slow)
+            timings.append(Timing(configuration, minibatches.size, phase, min(LEAST, repeats) if slow else repeats))
+            bar.update()
+        self.timings += timings
+        for repeat in range(repeats):
+            (minibatch,) = minibatches.draw(1)
+            at = repeat % len(timings)
+            for timing in [*timings[at:], *timings[:at]]:
+                if repeat < timing.repeats:
+                    bar.set_description(f"{phase}, batch {timing.batch_size}, {timing.configuration.label}")
+                    timing.runs.append(self._once(timing.configuration, phase, minibatch))
+                bar.update()
+
+    def _warm_up(
+        self, configuration: Configuration, phase: str, minibatches: Sequence[Sequence[Any]], slow: bool
+    ) -> None:
+        """Let a cost model see the steps of some minibatches, and the automatic setting make its choice."""
+        if configuration.automatic:
+            for minibatch in minibatches[: CHOOSING - 1]:
+                self._once(configuration, phase, minibatch)
+            return
+        for minibatch in minibatches[: 1 if slow else PROFILED]:
+            with gluonjit.batching(profile=True, **configuration.options):
+                self._once(configuration, phase, minibatch)
+
+    def _once(self, configuration: Configuration, phase: str, samples: Sequence[Any]) -> Run:
+        """Run one minibatch, with the engine's work, and without Python's collector."""
+        net, loss, training = self._nets[configuration], self.workload.loss, phase == "training"
+        mx.nd.waitall()
+        gc.collect()
+        gc.disable()
+        try:
+            begin = perf_counter()
+            if training:
+                with autograd.record():
+                    losses = [loss(net, sample) for sample in samples]
+                    captured = perf_counter()
+                    total = gluonjit.add_n(losses)
+                total.backward()
+            else:
+                losses = [loss(net, sample) for sample in samples]
+                captured = perf_counter()
+                losses[-1].wait_to_read()
+            mx.nd.waitall()
+            end = perf_counter()
+        finally:
+            gc.enable()
+        report = gluonjit.explain()
+        choice = getattr(report, "choice", None)
+        return Run(
+            end - begin,
+            captured - begin,
+            report.ms["analysis"] / 1e3,
+            report.nodes,
+            report.launches,
+            predicted_ms(report, configuration, training),
+            None if choice is None or not configuration.automatic else str(choice.setting),
+        )
+
+
+def _batched(net: gluon.Block, configuration: Configuration) -> gluon.Block:
+    """Return a net with the same parameters that is batched in this way."""
+    shared = {id(parameter): parameter for parameter in net.collect_params().values()}
+    twin: gluon.Block = copy.deepcopy(net, shared)
+    twin.hybridize(dynamic_batch=True, **configuration.options)
+    return twin

@@ -28,12 +28,8 @@ COLUMNS = {
     "workload", "granularity", "scheduler", "sharing", "batch_size", "phase", "nodes", "launches", "analysis_ms",
     "predicted_ms", "measured_ms", "interval_ms", "samples_per_s", "capture_ms", "execution_ms", "repeats", "choice",
 }  # fmt: skip
-SOME = [
-    Configuration("op", "depth", False),
-    Configuration("cell", "depth", False),
-    Configuration("cell", "greedy", True),
-]
 CELLS = [Configuration("cell", "depth", True), Configuration("cell", "greedy", False)]
+SOME = [Configuration("op", "depth", True), *CELLS]
 
 
 @pytest.fixture
@@ -92,7 +88,7 @@ def test_a_run_writes_every_row_with_all_columns(
         assert found["repeats"] == 2
     by = {key: found for key, found in zip(keys, result["rows"])}
     for size in (1, 3):
-        fine, coarse = (by[name, "depth", False, size, "forward"] for name in ("op", "cell"))
+        fine, coarse = (by[name, "depth", True, size, "forward"] for name in ("op", "cell"))
         assert fine["nodes"] > coarse["nodes"] and fine["launches"] > coarse["launches"]
     assert set(result["summary"]["mape"]) == set(PHASES) and set(result["summary"]["regret"]) == {"1", "3"}
     assert plot.read_bytes().startswith(b"\x89PNG")

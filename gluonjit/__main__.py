@@ -1,4 +1,4 @@
-"""``python -m gluonjit doctor``: what works here; ``python -m gluonjit rules``: how each operator is batched."""
+"""``python -m gluonjit``: doctor (what works here), rules (how operators are batched), simulate (plans of a trace)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from gluonjit import doctor, operators
+from gluonjit import doctor, operators, simulate
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,10 +27,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rules.add_argument("names", nargs="*", metavar="NAME", help="operators, by any of their names (default: all)")
     rules.add_argument("--kind", help="only rules of this kind, such as elementwise, axis, rewritten or alone")
     rules.add_argument("--markdown", action="store_true", help="print the page docs/operators.md")
+    simulation = commands.add_parser(
+        "simulate",
+        help="what flushes of a trace would take, with every scheduler and batch size",
+        description="A trace is what batch.save_trace(path) writes; no framework is needed to simulate it. Exit code 1 "
+        "for a trace that cannot be used, 2 for bad arguments.",
+    )
+    simulation.add_argument("trace", metavar="TRACE", help="the file")
+    simulation.add_argument(
+        "--scheduler", type=_names, default=[], metavar="A,B", help="these schedulers (default: all there are)"
+    )
+    simulation.add_argument(
+        "--batch-size", type=_counts, default=[], metavar="N,M", help="batches of so many samples (default: all)"
+    )
+    simulation.add_argument("--json", metavar="PATH", help="also write the table to this file")
     chosen = parser.parse_args(arguments)
+    if chosen.command == "simulate":
+        return simulate.main(chosen.trace, chosen.scheduler, chosen.batch_size, chosen.json)
     if chosen.command == "rules":
         return operators.main(chosen.kind, chosen.names, chosen.markdown)
     return doctor.main()
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",")]
+
+
+def _counts(text: str) -> list[int]:
+    try:
+        counts = [int(part) for part in text.split(",")]
+    except ValueError:
+        counts = [0]
+    if min(counts) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of whole numbers of at least 1, such as 1,16,256")
+    return counts
 
 
 if __name__ == "__main__":

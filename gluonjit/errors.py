@@ -45,6 +45,10 @@ class DataError(GluonJITError, ValueError):
     """A data file is missing or broken; the message names the file and, where there is one, the line."""
 
 
+class TraceError(GluonJITError, ValueError):
+    """A trace cannot be written, read or simulated as asked; the message names the file and the next step."""
+
+
 class EngineError(GluonJITError, ImportError):
     """A framework is missing or cannot be used as installed; the message says what to install or change."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable
+from pathlib import Path
 from sys import _getframe
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ import numpy.typing as npt
 from gluonjit.analysis import Plan, Planner
 from gluonjit.analysis.costs import CostModel, Observed
 from gluonjit.analysis.plan import LookupChunk
+from gluonjit.analysis.traces import save_graph
 from gluonjit.errors import BatchClosedError
 from gluonjit.graph import Graph, Line, Mark, Value, line_of, origin_of
 from gluonjit.hybrid.advice import after_flush
@@ -111,6 +113,15 @@ class Batch:
         flush_at = self.chooser.flush_at
         if flush_at is not None and self.samples >= flush_at:
             self.flush(f"{self.samples} samples, as flush_at={self.options.flush_at!r} says")
+
+    def save_trace(self, path: str | Path) -> None:
+        """Write what is captured and has not run, to be read by `python -m gluonjit simulate` (see docs/traces.md).
+
+        A name that ends in .gz is compressed. Nothing runs. Raises TraceError where nothing waits to run.
+        """
+        self.memos.clear()  # their keys would keep alive what nobody else can read; equal nodes are found without them
+        self.calls.clear()
+        save_graph(self.graph, path, self.granularity, self.sharing)
 
     def discard(self, reason: str) -> None:
         """Forget what was captured; its values then raise BatchClosedError with this reason."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gluonjit.analysis import Plan, Step, lower_bound
+from gluonjit.analysis import Plan, lower_bound
+from gluonjit.analysis.measures import gathered_bytes, launches
 from gluonjit.graph import Record
 from gluonjit.hybrid import rendering
 from gluonjit.hybrid.choosing import Choice
@@ -113,7 +114,9 @@ class Report:
         for number, step in enumerate(plan.steps):
             ms = sum(seconds[number] for seconds in parts) * 1e3
             line = str(self.last.line(number) or "")
-            row = StepRow(step.kind.name, step.count, _launches(step), step.kind.lone, _gathered(plan, step), line, ms)
+            row = StepRow(
+                step.kind.name, step.count, launches(step), step.kind.lone, gathered_bytes(plan, step), line, ms
+            )
             rows.append(row)
         return rows
 
@@ -130,10 +133,10 @@ class Report:
             self._count(record.kind.name, record.calls, 0, 0)
         for step in plan.steps:
             kind = step.kind
-            launches = _launches(step)
-            self.launches += launches
-            self._count(kind.name, 0, step.count, launches)
-            self.gathered += _gathered(plan, step)
+            count = launches(step)
+            self.launches += count
+            self._count(kind.name, 0, step.count, count)
+            self.gathered += gathered_bytes(plan, step)
             if kind.lone:
                 self.alone[kind.name] = kind.lone
         self.last = provenance.without_inputs()
@@ -184,17 +187,3 @@ class Report:
 
     def _repr_html_(self) -> str:
         return rendering.to_html(self)
-
-
-def _launches(step: Step) -> int:
-    return step.count if step.kind.lone else 1
-
-
-def _gathered(plan: Plan, step: Step) -> int:
-    """Bytes of operands that do not lie together and are copied."""
-    total = 0
-    for gather in step.gathers:
-        if gather.index is not None:
-            spec = plan.arenas[gather.place.arena].spec
-            total += len(gather.index) * (spec.bytes // spec.rows)
-    return total

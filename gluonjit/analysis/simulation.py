@@ -1,0 +1,96 @@
+"""What flushes of a trace would take: each scheduler, with sharing and without, for batches of any size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+from gluonjit.analysis import measures
+from gluonjit.analysis.bound import critical_path, lower_bound
+from gluonjit.analysis.plan import Plan
+from gluonjit.analysis.planner import make_plan
+from gluonjit.analysis.traces import Restored, Trace, restored, sample_numbers
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """One flush.
+
+    batch_size: samples, 0 where the trace knows none; nodes: those that run; critical_path: the longest chain of
+    nodes; gathers: launches that put operands together, which copy `gathered_bytes`; arena_bytes: all inputs and
+    results, forward; analysis_ms: measured here; forward_ms, training_ms: predicted, None without a cost model.
+    """
+
+    granularity: str
+    scheduler: str
+    sharing: bool
+    batch_size: int
+    nodes: int
+    launches: int
+    lower_bound: int
+    critical_path: int
+    gathers: int
+    gathered_bytes: int
+    arena_bytes: int
+    analysis_ms: float
+    forward_ms: float | None
+    training_ms: float | None
+
+
+def simulated(trace: Trace, schedulers: Sequence[str], batch_sizes: Sequence[int] | None = None) -> Iterator[Simulated]:
+    """A row for each granularity, batch size (None: the whole trace), sharing and scheduler.
+
+    Smaller batches are the first samples, larger ones repeat them. With sharing and without, if the trace was taken
+    without. Raises TraceError for a batch size that cannot be had from this trace.
+    """
+    for granularity in granularities(trace):
+        for batch_size in batch_sizes or [0]:
+            for sharing in (True,) if trace.sharing else (False, True):
+                for scheduler in schedulers:
+                    yield simulate(trace, granularity, scheduler, sharing, batch_size)
+
+
+def granularities(trace: Trace) -> tuple[str, ...]:
+    """Those that a trace can be planned at: the one it was captured at."""
+    return (trace.granularity,)
+
+
+def simulate(trace: Trace, granularity: str, scheduler: str, sharing: bool, batch_size: int = 0) -> Simulated:
+    """Plan one flush of so many samples, 0 for the whole trace."""
+    known = len(sample_numbers(trace))
+    samples = [number % max(known, 1) for number in range(batch_size)] if batch_size else None
+    graph = restored(trace, samples, sharing)
+    begin = perf_counter()
+    plan = _planned(graph, scheduler, granularity)
+    analysis = perf_counter() - begin
+    forward, training = predicted_ms(plan, graph.calls, scheduler, granularity)
+    return Simulated(
+        granularity=granularity,
+        scheduler=scheduler,
+        sharing=sharing,
+        batch_size=batch_size or known,
+        nodes=plan.nodes,
+        launches=sum(measures.launches(step) for step in plan.steps),
+        lower_bound=lower_bound(plan),
+        critical_path=critical_path(plan),
+        gathers=sum(measures.gathers(step) for step in plan.steps),
+        gathered_bytes=sum(measures.gathered_bytes(plan, step) for step in plan.steps),
+        arena_bytes=measures.arena_bytes(plan),
+        analysis_ms=analysis * 1e3,
+        forward_ms=forward,
+        training_ms=training,
+    )
+
+
+def predicted_ms(plan: Plan, calls: int, scheduler: str, granularity: str) -> tuple[float | None, float | None]:
+    """Milliseconds of a flush of this plan, captured in so many calls: forward, and in training with backward.
+
+    None where nothing is known about the machine, which so far is always so.
+    """
+    return None, None
+
+
+def _planned(graph: Restored, scheduler: str, granularity: str) -> Plan:
+    """The plan at a granularity, one of `granularities`; the graph is that of the trace."""
+    return make_plan(graph.graph, graph.sum_kind, scheduler)

@@ -1,0 +1,27 @@
+"""Traces: captured graphs as files, from which a flush is planned anew where no framework is."""
+
+from gluonjit.analysis.traces.document import NO_SAMPLE, Table, Trace, TraceKind, TraceLeaf, TraceNodes
+from gluonjit.analysis.traces.files import read_trace, write_trace, write_whole
+from gluonjit.analysis.traces.merging import merged
+from gluonjit.analysis.traces.restoring import Restored, restored
+from gluonjit.analysis.traces.samples import resampled, sample_numbers
+from gluonjit.analysis.traces.saving import save_graph, trace_of
+
+__all__ = [
+    "NO_SAMPLE",
+    "Restored",
+    "Table",
+    "Trace",
+    "TraceKind",
+    "TraceLeaf",
+    "TraceNodes",
+    "merged",
+    "read_trace",
+    "resampled",
+    "restored",
+    "sample_numbers",
+    "save_graph",
+    "trace_of",
+    "write_trace",
+    "write_whole",
+]

@@ -1,0 +1,188 @@
+"""Traces as files: one JSON document each, compressed where the name ends in .gz."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import zlib
+from pathlib import Path
+from typing import Any
+
+from gluonjit.analysis.traces.checking import check
+from gluonjit.analysis.traces.decoding import Damaged, Fields
+from gluonjit.analysis.traces.document import Table, Trace, TraceKind, TraceLeaf, TraceNodes
+from gluonjit.errors import TraceError
+from gluonjit.graph import Output, Spec, intern_spec
+
+FORMAT = "gluonjit-trace"
+VERSION = 1
+_AGAIN = "Next: write it again with batch.save_trace(path) inside of `with gluonjit.batching() as batch:`."
+
+
+def write_trace(trace: Trace, path: str | Path) -> None:
+    """Write a trace, whole or not at all. Raises TraceError for a folder that there is not."""
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise TraceError(f"{path}: there is no folder {path.parent} to write the trace to. Next: make it.")
+    data = json.dumps(_encoded(trace), separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    write_whole(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file beside and move it in place."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        partial.write_bytes(data)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def read_trace(path: str | Path) -> Trace:
+    """Read and check a trace. Raises TraceError that names the file, what is wrong with it, and what to do."""
+    path = Path(path)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise TraceError(f"{path}: it cannot be read ({error.strerror}). Next: check the path.") from error
+    try:
+        if data.startswith(b"\x1f\x8b"):
+            data = gzip.decompress(data)
+        value = json.loads(data)
+    except (OSError, EOFError, zlib.error) as error:
+        raise TraceError(f"{path}: it is cut off or damaged ({error}). {_AGAIN}") from error
+    except (ValueError, RecursionError) as error:
+        raise TraceError(f"{path}: it is no trace, as it is not JSON ({error}). {_AGAIN}") from error
+    if not isinstance(value, dict) or value.get("format") != FORMAT:
+        found = f'"format": {value.get("format")!r}' if isinstance(value, dict) else f"a {type(value).__name__}"
+        raise TraceError(f'{path}: it is no trace: it holds {found}, not "format": {FORMAT!r}. {_AGAIN}')
+    version = value.get("version")
+    if version != VERSION:
+        raise TraceError(
+            f"{path}: it is a trace of version {version!r}, and this gluonjit reads version {VERSION}. "
+            f"Next: read it with the gluonjit that wrote it, or write it again with this one."
+        )
+    try:
+        trace = _decoded(Fields(value, ""))
+        check(trace)
+    except Damaged as error:
+        raise TraceError(f"{path}: it is a damaged trace: {error}. {_AGAIN}") from error
+    return trace
+
+
+def _encoded(trace: Trace) -> dict[str, Any]:
+    specs: dict[Spec, int] = {}
+
+    def number(spec: Spec) -> int:
+        return specs.setdefault(spec, len(specs))
+
+    leaves = {
+        "bases": [leaf.base for leaf in trace.leaves],
+        "specs": [number(leaf.spec) for leaf in trace.leaves],
+    }
+    tables = [{"spec": number(table.spec), "rows": table.rows.tolist()} for table in trace.tables]
+    kinds = [_encoded_kind(kind, nodes, number) for kind, nodes in zip(trace.kinds, trace.nodes)]
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "granularity": trace.granularity,
+        "sharing": trace.sharing,
+        "rows": trace.rows,
+        "specs": [
+            {"shape": spec.shape, "dtype": spec.dtype, "device": spec.device, "mode": spec.mode} for spec in specs
+        ],
+        "leaves": leaves,
+        "tables": tables,
+        "kinds": kinds,
+    }
+
+
+def _encoded_kind(kind: TraceKind, nodes: TraceNodes, number: Any) -> dict[str, Any]:
+    return {
+        "name": kind.name,
+        "mode": kind.mode,
+        "operands": [number(spec) for spec in kind.operands],
+        "outputs": [{"spec": number(output.spec), "offset": output.offset} for output in kind.outputs],
+        "rows": kind.rows,
+        "pure": kind.pure,
+        "alone": kind.alone,
+        "operator": kind.operator,
+        "poly": kind.poly,
+        "sum_of": kind.sum_of,
+        "family": kind.family,
+        "calls": kind.calls,
+        "nodes": {
+            "bases": nodes.bases.tolist(),
+            "depths": nodes.depths.tolist(),
+            "samples": nodes.samples.tolist(),
+            "live": nodes.live.astype(int).tolist(),
+            "operands": nodes.operands.ravel().tolist(),
+        },
+    }
+
+
+def _decoded(document: Fields) -> Trace:
+    specs = [_spec(fields) for fields in document.objects("specs")]
+    leaves = document.object("leaves")
+    bases = leaves.numbers("bases")
+    kinds, nodes = [], []
+    for fields in document.objects("kinds"):
+        kinds.append(_kind(fields, specs))
+        width = sum(spec.rows for spec in kinds[-1].operands)
+        nodes.append(_nodes(fields.object("nodes"), width))
+    return Trace(
+        granularity=document.text("granularity"),
+        sharing=document.flag("sharing"),
+        rows=document.number("rows"),
+        leaves=tuple(
+            TraceLeaf(base, leaves.chosen(specs, number, "specs"))
+            for base, number in zip(bases.tolist(), leaves.numbers("specs", len(bases)).tolist())
+        ),
+        tables=tuple(
+            Table(fields.chosen(specs, fields.number("spec"), "spec"), fields.numbers("rows"))
+            for fields in document.objects("tables")
+        ),
+        kinds=tuple(kinds),
+        nodes=tuple(nodes),
+    )
+
+
+def _spec(fields: Fields) -> Spec:
+    shape = tuple(fields.numbers("shape").tolist())
+    mode = fields.text("mode", "rows", "stack")
+    if any(extent < 1 for extent in shape) or (mode == "rows" and not shape):
+        raise Damaged(f"{fields.where} has shape {shape} in mode {mode}")
+    return intern_spec(shape, fields.text("dtype"), fields.text("device"), mode)
+
+
+def _kind(fields: Fields, specs: list[Spec]) -> TraceKind:
+    return TraceKind(
+        name=fields.text("name"),
+        mode=fields.number("mode"),
+        operands=tuple(fields.chosen(specs, number, "operands") for number in fields.numbers("operands").tolist()),
+        outputs=tuple(
+            Output(output.chosen(specs, output.number("spec"), "spec"), output.number("offset"))
+            for output in fields.objects("outputs")
+        ),
+        rows=fields.number("rows"),
+        pure=fields.flag("pure"),
+        alone=fields.text_or_none("alone"),
+        operator=fields.flag("operator"),
+        poly=fields.flag("poly"),
+        sum_of=fields.number("sum_of"),
+        family=fields.number("family"),
+        calls=fields.number("calls"),
+    )
+
+
+def _nodes(fields: Fields, width: int) -> TraceNodes:
+    bases = fields.numbers("bases")
+    count = len(bases)
+    return TraceNodes(
+        bases=bases,
+        depths=fields.numbers("depths", count),
+        samples=fields.numbers("samples", count, least=-1),
+        live=fields.numbers("live", count, most=1).astype(bool),
+        operands=fields.numbers("operands", count * width).reshape(count, width),
+    )

@@ -1,0 +1,138 @@
+"""From a trace back to a graph, on which the same plans are made as on the one that was captured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from gluonjit.analysis.plan import Index
+from gluonjit.analysis.sums import SumKind
+from gluonjit.analysis.traces.document import NO_SAMPLE, Trace, TraceKind, TraceNodes, addition
+from gluonjit.analysis.traces.merging import merged
+from gluonjit.analysis.traces.samples import resampled
+from gluonjit.errors import TraceError
+from gluonjit.graph import Graph, Kind, Leaf, Mark, Record, Rows, Spec, Value
+
+
+@dataclass(frozen=True)
+class Restored:
+    """A graph to be planned once (to plan folds sums in it), and what `make_plan` needs with it.
+
+    held: the values that somebody can still read; calls: captured calls, shared ones included.
+    """
+
+    graph: Graph
+    held: tuple[Value, ...]
+    sum_kind: SumKind
+    calls: int
+
+
+def restored(trace: Trace, samples: Iterable[int] | None = None, sharing: bool | None = None) -> Restored:
+    """The graph of a trace.
+
+    samples: the positions of those to take, in this order, repeated for larger batches (see `resampled`); None for
+    everything as captured. sharing: whether equal nodes are one, as the option `sharing` would have it; None as
+    captured. Raises TraceError where `sharing=False` is asked of a trace taken with sharing, which no longer knows the
+    nodes that were shared.
+    """
+    if sharing is False and trace.sharing:
+        raise TraceError(
+            "sharing=False of a trace that was captured with sharing=True: the calls that were shared are not in it. "
+            "Next: capture it with gluonjit.batching(sharing=False), which gives both."
+        )
+    if samples is not None:
+        trace = resampled(trace, samples)
+    return _graph_of(merged(trace) if sharing and not trace.sharing else trace)
+
+
+def _graph_of(trace: Trace) -> Restored:
+    graph = Graph()
+    graph.rows = trace.rows
+    for number, leaf in enumerate(trace.leaves):
+        graph.leaves[number] = Leaf(leaf.base, leaf.spec, None, False)
+    for number, table in enumerate(trace.tables):
+        graph.lookups[number] = dict(enumerate(table.rows.tolist()))
+        graph.lookup_specs[number] = table.spec
+    graph.marks += _marks(trace)
+    sums: dict[tuple[Spec, int], Kind] = {}
+    held: list[Value] = []
+    for number, (traced, nodes) in enumerate(zip(trace.kinds, trace.nodes)):
+        kind = _kind(traced)
+        if traced.sum_of > 1 and len(traced.operands) == 1:
+            sums[traced.outputs[0].spec, traced.sum_of] = kind
+        record = graph.records[number] = Record(kind, traced.mode, 0.0)
+        record.calls = traced.calls
+        held += _fill(record, nodes, graph)
+
+    def sum_kind(spec: Spec, count: int) -> Kind:
+        known = sums.get((spec, count))
+        if known is None:
+            known = sums[spec, count] = _kind(addition(spec, count), family=("sum", spec, count))
+        return known
+
+    return Restored(graph, tuple(held), sum_kind, sum(kind.calls for kind in trace.kinds))
+
+
+def _kind(traced: TraceKind, family: object = None) -> Kind:
+    return Kind(
+        name=traced.name,
+        operands=traced.operands,
+        outputs=traced.outputs,
+        rows=traced.rows,
+        program=None,
+        pure=traced.pure,
+        lone=traced.alone,
+        operator=traced.operator,
+        poly=traced.poly,
+        sum_of=traced.sum_of,
+        family=traced.family if family is None else family,
+    )
+
+
+def _fill(record: Record, nodes: TraceNodes, graph: Graph) -> list[Value]:
+    """Put the nodes into their record; returns the values that are live."""
+    taped = record.mode >= 2
+    bases, depths = nodes.bases.tolist(), nodes.depths.tolist()
+    record.bases += bases
+    record.depths += depths
+    record.operands += _operands(nodes.operands, record.kind.operands)
+    record.origins += [None] * len(bases)
+    held: list[Value] = []
+    for base, depth, live in zip(bases, depths, nodes.live.tolist()):
+        values = tuple(
+            [Value(base + output.offset, depth, output.spec, graph, taped) for output in record.kind.outputs]
+        )
+        record.values.append(values)
+        if live:
+            held += values
+    return held
+
+
+def _operands(rows: Index, specs: tuple[Spec, ...]) -> list[tuple[Rows, ...]]:
+    """The operands of each node, as they are captured: rows in a row by the first of them."""
+    columns: list[list[Rows]] = []
+    begin = 0
+    for spec in specs:
+        part = rows[:, begin : begin + spec.rows]
+        begin += spec.rows
+        firsts: list[Rows] = part[:, 0].tolist()
+        whole = (part == part[:, :1] + np.arange(spec.rows)).all(axis=1)
+        for node in np.flatnonzero(~whole).tolist():
+            firsts[node] = tuple(part[node].tolist())
+        columns.append(firsts)
+    return list(zip(*columns)) if columns else [()] * len(rows)
+
+
+def _marks(trace: Trace) -> list[Mark]:
+    """Where samples begin and end, as far as nodes tell."""
+    marks: list[Mark] = []
+    last = NO_SAMPLE
+    for kind, position in trace.in_order():
+        nodes = trace.nodes[kind]
+        sample = int(nodes.samples[position])
+        if sample != last:
+            marks.append(Mark(int(nodes.bases[position]), None if sample == NO_SAMPLE else sample))
+            last = sample
+    return marks

@@ -1,0 +1,222 @@
+"""Smaller and larger batches out of one trace: some of its samples, or samples several times.
+
+What was captured once for all stays so; what one sample alone has read or computed is copied with it. What depends on
+several samples is made anew if it is a sum, over the samples taken; if it is not, it is kept where each of the samples
+it needs is there once, and else left out, and what it would read counts as read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from gluonjit.analysis.traces.document import NO_SAMPLE, Table, Trace, TraceKind, TraceLeaf, TraceNodes, addition
+from gluonjit.analysis.traces.owners import COMMON, JOINT, Owners, owners_of
+from gluonjit.errors import TraceError
+
+Places = dict[int, int]
+"""Rows of the trace by rows of the new one."""
+Term = list[int]
+
+
+def sample_numbers(trace: Trace) -> tuple[int, ...]:
+    """The numbers of the samples of a trace; none where it was captured without calls of a batched model."""
+    found = {int(number) for nodes in trace.nodes for number in np.unique(nodes.samples)}
+    return tuple(sorted(found - {NO_SAMPLE}))
+
+
+def resampled(trace: Trace, samples: Iterable[int]) -> Trace:
+    """A trace of these samples, by their positions in `sample_numbers`, in this order.
+
+    A sample that is named again comes again with inputs of its own; only inputs that several samples of the trace read,
+    such as a first state, are the same. Raises TraceError for a trace taken with sharing, in which it is not known what
+    a sample needs, and for samples that use each other's results.
+    """
+    numbers = sample_numbers(trace)
+    positions = list(samples)
+    if not positions or not all(0 <= position < len(numbers) for position in positions):
+        raise TraceError(f"samples {positions[:5]} of a trace that has {len(numbers)}. Next: choose among those.")
+    chosen = [numbers[position] for position in positions]
+    if chosen == list(numbers):
+        return trace
+    if trace.sharing:
+        raise TraceError(
+            f"{len(chosen)} samples of a trace of {len(numbers)} that was captured with sharing=True: it is not known "
+            f"which samples a shared call belongs to. Next: capture it with gluonjit.batching(sharing=False)."
+        )
+    owners = owners_of(trace)
+    made = _Made(trace, owners)
+    made.add_sample(COMMON, NO_SAMPLE)
+    for number, sample in enumerate(chosen):
+        made.add_sample(sample, number)
+    for kind, position in owners.nodes.get(JOINT, []):
+        made.add_joint(kind, position)
+    return made.trace()
+
+
+@dataclass
+class _Nodes:
+    bases: list[int] = field(default_factory=list)
+    depths: list[int] = field(default_factory=list)
+    samples: list[int] = field(default_factory=list)
+    live: list[bool] = field(default_factory=list)
+    operands: list[list[int]] = field(default_factory=list)
+
+
+class _Made:
+    """The new trace in the making. `shared` has the places of what is there once, `copies` those of each sample."""
+
+    def __init__(self, trace: Trace, owners: Owners) -> None:
+        self.old = trace
+        self.owners = owners
+        self.leaves: list[TraceLeaf] = []
+        self.tables: list[list[int]] = [[] for _ in trace.tables]
+        self.kinds = list(trace.kinds)
+        self.nodes = [_Nodes() for _ in trace.kinds]
+        self.depth: list[int] = []  # of what makes each row
+        self.maker: dict[int, tuple[int, int]] = {}
+        self.shared: Places = {}
+        self.copies: dict[int, list[Places]] = {}
+        self.additions: dict[TraceKind, int] = {}
+
+    def add_sample(self, owner: int, number: int) -> None:
+        """A copy of all nodes of an owner, and of the inputs that it alone reads."""
+        own = self.shared if owner == COMMON else {}
+        for kind, position in self.owners.nodes.get(owner, []):
+            old = self.old.nodes[kind]
+            read: list[int] = old.operands[position].tolist()
+            self._add_inputs(read, own)
+            operands = [own[row] if row in own else self.shared[row] for row in read]
+            sample = NO_SAMPLE if old.samples[position] == NO_SAMPLE else number
+            base = self._add_node(kind, operands, int(old.depths[position]), sample, bool(old.live[position]))
+            first = int(old.bases[position])
+            own.update((first + offset, base + offset) for offset in range(self.kinds[kind].rows))
+        self.copies.setdefault(owner, []).append(own)
+
+    def add_joint(self, kind: int, position: int) -> None:
+        """What depends on several samples: a sum over those there are, or where that is possible the node itself."""
+        old = self.old.nodes[kind]
+        read: list[int] = old.operands[position].tolist()
+        self._add_inputs(read, self.shared)
+        first, live = int(old.bases[position]), bool(old.live[position])
+        rows = self.old.kinds[kind].rows
+        size = rows if self.old.kinds[kind].sum_of else 1
+        versions = [self._versions(read[begin : begin + size]) for begin in range(0, len(read), size)]
+        made: Term | None
+        if self.old.kinds[kind].sum_of and None not in versions:
+            made = self._add_sum(kind, [term for terms in versions for term in terms or ()], live)
+        elif all(terms is not None and len(terms) == 1 for terms in versions):
+            operands = [row for terms in versions for term in terms or () for row in term]
+            base = self._add_node(kind, operands, self._above(operands), NO_SAMPLE, live)
+            made = list(range(base, base + rows))
+        else:
+            made = None
+            for row in read:
+                self._keep(row for term in self._versions([row]) or () for row in term)
+        if made is not None:
+            self.shared.update((first + offset, row) for offset, row in enumerate(made))
+
+    def trace(self) -> Trace:
+        """All of it."""
+        found = [number for number, nodes in enumerate(self.nodes) if nodes.bases]
+        return replace(
+            self.old,
+            rows=len(self.depth),
+            leaves=tuple(self.leaves),
+            tables=tuple(
+                Table(table.spec, np.array(rows, dtype=np.int64))
+                for table, rows in zip(self.old.tables, self.tables)
+                if rows
+            ),
+            kinds=tuple(replace(self.kinds[number], calls=len(self.nodes[number].bases)) for number in found),
+            nodes=tuple(_frozen(self.nodes[number]) for number in found),
+        )
+
+    def _add_inputs(self, read: list[int], own: Places) -> None:
+        for row in read:
+            known = self.owners.inputs.get(row)
+            if known is None or row in own or row in self.shared:
+                continue
+            readers = self.owners.readers[known.base]
+            places = own if len(readers) == 1 and min(readers) >= 0 else self.shared
+            base = len(self.depth)
+            if known.table is None:
+                self.leaves.append(self.old.leaves[known.number]._replace(base=base))
+            else:
+                self.tables[known.table].append(base)
+            self.depth += [0] * known.rows
+            places.update((known.base + offset, base + offset) for offset in range(known.rows))
+
+    def _add_node(self, kind: int, operands: list[int], depth: int, sample: int, live: bool) -> int:
+        nodes, base = self.nodes[kind], len(self.depth)
+        rows = self.kinds[kind].rows
+        self.maker.update((base + offset, (kind, len(nodes.bases))) for offset in range(rows))
+        self.depth += [depth] * rows
+        nodes.bases.append(base)
+        nodes.depths.append(depth)
+        nodes.samples.append(sample)
+        nodes.live.append(live)
+        nodes.operands.append(operands)
+        return base
+
+    def _add_sum(self, kind: int, terms: list[Term], live: bool) -> Term | None:
+        """The rows of a sum of these terms, None where there are none."""
+        old = self.old.kinds[kind]
+        if not terms:
+            return None
+        if len(terms) != old.sum_of and old.sum_of == 2:  # a chain, as `sum(losses)` makes it
+            total = terms[0]
+            for term in terms[1:]:
+                operands = total + term
+                base = self._add_node(kind, operands, self._above(operands), NO_SAMPLE, False)
+                total = list(range(base, base + old.rows))
+            if live:
+                self._keep(total)
+            return total
+        if len(terms) != old.sum_of:
+            kind = self._addition(old, len(terms))
+        operands = [row for term in terms for row in term]
+        base = self._add_node(kind, operands, self._above(operands), NO_SAMPLE, live)
+        return list(range(base, base + old.rows))
+
+    def _addition(self, like: TraceKind, count: int) -> int:
+        """The number of the kind that adds up so many arrays."""
+        key = addition(like.outputs[0].spec, count, like.mode)
+        known = self.additions.get(key)
+        if known is None:
+            known = self.additions[key] = len(self.kinds)
+            family = 1 + max(kind.family for kind in self.kinds)
+            self.kinds.append(replace(key, family=family))
+            self.nodes.append(_Nodes())
+        return known
+
+    def _versions(self, rows: Term) -> list[Term] | None:
+        """What has become of these rows: one list for each copy of their sample; None if they are of several."""
+        owners = {self.owners.rows[row] for row in rows}
+        if len(owners) == 1 and min(owners) >= 0:
+            return [[places[row] for row in rows] for places in self.copies.get(owners.pop(), [])]
+        if max(owners) >= 0:
+            return None
+        return [[self.shared[row] for row in rows]] if all(row in self.shared for row in rows) else []
+
+    def _above(self, operands: list[int]) -> int:
+        return 1 + max(self.depth[row] for row in operands)
+
+    def _keep(self, rows: Iterable[int]) -> None:
+        """Somebody reads these rows."""
+        for row in rows:
+            if row in self.maker:
+                kind, position = self.maker[row]
+                self.nodes[kind].live[position] = True
+
+
+def _frozen(nodes: _Nodes) -> TraceNodes:
+    return TraceNodes(
+        bases=np.array(nodes.bases, dtype=np.int64),
+        depths=np.array(nodes.depths, dtype=np.int64),
+        samples=np.array(nodes.samples, dtype=np.int64),
+        live=np.array(nodes.live, dtype=bool),
+        operands=np.array(nodes.operands, dtype=np.int64),
+    )

@@ -1,0 +1,84 @@
+"""From an open batch's graph to a trace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gluonjit.analysis.liveness import live_nodes
+from gluonjit.analysis.operands import operand_matrices
+from gluonjit.analysis.plan import Index
+from gluonjit.analysis.traces.document import NO_SAMPLE, Table, Trace, TraceKind, TraceLeaf, TraceNodes
+from gluonjit.analysis.traces.files import write_trace
+from gluonjit.errors import TraceError
+from gluonjit.graph import Graph, Mark, Record
+
+
+def trace_of(graph: Graph, granularity: str, sharing: bool) -> Trace:
+    """Everything captured in `graph`, which stays as it is."""
+    families: dict[Any, int] = {}
+    records = [record for record in graph.records.values() if record.bases]
+    return Trace(
+        granularity=granularity,
+        sharing=sharing,
+        rows=graph.rows,
+        leaves=tuple(TraceLeaf(leaf.base, leaf.spec) for leaf in graph.leaves.values()),
+        tables=tuple(
+            Table(graph.lookup_specs[table], np.array(list(entries.values()), dtype=np.int64))
+            for table, entries in graph.lookups.items()
+        ),
+        kinds=tuple(_kind(record, families) for record in records),
+        nodes=tuple(_nodes(record, graph.marks) for record in records),
+    )
+
+
+def save_graph(graph: Graph, path: str | Path, granularity: str, sharing: bool) -> None:
+    """Write the trace of an open batch's graph. Raises TraceError where there is nothing in it, or no such folder."""
+    for record in graph.records.values():
+        record.complete()
+    if not graph.nodes:
+        raise TraceError(
+            f"batch.save_trace({str(path)!r}): nothing waits to run in this batch. Next: call it inside of `with "
+            f"gluonjit.batching() as batch:`, after the calls of the model and before any of their values is read."
+        )
+    write_trace(trace_of(graph, "cell" if granularity == "auto" else granularity, sharing), path)
+
+
+def _kind(record: Record, families: dict[Any, int]) -> TraceKind:
+    kind = record.kind
+    return TraceKind(
+        name=kind.name,
+        mode=record.mode,
+        operands=kind.operands,
+        outputs=kind.outputs,
+        rows=kind.rows,
+        pure=kind.pure,
+        alone=kind.lone,
+        operator=kind.operator,
+        poly=kind.poly,
+        sum_of=kind.sum_of,
+        family=families.setdefault(kind.family, len(families)),
+        calls=record.calls,
+    )
+
+
+def _nodes(record: Record, marks: list[Mark]) -> TraceNodes:
+    bases = np.array(record.bases, dtype=np.int64)
+    matrices = operand_matrices(record)
+    return TraceNodes(
+        bases=bases,
+        depths=np.array(record.depths, dtype=np.int64),
+        samples=_samples(bases, marks),
+        live=live_nodes(record),
+        operands=np.concatenate(matrices, axis=1) if matrices else np.zeros((len(bases), 0), dtype=np.int64),
+    )
+
+
+def _samples(bases: Index, marks: list[Mark]) -> Index:
+    """For each node, by its first row, the sample during whose call it was captured."""
+    numbers = [NO_SAMPLE, *(NO_SAMPLE if mark.sample is None else mark.sample for mark in marks)]
+    rows = np.array([mark.row for mark in marks], dtype=np.int64)
+    found: Index = np.array(numbers, dtype=np.int64)[np.searchsorted(rows, bases, side="right")]
+    return found

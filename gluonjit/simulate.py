@@ -29,7 +29,7 @@ _COLUMNS = (
     ("arenas kB", "arena_bytes", "{:.1f}"),
     ("analysis ms", "analysis_ms", "{:.2f}"),
     ("predicted ms", "forward_ms", "{:.2f}"),
-    ("training", "training_ms", "{:.2f}"),
+    ("in training ms", "training_ms", "{:.2f}"),
 )
 _TEXT = 3  # columns to the left
 
@@ -41,15 +41,20 @@ def main(path: str, schedulers: Sequence[str], batch_sizes: Sequence[int], outpu
         return _failed(f"there is no scheduler {unknown[0]!r}; the schedulers are {', '.join(sorted(SCHEDULERS))}", 2)
     if output is not None and not Path(output).parent.is_dir():
         return _failed(f"--json {output}: there is no folder {Path(output).parent}", 2)
+    rows: list[Simulated] = []
+    stopped = False
     try:
-        rows = list(simulated(read_trace(path), schedulers or sorted(SCHEDULERS), batch_sizes))
+        for row in simulated(read_trace(path), schedulers or sorted(SCHEDULERS), batch_sizes):
+            rows.append(row)
     except TraceError as error:
         return _failed(str(error), 1)
+    except KeyboardInterrupt:
+        stopped = True
     print(table(rows))
     if output is not None:
         result = {"trace": Path(path).name, "rows": [asdict(row) for row in rows]}
         write_whole(Path(output), json.dumps(result, indent=1).encode() + b"\n")
-    return 0
+    return _failed(f"stopped after {len(rows)} rows", 130) if stopped else 0
 
 
 def table(rows: Sequence[Simulated]) -> str:

@@ -3,7 +3,7 @@
 from gluonjit.analysis.traces.document import NO_SAMPLE, Table, Trace, TraceKind, TraceLeaf, TraceNodes
 from gluonjit.analysis.traces.files import read_trace, write_trace, write_whole
 from gluonjit.analysis.traces.merging import merged
-from gluonjit.analysis.traces.restoring import Restored, restored
+from gluonjit.analysis.traces.restoring import Restored, graph_of, restored, variant
 from gluonjit.analysis.traces.samples import resampled, sample_numbers
 from gluonjit.analysis.traces.saving import save_graph, trace_of
 
@@ -15,6 +15,7 @@ __all__ = [
     "TraceKind",
     "TraceLeaf",
     "TraceNodes",
+    "graph_of",
     "merged",
     "read_trace",
     "resampled",
@@ -22,6 +23,7 @@ __all__ = [
     "sample_numbers",
     "save_graph",
     "trace_of",
+    "variant",
     "write_trace",
     "write_whole",
 ]

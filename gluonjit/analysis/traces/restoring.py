@@ -30,7 +30,12 @@ class Restored:
 
 
 def restored(trace: Trace, samples: Iterable[int] | None = None, sharing: bool | None = None) -> Restored:
-    """The graph of a trace.
+    """The graph of a trace, or of a `variant` of it."""
+    return graph_of(variant(trace, samples, sharing))
+
+
+def variant(trace: Trace, samples: Iterable[int] | None = None, sharing: bool | None = None) -> Trace:
+    """The trace of another batch.
 
     samples: the positions of those to take, in this order, repeated for larger batches (see `resampled`); None for
     everything as captured. sharing: whether equal nodes are one, as the option `sharing` would have it; None as
@@ -44,10 +49,11 @@ def restored(trace: Trace, samples: Iterable[int] | None = None, sharing: bool |
         )
     if samples is not None:
         trace = resampled(trace, samples)
-    return _graph_of(merged(trace) if sharing and not trace.sharing else trace)
+    return merged(trace) if sharing and not trace.sharing else trace
 
 
-def _graph_of(trace: Trace) -> Restored:
+def graph_of(trace: Trace) -> Restored:
+    """The graph of all of a trace."""
     graph = Graph()
     graph.rows = trace.rows
     for number, leaf in enumerate(trace.leaves):

@@ -28,7 +28,7 @@ def loss(net: gluon.Block, x: Any) -> Any:
 
 
 def test_samples_of_one_length_run_as_one(net: gluon.Block) -> None:
-    """Three samples of two rows and two of three: each call of a structure is one launch on results that lie together."""
+    """Three samples of two rows and two of three: each call of a structure is one launch."""
     samples = [rows(length, SIZE, seed=k) for k, length in enumerate([2, 3, 2, 2, 3])]
     report = assert_same(net, samples, loss, granularity="graph")
     cells = report.kinds[net.cell.name]

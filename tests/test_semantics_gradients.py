@@ -239,7 +239,7 @@ def test_gradients_of_gradients_are_refused_whatever_came_before(net: Any) -> No
 
 
 def test_the_same_minibatch_gives_the_same_bits(net: Any) -> None:
-    net.hybridize(dynamic_batch=True)
+    net.hybridize(dynamic_batch=True, granularity="cell", scheduler="agenda", sharing=True)
     found = []
     for _ in range(3):
         with autograd.record():

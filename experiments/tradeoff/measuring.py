@@ -131,7 +131,7 @@ class Measurement:
             report.ms["analysis"] / 1e3,
             report.nodes,
             report.launches,
-            predicted_ms(report, configuration, training),
+            predicted_ms(report, training),
             None if choice is None or not configuration.automatic else str(choice.setting),
         )
 

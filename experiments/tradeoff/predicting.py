@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import gluonjit
-from experiments.tradeoff.configurations import Configuration
 
 
-def predicted_ms(report: gluonjit.Report, configuration: Configuration, training: bool) -> float | None:
-    """Return the milliseconds that a cost model gives the minibatch of a report; None where there is no model."""
-    return None
+def predicted_ms(report: gluonjit.Report, training: bool) -> float | None:
+    """Return the milliseconds that the cost model gives the minibatch of a report; None where nothing has run."""
+    costs = report.predicted(training)
+    return None if costs is None else costs.total * 1e3

@@ -119,6 +119,10 @@ class Dynamic(System):
         self.sharing = sharing
         jit.batch_dynamically(net, sharing)
 
+    def repeat(self) -> None:
+        """Let equal runs give equal bits from here on."""
+        jit.batch_repeatably(self.net)
+
     def figures(self) -> jit.Figures:
         """Return what the last minibatch took."""
         return jit.last_figures()

@@ -20,7 +20,7 @@ from experiments.treelstm.environment import environment
 from experiments.treelstm.files import write_json
 from experiments.treelstm.metrics import fit
 from experiments.treelstm.model import HEAD_SIZE, MEMORY_SIZE
-from experiments.treelstm.systems import L2, LEARNING_RATE, System, make_system
+from experiments.treelstm.systems import L2, LEARNING_RATE, Dynamic, System, make_system
 
 EVALUATION_BATCH = 256
 
@@ -57,6 +57,8 @@ def train(setting: Setting, outputs: Outputs) -> dict[str, Any]:
     corpus = load(setting.data, outputs.data_dir, setting.seed, setting.limit)
     print(f"data: {corpus.note}; {len(corpus.train)}/{len(corpus.dev)}/{len(corpus.test)} pairs")
     system = make_system(setting.mode, corpus.vectors, setting.seed)
+    if isinstance(system, Dynamic):
+        system.repeat()  # a run that is interrupted and resumed ends like one that is not
     progress = _begin(setting, outputs, system)
     result: dict[str, Any] = dict.fromkeys(("test_pearson", "test_spearman", "test_mse", "dev_pearson"))
     result.update(epochs=progress.epochs, note=corpus.note, setting=asdict(setting), environment=environment())

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gluonjit.analysis.costs import CostModel, Costs
+from gluonjit.analysis.measures import launches
 from gluonjit.analysis.plan import Part, Plan, Step
 from gluonjit.graph import Record
 
@@ -170,7 +171,7 @@ class Study:
 
 def _estimate(setting: Setting, plan: Plan, seen: Seen, model: CostModel) -> Estimate:
     costs = model.predict(plan, seen.calls, setting.scheduler, setting.granularity, seen.training)
-    return Estimate(setting, seen.samples, plan.nodes, launches(plan), costs)
+    return Estimate(setting, seen.samples, plan.nodes, sum(map(launches, plan.steps)), costs)
 
 
 def _at_least(other: Capture, now: Capture, seen: Seen, model: CostModel) -> float:
@@ -206,11 +207,6 @@ def _best(estimates: Sequence[Estimate]) -> Estimate:
 def _once(record: Record, count: int) -> Step:
     """So many nodes of one kind in one launch, whose operands lie together."""
     return Step(record.kind, record.mode, (Part(record, np.zeros(count, dtype=np.int64)),), count, (), ())
-
-
-def launches(plan: Plan) -> int:
-    """Launches of a plan: one a step, or one a node where they run alone."""
-    return sum(step.count if step.kind.lone else 1 for step in plan.steps)
 
 
 def counts_of(records: Sequence[Record]) -> dict[Record, tuple[int, int]]:

@@ -164,6 +164,7 @@ class Batch:
                 records = list(graph.records.values())
                 plan = self.chooser.plan(Planner(graph, self.engine.sum_kind), records, captured, samples, self._model)
                 report.choice = choice = self.chooser.choice
+                report.model = self._model
                 provenance = Provenance(plan, graph.marks)
                 reason = f"{reason}, {line}" if line else reason
                 report.add_plan(plan, reason, graph.records.values(), provenance)

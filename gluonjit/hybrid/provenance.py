@@ -27,7 +27,9 @@ class Provenance:
     def without_inputs(self) -> Provenance:
         """The same, without the arrays that the plan begins with: a report must not keep them."""
         inputs = tuple(
-            chunk._replace(leaves=()) if isinstance(chunk, LeafChunk) else chunk._replace(table=None)
+            chunk._replace(leaves=tuple([leaf._replace(payload=None) for leaf in chunk.leaves]))
+            if isinstance(chunk, LeafChunk)
+            else chunk._replace(table=None)
             for chunk in self.plan.inputs
         )
         return Provenance(replace(self.plan, inputs=inputs), self.marks)

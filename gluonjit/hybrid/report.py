@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from gluonjit.analysis import Plan, lower_bound
+from gluonjit.analysis.costs import CostModel, Costs
 from gluonjit.analysis.measures import gathered_bytes, launches
 from gluonjit.graph import Record
 from gluonjit.hybrid import rendering
@@ -88,9 +89,21 @@ class Report:
     choice: Choice | None = None  # what was chosen for the last flush, and between what
     missed: str = field(default="", repr=False)  # the last name that missed the cache
     last: Provenance | None = field(default=None, repr=False)  # of the last flush
+    model: Callable[[], CostModel] | None = field(default=None, repr=False)  # of its engine
+    _last_calls: int = field(default=0, repr=False)
     _step_seconds: dict[str, list[float]] = field(default_factory=dict, repr=False)  # of the last flush, by part
     _plans: list[Plan] = field(default_factory=list, repr=False)
     _bound: int = field(default=0, repr=False)
+
+    def predicted(self, training: bool) -> Costs | None:
+        """What the cost model says of the last flush, capture included, and where `training` of its backward too.
+
+        In seconds, part by part; None before the first flush.
+        """
+        if self.last is None or self.choice is None or self.model is None:
+            return None
+        way = self.choice.setting
+        return self.model().predict(self.last.plan, self._last_calls, way.scheduler, way.granularity, training)
 
     @property
     def shared(self) -> int:
@@ -128,8 +141,10 @@ class Report:
         self.dropped += plan.dropped
         self.units += plan.units
         self.groups += plan.groups
+        self._last_calls = 0
         for record in records:
             self.calls += record.calls
+            self._last_calls += record.calls
             self._count(record.kind.name, record.calls, 0, 0)
         for step in plan.steps:
             kind = step.kind

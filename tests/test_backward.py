@@ -8,9 +8,9 @@ from typing import Any
 
 import mxnet as mx
 import pytest
-from mxnet import autograd, gluon, nd
+from mxnet import autograd, nd
 from support import assert_close, assert_same, gradients, rows
-from training_support import SAMPLES, SIZE, Rows, assert_gradients, eager, rows_net, square, zero
+from training_support import SAMPLES, SIZE, Rows, Whole, assert_gradients, eager, rows_net, square, zero
 
 import gluonjit
 from gluonjit.errors import BackwardWarning, CaptureError
@@ -214,15 +214,7 @@ def test_gradients_go_through_several_flushes(net: Any) -> None:
         h.wait_to_read()
         return (net.out(h) ** 2).sum()
 
-    class Whole(gluon.Block):
-        def __init__(self, inner: gluon.Block) -> None:
-            super().__init__()
-            self.inner = inner
-
-        def forward(self, sample: Any) -> Any:
-            return loss(self.inner, sample)
-
-    report = assert_same(Whole(net), SAMPLES, lambda whole, sample: whole(sample))
+    report = assert_same(Whole(net, loss), SAMPLES, lambda whole, sample: whole(sample))
     assert report.flushes > len(SAMPLES)
 
 

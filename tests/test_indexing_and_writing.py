@@ -9,7 +9,7 @@ import mxnet as mx
 import pytest
 from mxnet import autograd, gluon, nd
 from support import assert_close, assert_same, rows
-from training_support import SAMPLES, Rows, rows_net
+from training_support import SAMPLES, Rows, Whole, rows_net
 
 import gluonjit
 
@@ -36,15 +36,7 @@ def test_indexing_by_arrays(net: Any) -> None:
         picked = h[nd.array([0, 0], dtype="int32")] + h[[0, 0]]
         return (picked * h[None, 0:1, :][0]).sum() + sample[nd.array([0], dtype="int32")].sum()
 
-    class Whole(gluon.Block):
-        def __init__(self, inner: gluon.Block) -> None:
-            super().__init__()
-            self.inner = inner
-
-        def forward(self, sample: Any) -> Any:
-            return loss(self.inner, sample)
-
-    report = assert_same(Whole(net), SAMPLES, lambda whole, sample: whole(sample))
+    report = assert_same(Whole(net, loss), SAMPLES, lambda whole, sample: whole(sample))
     assert report.flushes == 1
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -30,6 +30,18 @@ class Rows(gluon.Block):
         for k in range(x.shape[0]):
             h = self.drop(self.cell(h + x[k : k + 1]))
         return self.out(h)
+
+
+class Whole(gluon.Block):
+    """A net and its loss as one block."""
+
+    def __init__(self, net: gluon.Block, loss: Callable[[gluon.Block, Any], Any]) -> None:
+        super().__init__()
+        self.net = net
+        self.loss = loss
+
+    def forward(self, sample: Any) -> Any:
+        return self.loss(self.net, sample)
 
 
 @contextmanager

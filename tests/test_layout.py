@@ -29,6 +29,7 @@ FRAMEWORK_FREE = (
     "compat",
     "doctor",
     "probes",
+    "simulate",
     "__main__",
 )
 

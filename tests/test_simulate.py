@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 
 import pytest
+from test_bound import captured, random_nodes
 from test_environments import run
 
 from gluonjit.__main__ import main
-from gluonjit.analysis import traces
+from gluonjit.analysis import lower_bound, make_plan, traces
+from gluonjit.analysis.schedulers import SCHEDULERS
 from gluonjit.graph import Graph, Kind, Mark, Output, Record, Value, intern_spec
 
 ROW = intern_spec((1, 4), "float32", "cpu(0)", "rows")
@@ -140,6 +143,28 @@ def test_a_trace_of_nothing_but_operators_outside_of_a_model_has_no_samples(
     assert [(row["granularity"], row["batch_size"]) for row in rows(path, "--scheduler", "depth")] == [("op", 0)] * 2
     assert main(["simulate", str(path), "--batch-size", "2"]) == 1
     assert "of a trace that has 0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_graphs_are_planned_as_they_were(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    for _ in range(10):
+        graph, values = captured(random_nodes(rng))
+        kept = rng.sample(values, rng.randint(1, len(values)))
+        del values
+        traces.write_trace(traces.trace_of(graph, "cell", sharing=False), tmp_path / "trace.json")
+        trace = traces.read_trace(tmp_path / "trace.json")
+        for scheduler in SCHEDULERS:
+            found = traces.restored(trace)
+            old, new = make_plan(graph, found.sum_kind, scheduler), make_plan(found.graph, found.sum_kind, scheduler)
+            assert [(step.kind.name, step.count) for step in old.steps] == [
+                (step.kind.name, step.count) for step in new.steps
+            ]
+            assert old.position.tolist() == new.position.tolist()
+            assert lower_bound(old) == lower_bound(new) and old.dropped == new.dropped
+        assert kept
+        merged = traces.variant(trace, sharing=True)
+        assert traces.merged(merged).count == merged.count <= trace.count
 
 
 def test_it_needs_numpy_alone(path: Path, tmp_path: Path) -> None:

@@ -63,7 +63,8 @@ class Report:
     calls: captured calls; nodes: distinct ones that ran; shared: calls that another call had already made;
     dropped: nodes whose results nobody could read; launches: batched launches of cells and operators;
     units: what was scheduled: nodes, or with granularity "graph" samples; groups: how many of them were told apart;
-    gathers: launches that put operands together; gathered: bytes that those have copied; ms: milliseconds by part.
+    gathers: launches that put operands together; gathered: bytes that those have copied; ms: milliseconds by part, of
+    which capture is from the first call to the flush, with what the program does between its calls.
     The engine works asynchronously: unless the option `profile` was set, gather, compute and backward are the times
     to hand the work over. kinds: calls, nodes and launches by name; alone: what cannot be batched, and why;
     unbatched: calls that are not one node, and why; reasons: how often what made the batch run; cache: hits and
@@ -169,6 +170,10 @@ class Report:
         self.ms[part] += (end - begin) * 1e3
         if step is not None:
             self._step_seconds[part][step] += end - begin
+        self.note(name, part, begin, end)
+
+    def note(self, name: str, part: str, begin: float, end: float) -> None:
+        """Show something in the timeline that is a part of what is counted elsewhere."""
         self.timeline.append(Event(name, part, begin, end))
 
     def step_seconds(self, part: str) -> list[float]:

@@ -120,7 +120,7 @@ def call(self: gluon.Block, *args: Any) -> Any:
             state.inside -= 1
             if begin:
                 batch.end_sample()
-                batch.report.took(f"sample {batch.sample - 1}", "capture", begin, perf_counter())
+                batch.report.note(f"sample {batch.sample - 1}", "capture", begin, perf_counter())
 
 
 def _call_with_hooks(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:

@@ -81,7 +81,7 @@ def capture_cell(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: t
     record, values = known
     record.calls += 1
     if begin:
-        batch.report.took(cell.name, "capture", begin, perf_counter())
+        batch.report.note(cell.name, "capture", begin, perf_counter())
     structure = record.kind.structure
     if structure is None:
         return wrap(values[0])

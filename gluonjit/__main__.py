@@ -1,12 +1,13 @@
-"""``python -m gluonjit``: doctor (what works here), rules (how operators are batched), simulate (plans of a trace)."""
+"""``python -m gluonjit``: doctor (what works here), rules, simulate (plans of a trace), calibrate (what work costs)."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
-from gluonjit import doctor, operators, simulate
+from gluonjit import calibrate, doctor, operators, simulate
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,11 +42,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--batch-size", type=_counts, default=[], metavar="N,M", help="batches of so many samples (default: all)"
     )
     simulation.add_argument("--json", metavar="PATH", help="also write the table to this file")
+    calibrate_ = commands.add_parser(
+        "calibrate",
+        help="measure what work costs on this machine, for predictions",
+        description="Exit code 1 if the engine cannot be used or the file not written, 130 when interrupted.",
+    )
+    calibrate_.add_argument("--engine", default="mxnet", choices=["mxnet"], help="what to measure (default: mxnet)")
+    calibrate_.add_argument("--seconds", type=_positive, default=60.0, help="about how long (default: 60)")
+    calibrate_.add_argument("--output", type=Path, metavar="PATH", help="the file to write (default: in the cache)")
     chosen = parser.parse_args(arguments)
     if chosen.command == "simulate":
         return simulate.main(chosen.trace, chosen.scheduler, chosen.batch_size, chosen.json)
     if chosen.command == "rules":
         return operators.main(chosen.kind, chosen.names, chosen.markdown)
+    if chosen.command == "calibrate":
+        return calibrate.main(chosen.engine, chosen.seconds, chosen.output)
     return doctor.main()
 
 
@@ -61,6 +72,13 @@ def _counts(text: str) -> list[int]:
     if min(counts) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a list of whole numbers of at least 1, such as 1,16,256")
     return counts
+
+
+def _positive(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds above 0")
+    return seconds
 
 
 if __name__ == "__main__":

@@ -28,10 +28,10 @@ def cost_model(engine: str, versions: Mapping[str, str]) -> CostModel:
         return model
 
 
-def use_coefficients(engine: str, coefficients: Coefficients) -> None:
-    """Let a new model of an engine begin with these."""
+def use_model(engine: str, model: CostModel) -> None:
+    """Let this be the model of an engine."""
     with _lock:
-        _models[engine] = CostModel(coefficients)
+        _models[engine] = model
 
 
 def clear_curves() -> None:

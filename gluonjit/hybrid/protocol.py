@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from gluonjit.analysis import Plan
+from gluonjit.analysis.costs.measured import Measured, Progress
 from gluonjit.analysis.plan import LeafChunk, LookupChunk
 from gluonjit.graph import Kind, Spec
 from gluonjit.hybrid.options import Options
@@ -73,6 +74,9 @@ class Engine(Protocol):
 
     def add_n(self, arrays: Sequence[Any]) -> Any:
         """The sum of arrays of one shape."""
+
+    def calibrate(self, seconds: float, progress: Progress) -> Measured:
+        """Measure for about so long what work costs; `progress` is told the share that is over."""
 
     def cache_info(self) -> dict[str, int]:
         """Entries in each of the engine's caches."""

@@ -9,6 +9,7 @@ import mxnet as mx
 from mxnet.ndarray import NDArray
 
 from gluonjit.analysis import Plan
+from gluonjit.analysis.costs.measured import Measured, Progress
 from gluonjit.engines.mxnet.arrays import VERSIONS
 from gluonjit.engines.mxnet.bridge import bridged
 from gluonjit.engines.mxnet.cell import Cell, any_lazy, cells_known
@@ -93,6 +94,12 @@ class MXNetEngine:
         if not is_numpy(arrays[0]):
             return mx.nd.add_n(*arrays)
         return mx.nd.add_n(*[array.as_nd_ndarray() for array in arrays]).as_np_ndarray()
+
+    def calibrate(self, seconds: float, progress: Progress) -> Measured:
+        """Measure what work costs here."""
+        from gluonjit.engines.mxnet.calibration import measure  # nobody else needs its programs
+
+        return measure(seconds, progress)
 
     def cache_info(self) -> dict[str, int]:
         """Entries in the caches of operators, of cells (4,096 each at most), of shapes and of specs."""

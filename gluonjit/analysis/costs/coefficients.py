@@ -20,22 +20,25 @@ class CoefficientsError(ValueError):
 class Coefficients:
     """Seconds for each unit of work; the defaults were measured on one core of an AMD EPYC.
 
-    capture: `call_cell`, `call_op` a call of a cell or an operator, `capture_node` more where no equal call was there.
+    capture: `call_cell`, `call_op` a call of a cell or an operator; `capture_node` more where no equal call was there;
+        `capture_input` an array or an entry of a table that is read.
     analysis: by scheduler, for each flush, node and step.
-    inputs: `session` a flush, `session_step` a step, `chunk` a table or group of leaves, `leaf` an array, `input_byte`
-    a byte of rows, `index` an entry of the index arrays.
-    gather: `slice` a group of operands that lie together, `gather` one that is copied, `gather_row`, `gather_byte`.
-    compute: `launch` a step (a node where they run alone), `record` more under recording, `push` an operator, `flop`,
-    `byte` of operands and results, `weight_byte` of weights.
-    results: `flush` a flush, `result` a node that can still be read, `copy` a place that is copied out, `copy_byte`.
-    backward: the same once more for each step, and `back` a backward, `back_zero_byte` a byte of the arenas,
-    `back_parameter_byte` a byte of weights once a backward.
+    inputs: `session` a flush; `session_step` a step; `chunk` a table or a group of leaves; `leaf` an array;
+        `input_byte` a byte of rows; `arena` one of them; `index` an index array; `index_entry` an entry of one.
+    gather: `slice` a group of operands that lie together; `gather` one that is copied, `gather_row` and `gather_byte`
+        for each row and byte of it.
+    compute: `launch` a step, or where they run alone a node; `record` more under recording; `push` an operator; `flop`
+        a floating-point operation; `byte` one of operands and results; `weight_byte` one of weights.
+    results: `flush` a flush; `result` a node that can still be read; `copy` a place that is copied out; `copy_byte`.
+    backward: `back_step` to `back_gather_byte` the same for going back through a step; `back` a backward;
+        `back_zero_byte` a byte of its arenas; `back_parameter_byte` a byte of weights, once a backward.
     wait: a wait for the engine, by which a profiled part takes longer.
     """
 
     call_cell: float = 8e-6
     call_op: float = 8e-6
     capture_node: float = 4e-6
+    capture_input: float = 2e-6
     analysis: Mapping[str, Analysis] = field(
         default_factory=lambda: {
             "agenda": (400e-6, 1.5e-6, 80e-6),
@@ -48,7 +51,9 @@ class Coefficients:
     chunk: float = 100e-6
     leaf: float = 5e-6
     input_byte: float = 0.5e-9
-    index: float = 2e-9
+    arena: float = 10e-6
+    index: float = 4e-6
+    index_entry: float = 10e-9
     slice: float = 6e-6
     gather: float = 25e-6
     gather_row: float = 5e-9

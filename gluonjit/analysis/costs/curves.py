@@ -12,6 +12,7 @@ from gluonjit.analysis.costs.fit import fit
 
 _KEPT = 7  # points of a bucket
 _BUCKETS = 64
+_APART = 2.0
 _WIDE = 4.0  # a line is drawn through points whose sizes differ by this factor
 
 
@@ -73,9 +74,11 @@ class Curve:
 
 
 def _median(points: deque[Point]) -> Point:
-    """Of two the faster: whatever disturbs a measurement makes it slower."""
-    ordered = sorted(points, key=lambda point: point.seconds)
-    middle = ordered[(len(ordered) - 1) // 2].seconds
+    """The mean of two in the middle, but of two far apart the faster: what disturbs a measurement makes it slower."""
+    ordered = sorted(point.seconds for point in points)
+    middle, other = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
+    if other < _APART * middle:
+        middle = (middle + other) / 2
     sizes = sum(point.size for point in points) / len(points)
     return Point(sizes, middle, sum(point.expected for point in points) / len(points))
 

@@ -42,6 +42,9 @@ def capture(plan: Plan, calls: int) -> Amounts:
         "call_cell": calls * (1 - share),
         "call_op": calls * share,
         "capture_node": plan.nodes + plan.dropped,
+        "capture_input": sum(
+            len(chunk.leaves) if isinstance(chunk, LeafChunk) else len(chunk.indices) for chunk in plan.inputs
+        ),
     }
 
 
@@ -53,13 +56,16 @@ def analysis(plan: Plan) -> tuple[float, float, float]:
 def inputs(plan: Plan) -> Amounts:
     """Making room, and what was there before the batch."""
     places = [chunk.place for chunk in plan.inputs]
+    indices = [gather.index for step in plan.steps for gather in step.gathers if gather.index is not None]
     return {
         "session": 1,
         "session_step": len(plan.steps),
         "chunk": len(places),
         "leaf": sum(len(chunk.leaves) for chunk in plan.inputs if isinstance(chunk, LeafChunk)),
         "input_byte": sum((place.end - place.begin) * _row_bytes(plan, place.arena) for place in places),
-        "index": sum(len(gather.index) for step in plan.steps for gather in step.gathers if gather.index is not None),
+        "arena": len(plan.arenas),
+        "index": len(indices),
+        "index_entry": sum(map(len, indices)),
     }
 
 

@@ -169,7 +169,8 @@ def _runs(random: np.random.RandomState) -> list[_Run]:
         net.initialize(mx.init.Uniform(0.1))
         net.hybridize(dynamic_batch=True)
         for size in _SIZES:
-            samples = [program.draw(random, program.width) for _ in range(size)]
+            drawn = [program.draw(random, program.width) for _ in range(max(size // 2, 1))]
+            samples = (drawn * 2)[:size]  # so that there is something to share
             for training in (False, True):
                 scheduler = _SCHEDULERS[len(runs) % len(_SCHEDULERS)]
                 options = {"scheduler": scheduler, "sharing": bool(len(runs) // 2 % 2)}

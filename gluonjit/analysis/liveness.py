@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from sys import getrefcount
 
 import numpy as np
@@ -11,13 +12,19 @@ from gluonjit.analysis.plan import Index, Mask, Part
 from gluonjit.graph import Record
 
 
-def live_nodes(record: Record) -> Mask:
-    """Nodes with a value that somebody outside the graph can still read.
+def _references(values: Iterable[tuple[object, ...]]) -> Index:
+    """How many references there are to each value of these tuples."""
+    return np.fromiter(map(getrefcount, chain.from_iterable(values)), np.int64)
 
-    A value that nobody holds is referenced by its node's tuple, by the loop and by the call: three times.
-    """
-    flags = [getrefcount(value) > 3 for values in record.values for value in values]
-    mask: Mask = np.array(flags, dtype=bool).reshape(len(record.values), len(record.kind.outputs)).any(axis=1)
+
+_UNREAD = int(_references([(object(),)])[0])
+"""References to a value that nobody holds but its node's tuple, and those that counting makes."""
+
+
+def live_nodes(record: Record) -> Mask:
+    """Nodes with a value that somebody outside the graph can still read."""
+    flags = _references(record.values) > _UNREAD
+    mask: Mask = flags.reshape(len(record.values), len(record.kind.outputs)).any(axis=1)
     return mask
 
 

@@ -15,18 +15,16 @@ from gluonjit.analysis import make_plan, traces
 from gluonjit.errors import GluonJITError, TraceError
 from gluonjit.graph import Graph, Kind, Mark, Output, Record, Value, intern_spec
 
-ROW = intern_spec((1, 4), "float32", "cpu(0)", "rows")
-TWO = intern_spec((2, 4), "float32", "cpu(0)", "rows")
-WORD = intern_spec((4,), "float32", "cpu(0)", "stack")
-
 
 def example() -> tuple[Graph, list[Value]]:
     """Two look-ups and a leaf; a kind that joins two rows, one of two results, one that runs alone."""
+    row = intern_spec((1, 4), "float32", "cpu(0)", "rows")
+    two = intern_spec((2, 4), "float32", "cpu(0)", "rows")
     graph = Graph()
-    words = graph.lookup_rows("words", WORD, [7, 3, 7])
-    leaf = graph.add_leaf("leaf", None, TWO).base
-    pair = Record(Kind("pair", (TWO,), (Output(ROW, 0), Output(TWO, 1)), 3, None, operator=True, poly=True), 3, 0.0)
-    lone = Record(Kind("lone", (ROW,), (Output(ROW, 0),), 1, None, pure=False, lone="it has to"), 0, 0.0)
+    words = graph.lookup_rows("words", intern_spec((4,), "float32", "cpu(0)", "stack"), [7, 3, 7])
+    leaf = graph.add_leaf("leaf", None, two).base
+    pair = Record(Kind("pair", (two,), (Output(row, 0), Output(two, 1)), 3, None, operator=True, poly=True), 3, 0.0)
+    lone = Record(Kind("lone", (row,), (Output(row, 0),), 1, None, pure=False, lone="it has to"), 0, 0.0)
     graph.records.update(pair=pair, lone=lone)
     graph.marks += [Mark(graph.rows, 4), Mark(graph.rows + 3, None)]
     first, second = graph.add_node(pair, (leaf,), 1)
@@ -152,8 +150,8 @@ def test_a_file_that_cannot_be_written_leaves_nothing(path: Path, tmp_path: Path
         (b'{"version": 1}', 'it holds "format": None, not "format": \'gluonjit-trace\''),
         (b'{"format": "gluonjit-trace", "version": 2}', "of version 2, and this gluonjit reads version 1"),
         (b'{"format": "gluonjit-trace", "version": 1}', "specs is missing"),
-        (gzip.compress(b"{}")[:-9], "it is cut off or damaged"),
-        (gzip.compress(b"{}")[:-8] + b"\0" * 8, "it is cut off or damaged"),
+        (gzip.compress(b"{}", mtime=0)[:-9], "it is cut off or damaged"),
+        (gzip.compress(b"{}", mtime=0)[:-8] + b"\0" * 8, "it is cut off or damaged"),
     ],
 )
 def test_what_is_no_trace_is_refused(content: bytes, says: str, tmp_path: Path) -> None:

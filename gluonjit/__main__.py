@@ -42,6 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--batch-size", type=_counts, default=[], metavar="N,M", help="batches of so many samples (default: all)"
     )
     simulation.add_argument("--json", metavar="PATH", help="also write the table to this file")
+    simulation.add_argument(
+        "--costs", metavar="PATH", help="what work costs, from `calibrate --output PATH` (default: somewhere else)"
+    )
     calibrate_ = commands.add_parser(
         "calibrate",
         help="measure what work costs on this machine, for predictions",
@@ -52,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     calibrate_.add_argument("--output", type=Path, metavar="PATH", help="the file to write (default: in the cache)")
     chosen = parser.parse_args(arguments)
     if chosen.command == "simulate":
-        return simulate.main(chosen.trace, chosen.scheduler, chosen.batch_size, chosen.json)
+        return simulate.main(chosen.trace, chosen.scheduler, chosen.batch_size, chosen.json, chosen.costs)
     if chosen.command == "rules":
         return operators.main(chosen.kind, chosen.names, chosen.markdown)
     if chosen.command == "calibrate":

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from gluonjit.analysis.costs import Coefficients, CoefficientsError, CostModel
 from gluonjit.analysis.schedulers import SCHEDULERS
 from gluonjit.analysis.simulation import Simulated, simulated
 from gluonjit.analysis.traces import read_trace, write_whole
@@ -34,17 +35,23 @@ _COLUMNS = (
 _TEXT = 3  # columns to the left
 
 
-def main(path: str, schedulers: Sequence[str], batch_sizes: Sequence[int], output: str | None) -> int:
+def main(
+    path: str, schedulers: Sequence[str], batch_sizes: Sequence[int], output: str | None, costs: str | None = None
+) -> int:
     """Print a table, and write it as JSON to `output`; 1 for a trace that cannot be used, 2 for bad arguments."""
     unknown = [name for name in schedulers if name not in SCHEDULERS]
     if unknown:
         return _failed(f"there is no scheduler {unknown[0]!r}; the schedulers are {', '.join(sorted(SCHEDULERS))}", 2)
     if output is not None and not Path(output).parent.is_dir():
         return _failed(f"--json {output}: there is no folder {Path(output).parent}", 2)
+    try:
+        model = CostModel(Coefficients.load(Path(costs)) if costs is not None else None)
+    except (CoefficientsError, OSError) as error:
+        return _failed(f"--costs {costs}: {error}. Next: python -m gluonjit calibrate --output {costs}", 1)
     rows: list[Simulated] = []
     stopped = False
     try:
-        for row in simulated(read_trace(path), schedulers or sorted(SCHEDULERS), batch_sizes):
+        for row in simulated(read_trace(path), schedulers or sorted(SCHEDULERS), model, batch_sizes):
             rows.append(row)
     except TraceError as error:
         return _failed(str(error), 1)

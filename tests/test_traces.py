@@ -17,12 +17,15 @@ import gluonjit
 from experiments.zoo.cli import NAMES
 from experiments.zoo.registry import ROWS
 from gluonjit.analysis import traces
+from gluonjit.analysis.costs import CostModel
 from gluonjit.analysis.schedulers import SCHEDULERS
 from gluonjit.analysis.simulation import Simulated, simulated, simulated_flush
 from gluonjit.errors import TraceError
 
 QUICK = ("treelstm-cell", "treelstm-binary", "mv-rnn", "lattice-lstm", "mpnn", "shift-reduce")
 Run = Callable[..., tuple[gluonjit.Report, traces.Trace]]
+
+MODEL = CostModel()
 
 
 def counts(found: gluonjit.Report | Simulated) -> tuple[int, ...]:
@@ -49,6 +52,7 @@ def run(tmp_path: Path) -> Run:
             net.hybridize(dynamic_batch=True)
             models[name] = net, samples
         net, samples = models[name]
+        options = {"granularity": "cell", "scheduler": "depth", "sharing": True, **options}
         with autograd.record(), gluonjit.batching(**options) as open_batch:
             total = add([row.loss(net, samples[number]) for number in chosen])
             open_batch.save_trace(tmp_path / "trace.json.gz")
@@ -62,21 +66,23 @@ def run(tmp_path: Path) -> Run:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_trace_is_planned_as_the_batch_it_was_taken_from(name: str, run: Run) -> None:
     report, separate = run(name, sharing=False)
-    assert counts(simulated_flush(separate, "cell", "depth")) == counts(report)
+    assert counts(simulated_flush(separate, "cell", "depth", MODEL)) == counts(report)
     merged = traces.variant(separate, sharing=True)
     for scheduler in SCHEDULERS if name in QUICK else ("depth",):
         report, trace = run(name, sharing=True, scheduler=scheduler)
         assert (trace.granularity, trace.sharing, len(traces.sample_numbers(trace))) == ("cell", True, 5)
         assert sum(kind.calls for kind in trace.kinds) == report.calls
-        assert counts(simulated_flush(trace, "cell", scheduler)) == counts(report)
-        assert counts(simulated_flush(merged, "cell", scheduler)) == counts(report), "sharing, done to a trace without"
+        assert counts(simulated_flush(trace, "cell", scheduler, MODEL)) == counts(report)
+        assert counts(simulated_flush(merged, "cell", scheduler, MODEL)) == counts(report), (
+            "sharing, done to a trace without"
+        )
 
 
 @pytest.mark.parametrize("name", ["treelstm-plain", "mpnn"])
 def test_operators_are_traced_as_cells_are(name: str, run: Run) -> None:
     report, trace = run(name, granularity="op")
     assert trace.granularity == "op"
-    assert counts(simulated_flush(trace, "op", "depth")) == counts(report)
+    assert counts(simulated_flush(trace, "op", "depth", MODEL)) == counts(report)
 
 
 @pytest.mark.parametrize(
@@ -95,18 +101,18 @@ def test_other_batch_sizes_take_what_such_batches_take(name: str, add: Callable[
         flush = traces.variant(trace, [number % 5 for number in range(size)])
         assert len(traces.sample_numbers(flush)) == size
         report, _ = run(name, [number % 5 for number in range(size)], add, sharing=False)
-        found = simulated_flush(flush, "cell", "depth")
+        found = simulated_flush(flush, "cell", "depth", MODEL)
         assert counts(found)[:3] == counts(report)[:3]
         if size <= 5:
             report, _ = run(name, range(size), add, sharing=True)
-            found = simulated_flush(traces.variant(trace, range(size), sharing=True), "cell", "depth")
+            found = simulated_flush(traces.variant(trace, range(size), sharing=True), "cell", "depth", MODEL)
             assert counts(found)[:3] == counts(report)[:3]
 
 
 def test_samples_that_come_again_are_shared_only_where_inputs_are(run: Run) -> None:
     _, trace = run("treelstm-cell", add=gluonjit.add_n, sharing=False)
-    once = simulated_flush(traces.variant(trace, sharing=True), "cell", "depth")
-    twice = simulated_flush(traces.variant(trace, [*range(5), *range(5)], sharing=True), "cell", "depth")
+    once = simulated_flush(traces.variant(trace, sharing=True), "cell", "depth", MODEL)
+    twice = simulated_flush(traces.variant(trace, [*range(5), *range(5)], sharing=True), "cell", "depth", MODEL)
     assert once.launches == twice.launches
     assert once.nodes < twice.nodes < 2 * once.nodes, "words that several sentences have are the same words again"
 
@@ -130,7 +136,7 @@ def test_what_nobody_can_read_is_not_live(tmp_path: Path) -> None:
         again = net(x)  # the calls that were there are found as before
     assert_close(again.asnumpy(), kept.asnumpy(), "a repeated call")
     assert batch.report.nodes == 6 and batch.report.dropped == 6
-    assert counts(simulated_flush(trace, "cell", "depth")) == counts(batch.report)
+    assert counts(simulated_flush(trace, "cell", "depth", MODEL)) == counts(batch.report)
 
 
 def test_a_trace_says_which_sample_a_node_is_of(tmp_path: Path) -> None:
@@ -164,16 +170,16 @@ def test_what_joins_samples_without_being_a_sum_is_left_out_of_other_sizes(tmp_p
         batch.save_trace(tmp_path / "trace.json")
     assert outputs.shape == (1, 12)
     trace = traces.read_trace(tmp_path / "trace.json")
-    assert simulated_flush(trace, "cell", "depth").nodes == 13
-    assert simulated_flush(traces.variant(trace, [0, 1]), "cell", "depth").nodes == 8
+    assert simulated_flush(trace, "cell", "depth", MODEL).nodes == 13
+    assert simulated_flush(traces.variant(trace, [0, 1]), "cell", "depth", MODEL).nodes == 8
 
 
 def test_a_trace_with_sharing_is_simulated_as_it_is(run: Run) -> None:
     _, trace = run("treelstm-cell", sharing=True)
-    assert [row.sharing for row in simulated(trace, ["depth"])] == [True]
-    assert [row.batch_size for row in simulated(trace, ["depth"], [5])] == [5]
+    assert [row.sharing for row in simulated(trace, ["depth"], MODEL)] == [True]
+    assert [row.batch_size for row in simulated(trace, ["depth"], MODEL, [5])] == [5]
     with pytest.raises(TraceError, match="2 samples of a trace of 5 that was captured with sharing=True"):
-        list(simulated(trace, ["depth"], [2]))
+        list(simulated(trace, ["depth"], MODEL, [2]))
     with pytest.raises(TraceError, match=r"capture it with gluonjit.batching\(sharing=False\)"):
         traces.restored(trace, sharing=False)
     with pytest.raises(TraceError, match=r"samples \[5\] of a trace that has 5"):

@@ -72,6 +72,7 @@ def test_the_format_is_as_documented(path: Path) -> None:
                 "sum_of": 0,
                 "family": 0,
                 "calls": 5,
+                "work": [1, 0, 0, 0],
                 "nodes": {
                     "bases": [4, 7],
                     "depths": [1, 1],
@@ -93,6 +94,7 @@ def test_the_format_is_as_documented(path: Path) -> None:
                 "sum_of": 0,
                 "family": 1,
                 "calls": 1,
+                "work": [1, 0, 0, 0],
                 "nodes": {"bases": [10], "depths": [2], "samples": [-1], "live": [1], "operands": [6]},
             },
         ],

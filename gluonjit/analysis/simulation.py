@@ -8,9 +8,9 @@ from time import perf_counter
 
 from gluonjit.analysis import measures
 from gluonjit.analysis.bound import critical_path, lower_bound
-from gluonjit.analysis.plan import Plan
+from gluonjit.analysis.costs import CostModel
 from gluonjit.analysis.planner import make_plan
-from gluonjit.analysis.traces import Restored, Trace, graph_of, sample_numbers, variant
+from gluonjit.analysis.traces import Trace, graph_of, sample_numbers, variant
 
 _REPEATS, _SECONDS = 3, 0.5  # the analysis is measured so often, but not again after so long
 
@@ -21,8 +21,8 @@ class Simulated:
 
     batch_size: samples, 0 where the trace knows none; nodes: those that run; critical_path: the longest chain of
     nodes; gathers: launches that put operands together, which copy `gathered_bytes`; arena_bytes: all inputs and
-    results, forward; analysis_ms: the least of a few, measured here; forward_ms, training_ms: predicted, None without
-    a cost model.
+    results, forward; analysis_ms: the least of a few, measured here; forward_ms, training_ms: predicted, with
+    backward the latter, which is None where nothing was captured under recording.
     """
 
     granularity: str
@@ -37,39 +37,45 @@ class Simulated:
     gathered_bytes: int
     arena_bytes: int
     analysis_ms: float
-    forward_ms: float | None
+    forward_ms: float
     training_ms: float | None
 
 
-def simulated(trace: Trace, schedulers: Sequence[str], batch_sizes: Sequence[int] | None = None) -> Iterator[Simulated]:
+def simulated(
+    trace: Trace, schedulers: Sequence[str], model: CostModel, batch_sizes: Sequence[int] | None = None
+) -> Iterator[Simulated]:
     """A row for each granularity, batch size (None: the whole trace), sharing and scheduler.
 
     Smaller batches are the first samples, larger ones repeat them. With sharing and without, if the trace was taken
-    without. Raises TraceError for a batch size that cannot be had from this trace.
+    without; samples of one structure run as one where nothing was shared. Raises TraceError for a batch size that
+    cannot be had from this trace.
     """
     known = len(sample_numbers(trace))
-    for granularity in granularities(trace):
-        for batch_size in batch_sizes or [0]:
-            for sharing in (True,) if trace.sharing else (False, True):
-                flush = variant(trace, [number % max(known, 1) for number in range(batch_size)] or None, sharing)
+    for batch_size in batch_sizes or [0]:
+        for sharing in (True,) if trace.sharing else (False, True):
+            flush = variant(trace, [number % max(known, 1) for number in range(batch_size)] or None, sharing)
+            for granularity in granularities(flush):
                 for scheduler in schedulers:
-                    yield simulated_flush(flush, granularity, scheduler, batch_size or known)
+                    yield simulated_flush(flush, granularity, scheduler, model, batch_size or known)
 
 
 def granularities(trace: Trace) -> tuple[str, ...]:
-    """Those that a trace can be planned at: the one it was captured at."""
+    """Those that a trace can be planned at: the one it was captured at, and whole samples that share nothing."""
+    if trace.granularity == "cell" and not trace.sharing and sample_numbers(trace):
+        return ("cell", "graph")
     return (trace.granularity,)
 
 
-def simulated_flush(trace: Trace, granularity: str, scheduler: str, batch_size: int = 0) -> Simulated:
+def simulated_flush(trace: Trace, granularity: str, scheduler: str, model: CostModel, batch_size: int = 0) -> Simulated:
     """Plan one flush of all of a trace, which is one of so many samples."""
     times: list[float] = []
     while len(times) < _REPEATS and sum(times) < _SECONDS:
         graph = graph_of(trace)  # anew, as to plan it folds sums in it
         begin = perf_counter()
-        plan = _planned(graph, scheduler, granularity)
+        plan = make_plan(graph.graph, graph.sum_kind, scheduler, granularity)
         times.append(perf_counter() - begin)
-    forward, training = predicted_ms(plan, graph.calls, scheduler, granularity)
+    recorded = any(step.mode >= 2 for step in plan.steps)
+    costs = model.predict(plan, graph.calls, scheduler, granularity, recorded)
     return Simulated(
         granularity=granularity,
         scheduler=scheduler,
@@ -83,19 +89,6 @@ def simulated_flush(trace: Trace, granularity: str, scheduler: str, batch_size: 
         gathered_bytes=sum(measures.gathered_bytes(plan, step) for step in plan.steps),
         arena_bytes=measures.arena_bytes(plan),
         analysis_ms=min(times) * 1e3,
-        forward_ms=forward,
-        training_ms=training,
+        forward_ms=(costs.total - costs.backward) * 1e3,
+        training_ms=costs.total * 1e3 if recorded else None,
     )
-
-
-def predicted_ms(plan: Plan, calls: int, scheduler: str, granularity: str) -> tuple[float | None, float | None]:
-    """Milliseconds of a flush of this plan, captured in so many calls: forward, and in training with backward.
-
-    None where nothing is known about the machine, which so far is always so.
-    """
-    return None, None
-
-
-def _planned(graph: Restored, scheduler: str, granularity: str) -> Plan:
-    """The plan at a granularity, one of `granularities`; the graph is that of the trace."""
-    return make_plan(graph.graph, graph.sum_kind, scheduler)

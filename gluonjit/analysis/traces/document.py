@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gluonjit.analysis.plan import Index, Mask
-from gluonjit.graph import Output, Spec, intern_spec
+from gluonjit.graph import Output, Spec, Work, intern_spec
 
 NO_SAMPLE = -1
 """The sample number of a node that was captured outside of any sample, as losses are."""
@@ -46,6 +46,7 @@ class TraceKind:
     sum_of: int
     family: int
     calls: int
+    work: Work
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,4 +110,5 @@ def addition(spec: Spec, count: int, mode: int = 0, family: int = 0) -> TraceKin
         sum_of=count,
         family=family,
         calls=0,
+        work=Work(ops=2, flops=count * spec.rows, bytes=operand.bytes + spec.bytes),
     )

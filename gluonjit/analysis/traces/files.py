@@ -13,10 +13,11 @@ from gluonjit.analysis.traces.checking import check
 from gluonjit.analysis.traces.decoding import Damaged, Fields
 from gluonjit.analysis.traces.document import Table, Trace, TraceKind, TraceLeaf, TraceNodes
 from gluonjit.errors import TraceError
-from gluonjit.graph import Output, Spec, intern_spec
+from gluonjit.graph import Output, Spec, Work, intern_spec
 
 FORMAT = "gluonjit-trace"
 VERSION = 1
+_MOST_WORK = 2**53  # of operations or bytes of one node
 _AGAIN = "Next: write it again with batch.save_trace(path) inside of `with gluonjit.batching() as batch:`."
 
 
@@ -112,6 +113,7 @@ def _encoded_kind(kind: TraceKind, nodes: TraceNodes, number: Any) -> dict[str, 
         "sum_of": kind.sum_of,
         "family": kind.family,
         "calls": kind.calls,
+        "work": [int(amount) for amount in kind.work],
         "nodes": {
             "bases": nodes.bases.tolist(),
             "depths": nodes.depths.tolist(),
@@ -173,7 +175,13 @@ def _kind(fields: Fields, specs: list[Spec]) -> TraceKind:
         sum_of=fields.number("sum_of"),
         family=fields.number("family"),
         calls=fields.number("calls"),
+        work=_work(fields.numbers("work", len(Work._fields), most=_MOST_WORK).tolist()),
     )
+
+
+def _work(amounts: list[int]) -> Work:
+    operators, flops, moved, weights = amounts
+    return Work(operators, float(flops), moved, weights)
 
 
 def _nodes(fields: Fields, width: int) -> TraceNodes:

@@ -64,8 +64,10 @@ def graph_of(trace: Trace) -> Restored:
     graph.marks += _marks(trace)
     sums: dict[tuple[Spec, int], Kind] = {}
     held: list[Value] = []
+    families: dict[int, Kind] = {}
     for number, (traced, nodes) in enumerate(zip(trace.kinds, trace.nodes)):
-        kind = _kind(traced)
+        kind = _kind(traced, families.get(traced.family))
+        families.setdefault(traced.family, kind)
         if traced.sum_of > 1 and len(traced.operands) == 1:
             sums[traced.outputs[0].spec, traced.sum_of] = kind
         record = graph.records[number] = Record(kind, traced.mode, 0.0)
@@ -75,13 +77,13 @@ def graph_of(trace: Trace) -> Restored:
     def sum_kind(spec: Spec, count: int) -> Kind:
         known = sums.get((spec, count))
         if known is None:
-            known = sums[spec, count] = _kind(addition(spec, count), family=("sum", spec, count))
+            known = sums[spec, count] = _kind(addition(spec, count), None)
         return known
 
     return Restored(graph, tuple(held), sum_kind, sum(kind.calls for kind in trace.kinds))
 
 
-def _kind(traced: TraceKind, family: object = None) -> Kind:
+def _kind(traced: TraceKind, family: Kind | None) -> Kind:
     return Kind(
         name=traced.name,
         operands=traced.operands,
@@ -93,7 +95,8 @@ def _kind(traced: TraceKind, family: object = None) -> Kind:
         operator=traced.operator,
         poly=traced.poly,
         sum_of=traced.sum_of,
-        family=traced.family if family is None else family,
+        family=family,
+        work=traced.work,
     )
 
 

@@ -61,6 +61,7 @@ def _kind(record: Record, families: dict[Any, int]) -> TraceKind:
         sum_of=kind.sum_of,
         family=families.setdefault(kind.family, len(families)),
         calls=record.calls,
+        work=kind.work,
     )
 
 

@@ -27,6 +27,7 @@ from experiments.workloads import load
 COLUMNS = {
     "workload", "granularity", "scheduler", "sharing", "batch_size", "phase", "nodes", "launches", "analysis_ms",
     "predicted_ms", "measured_ms", "interval_ms", "samples_per_s", "capture_ms", "execution_ms", "repeats", "choice",
+    "units",
 }  # fmt: skip
 CELLS = [Configuration("cell", "depth", True), Configuration("cell", "greedy", False)]
 SOME = [Configuration("op", "depth", True), *CELLS]
@@ -43,7 +44,8 @@ def row(granularity: str, size: int, ms: float, phase: str = "training", **more:
     automatic = granularity == "auto"
     return {
         "workload": "made up", "granularity": granularity, "scheduler": "auto" if automatic else "depth",
-        "sharing": "auto" if automatic else True, "batch_size": size, "phase": phase, "nodes": 10.0 * size,
+        "sharing": "auto" if automatic else True, "batch_size": size, "phase": phase, "units": 10.0 * size,
+        "nodes": 10.0 * size,
         "launches": 5.0, "capture_ms": ms / 4, "analysis_ms": ms / 4, "execution_ms": ms / 2, "predicted_ms": None,
         "measured_ms": ms, "interval_ms": [ms * 0.9, ms * 1.1], "samples_per_s": 1e3 * size / ms, "repeats": 5,
         "choice": "cell, depth, sharing on" if automatic else None, **more,
@@ -171,12 +173,12 @@ def interrupt_at(patch: pytest.MonkeyPatch, phase: str, size: int) -> None:
 
 def test_a_row_has_the_medians_of_its_repeats() -> None:
     runs = [
-        Run(0.010, 0.002, 0.001, 40, 10, 12.0, None),
-        Run(0.030, 0.004, 0.002, 60, 14, 24.0, None),
-        Run(0.020, 0.003, 0.005, 50, 12, 18.0, "cell, depth, sharing on"),
+        Run(0.010, 0.002, 0.001, 30, 40, 10, 12.0, None),
+        Run(0.030, 0.004, 0.002, 32, 60, 14, 24.0, None),
+        Run(0.020, 0.003, 0.005, 31, 50, 12, 18.0, "cell, depth, sharing on"),
     ]
     found = row_of("made up", Timing(CELLS[0], 8, "training", 3, runs))
-    assert (found["nodes"], found["launches"], found["repeats"]) == (50, 12, 3)
+    assert [found[name] for name in ("units", "nodes", "launches", "repeats")] == [31, 50, 12, 3]
     assert found["measured_ms"] == pytest.approx(20) and found["interval_ms"] == pytest.approx([10, 30])
     assert (found["capture_ms"], found["analysis_ms"], found["execution_ms"]) == pytest.approx((3, 2, 12))
     assert found["predicted_ms"] == 18 and found["samples_per_s"] == pytest.approx(400)

@@ -26,11 +26,15 @@ LEAST = 3  # repeats of a configuration that is slow
 
 
 class Run(NamedTuple):
-    """One minibatch: seconds in all, of capture and of analysis, and what the library reports of it."""
+    """One minibatch: seconds in all, of capture and of analysis, and what the library reports of it.
+
+    units: what was scheduled: nodes, or samples where those of one structure run as one.
+    """
 
     seconds: float
     capture: float
     analysis: float
+    units: int
     nodes: int
     launches: int
     predicted_ms: float | None
@@ -129,6 +133,7 @@ class Measurement:
             end - begin,
             captured - begin,
             report.ms["analysis"] / 1e3,
+            getattr(report, "units", report.nodes),
             report.nodes,
             report.launches,
             predicted_ms(report, training),

@@ -47,12 +47,12 @@ def _granularities(rows: list[Row]) -> list[str]:
 
 
 def _nodes(panel: Any, rows: list[Row]) -> None:
-    """Draw nodes against launches: what has to be analysed, and what is run."""
+    """Draw nodes against launches: what has to be scheduled, and what is run."""
     chosen = [row for row in rows if row["phase"] == "forward" and row["granularity"] != "auto"]
     for row in chosen:
         colour = COLOURS[row["granularity"]]
         panel.plot(
-            row["nodes"],
+            row["units"],
             row["launches"],
             MARKERS[row["scheduler"]],
             color=colour,
@@ -64,14 +64,15 @@ def _nodes(panel: Any, rows: list[Row]) -> None:
         if row["scheduler"] == "depth" and row["sharing"] is False:
             panel.annotate(
                 str(row["batch_size"]),
-                (row["nodes"], row["launches"]),
+                (row["units"], row["launches"]),
                 xytext=(7, -9),
                 textcoords="offset points",
                 fontsize=7,
                 color=COLOURS[row["granularity"]],
             )
-    panel.set(xscale="log", yscale="log", xlabel="nodes to analyse in a minibatch", ylabel="launches that run them")
-    panel.set_title("What is analysed and what is run (small figures: batch size)", fontsize=10)
+    panel.set(xscale="log", yscale="log", ylabel="launches that run them")
+    panel.set_xlabel("nodes to schedule in a minibatch (graph: samples)")
+    panel.set_title("What is scheduled and what is run (small figures: batch size)", fontsize=10)
     handles = [
         Line2D([], [], color=COLOURS[name], marker="o", linestyle="", label=name) for name in _granularities(chosen)
     ]

@@ -39,6 +39,9 @@ def _run(options: argparse.Namespace) -> int:
     from experiments.data.errors import DataError
     from experiments.tradeoff.configurations import configurations
     from experiments.tradeoff.measuring import Measurement
+    from experiments.tradeoff.plot import draw  # now, as a package that is missing should not cost a whole run
+    from experiments.tradeoff.summary import row_of, table
+    from experiments.treelstm.files import write_json
     from experiments.workloads import load
 
     workload = load(options.workload, options.data_dir, options.seed, options.limit)
@@ -58,28 +61,8 @@ def _run(options: argparse.Namespace) -> int:
             if not any(timing.runs for timing in measurement.timings):
                 raise
             interrupted = True
-    _keep(options, measurement, interrupted)
-    return 130 if interrupted else 0
-
-
-def _keep(options: argparse.Namespace, measurement: Any, interrupted: bool) -> None:
-    """Show and write what has been measured."""
-    from experiments.tradeoff.plot import draw
-    from experiments.tradeoff.summary import row_of, summary, table
-    from experiments.treelstm.environment import environment, threads
-    from experiments.treelstm.files import write_json
-
     rows = [row_of(options.workload, timing) for timing in measurement.timings if timing.runs]
-    result = {
-        "workload": options.workload,
-        "note": measurement.workload.note,
-        "command": _command(options),
-        "interrupted": interrupted,
-        "threads": threads(),
-        "environment": environment(),
-        "summary": summary(rows),
-        "rows": rows,
-    }
+    result = _result(options, workload.note, rows, interrupted)
     print(table(rows, result["summary"]))
     if options.json:
         write_json(options.json, result)
@@ -88,6 +71,24 @@ def _keep(options: argparse.Namespace, measurement: Any, interrupted: bool) -> N
     if interrupted:
         written = [str(path) for path in (options.json, options.plot) if path]
         print(f"\ninterrupted: {len(rows)} rows were measured; written to: {', '.join(written) or 'nothing'}")
+    return 130 if interrupted else 0
+
+
+def _result(options: argparse.Namespace, note: str, rows: list[dict[str, Any]], interrupted: bool) -> dict[str, Any]:
+    """Return what is written."""
+    from experiments.tradeoff.summary import summary
+    from experiments.treelstm.environment import environment, threads
+
+    return {
+        "workload": options.workload,
+        "note": note,
+        "command": _command(options),
+        "interrupted": interrupted,
+        "threads": threads(),
+        "environment": environment(),
+        "summary": summary(rows),
+        "rows": rows,
+    }
 
 
 def _command(options: argparse.Namespace) -> str:

@@ -35,50 +35,50 @@ class Coefficients:
     wait: a wait for the engine, by which a profiled part takes longer.
     """
 
-    call_cell: float = 8e-6
-    call_op: float = 8e-6
-    capture_node: float = 4e-6
-    capture_input: float = 2e-6
+    call_cell: float = 1e-6
+    call_op: float = 3e-6
+    capture_node: float = 6.3e-6
+    capture_input: float = 12e-6
     analysis: Mapping[str, Analysis] = field(
         default_factory=lambda: {
-            "agenda": (400e-6, 1.5e-6, 80e-6),
-            "depth": (400e-6, 0.6e-6, 50e-6),
-            "greedy": (600e-6, 3e-6, 120e-6),
+            "agenda": (410e-6, 0.43e-6, 83e-6),
+            "depth": (320e-6, 1.3e-6, 34e-6),
+            "greedy": (290e-6, 2.9e-6, 150e-6),
         }
     )
-    session: float = 100e-6
-    session_step: float = 10e-6
-    chunk: float = 100e-6
-    leaf: float = 5e-6
-    input_byte: float = 0.5e-9
-    arena: float = 10e-6
-    index: float = 4e-6
+    session: float = 120e-6
+    session_step: float = 3.4e-6
+    chunk: float = 20e-6
+    leaf: float = 3e-6
+    input_byte: float = 0.28e-9
+    arena: float = 56e-6
+    index: float = 44e-6
     index_entry: float = 10e-9
-    slice: float = 6e-6
-    gather: float = 25e-6
-    gather_row: float = 5e-9
-    gather_byte: float = 0.3e-9
-    launch: float = 40e-6
-    record: float = 20e-6
-    push: float = 8e-6
-    flop: float = 2e-11
-    byte: float = 0.3e-9
-    weight_byte: float = 0.05e-9
-    flush: float = 100e-6
+    slice: float = 12e-6
+    gather: float = 31e-6
+    gather_row: float = 25e-9
+    gather_byte: float = 0.11e-9
+    launch: float = 30e-6
+    record: float = 28e-6
+    push: float = 6.8e-6
+    flop: float = 4.1e-12
+    byte: float = 0.35e-9
+    weight_byte: float = 15e-12
+    flush: float = 20e-6
     result: float = 3e-6
-    copy: float = 20e-6
-    copy_byte: float = 0.3e-9
-    back_step: float = 60e-6
-    back_push: float = 15e-6
-    back_flop: float = 4e-11
-    back_byte: float = 0.6e-9
-    back_weight_byte: float = 0.3e-9
-    back_gather: float = 30e-6
-    back_gather_row: float = 10e-9
-    back_gather_byte: float = 0.6e-9
-    back: float = 300e-6
-    back_zero_byte: float = 0.1e-9
-    back_parameter_byte: float = 0.5e-9
+    copy: float = 25e-6
+    copy_byte: float = 0.1e-9
+    back_step: float = 67e-6
+    back_push: float = 16e-6
+    back_flop: float = 9e-12
+    back_byte: float = 0.13e-9
+    back_weight_byte: float = 0.25e-9
+    back_gather: float = 17e-6
+    back_gather_row: float = 30e-9
+    back_gather_byte: float = 0.3e-9
+    back: float = 950e-6
+    back_zero_byte: float = 0.42e-9
+    back_parameter_byte: float = 0.17e-9
     wait: float = 10e-6
 
     def with_changes(self, found: Mapping[str, float], analysis: Mapping[str, Analysis]) -> Coefficients:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from gluonjit.hybrid.costs import cost_model, use_model
 from gluonjit.hybrid.state import batching
 
 _WORDS = 200
-_SIZES = (1, 8, 40)  # samples of a minibatch
+_SIZES = (1, 10, 100)  # samples of a minibatch
 _SCHEDULERS = ("depth", "agenda", "greedy")
 _WAITS = 60
 
@@ -63,10 +64,10 @@ class _Trees(gluon.Block):  # type: ignore[misc]
 class _Chains(gluon.Block):  # type: ignore[misc]
     """Dense layers one after the other, from an array of features."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, activation: str | None = "tanh") -> None:
         super().__init__()
         with self.name_scope():
-            self.cell = gluon.nn.Dense(width, in_units=width, activation="tanh")
+            self.cell = gluon.nn.Dense(width, in_units=width, activation=activation)
 
     def forward(self, sample: tuple[Any, int]) -> Any:
         """What is left of the features after so many layers."""
@@ -114,11 +115,17 @@ def _chain(random: np.random.RandomState, width: int) -> Any:
     return mx.nd.array(random.uniform(-1, 1, (random.randint(1, 4), width))), random.randint(1, 8)
 
 
+def _block(random: np.random.RandomState, width: int) -> Any:
+    """So much arithmetic that launching it does not count."""
+    return mx.nd.array(random.uniform(-1, 1, (random.randint(8, 40), width))), random.randint(1, 5)
+
+
 _PROGRAMS = (
     _Program(_Trees, _tree, 16),
     _Program(_Chains, _chain, 256),
     _Program(_Operators, _chain, 32),
     _Program(_Trees, _tree, 150),
+    _Program(partial(_Chains, activation=None), _block, 700),
     _Program(_Chains, _chain, 32),
     _Program(_Operators, _chain, 128),
     _Program(_Trees, _tree, 300),
@@ -164,7 +171,7 @@ def _taken_down_by(measured: Measured) -> Iterator[None]:
 
 def _runs(random: np.random.RandomState) -> list[_Run]:
     runs: list[_Run] = []
-    for program in _PROGRAMS:
+    for number, program in enumerate(_PROGRAMS):
         net = program.make_net(program.width)
         net.initialize(mx.init.Uniform(0.1))
         net.hybridize(dynamic_batch=True)
@@ -172,7 +179,7 @@ def _runs(random: np.random.RandomState) -> list[_Run]:
             drawn = [program.draw(random, program.width) for _ in range(max(size // 2, 1))]
             samples = (drawn * 2)[:size]  # so that there is something to share
             for training in (False, True):
-                scheduler = _SCHEDULERS[len(runs) % len(_SCHEDULERS)]
+                scheduler = _SCHEDULERS[(len(runs) + number) % len(_SCHEDULERS)]
                 options = {"scheduler": scheduler, "sharing": bool(len(runs) // 2 % 2)}
                 runs.append(_Run(net, samples, training, options))
     return runs

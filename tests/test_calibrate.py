@@ -40,7 +40,7 @@ def test_a_calibration_is_stored_shown_and_used(process: Path, capsys: pytest.Ca
 def test_an_interrupted_calibration_stores_nothing(
     process: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(*given: object, profile: bool) -> None:
+    def interrupted(*given: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("gluonjit.engines.mxnet.calibration._perform", interrupted)
@@ -56,7 +56,7 @@ def test_a_file_that_cannot_be_written_is_told_with_the_next_step(
 ) -> None:
     from gluonjit.analysis.costs.measured import Measured
 
-    monkeypatch.setattr("gluonjit.engines.mxnet.calibration.measure", lambda *given: Measured(1e-5))
+    monkeypatch.setattr("gluonjit.engines.mxnet.calibration.measure", lambda *given: Measured())
     (process / "file").write_text("")
     assert main(["calibrate", "--output", str(process / "file" / "costs.json")]) == 1
     assert "Next: --output PATH" in capsys.readouterr().err

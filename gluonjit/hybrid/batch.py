@@ -176,11 +176,16 @@ class Batch:
             self.sample = 0  # the minibatch is lost
             raise
         finally:
+            begin = perf_counter()
             calls = graph.calls
             _release(graph)
-        if self.options.profile:
-            self._observe(plan, calls, choice, times)
-        after_flush(report, provenance, samples, line, early)
+        try:
+            after_flush(report, provenance, samples, line, early)
+        finally:
+            times["analysis"] += perf_counter() - begin
+            report.took("advice", "analysis", begin, perf_counter())
+            if self.options.profile:
+                self._observe(plan, calls, choice, times)
 
     def _model(self) -> CostModel:
         return cost_model(self.engine.name, self.engine.versions)

@@ -80,6 +80,11 @@ def gather(plan: Plan, step: Step) -> Amounts:
     }
 
 
+def copies(step: Step) -> bool:
+    """Whether any operands have to be copied together, so that the engine has something to do."""
+    return any(found.index is not None for found in step.gathers)
+
+
 def compute(step: Step) -> Amounts:
     """Launching a step, and its work."""
     times = step.count if step.kind.lone else 1

@@ -15,6 +15,7 @@ from gluonjit.analysis.costs.fit import fit_named
 from gluonjit.analysis.costs.model import CostModel, Observed, ObservedBackward
 
 Progress = Callable[[float], None]
+_HOST = ("analysis", "capture")  # parts at whose end nothing is waited for
 _ANALYSIS = ("flush", "node", "step")
 
 
@@ -27,51 +28,78 @@ class Fitted(NamedTuple):
 
 
 class Measured(CostModel):
-    """A model that only takes down what it is shown.
+    """A model that only takes down what it is shown, so that a flush is hardly longer for it.
 
-    `wait` is what a wait for the engine takes by itself: profiled parts are that much too long. The same program runs
-    several times, and counts with the median of its times.
+    `pairs` are the seconds of a minibatch when profiled and when not, and how often the profiled one waits. The same
+    program runs several times, and counts with the median of its times.
     """
 
-    def __init__(self, wait: float) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.wait = wait
+        self.pairs: list[tuple[float, float, int]] = []
+        self._observed: list[Observed] = []
+        self._backward: list[ObservedBackward] = []
         self._seen: dict[str, dict[tuple[tuple[str, float], ...], list[float]]] = defaultdict(dict)
-
-    def add(self, part: str, amounts: Amounts, seconds: float) -> None:
-        """So much work of this part took so long."""
-        if any(amounts.values()):
-            self._seen[part].setdefault(tuple(amounts.items()), []).append(max(seconds, 1e-7))
+        self.wait = 0.0
 
     def observe(self, seen: Observed) -> None:
         """Take down a profiled flush."""
-        plan = seen.plan
-        if seen.capture:
-            self.add("capture", features.capture(plan, seen.calls), seen.capture)
-        analysis = dict(zip(_ANALYSIS, features.analysis(plan)))
-        self.add(f"analysis {seen.scheduler}", analysis, seen.analysis)
-        self.add("inputs", features.inputs(plan), seen.inputs - self.wait)
-        self.add("results", features.results(plan), seen.results - self.wait)
-        for step, gather, compute in zip(plan.steps, seen.gather, seen.compute):
-            self.add("gather", features.gather(plan, step), gather - self.wait)
-            self.add("compute", features.compute(step), compute - self.wait)
+        self._observed.append(seen)
 
     def observe_backward(self, seen: ObservedBackward) -> None:
         """Take down a profiled backward."""
+        self._backward.append(seen)
+
+    def waits(self) -> int:
+        """How often those have waited that have been taken down since `settle`."""
+        return sum(
+            len(seen.plan.steps) + sum(map(features.copies, seen.plan.steps)) + 2 for seen in self._observed
+        ) + sum(len(seen.steps) + 1 for seen in self._backward)
+
+    def settle(self) -> None:
+        """Read off what has been taken down. Not while anything is timed: it takes a while."""
+        for flush in self._observed:
+            self._read(flush)
+        for backward in self._backward:
+            self._read_backward(backward)
+        self._observed.clear()
+        self._backward.clear()
+
+    def _note(self, part: str, amounts: Amounts, seconds: float) -> None:
+        if any(amounts.values()):
+            self._seen[part].setdefault(tuple(amounts.items()), []).append(seconds)
+
+    def _read(self, seen: Observed) -> None:
+        plan = seen.plan
+        if seen.capture:
+            self._note("capture", features.capture(plan, seen.calls), seen.capture)
+        analysis = dict(zip(_ANALYSIS, features.analysis(plan)))
+        self._note(f"analysis {seen.scheduler}", analysis, seen.analysis)
+        self._note("inputs", features.inputs(plan), seen.inputs)
+        self._note("results", features.results(plan), seen.results)
+        for step, gather, compute in zip(plan.steps, seen.gather, seen.compute):
+            self._note("gather", features.gather(plan, step), gather)
+            self._note("compute", features.compute(step), compute)
+
+    def _read_backward(self, seen: ObservedBackward) -> None:
         if seen.rest:
-            self.add("backward", features.backward_rest(seen.plan), seen.rest - self.wait)
+            self._note("backward", features.backward_rest(seen.plan), seen.rest)
         for number, seconds in seen.steps:
-            self.add("backward of steps", features.backward(seen.plan, seen.plan.steps[number]), seconds - self.wait)
+            self._note("backward of steps", features.backward(seen.plan, seen.plan.steps[number]), seconds)
 
     def fitted(self) -> dict[str, Fitted]:
-        """The coefficients of each part that there are measurements of."""
-        return {part: _fitted(seen) for part, seen in sorted(self._seen.items())}
+        """The coefficients of each part that there are measurements of, waits taken off."""
+        self.settle()
+        shares = [(profiled - plain) / waits for profiled, plain, waits in self.pairs if waits]
+        self.wait = max(float(np.median(shares)), 0.0) if shares else 0.0
+        return {part: _fitted(part, seen, self.wait) for part, seen in sorted(self._seen.items())}
 
     def calibrated(self, base: Coefficients) -> Coefficients:
         """Coefficients from what was measured; those that were not stay as in `base`."""
+        fitted = self.fitted()
         found: dict[str, float] = {"wait": self.wait}
         analysis: dict[str, Analysis] = {}
-        for part, row in self.fitted().items():
+        for part, row in fitted.items():
             word, _, scheduler = part.partition(" ")
             if word == "analysis":
                 a, b, c = (row.seconds.get(name, 0.0) for name in _ANALYSIS)
@@ -81,9 +109,10 @@ class Measured(CostModel):
         return base.with_changes(found, analysis)
 
 
-def _fitted(seen: Mapping[tuple[tuple[str, float], ...], list[float]]) -> Fitted:
+def _fitted(part: str, seen: Mapping[tuple[tuple[str, float], ...], list[float]], wait: float) -> Fitted:
     rows = [dict(amounts) for amounts in seen]
-    seconds = [float(np.median(times)) for times in seen.values()]
+    waits = [0.0 if part.startswith(_HOST) or not row.get("gather", 1) else wait for row in rows]
+    seconds = [max(float(np.median(times)) - waited, 1e-6) for times, waited in zip(seen.values(), waits)]
     found = fit_named(rows, seconds)
     errors = [
         abs(sum(found.get(name, 0.0) * amount for name, amount in row.items()) - took) / took

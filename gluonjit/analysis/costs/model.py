@@ -124,7 +124,8 @@ class CostModel:
                 if seconds > 0:
                     curves.setdefault(key, Curve()).add(expected, seconds, expected)
             for step, gather, compute in zip(plan.steps, seen.gather, seen.compute):
-                self._add(step, "gather", features.gather(plan, step), gather - wait)
+                waited = wait if features.copies(step) else 0.0
+                self._add(step, "gather", features.gather(plan, step), gather - waited)
                 self._add(step, _phase(step), features.compute(step), compute - wait)
 
     def observe_backward(self, seen: ObservedBackward) -> None:

@@ -29,11 +29,12 @@ from gluonjit.hybrid.costs import cost_model
 
 
 class Pass(NamedTuple):
-    """One way back through a batch: its laps (step, begin, end) where it was profiled, and seconds of the rest."""
+    """One way back through a batch: where it was profiled its laps (step, begin, end); seconds of the rest; its end."""
 
     tape: Tape
     laps: Sequence[tuple[int, float, float]]
     rest: float
+    end: float
 
 
 _ADVICE = (
@@ -58,11 +59,10 @@ def backward(heads: Any, head_grads: Any = None, retain_graph: bool = False, tra
         given = [None] * len(listed)
     with RUNNING:
         ready, gradients, passes = _through_batches(listed, given, retain_graph, train_mode)
-        begin = perf_counter()
         if ready:
             original_backward(ready, gradients, retain_graph, train_mode)
         if passes:
-            _account(passes, begin)
+            _account(passes)
     finish()
 
 
@@ -129,6 +129,7 @@ def _through_batches(
     for head in heads:
         if _in_batch(head):
             settle(head._v)
+    begin = perf_counter()
     with as_captured(0):
         for head, gradient in zip(heads, head_grads):
             tape = tape_of(head._v) if _in_batch(head) else None
@@ -142,7 +143,8 @@ def _through_batches(
         direct = list(waiting)
         while waiting:
             tape = max(waiting, key=lambda found: found.number)
-            found, passed = _through(tape, waiting.pop(tape), retain_graph, train_mode, hold)
+            found, passed = _through(tape, waiting.pop(tape), retain_graph, train_mode, hold, begin)
+            begin = passed.end
             passes.append(passed)
             for target in found:
                 if not target.reached:
@@ -166,24 +168,26 @@ def _ones(spec: Spec) -> NDArray:
 
 
 def _through(
-    tape: Tape, seeds: Sequence[Seed], retain: bool, train_mode: bool, hold: bool
+    tape: Tape, seeds: Sequence[Seed], retain: bool, train_mode: bool, hold: bool, begin: float
 ) -> tuple[list[Target], Pass]:
-    last = perf_counter()
+    """Gradients of what the batch of a tape begins with; what has happened since `begin` is reported with it."""
+    last = begin
     found = tape.gradients(seeds, retain, train_mode, hold)
     rest = 0.0
     for number, first, end in tape.laps:
         rest += _took(tape, "backward", last, first)
         _took(tape, tape.plan.steps[number].kind.name, first, end)
         last = end
-    rest += _took(tape, "backward", last, _end(tape))
-    return found, Pass(tape, tape.laps, rest)
+    end = _end(tape)
+    rest += _took(tape, "backward", last, end)
+    return found, Pass(tape, tape.laps, rest, end)
 
 
-def _account(passes: Sequence[Pass], begin: float) -> None:
-    """Report the time of what came after the batches since `begin`, and let the cost model learn."""
-    last = passes[-1].tape
-    after = _took(last, "gradients", begin, _end(last))
-    for tape, laps, rest in passes:
+def _account(passes: Sequence[Pass]) -> None:
+    """Report the time of what came after the batches, and let the cost model learn."""
+    last = passes[-1]
+    after = _took(last.tape, "gradients", last.end, _end(last.tape))
+    for tape, laps, rest, _ in passes:
         if tape.profile:
             steps = [(number, end - first) for number, first, end in laps]
             # Of several batches nobody knows which the gradients afterwards belong to.

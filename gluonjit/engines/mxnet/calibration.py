@@ -21,7 +21,6 @@ from gluonjit.hybrid.state import batching
 _WORDS = 200
 _SIZES = (1, 10, 100)  # samples of a minibatch
 _SCHEDULERS = ("depth", "agenda", "greedy")
-_WAITS = 60
 
 
 class _Gates(gluon.HybridBlock):  # type: ignore[misc]
@@ -144,13 +143,13 @@ class _Run(NamedTuple):
 def measure(seconds: float, progress: Progress) -> Measured:
     """Run programs for about so long, all of them at least twice; `progress` is told the share of it that is over."""
     begin = perf_counter()
-    measured = Measured(_wait())
+    measured = Measured()
     runs = _runs(np.random.RandomState(0))
     with warnings.catch_warnings(), _taken_down_by(measured):
         warnings.simplefilter("ignore")
         for turn in range(1_000_000):
             for number, run in enumerate(runs):
-                _perform(run, profile=turn > 0)  # the first time what it runs has to be compiled
+                _compare(run, measured) if turn else _perform(run, False)  # at first it has to be compiled
                 done = (turn * len(runs) + number + 1) / (2 * len(runs))
                 over = (perf_counter() - begin) / max(seconds, 1e-9)
                 progress(min(1.0, done, over) if done < 1 else min(1.0, over))
@@ -185,6 +184,17 @@ def _runs(random: np.random.RandomState) -> list[_Run]:
     return runs
 
 
+def _compare(run: _Run, measured: Measured) -> None:
+    """Run it with and without waits."""
+    begin = perf_counter()
+    _perform(run, False)
+    middle = perf_counter()
+    _perform(run, True)
+    end = perf_counter()
+    measured.pairs.append((end - middle, middle - begin, measured.waits()))
+    measured.settle()
+
+
 def _perform(run: _Run, profile: bool) -> None:
     with batching(profile=profile, **run.options):
         if run.training:
@@ -196,21 +206,3 @@ def _perform(run: _Run, profile: bool) -> None:
     mx.nd.waitall()
     if not run.training:
         del kept
-
-
-def _wait() -> float:
-    """Seconds that a wait after each of many small operators adds to them."""
-    found = []
-    for _ in range(9):
-        array = mx.nd.zeros((1,))
-        mx.nd.waitall()
-        begin = perf_counter()
-        for _ in range(_WAITS):
-            array = array + 1
-            mx.nd.waitall()
-        middle = perf_counter()
-        for _ in range(_WAITS):
-            array = array + 1
-        mx.nd.waitall()
-        found.append((2 * middle - begin - perf_counter()) / _WAITS)
-    return max(float(np.median(found)), 0.0)

@@ -7,6 +7,7 @@ from functools import reduce
 from operator import add
 from typing import Any
 
+from gluonjit.hybrid.choosing import clear_choices
 from gluonjit.hybrid.costs import clear_curves
 from gluonjit.hybrid.functions import cell
 from gluonjit.hybrid.report import Report
@@ -63,7 +64,8 @@ def cache_info() -> dict[str, int]:
 
 
 def clear_caches() -> None:
-    """Forget all traced cells and batched graphs, which are made again when needed, and what they were seen to cost."""
+    """Forget traced cells and batched graphs, what they were seen to cost, and choices; all is made again when needed."""
     clear_curves()
+    clear_choices()
     for engine in ENGINES:
         engine.clear_caches()

@@ -28,7 +28,6 @@ from gluonjit.analysis.costs.fit import fit, nonnegative
 from gluonjit.analysis.costs.measured import Measured
 from gluonjit.engines.mxnet.arrays import VERSIONS
 from gluonjit.errors import GluonJITWarning
-from gluonjit.hybrid import batch as batches
 from gluonjit.hybrid import costs
 
 ZERO = replace(
@@ -71,21 +70,14 @@ def process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def plan_of(net: Net, monkeypatch: pytest.MonkeyPatch, lengths: tuple[int, ...] = (2, 3, 5), **options: Any) -> Plan:
+def plan_of(net: Net, lengths: tuple[int, ...] = (2, 3, 5), **options: Any) -> Plan:
     """The plan of a minibatch, which is also run and differentiated."""
-    plans: list[Plan] = []
-
-    def noted(*given: Any) -> Plan:
-        plans.append(make_plan(*given))
-        return plans[-1]
-
-    make_plan = batches.make_plan
-    monkeypatch.setattr(batches, "make_plan", noted)
-    with gluonjit.batching(**options), autograd.record():
+    given = {"granularity": "cell", "scheduler": "depth", "sharing": True, **options}
+    with gluonjit.batching(**given) as batch, autograd.record():
         total = gluonjit.add_n([net(nd.array(np.arange(length) + k)) for k, length in enumerate(lengths)])
         total.backward()
-    monkeypatch.setattr(batches, "make_plan", make_plan)
-    return plans[0]
+    assert batch.report.last is not None and batch.report.flushes == 1
+    return batch.report.last.plan
 
 
 def test_fit_recovers_known_coefficients_in_spite_of_outliers() -> None:
@@ -147,7 +139,7 @@ def test_a_curve_keeps_few_points() -> None:
 def test_a_prediction_is_the_sum_of_amounts_and_prices(
     net: Net, monkeypatch: pytest.MonkeyPatch, training: bool
 ) -> None:
-    plan = plan_of(net, monkeypatch)
+    plan = plan_of(net)
     rows = 2 + 3 + 5
     copied = [g for step in plan.steps for g in step.gathers if g.index is not None]
     wanted = {
@@ -174,7 +166,7 @@ def share_of_cells(plan: Plan) -> float:
 
 
 def test_amounts_of_steps_are_those_of_their_nodes(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = plan_of(net, monkeypatch, lengths=(4, 4, 4))
+    plan = plan_of(net, lengths=(4, 4, 4))
     cells = [step for step in plan.steps if not step.kind.operator]
     assert sum(step.count for step in cells) == 9
     for step in cells:
@@ -192,13 +184,13 @@ def test_a_profiled_flush_teaches_the_model_what_its_parts_took(
     model = costs.cost_model("mxnet", VERSIONS)
     monkeypatch.setattr(model, "observe", seen.append)
     monkeypatch.setattr(model, "observe_backward", seen.append)
-    plan_of(net, monkeypatch)  # what it captures has been traced then
+    plan_of(net)  # what it captures has been traced then
     assert not seen
-    plan = plan_of(net, monkeypatch, profile=True)
+    plan = plan_of(net, profile=True)
     forward, backward = seen
     assert isinstance(forward, Observed) and isinstance(backward, ObservedBackward)
-    assert forward.plan is plan
-    assert (forward.calls, forward.scheduler, forward.granularity) == (1 + 1 + 2 + 2 + 4 + 4 + 3 + 1, "depth", "auto")
+    assert forward.plan.steps == plan.steps
+    assert (forward.calls, forward.scheduler, forward.granularity) == (1 + 1 + 2 + 2 + 4 + 4 + 3 + 1, "depth", "cell")
     assert len(forward.gather) == len(forward.compute) == len(plan.steps)
     assert min(*forward.gather, *forward.compute, forward.analysis, forward.inputs, forward.results) > 0
     assert sorted(number for number, _ in backward.steps) == list(range(len(plan.steps)))
@@ -211,7 +203,7 @@ def test_a_profiled_flush_teaches_the_model_what_its_parts_took(
 
 
 def test_a_model_predicts_what_it_has_seen(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = plan_of(net, monkeypatch)
+    plan = plan_of(net)
     model = CostModel(replace(Coefficients(), wait=0.0))
     count = len(plan.steps)
     gather, compute = [1e-3 * (k + 1) for k in range(count)], [0.1] * count
@@ -235,7 +227,7 @@ def test_a_calibration_recovers_the_coefficients_of_a_made_up_machine(
     known = replace(ZERO, wait=1e-5, launch=2e-4, flop=3e-7, back_step=5e-4, analysis={"depth": (1e-3, 2e-5, 0.0)})
     measured, machine = Measured(), CostModel(known)
     measured.pairs = [(2.0 + 50 * known.wait, 2.0, 50), (9.0, 1.0, 10), (1.0 + 20 * known.wait, 1.0, 20)]
-    plans = [plan_of(net, monkeypatch, tuple(range(2, 2 + n))) for n in (1, 2, 4, 6, 8)]
+    plans = [plan_of(net, tuple(range(2, 2 + n))) for n in (1, 2, 4, 6, 8)]
     for plan in plans:
         found = machine.predict(plan, 20, "depth", "auto", True)
         compute = [2e-4 + 3e-7 * features.compute(step)["flop"] + 1e-5 for step in plan.steps]
@@ -316,7 +308,7 @@ def test_the_cache_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatc
 def test_clearing_caches_forgets_curves_and_keeps_coefficients(
     net: Net, monkeypatch: pytest.MonkeyPatch, process: Path
 ) -> None:
-    plan_of(net, monkeypatch, profile=True)
+    plan_of(net, profile=True)
     model = costs.cost_model("mxnet", VERSIONS)
     assert model.curves > 0
     gluonjit.clear_caches()

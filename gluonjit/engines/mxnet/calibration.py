@@ -179,7 +179,7 @@ def _runs(random: np.random.RandomState) -> list[_Run]:
             samples = (drawn * 2)[:size]  # so that there is something to share
             for training in (False, True):
                 scheduler = _SCHEDULERS[(len(runs) + number) % len(_SCHEDULERS)]
-                options = {"scheduler": scheduler, "sharing": bool(len(runs) // 2 % 2)}
+                options = {"granularity": "cell", "scheduler": scheduler, "sharing": bool(len(runs) // 2 % 2)}
                 runs.append(_Run(net, samples, training, options))
     return runs
 

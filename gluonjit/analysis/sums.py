@@ -27,7 +27,7 @@ def fold_sums(
     """Replace chains of additions in `operands` and `live`; returns for each record the nodes that remain."""
     keep = {record: np.ones(len(mask), dtype=bool) for record, mask in live.items()}
     adders = [record for record in operands if record.kind.sum_of]
-    if not adders:
+    if sum(len(record.bases) for record in adders) < _LONG - 1:
         return keep
     inner = _inner_nodes(graph, adders, operands, live)
     if len(inner) < _LONG - 2:

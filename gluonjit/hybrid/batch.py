@@ -179,11 +179,14 @@ class Batch:
             begin = perf_counter()
             calls = graph.calls
             _release(graph)
+            released = perf_counter()
+            report.took("release", "capture", begin, released)  # it is as much as was captured
         try:
             after_flush(report, provenance, samples, line, early)
         finally:
-            times["analysis"] += perf_counter() - begin
-            report.took("advice", "analysis", begin, perf_counter())
+            times["capture"] += released - begin
+            times["analysis"] += perf_counter() - released
+            report.took("advice", "analysis", released, perf_counter())
             if self.options.profile:
                 self._observe(plan, calls, choice, times)
 

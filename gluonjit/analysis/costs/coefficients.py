@@ -37,48 +37,48 @@ class Coefficients:
 
     call_cell: float = 1e-6
     call_op: float = 3e-6
-    capture_node: float = 6.3e-6
-    capture_input: float = 12e-6
+    capture_node: float = 5.3e-6
+    capture_input: float = 17e-6
     analysis: Mapping[str, Analysis] = field(
         default_factory=lambda: {
-            "agenda": (410e-6, 0.43e-6, 83e-6),
-            "depth": (320e-6, 1.3e-6, 34e-6),
-            "greedy": (290e-6, 2.9e-6, 150e-6),
+            "agenda": (200e-6, 0.14e-6, 100e-6),
+            "depth": (180e-6, 1e-6, 48e-6),
+            "greedy": (240e-6, 3e-6, 140e-6),
         }
     )
-    session: float = 120e-6
-    session_step: float = 3.4e-6
+    session: float = 50e-6
+    session_step: float = 3.5e-6
     chunk: float = 20e-6
     leaf: float = 3e-6
-    input_byte: float = 0.28e-9
-    arena: float = 56e-6
-    index: float = 44e-6
+    input_byte: float = 0.3e-9
+    arena: float = 100e-6
+    index: float = 35e-6
     index_entry: float = 10e-9
     slice: float = 12e-6
-    gather: float = 31e-6
-    gather_row: float = 25e-9
-    gather_byte: float = 0.11e-9
-    launch: float = 30e-6
-    record: float = 28e-6
-    push: float = 6.8e-6
-    flop: float = 4.1e-12
-    byte: float = 0.35e-9
-    weight_byte: float = 15e-12
+    gather: float = 21e-6
+    gather_row: float = 20e-9
+    gather_byte: float = 0.1e-9
+    launch: float = 12e-6
+    record: float = 25e-6
+    push: float = 7.6e-6
+    flop: float = 4.4e-12
+    byte: float = 0.32e-9
+    weight_byte: float = 11e-12
     flush: float = 20e-6
     result: float = 3e-6
-    copy: float = 25e-6
+    copy: float = 10e-6
     copy_byte: float = 0.1e-9
-    back_step: float = 67e-6
-    back_push: float = 16e-6
-    back_flop: float = 9e-12
-    back_byte: float = 0.13e-9
-    back_weight_byte: float = 0.25e-9
-    back_gather: float = 17e-6
-    back_gather_row: float = 30e-9
+    back_step: float = 52e-6
+    back_push: float = 15e-6
+    back_flop: float = 9.2e-12
+    back_byte: float = 0.11e-9
+    back_weight_byte: float = 0.22e-9
+    back_gather: float = 8e-6
+    back_gather_row: float = 57e-9
     back_gather_byte: float = 0.3e-9
-    back: float = 950e-6
-    back_zero_byte: float = 0.42e-9
-    back_parameter_byte: float = 0.17e-9
+    back: float = 1200e-6
+    back_zero_byte: float = 0.37e-9
+    back_parameter_byte: float = 0.18e-9
     wait: float = 10e-6
 
     def with_changes(self, found: Mapping[str, float], analysis: Mapping[str, Analysis]) -> Coefficients:

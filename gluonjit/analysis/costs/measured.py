@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -90,8 +90,7 @@ class Measured(CostModel):
     def fitted(self) -> dict[str, Fitted]:
         """The coefficients of each part that there are measurements of, waits taken off."""
         self.settle()
-        shares = [(profiled - plain) / waits for profiled, plain, waits in self.pairs if waits]
-        self.wait = max(float(np.median(shares)), 0.0) if shares else 0.0
+        self.wait = _wait(self.pairs)
         return {part: _fitted(part, seen, self.wait) for part, seen in sorted(self._seen.items())}
 
     def calibrated(self, base: Coefficients) -> Coefficients:
@@ -107,6 +106,17 @@ class Measured(CostModel):
             else:
                 found.update(row.seconds)
         return base.with_changes(found, analysis)
+
+
+def _wait(pairs: Sequence[tuple[float, float, int]]) -> float:
+    """The w that makes the sum of |profiled - plain - w * waits| least: a median in which each wait counts."""
+    shares = sorted(((profiled - plain) / waits, waits) for profiled, plain, waits in pairs if waits)
+    left = sum(waits for _, waits in shares) / 2
+    for share, waits in shares:
+        left -= waits
+        if left <= 0:
+            return max(share, 0.0)
+    return 0.0
 
 
 def _fitted(part: str, seen: Mapping[tuple[tuple[str, float], ...], list[float]], wait: float) -> Fitted:

@@ -84,6 +84,38 @@ def test_chrome_trace(report: gluonjit.Report, tmp_path: Any) -> None:
     assert all(event["ph"] == "X" and event["dur"] >= 0 for event in events)
 
 
+def test_capture_is_counted_once_from_the_first_call_to_the_flush(report: gluonjit.Report) -> None:
+    events = [event for event in report.timeline if event.part == "capture"]
+    (whole,) = [event for event in events if event.name == "capture"]
+    samples = [event for event in events if event.name.startswith("sample ")]
+    assert report.ms["capture"] == pytest.approx((whole.end - whole.begin) * 1e3)
+    assert [event.name for event in samples] == ["sample 0", "sample 1", "sample 2", "sample 3"]
+    assert whole.begin <= samples[0].end and samples[-1].end <= whole.end
+
+
+def test_time_in_a_flush_is_not_counted_as_capture_of_the_batch_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("gluonjit.hybrid.batch.perf_counter", lambda: now[0])
+    net = Net()
+    net.initialize()
+    net.hybridize(dynamic_batch=True)
+    run = gluonjit.Batch._run
+
+    def slow(*given: Any) -> None:
+        now[0] += 100.0
+        run(*given)
+
+    monkeypatch.setattr(gluonjit.Batch, "_run", slow)
+    with gluonjit.batching() as outer:
+        net(nd.ones((2, 3)))
+        now[0] += 1.0
+        with gluonjit.batching() as inner:
+            net(nd.ones((3, 3)))
+            now[0] += 2.0
+    assert inner.report.ms["capture"] == pytest.approx(2e3)
+    assert outer.report.ms["capture"] == pytest.approx(3e3)
+
+
 def test_dot(report: gluonjit.Report, tmp_path: Any) -> None:
     report.to_dot(tmp_path / "steps.dot")
     text = (tmp_path / "steps.dot").read_text()

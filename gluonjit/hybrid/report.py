@@ -178,7 +178,7 @@ class Report:
 
     def step_seconds(self, part: str) -> list[float]:
         """Seconds of "gather" or "compute" in each step of the last flush."""
-        return self._step_seconds[part]
+        return self._step_seconds.get(part, [])
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as numbers, strings, lists and dictionaries."""

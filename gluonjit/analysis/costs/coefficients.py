@@ -35,50 +35,50 @@ class Coefficients:
     wait: a wait for the engine, by which a profiled part takes longer.
     """
 
-    call_cell: float = 1e-6
-    call_op: float = 3e-6
-    capture_node: float = 5.3e-6
-    capture_input: float = 17e-6
+    call_cell: float = 1.7e-6
+    call_op: float = 3.6e-6
+    capture_node: float = 5.1e-6
+    capture_input: float = 10e-6
     analysis: Mapping[str, Analysis] = field(
         default_factory=lambda: {
-            "agenda": (200e-6, 0.14e-6, 100e-6),
-            "depth": (180e-6, 1e-6, 48e-6),
-            "greedy": (240e-6, 3e-6, 140e-6),
+            "agenda": (350e-6, 0.4e-6, 91e-6),
+            "depth": (260e-6, 1.4e-6, 38e-6),
+            "greedy": (290e-6, 3e-6, 140e-6),
         }
     )
     session: float = 50e-6
-    session_step: float = 3.5e-6
+    session_step: float = 2.3e-6
     chunk: float = 20e-6
-    leaf: float = 3e-6
-    input_byte: float = 0.3e-9
-    arena: float = 100e-6
-    index: float = 35e-6
+    leaf: float = 4.2e-6
+    input_byte: float = 0.22e-9
+    arena: float = 110e-6
+    index: float = 29e-6
     index_entry: float = 10e-9
-    slice: float = 12e-6
-    gather: float = 21e-6
+    slice: float = 13e-6
+    gather: float = 28e-6
     gather_row: float = 20e-9
     gather_byte: float = 0.1e-9
-    launch: float = 12e-6
+    launch: float = 25e-6
     record: float = 25e-6
-    push: float = 7.6e-6
-    flop: float = 4.4e-12
-    byte: float = 0.32e-9
-    weight_byte: float = 11e-12
+    push: float = 6.9e-6
+    flop: float = 4.5e-12
+    byte: float = 0.3e-9
+    weight_byte: float = 16e-12
     flush: float = 20e-6
     result: float = 3e-6
-    copy: float = 10e-6
+    copy: float = 16e-6
     copy_byte: float = 0.1e-9
-    back_step: float = 52e-6
+    back_step: float = 57e-6
     back_push: float = 15e-6
-    back_flop: float = 9.2e-12
-    back_byte: float = 0.11e-9
-    back_weight_byte: float = 0.22e-9
-    back_gather: float = 8e-6
-    back_gather_row: float = 57e-9
+    back_flop: float = 9.1e-12
+    back_byte: float = 0.12e-9
+    back_weight_byte: float = 0.23e-9
+    back_gather: float = 14e-6
+    back_gather_row: float = 30e-9
     back_gather_byte: float = 0.3e-9
     back: float = 1200e-6
-    back_zero_byte: float = 0.37e-9
-    back_parameter_byte: float = 0.18e-9
+    back_zero_byte: float = 0.39e-9
+    back_parameter_byte: float = 0.23e-9
     wait: float = 10e-6
 
     def with_changes(self, found: Mapping[str, float], analysis: Mapping[str, Analysis]) -> Coefficients:

@@ -62,6 +62,10 @@ class Measured(CostModel):
             self._read(flush)
         for backward in self._backward:
             self._read_backward(backward)
+        self.drop()
+
+    def drop(self) -> None:
+        """Forget what has been taken down since `settle`."""
         self._observed.clear()
         self._backward.clear()
 

@@ -144,14 +144,17 @@ def measure(seconds: float, progress: Progress) -> Measured:
     """Run programs for about so long, each of them at least once; `progress` is told the share that is over."""
     begin = perf_counter()
     measured = Measured()
-    runs = _runs(np.random.RandomState(0))
+    random = np.random.RandomState(0)
+    runs = _runs(random)
     with warnings.catch_warnings(), _taken_down_by(measured):
         warnings.simplefilter("ignore")
         for run in runs:  # what they run has to be compiled
             _perform(run, False)
         done = 0
         while done < len(runs) or perf_counter() - begin < seconds:
-            _compare(runs[done % len(runs)], measured)
+            if done % len(runs) == 0:
+                order = random.permutation(len(runs))
+            _compare(runs[order[done % len(runs)]], measured)
             done += 1
             progress(min((perf_counter() - begin) / seconds, done / len(runs), 1.0))
     return measured
@@ -184,15 +187,16 @@ def _runs(random: np.random.RandomState) -> list[_Run]:
 
 
 def _compare(run: _Run, measured: Measured) -> None:
-    """Run it with and without waits, both with warm caches."""
-    _perform(run, False)
+    """Run it profiled, with caches as cold as those of a new minibatch; then once more, with waits and without."""
+    _perform(run, True)
+    waits = measured.waits()
+    measured.settle()
     begin = perf_counter()
     _perform(run, False)
     middle = perf_counter()
     _perform(run, True)
-    end = perf_counter()
-    measured.pairs.append((end - middle, middle - begin, measured.waits()))
-    measured.settle()
+    measured.pairs.append((perf_counter() - middle, middle - begin, waits))
+    measured.drop()
 
 
 def _perform(run: _Run, profile: bool) -> None:

@@ -53,13 +53,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     calibrate_.add_argument("--engine", default="mxnet", choices=["mxnet"], help="what to measure (default: mxnet)")
     calibrate_.add_argument("--seconds", type=_positive, default=60.0, help="about how long (default: 60)")
     calibrate_.add_argument("--output", type=Path, metavar="PATH", help="the file to write (default: in the cache)")
+    calibrate_.add_argument("--if-missing", action="store_true", help="do nothing where there is such a file already")
     chosen = parser.parse_args(arguments)
     if chosen.command == "simulate":
         return simulate.main(chosen.trace, chosen.scheduler, chosen.batch_size, chosen.json, chosen.costs)
     if chosen.command == "rules":
         return operators.main(chosen.kind, chosen.names, chosen.markdown)
     if chosen.command == "calibrate":
-        return calibrate.main(chosen.engine, chosen.seconds, chosen.output)
+        return calibrate.main(chosen.engine, chosen.seconds, chosen.output, chosen.if_missing)
     return doctor.main()
 
 

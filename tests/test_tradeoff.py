@@ -47,7 +47,8 @@ def row(granularity: str, size: int, ms: float, phase: str = "training", **more:
         "sharing": "auto" if automatic else True, "batch_size": size, "phase": phase, "units": 10.0 * size,
         "nodes": 10.0 * size,
         "launches": 5.0, "capture_ms": ms / 4, "analysis_ms": ms / 4, "execution_ms": ms / 2, "predicted_ms": None,
-        "measured_ms": ms, "interval_ms": [ms * 0.9, ms * 1.1], "samples_per_s": 1e3 * size / ms, "repeats": 5,
+        "measured_ms": ms, "interval_ms": [ms * 0.9, ms * 1.1], "times_ms": [ms * 0.9, ms, ms * 1.1],
+        "samples_per_s": 1e3 * size / ms, "repeats": 5,
         "choice": "cell, depth, sharing on" if automatic else None, **more,
     }  # fmt: skip
 
@@ -71,7 +72,7 @@ def test_a_run_writes_every_row_with_all_columns(
 ) -> None:
     monkeypatch.setattr("experiments.tradeoff.configurations.configurations", lambda: SOME)
     path, plot = tmp_path / "new" / "tradeoff.json", tmp_path / "new" / "tradeoff.png"
-    arguments = "--workload treelstm-builtin --batch-sizes 1,3 --repeats 2 --seed 2".split()
+    arguments = "--workload treelstm-builtin --batch-sizes 1,3 --repeats 2 --seed 2 --calibration 0".split()
     assert main([*arguments, "--json", str(path), "--plot", str(plot)]) == 0
     result = json.loads(path.read_text(encoding="utf-8"))
     assert {"rows", "summary", "environment", "command", "note", "threads"} <= set(result)
@@ -142,7 +143,7 @@ def test_an_interruption_keeps_what_was_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "tradeoff.json"
-    arguments = "--workload treelstm-builtin --batch-sizes 1,2 --repeats 2".split()
+    arguments = "--workload treelstm-builtin --batch-sizes 1,2 --repeats 2 --calibration 0".split()
     monkeypatch.setattr("experiments.tradeoff.configurations.configurations", lambda: CELLS)
     interrupt_at(monkeypatch, "forward", 2)
     assert main([*arguments, "--json", str(path)]) == 130

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import subprocess
 import sys
 import warnings
 from collections.abc import Sequence
@@ -51,6 +52,8 @@ def _run(options: argparse.Namespace) -> int:
         raise DataError(
             Path(options.workload), None, f"{len(workload.train)} samples do not fill {largest} of --batch-sizes"
         )
+    if options.calibration:
+        _calibrate(options.calibration)
     measurement = Measurement(workload, configurations(), options.seed)
     interrupted = False
     with warnings.catch_warnings():
@@ -109,12 +112,24 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--seconds", type=seconds, default=4.0, help="a way whose minibatch takes longer is repeated three times only"
     )
+    parser.add_argument(
+        "--calibration",
+        type=_duration,
+        default=60.0,
+        metavar="SECONDS",
+        help="how long to calibrate where that was not done; 0: not at all",
+    )
     parser.add_argument("--data-dir", metavar="DIR", help="the folder of the data sets (or GLUONJIT_DATA)")
     parser.add_argument("--limit", type=count, metavar="N", help="use the first N samples alone")
     parser.add_argument("--seed", type=whole, default=0)
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the rows here")
     parser.add_argument("--plot", type=Path, metavar="PATH", help="draw them here")
     return parser
+
+
+def _duration(text: str) -> float:
+    """Read a number of seconds, or 0."""
+    return 0.0 if text.strip() == "0" else seconds(text)
 
 
 def _counts(text: str) -> tuple[int, ...]:

@@ -64,7 +64,7 @@ def cache_info() -> dict[str, int]:
 
 
 def clear_caches() -> None:
-    """Forget traced cells and batched graphs, what they were seen to cost, and choices; all is made again when needed."""
+    """Forget traced cells and batched graphs, what they were seen to cost, and what was chosen: all is made anew."""
     clear_curves()
     clear_choices()
     for engine in ENGINES:

@@ -77,6 +77,13 @@ def _run(options: argparse.Namespace) -> int:
     return 130 if interrupted else 0
 
 
+def _calibrate(duration: float) -> None:
+    """Measure what work costs on this machine, where that is not stored yet; in a process of its own."""
+    command = [sys.executable, "-m", "gluonjit", "calibrate", "--if-missing", "--seconds", f"{duration:g}"]
+    if subprocess.run(command, check=False).returncode:
+        print("not calibrated: predictions begin with default costs", file=sys.stderr)
+
+
 def _result(options: argparse.Namespace, note: str, rows: list[dict[str, Any]], interrupted: bool) -> dict[str, Any]:
     """Return what is written."""
     from experiments.tradeoff.summary import summary

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from sys import getrefcount
 
 import numpy as np
 
+from gluonjit.analysis.operands import joined
 from gluonjit.analysis.plan import Index, Mask, Part
 from gluonjit.graph import Record
 
 
-def _references(values: Iterable[tuple[object, ...]]) -> Index:
-    """How many references there are to each value of these tuples."""
-    return np.fromiter(map(getrefcount, chain.from_iterable(values)), np.int64)
+def _references(values: Sequence[tuple[object, ...]], width: int) -> Index:
+    """How many references there are to each value of these tuples, which have so many each."""
+    return np.fromiter(map(getrefcount, chain.from_iterable(values)), np.int64, len(values) * width)
 
 
-_UNREAD = int(_references([(object(),)])[0])
+_UNREAD = int(_references([(object(),)], 1)[0])
 """References to a value that nobody holds but its node's tuple, and those that counting makes."""
 
 
 def live_nodes(record: Record) -> Mask:
     """Nodes with a value that somebody outside the graph can still read."""
-    flags = _references(record.values) > _UNREAD
-    mask: Mask = flags.reshape(len(record.values), len(record.kind.outputs)).any(axis=1)
+    outputs = len(record.kind.outputs)
+    flags = _references(record.values, outputs) > _UNREAD
+    mask: Mask = flags.reshape(len(record.values), outputs).any(axis=1)
     return mask
 
 
@@ -42,8 +44,7 @@ def needed_nodes(
     needed = {record: live[record] if record.kind.pure else mask for record, mask in keep.items()}
     consumed = np.zeros(rows, dtype=bool)
     for record, mask in keep.items():
-        for matrix in operands[record]:
-            consumed[matrix[mask]] = True
+        consumed[joined(operands[record], len(mask))[mask]] = True
     if not any(
         (mask & ~needed[record] & ~consumed[result_rows(record)].any(axis=1)).any() for record, mask in keep.items()
     ):

@@ -30,11 +30,17 @@ def operand_matrices(record: Record) -> list[Index]:
     ]
 
 
+def joined(matrices: Sequence[Index], nodes: int) -> Index:
+    """All rows that each node reads, side by side: one array is gone through faster than several."""
+    return np.concatenate(matrices, axis=1) if matrices else np.zeros((nodes, 0), dtype=np.int64)
+
+
 def highest(levels: Index, matrices: Sequence[Index], nodes: Index) -> Index:
     """For each of these nodes the highest level among the rows it reads; 0 where it reads none."""
-    found = np.zeros(len(nodes), dtype=np.int64)
-    for matrix in matrices:
-        found = np.maximum(found, levels[matrix[nodes]].max(axis=1))
+    if not matrices:
+        return np.zeros(len(nodes), dtype=np.int64)
+    rows = matrices[0] if len(matrices) == 1 else joined(matrices, 0)
+    found: Index = levels[rows[nodes]].max(axis=1)
     return found
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from gluonjit.analysis.liveness import base_rows
+from gluonjit.analysis.operands import joined
 from gluonjit.analysis.plan import Index, Mask
 from gluonjit.graph import Record
 
@@ -30,9 +31,9 @@ def phases(
             producer[base_rows(record)[mask] + output] = families[record]
     uses: list[set[int]] = [set() for _ in range(count)]
     for record, mask in keep.items():
-        for matrix in operands[record]:
-            used = np.bincount(producer[matrix[mask].ravel()] + 1, minlength=count + 1)
-            uses[families[record]].update((np.flatnonzero(used[1:])).tolist())
+        rows = joined(operands[record], len(mask))[mask]
+        used = np.bincount(producer[rows.ravel()] + 1, minlength=count + 1)
+        uses[families[record]].update((np.flatnonzero(used[1:])).tolist())
     number, sizes = _components(uses)
     return {family: (number[family], sizes[number[family]] > 1 or family in uses[family]) for family in range(count)}
 

@@ -31,8 +31,8 @@ def phases(
             producer[base_rows(record)[mask] + output] = families[record]
     uses: list[set[int]] = [set() for _ in range(count)]
     for record, mask in keep.items():
-        rows = joined(operands[record], len(mask))[mask]
-        used = np.bincount(producer[rows.ravel()] + 1, minlength=count + 1)
+        read = joined(operands[record], len(mask))[mask]
+        used = np.bincount(producer[read.ravel()] + 1, minlength=count + 1)
         uses[families[record]].update((np.flatnonzero(used[1:])).tolist())
     number, sizes = _components(uses)
     return {family: (number[family], sizes[number[family]] > 1 or family in uses[family]) for family in range(count)}

@@ -57,7 +57,7 @@ def test_the_first_flush_is_as_options_are_by_default(net: gluon.Block) -> None:
 
 def test_a_few_minibatches_decide(net: gluon.Block) -> None:
     net.hybridize(dynamic_batch=True)
-    for k in range(8):
+    for k in range(14):
         choice = steps(net, minibatch(8, seed=10 * k)).choice
     assert choice is not None and choice.decided
     per_sample = [estimate.per_sample for estimate in choice.estimates]
@@ -73,7 +73,7 @@ def test_values_stay_while_ways_are_tried(net: gluon.Block) -> None:
     samples = minibatch(6)
     expected = [net(x).asnumpy() for x in samples]
     net.hybridize(dynamic_batch=True)
-    for _ in range(8):
+    for _ in range(14):
         with gluonjit.batching():
             values = [net(x) for x in samples]
         for value, wanted in zip(values, expected):
@@ -97,7 +97,7 @@ def test_nothing_is_studied_where_all_is_given(net: gluon.Block) -> None:
 
 def test_training_and_inference_are_studied_apart(net: gluon.Block) -> None:
     net.hybridize(dynamic_batch=True)
-    for k in range(8):
+    for k in range(14):
         steps(net, minibatch(8, seed=k))
     first, *_ = [net(x) for x in minibatch(8)]
     first.asnumpy()
@@ -107,7 +107,7 @@ def test_training_and_inference_are_studied_apart(net: gluon.Block) -> None:
 
 def test_the_report_shows_the_choice(net: gluon.Block) -> None:
     net.hybridize(dynamic_batch=True)
-    for k in range(3):
+    for k in range(4):
         report = steps(net, minibatch(8, seed=k))
     assert f"chosen: {report.choice.setting}" in str(report)  # type: ignore[union-attr]
     assert "predicted ms a sample" in str(report) and "predicted ms a sample" in report._repr_html_()
@@ -137,7 +137,7 @@ class Priced(CostModel):
 
 def studied(net: gluon.Block, launch: float, analysis: dict[str, float], monkeypatch: pytest.MonkeyPatch) -> Study:
     """The study of one captured minibatch with cells, where schedulers alone are left open."""
-    study = Study(Allowed(("cell",), (True,), tuple(analysis)), flushes=2)
+    study = Study(Allowed(("cell",), (True,), tuple(analysis)), flushes={Capture("cell", True): 3})
 
     def plan(self: Chooser, planner: Planner, records: Any, captured: Any, samples: int, model: Any) -> Any:
         seen = Seen(counts_of(records), samples, False)
@@ -166,11 +166,11 @@ def test_a_scheduler_that_cannot_pay_is_not_tried(net: gluon.Block, monkeypatch:
 
 def test_a_study_begins_anew_when_samples_change(net: gluon.Block) -> None:
     net.hybridize(dynamic_batch=True)
-    for k in range(8):
+    for k in range(14):
         choice = steps(net, minibatch(8, seed=k)).choice
     assert choice is not None and choice.decided
     decided = []
-    for k in range(12):
+    for k in range(24):
         samples = [rows(30, SIZE, seed=100 * k + j) for j in range(8)]
         choice = steps(net, samples).choice
         decided.append(choice is not None and choice.decided)

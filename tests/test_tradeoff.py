@@ -26,8 +26,8 @@ from experiments.workloads import load
 
 COLUMNS = {
     "workload", "granularity", "scheduler", "sharing", "batch_size", "phase", "nodes", "launches", "analysis_ms",
-    "predicted_ms", "measured_ms", "interval_ms", "samples_per_s", "capture_ms", "execution_ms", "repeats", "choice",
-    "units",
+    "predicted_ms", "measured_ms", "interval_ms", "times_ms", "samples_per_s", "capture_ms", "execution_ms",
+    "repeats", "choice", "units",
 }  # fmt: skip
 CELLS = [Configuration("cell", "depth", True), Configuration("cell", "greedy", False)]
 SOME = [Configuration("op", "depth", True), *CELLS]
@@ -72,11 +72,11 @@ def test_a_run_writes_every_row_with_all_columns(
 ) -> None:
     monkeypatch.setattr("experiments.tradeoff.configurations.configurations", lambda: SOME)
     path, plot = tmp_path / "new" / "tradeoff.json", tmp_path / "new" / "tradeoff.png"
-    arguments = "--workload treelstm-builtin --batch-sizes 1,3 --repeats 2 --seed 2 --calibration 0".split()
+    arguments = "--workload treelstm-builtin --batch-sizes 1,3 --repeats 2 --calibration 0 --seed 2".split()
     assert main([*arguments, "--json", str(path), "--plot", str(plot)]) == 0
     result = json.loads(path.read_text(encoding="utf-8"))
     assert {"rows", "summary", "environment", "command", "note", "threads"} <= set(result)
-    assert result["command"] == f"python -m experiments.tradeoff {' '.join(arguments[:-2])} --seconds 4 --seed 2"
+    assert result["command"] == f"python -m experiments.tradeoff {' '.join(arguments[:6])} --seconds 4 --seed 2"
     assert not result["interrupted"]
     names = ("granularity", "scheduler", "sharing", "batch_size", "phase")
     keys = [tuple(found[name] for name in names) for found in result["rows"]]

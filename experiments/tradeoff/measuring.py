@@ -20,8 +20,8 @@ from experiments.treelstm.clock import Minibatches
 from experiments.workloads.workload import Workload
 
 PHASES = ("forward", "training")
-PROFILED = 2  # minibatches that are run with a wait after each part, so that a cost model can learn; not timed
-CHOOSING = 8  # minibatches in which the automatic setting makes its choice; not timed
+PROFILED = 3  # minibatches that are run with a wait after each part, so that a cost model can learn; not timed
+CHOOSING = 14  # minibatches in which the automatic setting makes its choice; not timed
 LEAST = 3  # repeats of a configuration that is slow
 
 
@@ -101,6 +101,8 @@ class Measurement:
             for minibatch in minibatches[: CHOOSING - 1]:
                 self._once(configuration, phase, minibatch)
             return
+        if not slow:
+            self._once(configuration, phase, minibatches[-1])  # memory is there from now on
         for minibatch in minibatches[: 1 if slow else PROFILED]:
             with gluonjit.batching(profile=True, **configuration.options):
                 self._once(configuration, phase, minibatch)

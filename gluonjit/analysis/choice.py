@@ -106,7 +106,7 @@ class Study:
     """What is known of flushes of one size and phase, and what was chosen for them."""
 
     allowed: Allowed
-    flushes: int = 0
+    flushes: dict[Capture, int] = field(default_factory=dict)
     estimates: dict[Setting, Estimate] = field(default_factory=dict)
     ruled_out: dict[str, str] = field(default_factory=dict)  # ways that cannot pay, and why
     chosen: Setting | None = None
@@ -124,9 +124,18 @@ class Study:
         found = [estimate for setting, estimate in self.estimates.items() if setting.capture == capture]
         return _best(found).setting.scheduler if found else self.allowed.first.scheduler
 
+    def count(self, capture: Capture) -> None:
+        """Note a flush of what was captured so."""
+        self.flushes[capture] = self.flushes.get(capture, 0) + 1
+
+    def profiles(self, capture: Capture) -> bool:
+        """Whether this flush should be profiled: the second, as in the first, which may be the only one, all is new."""
+        return self.chosen is None and self.flushes.get(capture) == 2
+
     def wants(self, capture: Capture) -> bool:
-        """Whether a graph that was captured so should be looked at. The first flush is not: it may be the only one."""
-        return self.chosen is None and self.flushes > 1 and not any(key.capture == capture for key in self.estimates)
+        """Whether a graph that was captured so should be looked at: when the model has seen what its steps take."""
+        known = any(setting.capture == capture for setting in self.estimates)
+        return self.chosen is None and self.flushes.get(capture, 0) > 2 and not known
 
     def look(self, capture: Capture, plan_by: PlanBy, seen: Seen, model: CostModel) -> None:
         """Compare the schedulers on a graph, rule out ways that cannot pay, and choose when all is known."""

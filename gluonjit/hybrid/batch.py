@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable
+from dataclasses import replace
 from pathlib import Path
 from sys import _getframe
 from time import perf_counter
@@ -170,7 +171,8 @@ class Batch:
                 report.add_plan(plan, reason, graph.records.values(), provenance)
                 times = {"capture": capture, "analysis": perf_counter() - begin}
                 report.took("analysis", "analysis", begin, perf_counter())
-                self._run(graph, plan, samples, provenance, times)
+                options = replace(self.options, profile=True) if choice.profiled else self.options
+                self._run(graph, plan, samples, provenance, options, times)
         except BaseException as error:
             graph.owner = f"its batch failed: {error}"
             self.sample = 0  # the minibatch is lost
@@ -187,7 +189,7 @@ class Batch:
             times["capture"] += released - begin
             times["analysis"] += perf_counter() - released
             report.took("advice", "analysis", released, perf_counter())
-            if self.options.profile:
+            if options.profile:
                 self._observe(plan, calls, choice, times)
 
     def _model(self) -> CostModel:
@@ -216,9 +218,17 @@ class Batch:
         )
         self._model().observe(observed)
 
-    def _run(self, graph: Graph, plan: Plan, samples: int, provenance: Provenance, times: dict[str, float]) -> None:
+    def _run(
+        self,
+        graph: Graph,
+        plan: Plan,
+        samples: int,
+        provenance: Provenance,
+        options: Options,
+        times: dict[str, float],
+    ) -> None:
         begin = perf_counter()
-        session = self.engine.session(plan, self.report, self.options, samples, provenance)
+        session = self.engine.session(plan, self.report, options, samples, provenance)
         for chunk in plan.inputs:
             if isinstance(chunk, LookupChunk):
                 session.put_lookup(chunk)

@@ -27,13 +27,14 @@ _SCHEDULERS = ("depth", "agenda", "greedy")
 class Choice(NamedTuple):
     """What was chosen for the last flush, and between what, the cheapest first.
 
-    decided: whether all ways have been looked at; looked: whether some were in this flush; ruled_out: those that cannot
-    pay, and why.
+    decided: whether all ways have been looked at; looked: whether some were in this flush; profiled: whether the engine
+    was waited for after each step of it, so that the model learns what they take; ruled_out: ways that cannot pay.
     """
 
     setting: Setting
     decided: bool
     looked: bool
+    profiled: bool
     estimates: tuple[Estimate, ...]
     ruled_out: dict[str, str]
 
@@ -80,7 +81,7 @@ class Chooser:
         self._means: dict[tuple[bool, int], _Means] = {}
         self._last: Study | None = None
         self._pays: int | None = None
-        self.choice = Choice(self._allowed.first, False, False, (), {})
+        self.choice = Choice(self._allowed.first, False, False, False, (), {})
 
     @property
     def setting(self) -> Setting:
@@ -114,6 +115,7 @@ class Chooser:
         training = any(record.mode >= 2 for record in records)
         seen = Seen(counts_of(records), samples, training)
         study = self._study(seen, captured)
+        profiled = not self._allowed.pinned and study.profiles(captured.capture)
         looked = not self._allowed.pinned and study.wants(captured.capture)
         if looked:
             study.look(captured.capture, plan_by, seen, model())
@@ -122,7 +124,7 @@ class Chooser:
         if self._waits == AUTO and samples:
             self._pays = self._samples_that_pay(plan, seen, setting, model())
         ranked = tuple(sorted(study.estimates.values(), key=lambda estimate: estimate.per_sample))
-        self.choice = Choice(setting, study.chosen is not None, looked, ranked, dict(study.ruled_out))
+        self.choice = Choice(setting, study.chosen is not None, looked, profiled, ranked, dict(study.ruled_out))
         return plan
 
     def _samples_that_pay(self, plan: Plan, seen: Seen, setting: Setting, model: CostModel) -> int:
@@ -142,7 +144,7 @@ class Chooser:
             if means.drift(*like):
                 study = self._studies[key] = Study(self._allowed)
                 del self._means[key]
-        study.flushes += 1
+        study.count(captured.capture)
         self._last = study
         return study
 

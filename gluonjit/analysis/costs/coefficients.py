@@ -31,7 +31,8 @@ class Coefficients:
         a floating-point operation; `byte` one of operands and results; `weight_byte` one of weights.
     results: `flush` a flush; `result` a node that can still be read; `copy` a place that is copied out; `copy_byte`.
     backward: `back_step` to `back_gather_byte` the same for going back through a step; `back` a backward;
-        `back_zero_byte` a byte of its arenas; `back_parameter_byte` a byte of weights, once a backward.
+        `back_reach` a step, for what it reaches; `back_zero_byte` a byte of its arenas; `back_parameter_byte` a byte of
+        weights, once a backward.
     wait: a wait for the engine, by which a profiled part takes longer.
     """
 
@@ -78,6 +79,7 @@ class Coefficients:
     back_gather_byte: float = 0.3e-9
     back: float = 1200e-6
     back_zero_byte: float = 0.39e-9
+    back_reach: float = 15e-6
     back_parameter_byte: float = 0.23e-9
     wait: float = 10e-6
 

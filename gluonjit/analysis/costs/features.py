@@ -144,5 +144,6 @@ def backward_rest(plan: Plan) -> Amounts:
     return {
         "back": 1,
         "back_zero_byte": sum(arena.rows * _row_bytes(plan, number) for number, arena in enumerate(plan.arenas)),
+        "back_reach": sum(step.mode >= 2 for step in plan.steps),
         "back_parameter_byte": sum(weights.values()),
     }

@@ -155,9 +155,10 @@ class CostModel:
         """By part of a flush the name of its curve and what the coefficients say."""
         known = self.coefficients.analysis
         costs = known.get(scheduler) or known["depth"]
+        way = scheduler if granularity != "graph" else f"{scheduler} of samples"
         return {
             "capture": (f"capture {granularity}", self._priced(features.capture(plan, calls))),
-            "analysis": (f"analysis {scheduler}", sum(a * c for a, c in zip(features.analysis(plan), costs))),
+            "analysis": (f"analysis {way}", sum(a * c for a, c in zip(features.analysis(plan), costs))),
             "inputs": ("inputs", self._priced(features.inputs(plan))),
             "results": ("results", self._priced(features.results(plan))),
         }

@@ -17,7 +17,7 @@ from experiments.treelstm.jit import HOST_PARTS, PARTS, Figures
 from experiments.treelstm.systems import Dynamic, PairByPair, System
 
 PHASES = ("train", "inference")
-WARM_UP = 3  # minibatches; plans are composed when they are seen a second time
+WARM_UP = 14  # minibatches, in which the library has chosen how to batch
 FIRST_LOOK = 8  # pairs that tell how fast a system is that runs them one by one
 MOST_MINIBATCHES = 8  # of one system in one repeat
 

@@ -47,7 +47,7 @@ def by_structure(nodes: Nodes, marks: Sequence[Mark], rest: Scheduler) -> Struct
     found = 0
     for samples in keys:  # one row a sample, one column a call
         found += 1
-        groups += [[_part(nodes, samples[:, place])] for place in range(samples.shape[1])]
+        groups += order.calls(samples)
     units = sum(len(samples) for samples in keys)
     outside = {record: mask.copy() for record, mask in nodes.keep.items()}
     for (record, numbers), first in zip(nodes.parts, order.firsts):
@@ -97,6 +97,15 @@ class _Capture:
             found += [matrix] if alike else [row[None] for row in matrix]
         return found
 
+    def calls(self, samples: Index) -> list[Group]:
+        """For each call of a structure its nodes, which are of one record."""
+        numbers = np.searchsorted(self.firsts, samples[0], side="right") - 1
+        groups: list[Group] = []
+        for number, column in zip(numbers.tolist(), samples.T):
+            record, found = self.nodes.parts[number]
+            groups.append([Part(record, found[column - self.firsts[number]])])
+        return groups
+
     def _records(self) -> Index:
         """The number of each node's record."""
         return np.repeat(np.arange(len(self.nodes.parts)), np.diff(self.firsts))
@@ -126,13 +135,3 @@ def _mixed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
         numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         return numbers ^ (numbers >> np.uint64(31))
-
-
-def _part(nodes: Nodes, numbers: Index) -> Part:
-    """Nodes of one record, in this order."""
-    first = 0
-    for record, found in nodes.parts:
-        if numbers[0] < first + len(found):
-            return Part(record, found[numbers - first])
-        first += len(found)
-    raise AssertionError("a node is of some record")

@@ -16,12 +16,13 @@ from gluonjit.analysis.costs import ObservedBackward
 from gluonjit.engines.mxnet.arrays import VERSIONS, context_of
 from gluonjit.engines.mxnet.bridge import finish
 from gluonjit.engines.mxnet.computing import unlinked
+from gluonjit.engines.mxnet.history import Seed, Target
 from gluonjit.engines.mxnet.hooked import original_array_backward, original_backward, original_grad
 from gluonjit.engines.mxnet.lazy import Lazy
 from gluonjit.engines.mxnet.results import seed_of, settle, tape_of
 from gluonjit.engines.mxnet.semantics import classic, is_numpy, same_elements
 from gluonjit.engines.mxnet.session import as_captured
-from gluonjit.engines.mxnet.tape import Seed, Tape, Target
+from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.errors import BackwardWarning, CaptureError
 from gluonjit.graph import Spec
 from gluonjit.hybrid import LOCAL, RUNNING

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from mxnet.ndarray import NDArray
 
 from gluonjit.analysis.plan import Place
+from gluonjit.engines.mxnet.history import Seed
 from gluonjit.engines.mxnet.hooked import slice_rows
 from gluonjit.engines.mxnet.program import piece
 from gluonjit.engines.mxnet.semantics import as_shape
 from gluonjit.engines.mxnet.session import Session
-from gluonjit.engines.mxnet.tape import Seed, Tape
+from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.graph import Value
 from gluonjit.hybrid import LOCAL, Batch
 from gluonjit.hybrid.batch import Results, results_of

@@ -18,10 +18,11 @@ from gluonjit.analysis.plan import Arena, Gather, LeafChunk, LookupChunk, Place
 from gluonjit.engines.mxnet.arrays import context_of
 from gluonjit.engines.mxnet.failures import failed
 from gluonjit.engines.mxnet.finite import Finite
+from gluonjit.engines.mxnet.history import Source, is_learned
 from gluonjit.engines.mxnet.hooked import original_set_recording, original_set_training, slice_rows
 from gluonjit.engines.mxnet.program import join
 from gluonjit.engines.mxnet.semantics import SHAPES, classic, shapes
-from gluonjit.engines.mxnet.tape import Source, Tape, is_learned
+from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.errors import GluonJITError
 from gluonjit.graph import Leaf, Value
 from gluonjit.hybrid import LOCAL, Options, Report

@@ -6,24 +6,22 @@ gathering costs no zero-filled gradient of a whole arena, and each weight gets o
 
 from __future__ import annotations
 
-import ctypes
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakSet
 
 import mxnet as mx
 import numpy as np
 from mxnet import autograd
-from mxnet.base import _LIB, SymbolHandle
 from mxnet.ndarray import NDArray
-from mxnet.symbol import Symbol
 
 from gluonjit.analysis import Plan, Step
 from gluonjit.analysis.plan import Gather, Place
 from gluonjit.engines.mxnet.arrays import FLOATS
 from gluonjit.engines.mxnet.finite import Finite
+from gluonjit.engines.mxnet.history import Seed, Source, Target, has_history
 from gluonjit.engines.mxnet.hooked import original_backward, slice_rows
 from gluonjit.engines.mxnet.reach import Reach
 from gluonjit.engines.mxnet.semantics import as_shape, classic, shapes
@@ -31,69 +29,6 @@ from gluonjit.graph import Value
 from gluonjit.hybrid import Report
 
 _count = iter(range(1 << 62))
-
-
-class Source(NamedTuple):
-    """Rows that were there before the flush and from which gradients go on: into an array, or another flush.
-
-    Where the array joins several of the program, `parts` are those that learn, each with its place. `again` makes the
-    array once more, with a history of its own.
-    """
-
-    array: NDArray
-    place: Place
-    value: Value | None
-    parts: tuple[tuple[NDArray, Place], ...] = ()
-    again: Callable[[], NDArray] | None = None
-
-
-class Seed(NamedTuple):
-    """The gradient of rows from `position` on in an arena."""
-
-    arena: int
-    position: int
-    gradient: NDArray
-
-
-class Target(NamedTuple):
-    """What a gradient is for: an array of the program, or a value of an earlier flush.
-
-    `reached` says whether the seeds depend on it at all: MXNet leaves gradients of what they don't as they were.
-    `parts` are arrays and their gradients where they depend on some of several that were joined.
-    """
-
-    array: NDArray
-    value: Value | None
-    gradient: NDArray
-    reached: bool
-    parts: tuple[tuple[NDArray, NDArray], ...] = ()
-    again: Callable[[], NDArray] | None = None
-
-
-def _place_of(seed: Seed) -> Place:
-    return Place(seed.arena, seed.position, seed.position + len(seed.gradient))
-
-
-def is_learned(array: NDArray) -> bool:
-    """Whether gradients go on from an array: it is a variable, or was computed from one under recording."""
-    if array.grad is not None:
-        return True
-    # What was used together with a variable counts as one to MXNet, which names it so.
-    return any(not name.startswith("null") for name in _history(array))
-
-
-def has_history(array: NDArray) -> bool:
-    """Whether autograd knows the array, as a variable or as a result under recording."""
-    return array.grad is not None or bool(_history(array))
-
-
-def _history(array: NDArray) -> list[str]:
-    """The names that autograd gives to what an array was computed from."""
-    handle = SymbolHandle()
-    if _LIB.MXAutogradGetSymbol(array.handle, ctypes.byref(handle)):  # there is none; most arrays have none
-        return []
-    names: list[str] = Symbol(handle).list_inputs()
-    return names
 
 
 class Tape:
@@ -225,7 +160,7 @@ class Tape:
                 gradient[:] = 0
         for seed in seeds:
             if self._gradients[seed.arena] is not None:  # else numbers without gradients, such as integers
-                rows = self._rows(_place_of(seed))
+                rows = self._rows(seed.place)
                 mx.nd.elemwise_add(rows, seed.gradient, out=rows)
                 if self._finite is not None:
                     self._finite.head(seed.gradient)
@@ -270,7 +205,7 @@ class Tape:
         reach = Reach(self.plan)
         for seed in seeds:
             if self._gradients[seed.arena] is not None:
-                reach.start(_place_of(seed))
+                reach.start(seed.place)
         steps = []
         for number, results in reversed(self._steps):
             step = self.plan.steps[number]

@@ -16,9 +16,9 @@ from mxnet import autograd, gluon
 from mxnet.ndarray import NDArray, register
 
 from gluonjit.engines.mxnet.dynamic import KEY, disable, enable, is_hybrid
+from gluonjit.engines.mxnet.history import has_history
 from gluonjit.engines.mxnet.lazy import Lazy
 from gluonjit.engines.mxnet.semantics import is_numpy
-from gluonjit.engines.mxnet.tape import has_history
 from gluonjit.engines.mxnet.trace import operator_call
 from gluonjit.errors import VerifyError
 from gluonjit.graph import line_of, origin_of

@@ -21,7 +21,7 @@ from experiments.workloads.workload import Workload
 
 PHASES = ("forward", "training")
 PROFILED = 3  # minibatches that are run with a wait after each part, so that a cost model can learn; not timed
-CHOOSING = 14  # minibatches in which the automatic setting makes its choice; not timed
+CHOOSING = 150  # at most, minibatches in which the automatic setting makes its choice; not timed
 LEAST = 3  # repeats of a configuration that is slow
 
 
@@ -75,7 +75,7 @@ class Measurement:
 
     def _measure(self, minibatches: Minibatches, phase: str, repeats: int, seconds: float, bar: Any) -> None:
         """Warm up every configuration, then let them run in turns."""
-        first, *more = minibatches.draw(max(1 + PROFILED, CHOOSING))
+        first, *more = minibatches.draw(CHOOSING)
         timings = []
         for configuration in self._nets:
             bar.set_description(f"{phase}, batch {minibatches.size}, {configuration.label}: warm-up")
@@ -98,8 +98,11 @@ class Measurement:
     ) -> None:
         """Let a cost model see the steps of some minibatches, and the automatic setting make its choice."""
         if configuration.automatic:
-            for minibatch in minibatches[: CHOOSING - 1]:
+            for minibatch in minibatches:
                 self._once(configuration, phase, minibatch)
+                choice = gluonjit.explain().choice
+                if choice is not None and choice.decided:
+                    break
             return
         if not slow:
             self._once(configuration, phase, minibatches[-1])  # memory is there from now on

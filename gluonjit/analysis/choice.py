@@ -22,6 +22,7 @@ PlanBy = Callable[[str, str], Plan]
 """Makes a plan of what was captured, by a scheduler and with a granularity."""
 DEFAULT_SCHEDULER = "depth"
 _SAME = 0.02  # a way has to be better by this fraction: the model is not more exact
+_LOOKS, _SAMPLES = 3, 24  # a way is looked at in so many flushes, of so many samples in all
 _FAR = 1.3  # a way that seems worse by this factor is not captured to see more exactly
 
 
@@ -49,9 +50,10 @@ class Setting(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """What the model says of one way, for a flush of so many samples; `costs` is in seconds, all of them."""
+    """What the model says of one way, for some flushes, all added up; `costs` is in seconds."""
 
     setting: Setting
+    flushes: int
     samples: int
     nodes: int
     launches: int
@@ -61,6 +63,17 @@ class Estimate(NamedTuple):
     def per_sample(self) -> float:
         """Seconds a sample."""
         return self.costs.total / max(self.samples, 1)
+
+    def plus(self, other: Estimate) -> Estimate:
+        """Both together."""
+        return Estimate(
+            self.setting,
+            self.flushes + other.flushes,
+            self.samples + other.samples,
+            self.nodes + other.nodes,
+            self.launches + other.launches,
+            self.costs.plus(other.costs),
+        )
 
 
 @dataclass(frozen=True)
@@ -134,29 +147,43 @@ class Study:
 
     def wants(self, capture: Capture) -> bool:
         """Whether a graph that was captured so should be looked at: when the model has seen what its steps take."""
-        known = any(setting.capture == capture for setting in self.estimates)
-        return self.chosen is None and self.flushes.get(capture, 0) > 2 and not known
+        return self.chosen is None and self.flushes.get(capture, 0) > 2 and not self._seen_enough(capture)
+
+    def _seen_enough(self, capture: Capture) -> bool:
+        """Whether minibatches unlike each other no longer decide."""
+        looked = [estimate for setting, estimate in self.estimates.items() if setting.capture == capture]
+        return any(estimate.flushes >= _LOOKS and estimate.samples >= _SAMPLES for estimate in looked)
 
     def look(self, capture: Capture, plan_by: PlanBy, seen: Seen, model: CostModel) -> None:
-        """Compare the schedulers on a graph, rule out ways that cannot pay, and choose when all is known."""
+        """Compare the schedulers on a graph; when enough have been seen rule out ways that cannot pay, or choose."""
         first = self.scheduler(capture)
         for scheduler in sorted(self.allowed.schedulers, key=lambda name: name != first):
-            setting = Setting(*capture, scheduler)
-            known = [estimate for key, estimate in self.estimates.items() if key.capture == capture]
-            if known and model.analysis(scheduler, known[0].nodes, 1) > _avoidable(known[0], seen, model):
-                self.ruled_out[str(setting)] = "its analysis costs more than any schedule saves"
-                continue
-            self.estimates[setting] = _estimate(setting, plan_by(scheduler, capture.granularity), seen, model)
+            self._add(Setting(*capture, scheduler), plan_by, seen, model)
+        if not self._seen_enough(capture):
+            return
         if self._todo is None:
-            best_here = _best(list(self.estimates.values()))
+            best = _best(list(self.estimates.values()))
             self._todo = [other for other in self.allowed.captures if other != capture]
-            self._todo = [other for other in self._todo if not self._cannot_pay(other, best_here, seen, model)]
+            self._todo = [other for other in self._todo if not self._cannot_pay(other, best, seen, model)]
         self._todo = [other for other in self._todo if other != capture]
         if capture == Capture("cell", False) and any(other.granularity == "graph" for other in self._todo):
             self._look_at_structures(plan_by, seen, model)
         if not self._todo:
-            best = _best(list(self.estimates.values()))
-            self.chosen = best.setting
+            self.chosen = _best(list(self.estimates.values())).setting
+
+    def _add(self, setting: Setting, plan_by: PlanBy, seen: Seen, model: CostModel) -> None:
+        """Add what a schedule of this graph takes to what is known of it; not where its analysis alone cannot pay."""
+        others = [known for other, known in self.estimates.items() if other.capture == setting.capture]
+        if str(setting) in self.ruled_out:
+            return
+        if others and setting not in self.estimates:
+            one = others[0]
+            if model.analysis(setting.scheduler, one.nodes // one.flushes, 1) > _avoidable(one, seen, model):
+                self.ruled_out[str(setting)] = "its analysis costs more than any schedule saves"
+                return
+        found = _estimate(setting, plan_by(setting.scheduler, setting.granularity), seen, model)
+        known = self.estimates.get(setting)
+        self.estimates[setting] = found if known is None else known.plus(found)
 
     def _look_at_structures(self, plan_by: PlanBy, seen: Seen, model: CostModel) -> None:
         """Rule out that samples of one structure run as one, where what was captured for others says it is far off."""
@@ -180,7 +207,7 @@ class Study:
 
 def _estimate(setting: Setting, plan: Plan, seen: Seen, model: CostModel) -> Estimate:
     costs = model.predict(plan, seen.calls, setting.scheduler, setting.granularity, seen.training)
-    return Estimate(setting, seen.samples, plan.nodes, sum(map(launches, plan.steps)), costs)
+    return Estimate(setting, 1, max(seen.samples, 1), plan.nodes, sum(map(launches, plan.steps)), costs)
 
 
 def _at_least(other: Capture, now: Capture, seen: Seen, model: CostModel) -> float:
@@ -198,10 +225,12 @@ def _at_least(other: Capture, now: Capture, seen: Seen, model: CostModel) -> flo
 
 
 def _avoidable(estimate: Estimate, seen: Seen, model: CostModel) -> float:
-    """What another order could save at most, in seconds: everything of one kind in one launch, nothing gathered."""
-    once = sum(model.work(_once(record, nodes), seen.training) for record, (_, nodes) in seen.counts.items())
+    """What another order could save at most, in seconds a flush: all of one kind in one launch, nothing gathered."""
+    once = estimate.flushes * sum(
+        model.work(_once(record, nodes), seen.training) for record, (_, nodes) in seen.counts.items()
+    )
     costs = estimate.costs
-    return max(costs.compute + costs.backward - once, 0.0) + costs.gather + costs.analysis
+    return (max(costs.compute + costs.backward - once, 0.0) + costs.gather + costs.analysis) / estimate.flushes
 
 
 def _best(estimates: Sequence[Estimate]) -> Estimate:

@@ -43,6 +43,8 @@ class Choice(NamedTuple):
         ways = [
             {
                 **estimate.setting._asdict(),
+                "flushes": estimate.flushes,
+                "samples": estimate.samples,
                 "nodes": estimate.nodes,
                 "launches": estimate.launches,
                 "seconds": estimate.costs.total,

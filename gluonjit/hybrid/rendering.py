@@ -109,10 +109,11 @@ def _way_rows(report: Shown) -> Table:
     """What the cost model says of each way; those that cannot pay have no figures."""
     rows: Table = []
     for way in report.choice.estimates:
-        costs = way.costs
+        costs, flushes = way.costs, way.flushes
         execution = costs.total - costs.capture - costs.analysis
-        figures = (costs.analysis * 1e3, execution * 1e3, way.per_sample * 1e3)
-        rows.append((str(way.setting), way.nodes, way.launches, *[f"{figure:.2f}" for figure in figures]))
+        figures = (costs.analysis / flushes * 1e3, execution / flushes * 1e3, way.per_sample * 1e3)
+        counts = (f"{way.nodes / flushes:.0f}", f"{way.launches / flushes:.1f}")
+        rows.append((str(way.setting), *counts, *[f"{figure:.2f}" for figure in figures]))
     return rows + [(name, "", "", "", "", why) for name, why in report.choice.ruled_out.items()]
 
 

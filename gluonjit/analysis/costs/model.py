@@ -35,6 +35,10 @@ class Costs:
         """All of it."""
         return sum(float(getattr(self, entry.name)) for entry in fields(self))
 
+    def plus(self, other: Costs) -> Costs:
+        """Both together."""
+        return Costs(*(getattr(self, entry.name) + getattr(other, entry.name) for entry in fields(self)))
+
 
 class Observed(NamedTuple):
     """What a profiled flush took, in seconds; `gather` and `compute` by step. A capture of 0 was not measured."""

@@ -23,6 +23,8 @@ PlanBy = Callable[[str, str], Plan]
 DEFAULT_SCHEDULER = "depth"
 _SAME = 0.02  # a way has to be better by this fraction: the model is not more exact
 _LOOKS, _SAMPLES = 3, 24  # a way is looked at in so many flushes, of so many samples in all
+_DRIFT = 1.5  # a study begins anew where nodes a sample have changed by this factor
+_MEMORY = 64  # samples, after which a running mean has forgotten half
 _FAR = 1.3  # a way that seems worse by this factor is not captured to see more exactly
 
 
@@ -124,6 +126,8 @@ class Study:
     ruled_out: dict[str, str] = field(default_factory=dict)  # ways that cannot pay, and why
     chosen: Setting | None = None
     _todo: list[Capture] | None = None
+    _usual: float = 0.0  # nodes a sample when it was chosen
+    _mean: float = 0.0  # and since
 
     @property
     def capture(self) -> Capture:
@@ -140,6 +144,13 @@ class Study:
     def count(self, capture: Capture) -> None:
         """Note a flush of what was captured so."""
         self.flushes[capture] = self.flushes.get(capture, 0) + 1
+
+    def drifted(self, capture: Capture, nodes: int, samples: int) -> bool:
+        """Whether what is captured is no longer like what was chosen for; takes a flush into account."""
+        if self.chosen is None or self.chosen.capture != capture:
+            return False
+        self._mean += samples / (samples + _MEMORY) * (nodes / samples - self._mean)
+        return max(self._mean, self._usual) > _DRIFT * min(self._mean, self._usual)
 
     def profiles(self, capture: Capture) -> bool:
         """Whether this flush should be profiled: the second, as in the first, which may be the only one, all is new."""
@@ -169,7 +180,9 @@ class Study:
         if capture == Capture("cell", False) and any(other.granularity == "graph" for other in self._todo):
             self._look_at_structures(plan_by, seen, model)
         if not self._todo:
-            self.chosen = _best(list(self.estimates.values())).setting
+            best = _best(list(self.estimates.values()))
+            self.chosen = best.setting
+            self._usual = self._mean = best.nodes / best.samples
 
     def _add(self, setting: Setting, plan_by: PlanBy, seen: Seen, model: CostModel) -> None:
         """Add what a schedule of this graph takes to what is known of it; not where its analysis alone cannot pay."""

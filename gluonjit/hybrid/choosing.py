@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
+from threading import Lock
 from typing import Any, NamedTuple
 
 from gluonjit.analysis import Plan, Planner
@@ -18,8 +19,6 @@ from gluonjit.graph import Record
 from gluonjit.hybrid.options import AUTO, Options
 
 _MOST_REGIONS = 256
-_DRIFT = 1.5  # a study begins anew where calls or nodes a sample have changed by this factor
-_MEMORY = 0.2  # of the running means of these
 _GRANULARITIES = ("cell", "graph", "op")
 _SCHEDULERS = ("depth", "agenda", "greedy")
 
@@ -56,18 +55,6 @@ class Choice(NamedTuple):
         return {"setting": chosen, "decided": self.decided, "estimates": ways, "ruled_out": self.ruled_out}
 
 
-class _Means:
-    """Running means of calls and nodes a sample, which a choice rests on."""
-
-    def __init__(self, calls: float, nodes: float) -> None:
-        self._now = self._first = (calls, nodes)
-
-    def drift(self, calls: float, nodes: float) -> bool:
-        """Take in a flush; whether the means are no longer like those at the beginning."""
-        self._now = tuple(mean + _MEMORY * (new - mean) for mean, new in zip(self._now, (calls, nodes)))  # type: ignore[assignment]
-        return any(max(pair) > _DRIFT * min(pair) for pair in zip(self._now, self._first))
-
-
 class Chooser:
     """What is known of one region."""
 
@@ -80,7 +67,6 @@ class Chooser:
         self._waits = options.flush_at
         self._latency = options.max_latency
         self._studies: dict[tuple[bool, int], Study] = {}
-        self._means: dict[tuple[bool, int], _Means] = {}
         self._last: Study | None = None
         self._pays: int | None = None
         self.choice = Choice(self._allowed.first, False, False, False, (), {})
@@ -116,7 +102,9 @@ class Chooser:
         plans: dict[tuple[str, ...], Plan] = {}
         training = any(record.mode >= 2 for record in records)
         seen = Seen(counts_of(records), samples, training)
-        study = self._study(seen, captured)
+        key = (training, samples.bit_length())
+        study = self._last = self._studies.setdefault(key, Study(self._allowed))
+        study.count(captured.capture)
         profiled = not self._allowed.pinned and study.profiles(captured.capture)
         looked = not self._allowed.pinned and study.wants(captured.capture)
         if looked:
@@ -125,6 +113,8 @@ class Chooser:
         plan = plan_by(setting.scheduler, setting.granularity)
         if self._waits == AUTO and samples:
             self._pays = self._samples_that_pay(plan, seen, setting, model())
+        if study.drifted(captured.capture, plan.nodes, max(samples, 1)):
+            del self._studies[key]
         ranked = tuple(sorted(study.estimates.values(), key=lambda estimate: estimate.per_sample))
         self.choice = Choice(setting, study.chosen is not None, looked, profiled, ranked, dict(study.ruled_out))
         return plan
@@ -135,40 +125,28 @@ class Chooser:
         fixed = min(model.fixed(plan, setting.scheduler), total)
         return samples_that_pay(fixed, (total - fixed) / seen.samples, latency=self._latency)
 
-    def _study(self, seen: Seen, captured: Setting) -> Study:
-        """The study of flushes like this one."""
-        key = (seen.training, seen.samples.bit_length())
-        study = self._studies.setdefault(key, Study(self._allowed))
-        if study.chosen is not None and study.chosen.capture == captured.capture:
-            samples = max(seen.samples, 1)
-            like = seen.calls / samples, sum(nodes for _, nodes in seen.counts.values()) / samples
-            means = self._means.setdefault(key, _Means(*like))
-            if means.drift(*like):
-                study = self._studies[key] = Study(self._allowed)
-                del self._means[key]
-        study.count(captured.capture)
-        self._last = study
-        return study
-
 
 _choosers: OrderedDict[Hashable, tuple[Options, Chooser]] = OrderedDict()
+_lock = Lock()
 
 
 def chooser_of(options: Options, region: Hashable = None) -> Chooser:
     """The chooser of a region; without one, of these very options, which then are a block's own."""
     key = id(options) if region is None else (region, options)
-    known = _choosers.get(key)
-    if known is None:
-        known = _choosers[key] = options, Chooser(options)  # the options are kept, so that their address is
-        while len(_choosers) > _MOST_REGIONS:
-            _choosers.popitem(last=False)
-    _choosers.move_to_end(key)
-    return known[1]
+    with _lock:
+        known = _choosers.get(key)
+        if known is None:
+            known = _choosers[key] = options, Chooser(options)  # the options are kept, so that their address is
+            while len(_choosers) > _MOST_REGIONS:
+                _choosers.popitem(last=False)
+        _choosers.move_to_end(key)
+        return known[1]
 
 
 def clear_choices() -> None:
     """Forget what was chosen; it is studied anew."""
-    _choosers.clear()
+    with _lock:
+        _choosers.clear()
 
 
 assert set(_SCHEDULERS) <= set(SCHEDULERS)

@@ -14,7 +14,8 @@ import gluonjit
 from gluonjit.analysis import Planner
 from gluonjit.analysis.choice import Allowed, Capture, Seen, Setting, Study, counts_of, samples_that_pay
 from gluonjit.analysis.costs import CostModel
-from gluonjit.errors import OptionError
+from gluonjit.errors import AloneWarning, CellWarning, OptionError
+from gluonjit.hybrid.advice import forget
 from gluonjit.hybrid.choosing import Chooser, clear_choices
 from gluonjit.hybrid.options import Options
 
@@ -67,6 +68,18 @@ def test_a_few_minibatches_decide(net: gluon.Block) -> None:
     assert chosen.per_sample <= best / 0.98 / 0.98
     looked_at = {estimate.setting.granularity for estimate in choice.estimates}
     assert looked_at | {name.split(",")[0] for name in choice.ruled_out} == {"cell", "graph", "op"}
+
+
+def test_the_librarys_own_trials_give_no_advice(
+    net: gluon.Block, recwarn: pytest.WarningsRecorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Operators are captured in some minibatches here, but nobody has asked for it."""
+    monkeypatch.setattr(Study, "_cannot_pay", lambda *given: False)
+    forget()
+    net.hybridize(dynamic_batch=True)
+    captured = [steps(net, minibatch(24, seed=10 * k)).choice.setting.granularity for k in range(24)]  # type: ignore[union-attr]
+    assert "op" in captured
+    assert not [warning for warning in recwarn if warning.category in (CellWarning, AloneWarning)]
 
 
 def test_values_stay_while_ways_are_tried(net: gluon.Block) -> None:

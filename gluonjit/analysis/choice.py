@@ -161,9 +161,14 @@ class Study:
         return self.chosen is None and self.flushes.get(capture, 0) > 2 and not self._seen_enough(capture)
 
     def _seen_enough(self, capture: Capture) -> bool:
-        """Whether minibatches unlike each other no longer decide."""
+        """Whether minibatches unlike each other no longer decide, or this is far from the best in any case."""
         looked = [estimate for setting, estimate in self.estimates.items() if setting.capture == capture]
-        return any(estimate.flushes >= _LOOKS and estimate.samples >= _SAMPLES for estimate in looked)
+        many = any(estimate.flushes >= _LOOKS and estimate.samples >= _SAMPLES for estimate in looked)
+        return many or self._far_off(looked)
+
+    def _far_off(self, looked: Sequence[Estimate]) -> bool:
+        best = _best(list(self.estimates.values())) if looked else None
+        return best is not None and min(estimate.per_sample for estimate in looked) > _FAR * best.per_sample
 
     def look(self, capture: Capture, plan_by: PlanBy, seen: Seen, model: CostModel) -> None:
         """Compare the schedulers on a graph; when enough have been seen rule out ways that cannot pay, or choose."""
@@ -176,7 +181,9 @@ class Study:
             best = _best(list(self.estimates.values()))
             self._todo = [other for other in self.allowed.captures if other != capture]
             self._todo = [other for other in self._todo if not self._cannot_pay(other, best, seen, model)]
-        self._todo = [other for other in self._todo if other != capture]
+        looked = [estimate for setting, estimate in self.estimates.items() if setting.capture == capture]
+        gone = {other for other in self._todo if other.granularity == capture.granularity and self._far_off(looked)}
+        self._todo = [other for other in self._todo if other != capture and other not in gone]
         if capture == Capture("cell", False) and any(other.granularity == "graph" for other in self._todo):
             self._look_at_structures(plan_by, seen, model)
         if not self._todo:

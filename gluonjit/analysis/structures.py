@@ -19,7 +19,8 @@ from gluonjit.analysis.plan import Index, Part
 from gluonjit.analysis.schedulers import Scheduler
 from gluonjit.graph import Mark
 
-_MIX = np.uint64(0x9E3779B97F4A7C15)  # 2^64 by the golden ratio: neighbouring numbers end up far apart
+_MIX = 0x9E3779B97F4A7C15  # 2^64 by the golden ratio: neighbouring numbers end up far apart
+_BITS = 2**64 - 1
 
 
 class Structured(NamedTuple):
@@ -85,7 +86,7 @@ class _Capture:
         place = np.full(len(self.base), 0, dtype=np.int64)  # of a node in its sample
         place[numbers] = np.arange(len(numbers)) - np.repeat(starts, lengths)
         looks = self._looks(place)[numbers]
-        sums = np.add.reduceat(_mixed(looks + place[numbers].astype(np.uint64) * _MIX), starts)
+        sums = np.add.reduceat(_mixed(looks + place[numbers].astype(np.uint64) * np.uint64(_MIX)), starts)
         kinds = self._records()
         together: dict[tuple[int, int], list[int]] = {}
         for position, key in enumerate(zip(sums.tolist(), lengths.tolist())):
@@ -125,7 +126,7 @@ class _Capture:
                     made_by = owner[rows]
                     used = place[made_by] * 64 + (rows - self.base[made_by]) + 1
                     used = np.where(made_by >= 0, used, 0)
-                    looks[first:last] += _mixed(used.astype(np.uint64) + np.uint64(column) * _MIX)
+                    looks[first:last] += _mixed(used.astype(np.uint64) + np.uint64(column * _MIX & _BITS))
         return looks
 
 

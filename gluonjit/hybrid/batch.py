@@ -184,7 +184,8 @@ class Batch:
             released = perf_counter()
             report.took("release", "capture", begin, released)  # it is as much as was captured
         try:
-            after_flush(report, provenance, samples, line, early)
+            if self.options.granularity == captured.granularity or captured.granularity != "op":
+                after_flush(report, provenance, samples, line, early)  # else operators are the library's own idea
         finally:
             times["capture"] += released - begin
             times["analysis"] += perf_counter() - released

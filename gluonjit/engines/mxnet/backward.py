@@ -189,7 +189,7 @@ def _account(passes: Sequence[Pass]) -> None:
     last = passes[-1]
     after = _took(last.tape, "gradients", last.end, _end(last.tape))
     for tape, laps, rest, _ in passes:
-        if tape.profile:
+        if tape.profiles:
             steps = [(number, end - first) for number, first, end in laps]
             # Of several batches nobody knows which the gradients afterwards belong to.
             whole = rest + after if len(passes) == 1 else 0.0
@@ -197,7 +197,7 @@ def _account(passes: Sequence[Pass]) -> None:
 
 
 def _end(tape: Tape) -> float:
-    if tape.profile:
+    if tape.profiles:
         mx.nd.waitall()
     return perf_counter()
 

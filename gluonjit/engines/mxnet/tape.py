@@ -41,7 +41,7 @@ class Tape:
         self.number = next(_count)  # later flushes are differentiated first
         self.report = report
         self.samples = samples
-        self.profile = profile
+        self._profile = profile
         self.backwards = 0
         self.bridges = 0  # values that MXNet's own history comes from: backward may come through them at any time
         self.laps: Sequence[tuple[int, float, float]] = ()  # when profiling, of the last backward: step, begin, end
@@ -175,7 +175,7 @@ class Tape:
             begin = end
             if self._finite is not None:
                 self._finite.gradients(number, self._gradients, self._gradients_of(step))
-        self.laps = laps if self.profile else ()
+        self.laps = laps if self.profiles else ()
         targets = [
             Target(array, None, gradient, id(array) in reach.constants)
             for array, _, gradient in self._constants.values()
@@ -188,9 +188,14 @@ class Tape:
 
     def _now(self) -> float:
         """The time, when profiling after all that came before has run."""
-        if self.profile:
+        if self.profiles:
             mx.nd.waitall()
         return perf_counter()
+
+    @property
+    def profiles(self) -> bool:
+        """Whether each step is waited for. Not where MXNet may call back: it would wait for the call to end."""
+        return self._profile and not self.bridges
 
     def _target(self, source: Source, reach: Reach) -> Target:
         rows = self._rows(source.place)

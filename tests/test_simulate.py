@@ -55,9 +55,10 @@ def rows(path: Path, *arguments: str) -> list[dict[str, object]]:
 
 
 def test_every_number_of_a_row(path: Path) -> None:
-    separate, shared = rows(path, "--scheduler", "depth")
-    for row in (separate, shared):
+    separate, whole, shared = rows(path, "--scheduler", "depth")
+    for row in (separate, whole, shared):
         assert float(str(row.pop("analysis_ms"))) > 0
+        assert float(str(row.pop("forward_ms"))) > 0
     # Losses run alone, at any depth. Steps take 3, 3, 2 and 1 rows: the first three times the one leaf, the third
     # of three results two, the others what lies together.
     assert separate == {
@@ -72,14 +73,17 @@ def test_every_number_of_a_row(path: Path) -> None:
         "gathers": 2,
         "gathered_bytes": (3 + 3) * 16,
         "arena_bytes": 13 * 16,
-        "forward_ms": None,
         "training_ms": None,
     }
+    # Three samples of three lengths: each call of each is a launch.
+    assert (whole["granularity"], whole["nodes"], whole["launches"]) == ("graph", 12, 9 + 3)
     assert (shared["sharing"], shared["nodes"], shared["launches"]) == (True, 4 + 3, 4 + 3)
 
 
 def test_batch_sizes_and_schedulers(path: Path) -> None:
-    found = rows(path, "--batch-size", "1,2,7", "--scheduler", "agenda,depth")
+    listed = rows(path, "--batch-size", "1,2,7", "--scheduler", "agenda,depth")
+    found = [row for row in listed if row["granularity"] == "cell"]
+    assert len(listed) - len(found) == 3 * 2, "and samples that run as one, which share nothing"
     assert [(row["batch_size"], row["sharing"], row["scheduler"]) for row in found] == [
         (size, sharing, scheduler)
         for size in (1, 2, 7)
@@ -102,11 +106,11 @@ def test_the_table_has_a_line_for_each_row(path: Path, capsys: pytest.CaptureFix
     head, *lines = capsys.readouterr().out.splitlines()
     assert head.split("  ")[0] == "granularity" and head.endswith("predicted ms  in training ms")
     assert [line.split()[:4] for line in lines] == [
-        ["cell", name, sharing, "3"]
-        for sharing in ("off", "on")
+        [granularity, name, sharing, "3"]
+        for granularity, sharing in (("cell", "off"), ("graph", "off"), ("cell", "on"))
         for name in ("agenda", "agenda_static", "depth", "greedy")
     ]
-    assert all(line.split()[-2:] == ["-", "-"] for line in lines)
+    assert all(float(line.split()[-2]) > 0 and line.split()[-1] == "-" for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -170,4 +174,4 @@ def test_random_graphs_are_planned_as_they_were(seed: int, tmp_path: Path) -> No
 def test_it_needs_numpy_alone(path: Path, tmp_path: Path) -> None:
     done = run(tmp_path, ["mxnet", "torch"], "-m", "gluonjit", "simulate", str(path), "--batch-size", "2")
     assert (done.returncode, done.stderr) == (0, "")
-    assert len(done.stdout.splitlines()) == 1 + 2 * 4
+    assert len(done.stdout.splitlines()) == 1 + 3 * 4

@@ -58,7 +58,7 @@ def test_the_first_flush_is_as_options_are_by_default(net: gluon.Block) -> None:
 
 def test_a_few_minibatches_decide(net: gluon.Block) -> None:
     net.hybridize(dynamic_batch=True)
-    for k in range(24):
+    for k in range(34):
         choice = steps(net, minibatch(8, seed=10 * k)).choice
     assert choice is not None and choice.decided
     per_sample = [estimate.per_sample for estimate in choice.estimates]
@@ -77,7 +77,7 @@ def test_the_librarys_own_trials_give_no_advice(
     monkeypatch.setattr(Study, "_cannot_pay", lambda *given: False)
     forget()
     net.hybridize(dynamic_batch=True)
-    captured = [steps(net, minibatch(24, seed=10 * k)).choice.setting.granularity for k in range(24)]  # type: ignore[union-attr]
+    captured = [steps(net, minibatch(24, seed=10 * k)).choice.setting.granularity for k in range(34)]  # type: ignore[union-attr]
     assert "op" in captured
     assert not [warning for warning in recwarn if warning.category in (CellWarning, AloneWarning)]
 
@@ -86,7 +86,7 @@ def test_values_stay_while_ways_are_tried(net: gluon.Block) -> None:
     samples = minibatch(6)
     expected = [net(x).asnumpy() for x in samples]
     net.hybridize(dynamic_batch=True)
-    for _ in range(24):
+    for _ in range(34):
         with gluonjit.batching():
             values = [net(x) for x in samples]
         for value, wanted in zip(values, expected):
@@ -110,7 +110,7 @@ def test_nothing_is_studied_where_all_is_given(net: gluon.Block) -> None:
 
 def test_training_and_inference_are_studied_apart(net: gluon.Block) -> None:
     net.hybridize(dynamic_batch=True)
-    for k in range(24):
+    for k in range(34):
         steps(net, minibatch(8, seed=k))
     first, *_ = [net(x) for x in minibatch(8)]
     first.asnumpy()
@@ -180,11 +180,11 @@ def test_a_scheduler_that_cannot_pay_is_not_tried(net: gluon.Block, monkeypatch:
 
 def test_a_study_begins_anew_when_samples_change(net: gluon.Block) -> None:
     net.hybridize(dynamic_batch=True)
-    for k in range(24):
+    for k in range(34):
         choice = steps(net, minibatch(8, seed=k)).choice
     assert choice is not None and choice.decided
     decided = []
-    for k in range(40):
+    for k in range(52):
         samples = [rows(30, SIZE, seed=100 * k + j) for j in range(8)]
         choice = steps(net, samples).choice
         decided.append(choice is not None and choice.decided)

@@ -32,4 +32,4 @@ def arena_bytes(plan: Plan) -> int:
 
 def row_bytes(spec: Spec) -> int:
     """Bytes of one row."""
-    return spec.bytes // spec.rows
+    return spec.bytes // spec.rows if spec.rows else 0

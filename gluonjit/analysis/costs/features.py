@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from gluonjit.analysis import measures
 from gluonjit.analysis.plan import LeafChunk, Place, Plan, Step
 
 Amounts = Mapping[str, float]
@@ -29,9 +30,8 @@ def totals(step: Step) -> Totals:
     return Totals(rows, flops, moved)
 
 
-def _row_bytes(plan: Plan, arena: int) -> int:
-    spec = plan.arenas[arena].spec
-    return spec.bytes // spec.rows if spec.rows else 0
+def _place_bytes(plan: Plan, place: Place) -> int:
+    return (place.end - place.begin) * measures.row_bytes(plan.arenas[place.arena].spec)
 
 
 def capture(plan: Plan, calls: int) -> Amounts:
@@ -62,7 +62,7 @@ def inputs(plan: Plan) -> Amounts:
         "session_step": len(plan.steps),
         "chunk": len(places),
         "leaf": sum(len(chunk.leaves) for chunk in plan.inputs if isinstance(chunk, LeafChunk)),
-        "input_byte": sum((place.end - place.begin) * _row_bytes(plan, place.arena) for place in places),
+        "input_byte": sum(_place_bytes(plan, place) for place in places),
         "arena": len(plan.arenas),
         "index": len(indices),
         "index_entry": sum(map(len, indices)),
@@ -71,23 +71,23 @@ def inputs(plan: Plan) -> Amounts:
 
 def gather(plan: Plan, step: Step) -> Amounts:
     """Operands that lie together, and those that are copied together."""
-    copied = [(found.place.arena, len(found.index)) for found in step.gathers if found.index is not None]
+    copied = measures.gathers(step)
     return {
-        "slice": len(step.gathers) - len(copied),
-        "gather": len(copied),
-        "gather_row": sum(rows for _, rows in copied),
-        "gather_byte": sum(rows * _row_bytes(plan, arena) for arena, rows in copied),
+        "slice": len(step.gathers) - copied,
+        "gather": copied,
+        "gather_row": sum(len(found.index) for found in step.gathers if found.index is not None),
+        "gather_byte": measures.gathered_bytes(plan, step),
     }
 
 
 def copies(step: Step) -> bool:
     """Whether any operands have to be copied together, so that the engine has something to do."""
-    return any(found.index is not None for found in step.gathers)
+    return measures.gathers(step) > 0
 
 
 def compute(step: Step) -> Amounts:
     """Launching a step, and its work."""
-    times = step.count if step.kind.lone else 1
+    times = measures.launches(step)
     work, total = step.kind.work, totals(step)
     return {
         "launch": times,
@@ -110,7 +110,7 @@ def results(plan: Plan) -> Amounts:
         "flush": 1,
         "result": sum(len(nodes) for nodes in live.values()),
         "copy": len(places),
-        "copy_byte": sum((place.end - place.begin) * _row_bytes(plan, place.arena) for place in places),
+        "copy_byte": sum(_place_bytes(plan, place) for place in places),
     }
 
 
@@ -127,7 +127,7 @@ def backward(plan: Plan, step: Step) -> Amounts:
 
 def backward_alone(step: Step) -> Amounts:
     """Going back through a step, without gathers."""
-    times = step.count if step.kind.lone else 1
+    times = measures.launches(step)
     work, total = step.kind.work, totals(step)
     return {
         "back_step": times,
@@ -143,7 +143,7 @@ def backward_rest(plan: Plan) -> Amounts:
     weights = {id(step.kind.family): step.kind.work.weights for step in plan.steps if step.mode >= 2}
     return {
         "back": 1,
-        "back_zero_byte": sum(arena.rows * _row_bytes(plan, number) for number, arena in enumerate(plan.arenas)),
+        "back_zero_byte": measures.arena_bytes(plan),
         "back_reach": sum(step.mode >= 2 for step in plan.steps),
         "back_parameter_byte": sum(weights.values()),
     }

@@ -95,7 +95,7 @@ class CostModel:
         """Seconds that the capture of a call takes at least."""
         return self.coefficients.call_op if granularity == "op" else self.coefficients.call_cell
 
-    def analysis(self, scheduler: str, nodes: int, steps: int) -> float:
+    def analysis(self, scheduler: str, nodes: float, steps: float) -> float:
         """Seconds to schedule so many nodes into so many steps, and to lay them out."""
         known = self.coefficients.analysis
         fixed, node, step = known.get(scheduler) or known["depth"]
@@ -157,12 +157,11 @@ class CostModel:
 
     def _whole(self, plan: Plan, calls: int, scheduler: str, granularity: str) -> dict[str, tuple[str, float]]:
         """By part of a flush the name of its curve and what the coefficients say."""
-        known = self.coefficients.analysis
-        costs = known.get(scheduler) or known["depth"]
+        _, nodes, steps = features.analysis(plan)
         way = scheduler if granularity != "graph" else f"{scheduler} of samples"
         return {
             "capture": (f"capture {granularity}", self._priced(features.capture(plan, calls))),
-            "analysis": (f"analysis {way}", sum(a * c for a, c in zip(features.analysis(plan), costs))),
+            "analysis": (f"analysis {way}", self.analysis(scheduler, nodes, steps)),
             "inputs": ("inputs", self._priced(features.inputs(plan))),
             "results": ("results", self._priced(features.results(plan))),
         }

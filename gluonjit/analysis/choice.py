@@ -34,6 +34,9 @@ class Capture(NamedTuple):
     granularity: str
     sharing: bool
 
+    def __str__(self) -> str:
+        return f"{self.granularity}, sharing {'on' if self.sharing else 'off'}"
+
 
 class Setting(NamedTuple):
     """How a flush is captured and scheduled."""
@@ -138,8 +141,17 @@ class Study:
 
     def scheduler(self, capture: Capture) -> str:
         """The best known scheduler for what was captured so."""
-        found = [estimate for setting, estimate in self.estimates.items() if setting.capture == capture]
+        found = self._of(capture)
         return _best(found).setting.scheduler if found else self.allowed.first.scheduler
+
+    def _of(self, capture: Capture) -> list[Estimate]:
+        """What is known of what was captured so, by scheduler."""
+        return [estimate for setting, estimate in self.estimates.items() if setting.capture == capture]
+
+    @property
+    def _best(self) -> Estimate:
+        """The cheapest of all ways looked at."""
+        return _best(list(self.estimates.values()))
 
     def count(self, capture: Capture) -> None:
         """Note a flush of what was captured so."""
@@ -162,13 +174,13 @@ class Study:
 
     def _seen_enough(self, capture: Capture) -> bool:
         """Whether minibatches unlike each other no longer decide, or this is far from the best in any case."""
-        looked = [estimate for setting, estimate in self.estimates.items() if setting.capture == capture]
+        looked = self._of(capture)
         many = any(estimate.flushes >= _LOOKS and estimate.samples >= _SAMPLES for estimate in looked)
         return many or self._far_off(looked)
 
     def _far_off(self, looked: Sequence[Estimate]) -> bool:
-        best = _best(list(self.estimates.values())) if looked else None
-        return best is not None and min(estimate.per_sample for estimate in looked) > _FAR * best.per_sample
+        """Whether even the cheapest of these costs far more than the best of all."""
+        return bool(looked) and min(estimate.per_sample for estimate in looked) > _FAR * self._best.per_sample
 
     def look(self, capture: Capture, plan_by: PlanBy, seen: Seen, model: CostModel) -> None:
         """Compare the schedulers on a graph; when enough have been seen rule out ways that cannot pay, or choose."""
@@ -178,22 +190,20 @@ class Study:
         if not self._seen_enough(capture):
             return
         if self._todo is None:
-            best = _best(list(self.estimates.values()))
-            self._todo = [other for other in self.allowed.captures if other != capture]
-            self._todo = [other for other in self._todo if not self._cannot_pay(other, best, seen, model)]
-        looked = [estimate for setting, estimate in self.estimates.items() if setting.capture == capture]
-        gone = {other for other in self._todo if other.granularity == capture.granularity and self._far_off(looked)}
-        self._todo = [other for other in self._todo if other != capture and other not in gone]
+            others = [other for other in self.allowed.captures if other != capture]
+            self._todo = [other for other in others if not self._cannot_pay(other, self._best, seen, model)]
+        gone = capture.granularity if self._far_off(self._of(capture)) else None
+        self._todo = [other for other in self._todo if other != capture and other.granularity != gone]
         if capture == Capture("cell", False) and any(other.granularity == "graph" for other in self._todo):
             self._look_at_structures(plan_by, seen, model)
         if not self._todo:
-            best = _best(list(self.estimates.values()))
+            best = self._best
             self.chosen = best.setting
             self._usual = self._mean = best.nodes / best.samples
 
     def _add(self, setting: Setting, plan_by: PlanBy, seen: Seen, model: CostModel) -> None:
         """Add what a schedule of this graph takes to what is known of it; not where its analysis alone cannot pay."""
-        others = [known for other, known in self.estimates.items() if other.capture == setting.capture]
+        others = self._of(setting.capture)
         if str(setting) in self.ruled_out:
             return
         if others and setting not in self.estimates:
@@ -209,8 +219,7 @@ class Study:
         """Rule out that samples of one structure run as one, where what was captured for others says it is far off."""
         setting = Setting("graph", False, self.allowed.first.scheduler)
         estimate = _estimate(setting, plan_by(setting.scheduler, "graph"), seen, model)
-        best = _best(list(self.estimates.values()))
-        if estimate.per_sample > _FAR * best.per_sample:
+        if self._far_off([estimate]):
             self._todo = [other for other in self._todo or () if other.granularity != "graph"]
             self.ruled_out["graph"] = f"{estimate.launches} launches, about {estimate.per_sample * 1e3:.2f} ms a sample"
 
@@ -220,8 +229,7 @@ class Study:
         saves = _avoidable(best, seen, model)
         if costs <= saves:
             return False
-        name = f"{other.granularity}, sharing {'on' if other.sharing else 'off'}"
-        self.ruled_out[name] = f"costs {costs * 1e3:.1f} ms more, and saves {saves * 1e3:.1f} ms at most"
+        self.ruled_out[str(other)] = f"costs {costs * 1e3:.1f} ms more, and saves {saves * 1e3:.1f} ms at most"
         return True
 
 

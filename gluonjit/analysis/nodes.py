@@ -61,24 +61,30 @@ class Nodes:
         return found
 
     @cached_property
-    def edges(self) -> tuple[Index, Index]:
-        """Pairs (node, node that uses a result of it), as many as there are rows so used."""
-        producer = np.full(self.rows, -1, dtype=np.int64)
-        first = 0
-        for record, nodes in self.parts:
-            bases = base_rows(record)[nodes]
+    def bases(self) -> Index:
+        """The first result row of each node."""
+        return self._joined([base_rows(record)[nodes] for record, nodes in self.parts])
+
+    @cached_property
+    def producer(self) -> Index:
+        """For each row of the graph the node that yields it, -1 where none does."""
+        found = np.full(self.rows, -1, dtype=np.int64)
+        for (record, nodes), first in zip(self.parts, self.firsts):
             numbers = np.arange(first, first + len(nodes))
             for offset in range(record.kind.rows):
-                producer[bases + offset] = numbers
-            first += len(nodes)
-        sources, targets, first = [], [], 0
-        for record, nodes in self.parts:
+                found[self.bases[numbers] + offset] = numbers
+        return found
+
+    @cached_property
+    def edges(self) -> tuple[Index, Index]:
+        """Pairs (node, node that uses a result of it), as many as there are rows so used."""
+        sources, targets = [], []
+        for (record, nodes), first in zip(self.parts, self.firsts):
             numbers = np.arange(first, first + len(nodes))
             for matrix in self.operands[record]:
-                made_by = producer[matrix[nodes]]
+                made_by = self.producer[matrix[nodes]]
                 sources.append(made_by.ravel())
                 targets.append(np.repeat(numbers, matrix.shape[1]))
-            first += len(nodes)
         made, used = self._joined(sources), self._joined(targets)
         inside = made >= 0
         return made[inside], used[inside]
@@ -96,15 +102,15 @@ class Nodes:
     def group(self, numbers: Index) -> Group:
         """Nodes by number as parts of their records."""
         ordered = np.sort(numbers)
-        cuts = np.searchsorted(ordered, self._firsts)
+        cuts = np.searchsorted(ordered, self.firsts)
         found = []
         for part in np.flatnonzero(cuts[1:] > cuts[:-1]).tolist():
             record, nodes = self.parts[part]
-            found.append(Part(record, nodes[ordered[cuts[part] : cuts[part + 1]] - self._firsts[part]]))
+            found.append(Part(record, nodes[ordered[cuts[part] : cuts[part + 1]] - self.firsts[part]]))
         return found
 
     @cached_property
-    def _firsts(self) -> Index:
+    def firsts(self) -> Index:
         """The number of the first node of each part, and after the last one the number of nodes."""
         return np.cumsum([0, *(len(part.nodes) for part in self.parts)])
 

@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gluonjit.analysis.liveness import base_rows
 from gluonjit.analysis.nodes import Group, Nodes
 from gluonjit.analysis.plan import Index, Part
 from gluonjit.analysis.schedulers import Scheduler
@@ -43,18 +42,14 @@ def by_structure(nodes: Nodes, marks: Sequence[Mark], rest: Scheduler) -> Struct
     inside = order.sample >= 0
     if not inside.any() or not order.independent(inside):
         return None
-    keys = order.structures(inside)
-    groups: list[Group] = []
-    found = 0
-    for samples in keys:  # one row a sample, one column a call
-        found += 1
-        groups += order.calls(samples)
-    units = sum(len(samples) for samples in keys)
+    structures = order.structures(inside)
+    groups = [group for samples in structures for group in order.calls(samples)]
+    units = sum(map(len, structures))
     outside = {record: mask.copy() for record, mask in nodes.keep.items()}
-    for (record, numbers), first in zip(nodes.parts, order.firsts):
+    for (record, numbers), first in zip(nodes.parts, nodes.firsts):
         outside[record][numbers[inside[first : first + len(numbers)]]] = False
     later = rest(Nodes(outside, nodes.operands, nodes.rows)) if not inside.all() else []
-    return Structured(groups + later, units + int((~inside).sum()), found + len(later))
+    return Structured(groups + later, units + int((~inside).sum()), len(structures) + len(later))
 
 
 class _Capture:
@@ -62,13 +57,10 @@ class _Capture:
 
     def __init__(self, nodes: Nodes, marks: Sequence[Mark]) -> None:
         self.nodes = nodes
-        bases = [base_rows(record)[numbers] for record, numbers in nodes.parts]
-        self.firsts = np.concatenate(([0], np.cumsum([len(part) for part in bases]))).astype(np.int64).tolist()
-        self.base = np.concatenate(bases) if bases else np.zeros(0, dtype=np.int64)
         starts = np.array([mark.row for mark in marks], dtype=np.int64)
         of_mark = np.array([-1 if mark.sample is None else k for k, mark in enumerate(marks)], dtype=np.int64)
-        at = np.searchsorted(starts, self.base, side="right") - 1
-        self.sample: Index = np.where(at >= 0, of_mark[at], -1) if len(marks) else np.full(len(self.base), -1)
+        at = np.searchsorted(starts, nodes.bases, side="right") - 1
+        self.sample: Index = np.where(at >= 0, of_mark[at], -1) if len(marks) else np.full(nodes.count, -1)
 
     def independent(self, inside: npt.NDArray[np.bool_]) -> bool:
         """Whether no sample uses what another one, or the program between them, has computed."""
@@ -79,11 +71,11 @@ class _Capture:
     def structures(self, inside: npt.NDArray[np.bool_]) -> list[Index]:
         """For each structure a matrix (samples, calls) of node numbers, in order of capture."""
         numbers = np.flatnonzero(inside)
-        numbers = numbers[np.argsort(self.base[numbers], kind="stable")]
+        numbers = numbers[np.argsort(self.nodes.bases[numbers], kind="stable")]
         sample = self.sample[numbers]
         starts = np.flatnonzero(np.diff(sample, prepend=-1))
         lengths = np.diff(starts, append=len(numbers))
-        place = np.full(len(self.base), 0, dtype=np.int64)  # of a node in its sample
+        place = np.zeros(self.nodes.count, dtype=np.int64)  # of a node in its sample
         place[numbers] = np.arange(len(numbers)) - np.repeat(starts, lengths)
         looks = self._looks(place)[numbers]
         sums = np.add.reduceat(_mixed(looks + place[numbers].astype(np.uint64) * np.uint64(_MIX)), starts)
@@ -100,31 +92,28 @@ class _Capture:
 
     def calls(self, samples: Index) -> list[Group]:
         """For each call of a structure its nodes, which are of one record."""
-        numbers = np.searchsorted(self.firsts, samples[0], side="right") - 1
+        numbers = np.searchsorted(self.nodes.firsts, samples[0], side="right") - 1
         groups: list[Group] = []
         for number, column in zip(numbers.tolist(), samples.T):
             record, found = self.nodes.parts[number]
-            groups.append([Part(record, found[column - self.firsts[number]])])
+            groups.append([Part(record, found[column - self.nodes.firsts[number]])])
         return groups
 
     def _records(self) -> Index:
         """The number of each node's record."""
-        return np.repeat(np.arange(len(self.nodes.parts)), np.diff(self.firsts))
+        return np.repeat(np.arange(len(self.nodes.parts)), np.diff(self.nodes.firsts))
 
     def _looks(self, place: Index) -> npt.NDArray[np.uint64]:
         """A number for each node that says of which record it is and which results of its sample it uses where."""
-        owner = np.full(self.nodes.rows, -1, dtype=np.int64)
-        for (record, _), first, last in zip(self.nodes.parts, self.firsts, self.firsts[1:]):
-            for offset in range(record.kind.rows):
-                owner[self.base[first:last] + offset] = np.arange(first, last)
+        nodes = self.nodes
         looks = _mixed(self._records().astype(np.uint64) + np.uint64(1))
-        for (record, numbers), first, last in zip(self.nodes.parts, self.firsts, self.firsts[1:]):
+        for (record, numbers), first, last in zip(nodes.parts, nodes.firsts, nodes.firsts[1:]):
             column = 0
-            for matrix in self.nodes.operands[record]:
+            for matrix in nodes.operands[record]:
                 for rows in matrix[numbers].T:
                     column += 1
-                    made_by = owner[rows]
-                    used = place[made_by] * 64 + (rows - self.base[made_by]) + 1
+                    made_by = nodes.producer[rows]
+                    used = place[made_by] * 64 + (rows - nodes.bases[made_by]) + 1
                     used = np.where(made_by >= 0, used, 0)
                     looks[first:last] += _mixed(used.astype(np.uint64) + np.uint64(column * _MIX & _BITS))
         return looks

@@ -7,13 +7,13 @@ those of other systems. Cells of the trees are counted apart from what is done a
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments.arguments import count, whole
+from experiments.threads import limit_threads
 
 WORKLOADS = ("treelstm-sick", "treelstm-builtin")
 SCHEDULERS = ("depth", "agenda", "greedy")
@@ -32,8 +32,7 @@ class Line(NamedTuple):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; 0 is success, 1 a failure that is explained, 2 bad arguments, 130 an interruption."""
     options = _parser().parse_args(arguments)
-    if "mxnet" not in sys.modules:  # its thread pool reads this once
-        os.environ.setdefault("OMP_NUM_THREADS", "1")
+    limit_threads()
     from experiments.data.errors import DataError
 
     try:

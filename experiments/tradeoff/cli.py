@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
 import warnings
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.arguments import count, seconds, whole
+from experiments.threads import limit_threads
 from experiments.workloads import NAMES
 
 BATCH_SIZES = (1, 4, 16, 64, 256, 1024)
@@ -20,8 +20,7 @@ BATCH_SIZES = (1, 4, 16, 64, 256, 1024)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run; 0 is success, 1 a failure that is explained, 2 bad arguments, 130 an interruption."""
     options = _parser().parse_args(arguments)
-    if "mxnet" not in sys.modules:  # its thread pool reads this once
-        os.environ.setdefault("OMP_NUM_THREADS", "1")
+    limit_threads()
     from experiments.data.errors import DataError
 
     try:

@@ -89,7 +89,6 @@ class Batch:
         self.room = 1.0
         self.setting = self.chooser.setting
         self.sharing = self.setting.sharing
-        self.granularity = self.setting.granularity
 
     @property
     def empty(self) -> bool:
@@ -98,7 +97,7 @@ class Batch:
 
     def begin_sample(self) -> None:
         """What is captured from here on belongs to the next sample."""
-        if self.granularity == "graph":  # samples that share a node do not run as one
+        if self.setting.granularity == "graph":  # samples that share a node do not run as one
             self.memos.clear()
             self.calls.clear()
             for record in self.records.values():
@@ -122,7 +121,7 @@ class Batch:
         """
         self.memos.clear()  # their keys would keep alive what nobody else can read; equal nodes are found without them
         self.calls.clear()
-        save_graph(self.graph, path, self.granularity, self.sharing)
+        save_graph(self.graph, path, self.setting.granularity, self.sharing)
 
     def discard(self, reason: str) -> None:
         """Forget what was captured; its values then raise BatchClosedError with this reason."""
@@ -172,7 +171,9 @@ class Batch:
                 times = {"capture": capture, "analysis": perf_counter() - begin}
                 report.took("analysis", "analysis", begin, perf_counter())
                 profile = (self.options.profile or choice.profiled) and not _called_back()
-                options = replace(self.options, profile=profile)
+                options = self.options
+                if profile != options.profile:
+                    options = replace(options, profile=profile)
                 self._run(graph, plan, samples, provenance, options, times)
         except BaseException as error:
             graph.owner = f"its batch failed: {error}"

@@ -239,7 +239,7 @@ _ASKED = ("granularity='op'", "expand")
 
 def _asked_for(owner: Any, batch: Batch) -> str:
     """What has it that calls of this block are not one node, if something has."""
-    if batch.granularity == "op" and not isinstance(owner, gluon.nn.Embedding):
+    if batch.setting.granularity == "op" and not isinstance(owner, gluon.nn.Embedding):
         return _ASKED[0]
     names = batch.options.expand
     return _ASKED[1] if names and (type(owner).__name__ in names or getattr(owner, "name", None) in names) else ""

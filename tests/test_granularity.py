@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import mxnet as mx
@@ -11,6 +12,7 @@ from mxnet.gluon import nn
 from support import Recurrent, assert_close, assert_same, rows
 
 import gluonjit
+from gluonjit.analysis.traces import read_trace
 
 SIZE = 4
 
@@ -91,3 +93,13 @@ def test_a_cell_that_the_program_uses_between_samples(net: gluon.Block) -> None:
 @pytest.mark.parametrize("lengths", [[1], [2, 2, 2], [1, 2, 3, 4, 5], [5, 1, 5, 1]])
 def test_any_lengths(net: gluon.Block, lengths: list[int]) -> None:
     assert_same(net, [rows(length, SIZE, seed=k) for k, length in enumerate(lengths)], loss, granularity="graph")
+
+
+def test_a_trace_says_what_a_node_is(net: gluon.Block, tmp_path: Path) -> None:
+    """Cells, also where samples of one structure run as one."""
+    net.hybridize(dynamic_batch=True)
+    with gluonjit.batching(granularity="graph") as batch:
+        kept = [net(rows(2, SIZE, seed=k)) for k in range(2)]
+        batch.save_trace(tmp_path / "trace.json")
+    assert read_trace(tmp_path / "trace.json").granularity == "cell"
+    assert len(kept) == 2

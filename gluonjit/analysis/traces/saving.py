@@ -43,7 +43,7 @@ def save_graph(graph: Graph, path: str | Path, granularity: str, sharing: bool) 
             f"batch.save_trace({str(path)!r}): nothing waits to run in this batch. Next: call it inside of `with "
             f"gluonjit.batching() as batch:`, after the calls of the model and before any of their values is read."
         )
-    write_trace(trace_of(graph, "cell" if granularity == "auto" else granularity, sharing), path)
+    write_trace(trace_of(graph, "op" if granularity == "op" else "cell", sharing), path)
 
 
 def _kind(record: Record, families: dict[Any, int]) -> TraceKind:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Callable
 
 import mxnet as mx
@@ -90,3 +91,11 @@ class Recurrent(gluon.Block):
         for k in range(x.shape[0]):
             h = self.cell(h + x[k : k + 1])
         return h
+
+
+def recurrent(size: int) -> Iterator[Recurrent]:
+    """One with parameters, for a fixture; afterwards it is eager again."""
+    made = Recurrent(size)
+    made.initialize(mx.init.Uniform(0.7))
+    yield made
+    made.hybridize(dynamic_batch=False)

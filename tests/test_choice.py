@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import mxnet as mx
 import pytest
 from mxnet import autograd, gluon, nd
-from support import Recurrent, assert_close, rows
+from support import assert_close, recurrent, rows
 
 import gluonjit
 from gluonjit.analysis import Planner
@@ -29,10 +28,7 @@ def anew() -> None:
 
 @pytest.fixture
 def net() -> Any:
-    made = Recurrent(SIZE)
-    made.initialize(mx.init.Uniform(0.7))
-    yield made
-    made.hybridize(dynamic_batch=False)
+    yield from recurrent(SIZE)
 
 
 def minibatch(count: int, seed: int = 0) -> list[Any]:

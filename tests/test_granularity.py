@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import mxnet as mx
 import pytest
 from mxnet import gluon, nd
 from mxnet.gluon import nn
-from support import Recurrent, assert_close, assert_same, rows
+from support import assert_close, assert_same, recurrent, rows
 
 import gluonjit
 from gluonjit.analysis.traces import read_trace
@@ -19,10 +18,7 @@ SIZE = 4
 
 @pytest.fixture
 def net() -> Any:
-    made = Recurrent(SIZE)
-    made.initialize(mx.init.Uniform(0.7))
-    yield made
-    made.hybridize(dynamic_batch=False)
+    yield from recurrent(SIZE)
 
 
 def loss(net: gluon.Block, x: Any) -> Any:

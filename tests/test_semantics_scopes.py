@@ -16,7 +16,7 @@ import pytest
 from mxnet import autograd, gluon, nd
 from mxnet.gluon import nn
 from mxnet.gluon.data import ArrayDataset, DataLoader
-from support import Recurrent, assert_close, gradients, rows
+from support import assert_close, gradients, recurrent, rows
 
 import gluonjit
 from gluonjit.errors import BatchClosedError
@@ -29,10 +29,7 @@ SAMPLES = [rows(k % 4 + 1, SIZE, seed=k) for k in range(6)]
 @pytest.fixture
 def net() -> Any:
     mx.random.seed(0)
-    made = Recurrent(SIZE)
-    made.initialize(mx.init.Uniform(0.7))
-    yield made
-    made.hybridize(dynamic_batch=False)
+    yield from recurrent(SIZE)
     assert LOCAL.state.batch is None and not LOCAL.state.explicit
 
 

@@ -207,6 +207,13 @@ def test_products_of_inputs_run_before_the_recursion(sharing: bool) -> None:
     assert products[0].nodes == 24  # every word of every sample, in one launch
 
 
+def test_hoisting_can_be_left_out() -> None:
+    net = TwoLayers()
+    net.initialize(mx.init.Uniform(0.5))
+    report = assert_same(net, [rows(length, SIZE, seed=length) for length in (3, 5, 1)], total, without=("hoisting",))
+    assert not [step for step in report.steps if "of leaves" in step.name]
+
+
 class NAry(gluon.HybridBlock):
     """A weight of its own for each child position."""
 

@@ -11,6 +11,11 @@ from gluonjit.errors import OptionError
 
 AUTO = "auto"
 
+SWITCHES = {
+    "hoisting": "products of a cell with inputs alone run once, before the recursion",
+}
+"""What is done to compute less, by name; `without=(name, ...)` leaves it out, with the same results."""
+
 
 @dataclass(frozen=True)
 class Options:
@@ -28,6 +33,7 @@ class Options:
         of handing it over; slower.
     check_finite: look at every result and gradient, and raise NotFiniteError that names the call, sample and line of
         the first that is a NaN or infinite; much slower.
+    without: names of `SWITCHES` to leave out: the results are the same, and what each of them gains can be measured.
     """
 
     sharing: bool | str = AUTO
@@ -40,6 +46,7 @@ class Options:
     max_bytes: int = 2_000_000_000
     profile: bool = False
     check_finite: bool = False
+    without: tuple[str, ...] = ()
 
     def updated(self, call: str, changes: dict[str, Any]) -> Options:
         """These options with `changes`; `call` is the user's call, for the error.
@@ -97,5 +104,9 @@ _RULES: dict[str, _Rule] = {
     "max_bytes": _COUNT,
     "profile": _FLAG,
     "check_finite": _FLAG,
+    "without": (
+        lambda value: _is_names(value) and set(value) <= set(SWITCHES),
+        f"is a tuple of names out of {', '.join(SWITCHES)}",
+    ),
 }
 assert set(_RULES) == {field.name for field in fields(Options)}

@@ -211,10 +211,11 @@ def _record(
     asked = _asked_for(owner, batch)
     if asked:
         return asked
-    reason = cell.expanded.get(key)
+    wanted = (batch.options.without, *key)
+    reason = cell.expanded.get(wanted)
     if reason is not None:
         return reason
-    kind = cell.kinds.get(key)
+    kind = cell.kinds.get(wanted)
     cache = batch.report.cache
     if kind is not None and current(kind):
         cache["hits"] += 1
@@ -226,10 +227,10 @@ def _record(
         if len(cell.kinds) + len(cell.expanded) >= _MOST_KINDS:
             cell.clear()
         if isinstance(made, str):
-            cell.expanded[key] = made
+            cell.expanded[wanted] = made
             return made
         kind = made
-        cell.kinds[key] = kind
+        cell.kinds[wanted] = kind
     record = batch.records[key] = Record(kind, LOCAL.state.mode, _share(kind, batch))
     return record
 

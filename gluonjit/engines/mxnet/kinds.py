@@ -57,7 +57,7 @@ def make_kind(cell: Cell, owner: Any, run: Callable[..., Any], args: tuple[Any, 
     except Unknown as unknown:
         return f"it returns {unknown}"
     leaves = [not value.depth and isinstance(value.base, (Value, Copied)) for value in values]
-    return _kind_of(cell, owner, batch.noted.values(), trace, results, structure, leaves)
+    return _kind_of(cell, owner, batch, trace, results, structure, leaves)
 
 
 def _placeholder(trace: Trace, position: int, specs: Sequence[Spec]) -> Value:
@@ -81,15 +81,15 @@ def _result(trace: Trace, array: Any, results: list[int]) -> int:
 def _kind_of(
     cell: Cell,
     owner: Any,
-    others: Iterable[gluon.Block],
+    batch: Batch,
     trace: Trace,
     results: list[int],
     structure: Any,
     leaves: list[bool],
 ) -> Kind | str:
     _note_lookup(cell, owner, trace, results)
-    parameters = _parameters(owner, [array for _, array in trace.consts], others)
-    pieces = cut(trace, results, leaves)
+    parameters = _parameters(owner, [array for _, array in trace.consts], batch.noted.values())
+    pieces = None if "hoisting" in batch.options.without else cut(trace, results, leaves)
     rest, places = (trace, results) if pieces is None else (pieces.rest, pieces.results)
     try:
         products = [] if pieces is None else [_product(cell, trace, *product) for product in pieces.products]

@@ -93,17 +93,18 @@ def test_tree(granularity: str, sharing: bool) -> None:
     assert (report.shared > 0) == sharing
 
 
-def test_tree_launches() -> None:
-    """Every depth runs each number of children once; words' products, the output layer and the loss run once."""
+@pytest.mark.parametrize("without", [(), ("arity",)])
+def test_tree_launches(without: tuple[str, ...]) -> None:
+    """Every depth runs once, or each number of children; words' products, the output layer and the loss run once."""
     net = Tree(ChildSum())
     net.initialize(mx.init.Uniform(0.5))
     samples = tree_samples(30)
-    report = assert_same(net, samples, total)
+    report = assert_same(net, samples, total, without=without)
     depths: set[tuple[int, int]] = set()
 
     def visit(node: Any) -> int:
         depth = 1 + max([visit(child) for child in node[1]], default=0)
-        depths.add((depth, len(node[1])))
+        depths.add((depth, len(node[1]) if without else 0))
         return depth
 
     for tree, _ in samples:

@@ -51,7 +51,7 @@ def test_the_format_is_as_documented(path: Path) -> None:
     )
     assert document == {
         "format": "gluonjit-trace",
-        "version": 1,
+        "version": 2,
         "granularity": "cell",
         "sharing": True,
         "rows": 11,
@@ -73,6 +73,7 @@ def test_the_format_is_as_documented(path: Path) -> None:
                 "family": 0,
                 "calls": 5,
                 "work": [1, 0, 0, 0],
+                "children": [],
                 "nodes": {
                     "bases": [4, 7],
                     "depths": [1, 1],
@@ -95,6 +96,7 @@ def test_the_format_is_as_documented(path: Path) -> None:
                 "family": 1,
                 "calls": 1,
                 "work": [1, 0, 0, 0],
+                "children": [],
                 "nodes": {"bases": [10], "depths": [2], "samples": [-1], "live": [1], "operands": [6]},
             },
         ],
@@ -149,9 +151,9 @@ def test_a_file_that_cannot_be_written_leaves_nothing(path: Path, tmp_path: Path
         (b"\xff\xfe", "it is not JSON"),
         (b"[" * 100_000, "it is not JSON"),
         (b"[1]", "it holds a list, not"),
-        (b'{"version": 1}', 'it holds "format": None, not "format": \'gluonjit-trace\''),
-        (b'{"format": "gluonjit-trace", "version": 2}', "of version 2, and this gluonjit reads version 1"),
-        (b'{"format": "gluonjit-trace", "version": 1}', "specs is missing"),
+        (b'{"version": 2}', 'it holds "format": None, not "format": \'gluonjit-trace\''),
+        (b'{"format": "gluonjit-trace", "version": 1}', "of version 1, and this gluonjit reads version 2"),
+        (b'{"format": "gluonjit-trace", "version": 2}', "specs is missing"),
         (gzip.compress(b"{}", mtime=0)[:-9], "it is cut off or damaged"),
         (gzip.compress(b"{}", mtime=0)[:-8] + b"\0" * 8, "it is cut off or damaged"),
     ],

@@ -51,7 +51,10 @@ class Gather:
 
 @dataclass(frozen=True)
 class Step:
-    """One batched launch: nodes of one kind (or family of kinds) and mode."""
+    """One batched launch: nodes of one kind (or family of kinds) and mode.
+
+    arities: how many children each node has, where their number may differ.
+    """
 
     kind: Kind
     mode: int
@@ -59,6 +62,7 @@ class Step:
     count: int
     gathers: tuple[Gather, ...]  # one a group of operands
     places: tuple[Place, ...]  # one a result
+    arities: Index | None = None
 
 
 class LeafChunk(NamedTuple):

@@ -74,8 +74,14 @@ class Planner:
 def _step(group: Group, operands: Mapping[Record, list[Index]], layout: Layout) -> Step:
     kind, mode = group[0].record.kind, group[0].record.mode
     rows = [
-        _joined([operands[record][position][nodes].ravel() for position in positions for record, nodes in group])
-        for positions in kind.groups
+        _joined(
+            [
+                _rows_of_role([operands[record][position] for position in record.kind.groups[number][role]], nodes)
+                for role in range(len(roles))
+                for record, nodes in group
+            ]
+        )
+        for number, roles in enumerate(kind.groups)
     ]
     gathers = tuple(layout.gather(index) for index in rows)
     places = tuple(
@@ -86,7 +92,15 @@ def _step(group: Group, operands: Mapping[Record, list[Index]], layout: Layout) 
         for number, output in enumerate(kind.outputs)
     )
     count = sum(len(nodes) for _, nodes in group)
-    return Step(kind, mode, tuple(group), count, gathers, places)
+    arities = _joined([np.full(len(nodes), record.kind.arity) for record, nodes in group]) if kind.children else None
+    return Step(kind, mode, tuple(group), count, gathers, places, arities)
+
+
+def _rows_of_role(matrices: list[Index], nodes: Index) -> Index:
+    """The rows of one role, node by node."""
+    parts = [matrix[nodes] for matrix in matrices]
+    found: Index = (parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)).ravel()
+    return found
 
 
 def _joined(parts: list[Index]) -> Index:

@@ -6,13 +6,14 @@ numbers, not nodes.
 """
 
 from gluonjit.graph.graph import Graph, Leaf, Record
-from gluonjit.graph.kinds import Kind, Output, Work, family_key, operand_groups
+from gluonjit.graph.kinds import Group, Kind, Output, Work, family_key, operand_groups
 from gluonjit.graph.origins import LIBRARIES, Line, Mark, Origin, line_of, origin_of, raised_at, sample_at
 from gluonjit.graph.values import Rows, Spec, Value, clear_specs, intern_spec, natural_mode, spec_count
 
 __all__ = [
     "Graph",
     "LIBRARIES",
+    "Group",
     "Kind",
     "Leaf",
     "Line",

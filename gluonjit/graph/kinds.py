@@ -8,6 +8,10 @@ from typing import Any, NamedTuple
 
 from gluonjit.graph.values import Spec
 
+Group = tuple[tuple[int, ...], ...]
+"""Operands that are gathered together: (roles, positions of a role). The rows of one role come after those of another,
+and of one role node by node; a role has one position, or for operands that children bring one for each child."""
+
 
 @dataclass(frozen=True)
 class Output:
@@ -38,7 +42,8 @@ class Kind:
     """Nodes of one signature. `program` is the engine's batched graph and opaque here.
 
     Kinds whose operands may have any number of rows (`poly`) share one `program`, so `family`, not the kind,
-    says what runs together.
+    says what runs together. So do kinds whose nodes have any number of children: `children` says for each role which
+    operands those are, child by child.
     """
 
     name: str
@@ -56,17 +61,27 @@ class Kind:
     family: Any = None
     work: Work = ONE_OPERATOR
     structure: Any = None  # how the engine puts the results together again
+    children: tuple[tuple[int, ...], ...] = ()
     bytes: int = field(init=False, default=0)
-    groups: tuple[tuple[int, ...], ...] = field(init=False, default=())
+    groups: tuple[Group, ...] = field(init=False, default=())
 
     def __post_init__(self) -> None:
         self.bytes = sum(output.spec.bytes for output in self.outputs)
         if self.lone is None:
-            self.groups = operand_groups(self.operands, self.poly)
+            self.groups = operand_groups(self.operands, self.poly, self.children)
         else:
-            self.groups = tuple((position,) for position in range(len(self.operands)))
+            self.groups = tuple(((position,),) for position in range(len(self.operands)))
         if self.family is None:
             self.family = self
+
+    @property
+    def arity(self) -> int:
+        """How many children a node has; 0 where that is not told apart."""
+        return len(self.children[0]) if self.children else 0
+
+    def rows_of(self, role: tuple[int, ...]) -> int:
+        """How many rows of a role one node takes."""
+        return sum([self.operands[position].rows for position in role])
 
 
 def family_key(spec: Spec) -> tuple[Any, ...]:
@@ -75,13 +90,14 @@ def family_key(spec: Spec) -> tuple[Any, ...]:
     return spec.row_shape, spec.dtype, spec.device, rows
 
 
-def operand_groups(operands: Sequence[Spec], poly: bool) -> tuple[tuple[int, ...], ...]:
-    """Positions of operands that are gathered together, because a node takes equally many rows of one shape.
-
-    The rows of a group's operands come one operand after the other: (positions, nodes, rows of a node).
-    """
-    groups: dict[Any, list[int]] = {}
+def operand_groups(operands: Sequence[Spec], poly: bool, children: Sequence[tuple[int, ...]] = ()) -> tuple[Group, ...]:
+    """Operands that are gathered together, because a node, or a child of one, takes equally many rows of one shape."""
+    of_children = {position for role in children for position in role}
+    groups: dict[Any, list[tuple[int, ...]]] = {}
     for position, spec in enumerate(operands):
-        key = family_key(spec) if poly else (spec.row_shape, spec.dtype, spec.device, spec.rows)
-        groups.setdefault(key, []).append(position)
+        if position not in of_children:
+            key = family_key(spec) if poly else (spec.row_shape, spec.dtype, spec.device, spec.rows)
+            groups.setdefault((False, key), []).append((position,))
+    for role in children:
+        groups.setdefault((True, family_key(operands[role[0]])), []).append(role)
     return tuple(tuple(group) for group in groups.values())

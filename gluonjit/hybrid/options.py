@@ -12,6 +12,7 @@ from gluonjit.errors import OptionError
 AUTO = "auto"
 
 SWITCHES = {
+    "arity": "a cell that does the same for each child is one kind for any number of children",
     "hoisting": "products of a cell with inputs alone run once, before the recursion",
 }
 """What is done to compute less, by name; `without=(name, ...)` leaves it out, with the same results."""

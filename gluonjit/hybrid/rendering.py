@@ -28,6 +28,7 @@ class Shown(Protocol):
     flushes: int
     alone: dict[str, str]
     unbatched: dict[str, str]
+    by_number: dict[str, str]
     reasons: dict[str, int]
     kinds: dict[str, Any]
     cache: dict[str, int]
@@ -127,6 +128,7 @@ def _step_rows(report: Shown) -> Table:
 def _notes(report: Shown) -> list[str]:
     notes = [f"runs alone: {name}: {why}" for name, why in report.alone.items()]
     notes += [f"not one node: {name}: {why}" for name, why in report.unbatched.items()]
+    notes += [f"a kind for each number of children: {name}: {why}" for name, why in report.by_number.items()]
     return notes + [f"flushed {count} x: {reason}" for reason, count in report.reasons.items()]
 
 

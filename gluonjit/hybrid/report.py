@@ -67,7 +67,8 @@ class Report:
     which capture is from the first call to the flush, with what the program does between its calls, and to forget.
     The engine works asynchronously: unless the option `profile` was set, gather, compute and backward are the times
     to hand the work over. kinds: calls, nodes and launches by name; alone: what cannot be batched, and why;
-    unbatched: calls that are not one node, and why; reasons: how often what made the batch run; cache: hits and
+    unbatched: calls that are not one node, and why; by_number: cells that run apart for each number of children, and
+    why; reasons: how often what made the batch run; cache: hits and
     misses of the cache of batched graphs.
     """
 
@@ -82,6 +83,7 @@ class Report:
     flushes: int = 0
     alone: dict[str, str] = field(default_factory=dict)
     unbatched: dict[str, str] = field(default_factory=dict)
+    by_number: dict[str, str] = field(default_factory=dict)
     reasons: dict[str, int] = field(default_factory=dict)
     kinds: dict[str, KindRow] = field(default_factory=dict)
     cache: dict[str, int] = field(default_factory=lambda: {"hits": 0, "misses": 0})

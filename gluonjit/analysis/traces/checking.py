@@ -78,10 +78,22 @@ def _check_kind(kind: TraceKind, where: str) -> None:
         raise Damaged(f"{where}.outputs do not fit into its {kind.rows} rows")
     if kind.mode > 3:
         raise Damaged(f"{where}.mode is {kind.mode}, not 2 * recording + training")
+    _check_children(kind, where)
     if kind.sum_of:
         terms = sum(spec.rows for spec in kind.operands)
         if len(kind.outputs) != 1 or terms != kind.sum_of * kind.rows:
             raise Damaged(f"{where}.sum_of is {kind.sum_of}, but its operands have {terms} rows")
+
+
+def _check_children(kind: TraceKind, where: str) -> None:
+    """Each role of children has as many operands, all alike."""
+    listed = [position for role in kind.children for position in role]
+    if any(position >= len(kind.operands) for position in listed) or len(set(listed)) != len(listed):
+        raise Damaged(f"{where}.children are {kind.children}, not different ones of {len(kind.operands)} operands")
+    if len({len(role) for role in kind.children}) > 1 or any(
+        len({kind.operands[position] for position in role}) != 1 for role in kind.children
+    ):
+        raise Damaged(f"{where}.children are {kind.children}, not as many operands of one shape for each role")
 
 
 def _check_families(trace: Trace) -> None:
@@ -93,6 +105,11 @@ def _check_families(trace: Trace) -> None:
 
 
 def _form(kind: TraceKind) -> tuple[Any, ...]:
-    keys: list[Any] = [family_key(spec) if kind.poly else spec for spec in kind.operands]
+    of_children = {position for role in kind.children for position in role[1:]}  # a node may have any number of them
+    keys: list[Any] = [
+        family_key(spec) if kind.poly else spec
+        for position, spec in enumerate(kind.operands)
+        if position not in of_children
+    ]
     keys += [(output.spec.row_shape, output.spec.dtype, output.spec.device) for output in kind.outputs]
     return kind.alone, kind.poly, len(kind.outputs), *keys

@@ -67,6 +67,12 @@ class Fields:
             raise Damaged(f"{self._prefix}{name} holds {_shown(wrong)}, not only whole numbers from {least} to {most}")
         return np.array(listed, dtype=np.int64)
 
+    def number_lists(self, name: str) -> tuple[tuple[int, ...], ...]:
+        """Lists of whole numbers."""
+        listed = self._get(name, list, "a list")
+        inner = Fields({str(number): item for number, item in enumerate(listed)}, f"{self._prefix}{name}")
+        return tuple(tuple(inner.numbers(str(number)).tolist()) for number in range(len(listed)))
+
     def object(self, name: str) -> Fields:
         """An object in this one."""
         return Fields(self._get(name, dict, "an object"), f"{self._prefix}{name}")

@@ -47,6 +47,7 @@ class TraceKind:
     family: int
     calls: int
     work: Work
+    children: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from gluonjit.errors import TraceError
 from gluonjit.graph import Output, Spec, Work, intern_spec
 
 FORMAT = "gluonjit-trace"
-VERSION = 1
+VERSION = 2
 _MOST_WORK = 2**53  # of operations or bytes of one node
 _AGAIN = "Next: write it again with batch.save_trace(path) inside of `with gluonjit.batching() as batch:`."
 
@@ -114,6 +114,7 @@ def _encoded_kind(kind: TraceKind, nodes: TraceNodes, number: Any) -> dict[str, 
         "family": kind.family,
         "calls": kind.calls,
         "work": [int(amount) for amount in kind.work],
+        "children": [list(role) for role in kind.children],
         "nodes": {
             "bases": nodes.bases.tolist(),
             "depths": nodes.depths.tolist(),
@@ -176,6 +177,7 @@ def _kind(fields: Fields, specs: list[Spec]) -> TraceKind:
         family=fields.number("family"),
         calls=fields.number("calls"),
         work=_work(fields.numbers("work", len(Work._fields), most=_MOST_WORK).tolist()),
+        children=fields.number_lists("children"),
     )
 
 

@@ -97,6 +97,7 @@ def _kind(traced: TraceKind, family: Kind | None) -> Kind:
         sum_of=traced.sum_of,
         family=family,
         work=traced.work,
+        children=traced.children,
     )
 
 

@@ -62,6 +62,7 @@ def _kind(record: Record, families: dict[Any, int]) -> TraceKind:
         family=families.setdefault(kind.family, len(families)),
         calls=record.calls,
         work=kind.work,
+        children=kind.children,
     )
 
 

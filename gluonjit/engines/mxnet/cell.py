@@ -35,6 +35,7 @@ class Cell:
         self.kinds: dict[Any, Kind] = {}
         self.families: dict[Any, Kind] = {}
         self.products: dict[Any, Kind] = {}  # cut out of the cell's kinds
+        self.joints: dict[Any, Any] = {}  # calls that may differ in the number of children alone
         self.expanded: dict[Any, str] = {}
         self.is_node = False
         self.lookup: Any = None
@@ -49,6 +50,7 @@ class Cell:
         self.kinds.clear()
         self.families.clear()
         self.products.clear()
+        self.joints.clear()
         self.expanded.clear()
         self.lookup = None
 

@@ -27,6 +27,12 @@ class Cut(NamedTuple):
     kept: tuple[int, ...]
     products: tuple[tuple[int, TraceOp], ...]  # (operand, product of it with constants)
 
+    @property
+    def origins(self) -> tuple[tuple[int, int], ...]:
+        """For each operand of the rest the one it is, or is a product of, and how many such stand before it."""
+        sources = [*self.kept, *[operand for operand, _ in self.products]]
+        return tuple([(operand, sources[:number].count(operand)) for number, operand in enumerate(sources)])
+
 
 def cut(trace: Trace, results: Sequence[int], leaves: Sequence[bool]) -> Cut | None:
     """Cut the products of leaf operands out of a trace; None where there are none, or nothing else.

@@ -15,6 +15,7 @@ from gluonjit.engines.mxnet.cell import Cell, Unknown
 from gluonjit.engines.mxnet.hoist import cut, product_kind
 from gluonjit.engines.mxnet.lazy import Lazy, wrap
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np
+from gluonjit.engines.mxnet.lifting import Traced, join
 from gluonjit.engines.mxnet.operands import value_of
 from gluonjit.engines.mxnet.program import build
 from gluonjit.engines.mxnet.references import Copied
@@ -57,7 +58,7 @@ def make_kind(cell: Cell, owner: Any, run: Callable[..., Any], args: tuple[Any, 
     except Unknown as unknown:
         return f"it returns {unknown}"
     leaves = [not value.depth and isinstance(value.base, (Value, Copied)) for value in values]
-    return _kind_of(cell, owner, batch, trace, results, structure, leaves)
+    return _kind_of(cell, owner, batch, args, trace, results, structure, leaves)
 
 
 def _placeholder(trace: Trace, position: int, specs: Sequence[Spec]) -> Value:
@@ -82,6 +83,7 @@ def _kind_of(
     cell: Cell,
     owner: Any,
     batch: Batch,
+    args: tuple[Any, ...],
     trace: Trace,
     results: list[int],
     structure: Any,
@@ -112,7 +114,11 @@ def _kind_of(
         kept=() if pieces is None else pieces.kept,
     )
     _join_family(cell, rest, places, kind)
-    return kind
+    if "arity" in batch.options.without or not kind.pure:
+        return kind
+    origins = tuple([(operand, 0) for operand in range(len(trace.operands))]) if pieces is None else pieces.origins
+    traced = Traced(kind, rest, tuple(places), origins)
+    return join(cell, (batch.options.without, trace.training, LOCAL.state.numpy), args, trace.operands, traced, batch)
 
 
 def _product(cell: Cell, trace: Trace, operand: int, op: TraceOp) -> tuple[int, Kind]:

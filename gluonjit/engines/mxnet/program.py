@@ -29,10 +29,20 @@ class Program(Protocol):
         """Compute `count` nodes into `results`; an operand here is a group of the kind's operands."""
 
 
+OWNERS, SEGMENTS = "owners", "segments"
+"""What a program over children is given besides: whose child each is, and sparse ones in a matrix (children, nodes)."""
+
+
 class Batched:
     """One CachedOp for any number of nodes."""
 
-    def __init__(self, symbols: Sequence[mx.sym.Symbol], operands: Sequence[str], consts: list[Any]) -> None:
+    def __init__(
+        self,
+        symbols: Sequence[mx.sym.Symbol],
+        operands: Sequence[str],
+        consts: list[Any],
+        besides: Sequence[str] = (),
+    ) -> None:
         self.consts = consts
         self.may_fail = False
         self.numpy = bool(LOCAL.state.numpy & SHAPES)
@@ -43,8 +53,11 @@ class Batched:
         # ("storage_type_num_unknown_nodes == 0U"); an identity around each output avoids it.
         finals = [mx.sym.identity(symbol) for symbol in symbols]
         graph = mx.sym.Group(finals)
-        names = [*operands, *(f"const{k}" for k in range(len(consts)))]
-        self.depends = [{names.index(name) for name in final.list_inputs()} for final in finals]
+        names = [*operands, *(f"const{k}" for k in range(len(consts))), *besides]
+        plain = len(names) - len(besides)
+        self.depends = [
+            {names.index(name) for name in final.list_inputs() if names.index(name) < plain} for final in finals
+        ]
         order = graph.list_inputs()
         self._order = [names.index(name) for name in order]
         # MXNet records a call only where an array that is learned goes in: one whose shape alone was of use does not.
@@ -54,8 +67,15 @@ class Batched:
         self.operators = text.count('"op": ') - text.count('"op": "null"')
         self._op = mx.nd.CachedOp(graph, [("inline_limit", 0)])
 
-    def __call__(self, operands: Sequence[Any], consts: Sequence[Any], count: int, results: Sequence[Any]) -> None:
-        arrays = [*operands, *consts]
+    def __call__(
+        self,
+        operands: Sequence[Any],
+        consts: Sequence[Any],
+        count: int,
+        results: Sequence[Any],
+        besides: Sequence[Any] = (),
+    ) -> None:
+        arrays = [*operands, *consts, *besides]
         if not self._straight:
             arrays = [arrays[position] for position in self._order]
         self._op(*arrays, out=results)
@@ -157,7 +177,8 @@ def _build(trace: Trace, results: Sequence[int], poly: bool) -> Built:
     values: dict[int, rules.Val] = {}
     groups = operand_groups(trace.operands, poly)
     for number, group in enumerate(groups):
-        for k, symbol in zip(group, _split(mx.sym.var(f"group{number}"), len(group), trace.operands[group[0]])):
+        pieces = split_group(mx.sym.var(f"group{number}"), len(group), trace.operands[group[0][0]])
+        for (k,), symbol in zip(group, pieces):
             spec = trace.operands[k]
             values[k] = rules.Val(symbol, spec.shape, spec.dtype, spec.mode, poly and spec.mode == "rows")
     for k, (position, _) in enumerate(trace.consts):
@@ -181,7 +202,7 @@ def _build(trace: Trace, results: Sequence[int], poly: bool) -> Built:
             op.outputs, rules.batch_op(op.name, dict(op.attrs), inputs, outputs, trace.training)
         ):
             values[position] = value
-    finals = [_final(values[position]) for position in results]
+    finals = [stored(values[position]) for position in results]
     outs, rows = lay_out([(final.shape, final.dtype, final.layout) for final in finals], trace.device)
     program = Batched(
         [final.sym for final in finals],
@@ -195,7 +216,7 @@ def _build(trace: Trace, results: Sequence[int], poly: bool) -> Built:
     return Built(program, outs, rows, pure, poly)
 
 
-def _split(symbol: mx.sym.Symbol, count: int, spec: Spec) -> list[mx.sym.Symbol]:
+def split_group(symbol: mx.sym.Symbol, count: int, spec: Spec) -> list[mx.sym.Symbol]:
     """The operands of a group, whose rows come one operand after the other."""
     if count == 1:
         return [symbol]
@@ -204,7 +225,7 @@ def _split(symbol: mx.sym.Symbol, count: int, spec: Spec) -> list[mx.sym.Symbol]
     return [pieces[k] for k in range(count)]
 
 
-def _final(value: rules.Val) -> rules.Val:
+def stored(value: rules.Val) -> rules.Val:
     """A result in the layout in which it is kept: from two dimensions on as rows, and a scalar (1,)."""
     if value.layout == "shared":
         raise rules.NotBatchable("a result does not depend on the operands")

@@ -56,11 +56,11 @@ class Reach:
             rows |= reached[owners]
         constants = used[len(step.gathers) :].any(axis=1)
         self.constants.update(id(array) for array, found in zip(program.consts, constants) if found)
-        for gather, group, nodes in zip(step.gathers, step.kind.groups, used):
+        for number, (gather, group, nodes) in enumerate(zip(step.gathers, step.kind.groups, used)):
             place = gather.place
             taken = np.arange(place.begin, place.end) if gather.index is None else gather.index
             if not nodes.all():
-                taken = taken[nodes[_nodes(step, [_rows_of_operand(position) for position in group])]]
+                taken = taken[nodes[_nodes(step, [_rows_of_role(number, role) for role in range(len(group))])]]
             self._rows[place.arena][taken] = True
         return True
 
@@ -69,8 +69,8 @@ def _rows_of_output(number: int) -> Callable[[Kind], int]:
     return lambda kind: kind.outputs[number].spec.rows
 
 
-def _rows_of_operand(position: int) -> Callable[[Kind], int]:
-    return lambda kind: kind.operands[position].rows
+def _rows_of_role(group: int, role: int) -> Callable[[Kind], int]:
+    return lambda kind: kind.rows_of(kind.groups[group][role])
 
 
 def _nodes(step: Step, lengths: list[Callable[[Kind], int]]) -> Index:

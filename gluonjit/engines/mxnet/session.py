@@ -21,6 +21,7 @@ from gluonjit.engines.mxnet.finite import Finite
 from gluonjit.engines.mxnet.history import Source, is_learned
 from gluonjit.engines.mxnet.hooked import original_set_recording, original_set_training, slice_rows
 from gluonjit.engines.mxnet.program import join
+from gluonjit.engines.mxnet.segments import Segments
 from gluonjit.engines.mxnet.semantics import SHAPES, classic, shapes
 from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.errors import GluonJITError
@@ -84,6 +85,8 @@ class Session:
         self._begins = [[place.begin for place in places] for places in self._places]
         self._indices = _upload(plan)
         self._tracked = False
+        self._segments: Segments | None = None
+        self._segment_of: dict[int, int] = {}
 
     def put_lookup(self, chunk: LookupChunk) -> None:
         """Look the entries up; under recording the table is learned."""
@@ -160,7 +163,10 @@ class Session:
                 self.finite.weights(number, consts)
             if tape is not None:
                 consts = [tape.constant(array, adds) for array, adds in zip(consts, program.adds)]
-            program(operands, consts, step.count, results)
+            if step.arities is None:
+                program(operands, consts, step.count, results)
+            else:
+                program(operands, consts, step.count, results, self._besides(number))
             if tape is not None:
                 tape.note(number, results)
             if program.may_fail:  # MXNet tells at the first wait
@@ -169,6 +175,15 @@ class Session:
         self._lap(number, "compute", middle)
         if self.finite is not None:
             self.finite.results(number, results)
+
+    def _besides(self, number: int) -> list[Any]:
+        """Which node each child of a step belongs to."""
+        if self._segments is None:
+            listed = [(number, step.arities) for number, step in enumerate(self.plan.steps) if step.arities is not None]
+            context = context_of(self.plan.steps[number].kind.operands[0].device)
+            self._segments = Segments([arities for _, arities in listed], context)
+            self._segment_of = {step: position for position, (step, _) in enumerate(listed)}
+        return self._segments.of(self._segment_of[number])
 
     def _track(self) -> None:
         """Let the tape decide which arenas get gradients, when all inputs are there."""

@@ -1,0 +1,107 @@
+"""From a lifted program to one batched symbolic graph for all nodes of a step and all their children."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import mxnet as mx
+
+from gluonjit.engines.mxnet import rules
+from gluonjit.engines.mxnet.lifting.lifted import Lifted, LiftedOp
+from gluonjit.engines.mxnet.program import OWNERS, SEGMENTS, Batched, Built, lay_out, split_group, stored
+from gluonjit.engines.mxnet.rules import Val
+from gluonjit.graph import Spec, operand_groups
+
+
+def build_lifted(
+    lifted: Lifted, operands: Sequence[Spec], children: Sequence[tuple[int, ...]], device: str, training: bool
+) -> Built:
+    """The program of a step. Raises rules.NotBatchable."""
+    if any(spec.rows != 1 for spec in operands):
+        raise rules.NotBatchable("an operand has several rows")
+    values = _operands(lifted, operands, children)
+    consts = [source.constant for source in lifted.sources if source.constant is not None]
+    numbers = [number for number, source in enumerate(lifted.sources) if source.constant is not None]
+    for k, number in enumerate(numbers):
+        shape, dtype = lifted.shapes[number]
+        values[number] = Val(mx.sym.var(f"const{k}"), shape, dtype, "shared")
+    may_fail = False
+    for op in lifted.ops:
+        if op.name == "spread":
+            values[op.outputs[0]] = _spread(values[op.inputs[0]])
+        elif op.name == "gather up":
+            values[op.outputs[0]] = _gathered(values[op.inputs[0]])
+        else:
+            may_fail = _apply(lifted, op, values, training) or may_fail
+    finals = [stored(values[number]) for number in lifted.results]
+    outputs, rows = lay_out([(final.shape, final.dtype, final.layout) for final in finals], device)
+    groups = len(operand_groups(operands, False, children))
+    names = [f"group{number}" for number in range(groups)]
+    program = Batched([final.sym for final in finals], names, consts, (OWNERS, SEGMENTS))
+    program.may_fail = may_fail
+    program.adds = [all(op.name == "FullyConnected" for op in lifted.ops if number in op.inputs) for number in numbers]
+    return Built(program, outputs, rows, True, False)
+
+
+def _operands(lifted: Lifted, operands: Sequence[Spec], children: Sequence[tuple[int, ...]]) -> dict[int, Val]:
+    """The values of operands, cut out of the groups in which they are gathered."""
+    listed = {position for role in children for position in role}
+    shared = [position for position in range(len(operands)) if position not in listed]
+    of_role = {role: number for number, role in enumerate(children)}
+    found: dict[tuple[int | None, int], Val] = {}
+    for number, group in enumerate(operand_groups(operands, False, children)):
+        spec = operands[group[0][0]]
+        for role, symbol in zip(group, split_group(mx.sym.var(f"group{number}"), len(group), spec)):
+            value = Val(symbol, spec.shape, spec.dtype, spec.mode)
+            if role in of_role:
+                found[of_role[role], 0] = value
+            else:
+                found[None, shared.index(role[0])] = value
+    values: dict[int, Val] = {}
+    for number, source in enumerate(lifted.sources):
+        if source.constant is None:
+            values[number] = found[source.role, 0 if source.role is not None else source.number]
+    return values
+
+
+def _apply(lifted: Lifted, op: LiftedOp, values: dict[int, Val], training: bool) -> bool:
+    """Emit an operator; returns whether it may fail when it runs."""
+    name, attrs = op.name, dict(op.attrs)
+    if name == "sum":
+        name, attrs = "add_n", {"num_args": str(len(op.inputs))}
+    if name in rules.NO_GRADIENT:
+        raise rules.NotBatchable(f"{name} stops gradients")
+    rule = rules.RULES.get(name)
+    known = rules.Attributes(attrs)
+    if rule is not None and (rule.stateful or rule.draws(known, training)):
+        raise rules.NotBatchable(f"{name} draws random numbers or has a state")
+    outputs = [lifted.shapes[number] for number in op.outputs]
+    inputs = [values[number] for number in op.inputs]
+    values.update(zip(op.outputs, rules.batch_op(name, attrs, inputs, outputs, training)))
+    return rule is not None and rule.fails(known)
+
+
+def _spread(value: Val) -> Val:
+    """A node's value for each of its children."""
+    if value.shared:
+        return value
+    if value.rows and value.shape[0] != 1:
+        raise rules.NotBatchable("a node's value for its children has several rows")
+    return value._replace(sym=mx.sym.take(value.sym, mx.sym.var(OWNERS), axis=0, mode="clip"))
+
+
+def _gathered(value: Val) -> Val:
+    """The sum of the children's values for each node: a product with a sparse matrix of ones, one for each child,
+    in its node's column. MXNet has no other sum over segments whose gradient is as cheap."""
+    if value.shared or value.dtype != "float32":
+        raise rules.NotBatchable(f"a sum of {value.dtype} over the children")
+    rest = value.shape[1:] if value.rows else value.shape
+    if value.rows and value.shape[0] != 1:
+        raise rules.NotBatchable("a sum over the children has several rows")
+    flat = value.sym if len(rest) == 1 else rules.apply("Reshape", [value.sym], {"shape": (0, -1)})
+    # Transposed, so that the gradient is a plain product: MXNet makes a row-sparse array of the other one.
+    matrix = mx.sym.var(SEGMENTS, stype="csr")
+    total = mx.sym.sparse.dot(matrix, flat, transpose_a=True, forward_stype="default")
+    if len(rest) != 1:
+        total = rules.apply("Reshape", [total], {"shape": (-1, *rest)})
+    return value._replace(sym=total)

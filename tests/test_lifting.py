@@ -1,0 +1,263 @@
+"""Cells that take any number of children: one kind where each child is treated alike, else one for each number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mxnet as mx
+import pytest
+from mxnet import gluon, nd
+
+import gluonjit
+from tests.support import assert_same, rows
+
+SIZE = 4
+
+
+class Cell(gluon.HybridBlock):
+    """What the cells below have in common: weights, and a way to be called with the states of children."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.name_scope():
+            self.w = self.params.get("w", shape=(2 * SIZE, SIZE))
+            self.u = self.params.get("u", shape=(SIZE, SIZE))
+            self.b = self.params.get("b", shape=(SIZE,))
+
+    def take(self, x: Any, states: list[Any]) -> Any:
+        return self(x, *states)
+
+    def gates(self, F: Any, x: Any, w: Any) -> Any:
+        return F.split(F.FullyConnected(x, w, no_bias=True, num_hidden=2 * SIZE), num_outputs=2, axis=1)
+
+    def keep(self, F: Any, gate: Any, h: Any, c: Any, u: Any, b: Any) -> Any:
+        return F.sigmoid(gate + F.FullyConnected(h, u, b, num_hidden=SIZE)) * c
+
+
+class Spread(Cell):
+    """add_n, as the Tree-LSTM of the experiment; states are the last arguments."""
+
+    def hybrid_forward(self, F: Any, x: Any, *states: Any, w: Any, u: Any, b: Any) -> Any:
+        gate, h = self.gates(F, x, w)
+        if states:
+            h = F.add_n(h, *[h_k for h_k, _ in states])
+        c = F.tanh(h)
+        if states:
+            c = F.add_n(c, *[self.keep(F, gate, h_k, c_k, u, b) for h_k, c_k in states])
+        return F.tanh(c) * h, c
+
+
+class Listed(Cell):
+    """Two lists, and chains of additions."""
+
+    def take(self, x: Any, states: list[Any]) -> Any:
+        return self(x, [h for h, _ in states], [c for _, c in states])
+
+    def hybrid_forward(self, F: Any, x: Any, hs: Any, cs: Any, w: Any, u: Any, b: Any) -> Any:
+        gate, h = self.gates(F, x, w)
+        for h_k in hs:
+            h = h + h_k
+        c = F.tanh(h)
+        for h_k, c_k in zip(hs, cs):
+            c = c + self.keep(F, gate, h_k, c_k, u, b)
+        return F.tanh(c) * h, c
+
+
+class Summed(Cell):
+    """A list of pairs, the built-in sum, and sums over what was stacked or concatenated."""
+
+    def take(self, x: Any, states: list[Any]) -> Any:
+        return self(x, states)
+
+    def hybrid_forward(self, F: Any, x: Any, states: Any, w: Any, u: Any, b: Any) -> Any:
+        gate, h = self.gates(F, x, w)
+        if not states:
+            return F.tanh(h), h
+        total = sum(h_k for h_k, _ in states)
+        stacked = F.sum(F.stack(*[h_k * h_k for h_k, _ in states], axis=0), axis=0)
+        kept = [self.keep(F, gate, h_k, c_k, u, b) for h_k, c_k in states]
+        c = h + total + F.sum(F.concat(*kept, dim=0), axis=0, keepdims=True)
+        return F.tanh(c) * stacked, c
+
+
+class Tree(gluon.Block):
+    """A tree of nested lists over the rows of x."""
+
+    def __init__(self, cell: gluon.HybridBlock) -> None:
+        super().__init__()
+        with self.name_scope():
+            self.cell = cell
+
+    def forward(self, sample: Any) -> Any:
+        tree, x = sample
+        self.next = 0
+        return self.encode(tree, x)
+
+    def encode(self, tree: Any, x: Any) -> Any:
+        word = x[self.next : self.next + 1]
+        self.next += 1
+        return self.cell.take(word, [self.encode(child, x) for child in tree])
+
+
+LEAF: list[Any] = []
+TREES = [
+    [LEAF, [LEAF, LEAF, [LEAF]]],
+    [[LEAF], [LEAF, LEAF, LEAF, LEAF, LEAF]],
+    [[[LEAF, LEAF], LEAF], LEAF, LEAF],
+    LEAF,
+    [LEAF],
+]
+
+
+def samples() -> list[Any]:
+    return [(tree, rows(10, SIZE, seed=number)) for number, tree in enumerate(TREES)]
+
+
+def loss(net: gluon.Block, sample: Any) -> Any:
+    h, c = net(sample)
+    return (h * c).sum()
+
+
+def made(cell: type[gluon.HybridBlock]) -> gluon.Block:
+    mx.random.seed(0)
+    net = Tree(cell())
+    net.initialize(mx.init.Uniform(0.7))
+    return net
+
+
+def height(tree: Any) -> int:
+    return 1 + max(map(height, tree), default=0)
+
+
+def nodes_of(tree: Any) -> list[Any]:
+    return [tree, *[node for child in tree for node in nodes_of(child)]]
+
+
+HEIGHTS = [height(node) for tree in TREES for node in nodes_of(tree)]
+BY_HEIGHT = [HEIGHTS.count(level + 1) for level in range(max(HEIGHTS))]
+
+
+def steps_of(report: gluonjit.Report, net: gluon.Block) -> list[int]:
+    return [step.nodes for step in report.steps if step.name == net.cell.name]
+
+
+def again(net: gluon.Block, **options: Any) -> gluonjit.Report:
+    """A first batch finds out what a cell does, the second one is batched so from the start."""
+    assert_same(net, samples(), loss, scheduler="depth", granularity="cell", **options)
+    return assert_same(net, samples(), loss, scheduler="depth", granularity="cell", **options)
+
+
+@pytest.mark.parametrize("cell", [Spread, Listed, Summed])
+@pytest.mark.parametrize("sharing", [True, False])
+def test_one_kind_for_any_number_of_children(cell: type[gluon.HybridBlock], sharing: bool) -> None:
+    net = made(cell)
+    report = again(net, sharing=sharing)
+    assert steps_of(report, net) == BY_HEIGHT and not report.by_number
+    apart = again(net, sharing=sharing, without=("arity",))
+    assert len(steps_of(apart, net)) > 4
+
+
+@pytest.mark.parametrize("cell", [Spread, Listed, Summed])
+def test_the_first_batch_is_one_kind_too(cell: type[gluon.HybridBlock]) -> None:
+    net = made(cell)
+    report = assert_same(net, samples(), loss, scheduler="depth", granularity="cell")
+    assert steps_of(report, net) == BY_HEIGHT
+
+
+@pytest.mark.parametrize("scheduler", ["agenda", "greedy"])
+@pytest.mark.parametrize("without", [(), ("hoisting",)])
+def test_schedulers_and_hoisting_go_with_it(scheduler: str, without: tuple[str, ...]) -> None:
+    net = made(Spread)
+    report = assert_same(net, samples(), loss, scheduler=scheduler, granularity="cell", without=without)
+    assert len(steps_of(report, net)) <= 4
+
+
+class ByPosition(Cell):
+    """Each position counts by another number."""
+
+    def hybrid_forward(self, F: Any, x: Any, *states: Any, w: Any, u: Any, b: Any) -> Any:
+        _, h = self.gates(F, x, w)
+        for k, (h_k, _) in enumerate(states):
+            h = h + h_k * (k + 1)
+        return h, F.tanh(h)
+
+
+class Weighed(Cell):
+    """The mean divides by the number of children."""
+
+    def hybrid_forward(self, F: Any, x: Any, *states: Any, w: Any, u: Any, b: Any) -> Any:
+        _, h = self.gates(F, x, w)
+        if states:
+            h = h + F.add_n(*[h_k for h_k, _ in states]) / len(states)
+        return h, F.tanh(h)
+
+
+class FirstAlone(Cell):
+    """The first child is treated unlike the others."""
+
+    def hybrid_forward(self, F: Any, x: Any, *states: Any, w: Any, u: Any, b: Any) -> Any:
+        _, h = self.gates(F, x, w)
+        if states:
+            h = F.add_n(h, F.tanh(states[0][0]), *[h_k for h_k, _ in states[1:]])
+        return h, F.tanh(h)
+
+
+class Largest(Cell):
+    """A maximum over the children is no sum."""
+
+    def hybrid_forward(self, F: Any, x: Any, *states: Any, w: Any, u: Any, b: Any) -> Any:
+        _, h = self.gates(F, x, w)
+        if states:
+            h = h + F.max(F.stack(*[h_k for h_k, _ in states], axis=0), axis=0)
+        return h, F.tanh(h)
+
+
+class Neighbours(Cell):
+    """Each child meets the next one."""
+
+    def hybrid_forward(self, F: Any, x: Any, *states: Any, w: Any, u: Any, b: Any) -> Any:
+        _, h = self.gates(F, x, w)
+        h = F.add_n(h, *[left * right for (left, _), (right, _) in zip(states, states[1:])])
+        return h, F.tanh(h)
+
+
+@pytest.mark.parametrize("cell", [ByPosition, Weighed, FirstAlone, Largest, Neighbours])
+def test_a_kind_for_each_number_where_children_are_unlike(cell: type[gluon.HybridBlock]) -> None:
+    net = made(cell)
+    report = again(net)
+    assert len(steps_of(report, net)) > 4
+    assert net.cell.name in report.by_number and report.by_number[net.cell.name] in str(report)
+
+
+class OneIsPassedOn(Cell):
+    """A single child goes through another path: the others still are one kind."""
+
+    def hybrid_forward(self, F: Any, x: Any, *states: Any, w: Any, u: Any, b: Any) -> Any:
+        _, h = self.gates(F, x, w)
+        if len(states) == 1:
+            return F.relu(h + states[0][0]), states[0][1] * 2
+        h = F.add_n(h, *[h_k for h_k, _ in states])
+        return h, F.tanh(h)
+
+
+def test_those_that_are_alike_run_together() -> None:
+    net = made(OneIsPassedOn)
+    report = again(net)
+    kinds = {len(step.kind.children[0]) if step.kind.children else 0 for step in report.last.plan.steps}
+    assert kinds & {2, 3, 5}
+    lifted = [part.record.kind.arity for step in report.last.plan.steps for part in step.parts if step.kind.children]
+    assert set(lifted) == {2, 3, 5}
+
+
+def test_a_child_that_is_used_twice_and_one_in_two_roles() -> None:
+    cell = Spread()
+    cell.initialize(mx.init.Uniform(0.7))
+
+    def run(net: gluon.Block, x: Any) -> Any:
+        leaf = net(x)
+        twice = net(x, leaf, leaf)
+        return nd.concat(net(x, twice, leaf, twice)[0], net(x, leaf)[0], dim=0).sum()
+
+    inputs = [rows(1, SIZE, seed=seed) for seed in range(3)]
+    assert_same(cell, inputs, run)
+    assert_same(cell, inputs, run, sharing=False)

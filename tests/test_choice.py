@@ -161,14 +161,24 @@ def studied(net: gluon.Block, launch: float, analysis: dict[str, float], monkeyp
     return study
 
 
+def test_where_launches_cannot_be_fewer_no_other_scheduler_is_tried(
+    net: gluon.Block, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = studied(net, 1.0, {"depth": 1.0, "agenda": 0.5}, monkeypatch)
+    assert study.chosen == Setting("cell", True, "depth") and list(study.estimates) == [study.chosen]
+    assert "as few launches as there can be" in study.ruled_out["cell, agenda, sharing on"]
+
+
 def test_a_scheduler_is_worth_its_time_or_not(net: gluon.Block, monkeypatch: pytest.MonkeyPatch) -> None:
     """On these samples all schedulers need equally many launches: the one with the cheapest analysis is taken."""
+    monkeypatch.setattr(gluonjit.analysis.choice, "lower_bound", lambda plan: 0)
     study = studied(net, 1.0, {"depth": 1.0, "agenda": 0.5, "greedy": 2.0}, monkeypatch)
     assert study.chosen == Setting("cell", True, "agenda")
     assert len({estimate.launches for estimate in study.estimates.values()}) == 1
 
 
 def test_a_scheduler_that_cannot_pay_is_not_tried(net: gluon.Block, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gluonjit.analysis.choice, "lower_bound", lambda plan: 0)
     study = studied(net, 1e-3, {"depth": 1e-3, "greedy": 50.0}, monkeypatch)
     assert [setting.scheduler for setting in study.estimates] == ["depth"]
     assert "its analysis costs more" in study.ruled_out["cell, greedy, sharing on"]

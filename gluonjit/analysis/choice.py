@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gluonjit.analysis.bound import lower_bound
 from gluonjit.analysis.costs import CostModel, Costs
 from gluonjit.analysis.measures import launches
 from gluonjit.analysis.plan import Part, Plan, Step
@@ -184,9 +185,11 @@ class Study:
 
     def look(self, capture: Capture, plan_by: PlanBy, seen: Seen, model: CostModel) -> None:
         """Compare the schedulers on a graph; when enough have been seen rule out ways that cannot pay, or choose."""
-        first = self.scheduler(capture)
+        first = self.allowed.first.scheduler
         for scheduler in sorted(self.allowed.schedulers, key=lambda name: name != first):
             self._add(Setting(*capture, scheduler), plan_by, seen, model)
+            if scheduler == first and self._best_possible(plan_by(first, capture.granularity)):
+                break
         if not self._seen_enough(capture):
             return
         if self._todo is None:
@@ -199,7 +202,15 @@ class Study:
         if not self._todo:
             best = self._best
             self.chosen = best.setting
+            for scheduler in self.allowed.schedulers:
+                other = Setting(*best.setting.capture, scheduler)
+                if other not in self.estimates:
+                    self.ruled_out.setdefault(str(other), f"by {first} there are as few launches as there can be")
             self._usual = self._mean = best.nodes / best.samples
+
+    @staticmethod
+    def _best_possible(plan: Plan) -> bool:
+        return sum(map(launches, plan.steps)) <= lower_bound(plan)
 
     def _add(self, setting: Setting, plan_by: PlanBy, seen: Seen, model: CostModel) -> None:
         """Add what a schedule of this graph takes to what is known of it; not where its analysis alone cannot pay."""

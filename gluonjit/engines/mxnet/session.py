@@ -85,8 +85,7 @@ class Session:
         self._begins = [[place.begin for place in places] for places in self._places]
         self._indices = _upload(plan)
         self._tracked = False
-        self._segments: Segments | None = None
-        self._segment_of: dict[int, int] = {}
+        self._besides = _besides(plan)  # at once, as making them waits for what the engine has been given before
 
     def put_lookup(self, chunk: LookupChunk) -> None:
         """Look the entries up; under recording the table is learned."""
@@ -166,7 +165,7 @@ class Session:
             if step.arities is None:
                 program(operands, consts, step.count, results)
             else:
-                program(operands, consts, step.count, results, self._besides(number))
+                program(operands, consts, step.count, results, self._besides[number])
             if tape is not None:
                 tape.note(number, results)
             if program.may_fail:  # MXNet tells at the first wait
@@ -175,15 +174,6 @@ class Session:
         self._lap(number, "compute", middle)
         if self.finite is not None:
             self.finite.results(number, results)
-
-    def _besides(self, number: int) -> list[Any]:
-        """Which node each child of a step belongs to."""
-        if self._segments is None:
-            listed = [(number, step.arities) for number, step in enumerate(self.plan.steps) if step.arities is not None]
-            context = context_of(self.plan.steps[number].kind.operands[0].device)
-            self._segments = Segments([arities for _, arities in listed], context)
-            self._segment_of = {step: position for position, (step, _) in enumerate(listed)}
-        return self._segments.of(self._segment_of[number])
 
     def _track(self) -> None:
         """Let the tape decide which arenas get gradients, when all inputs are there."""
@@ -242,6 +232,7 @@ class Session:
         """Forget what only the run needed."""
         self._track()
         self._indices = []
+        self._besides = {}
         self._copies = {}
 
 
@@ -271,6 +262,20 @@ def _joined(leaves: Sequence[Leaf], learned: Sequence[bool]) -> NDArray:
 def _room(arena: Arena) -> NDArray:
     spec = arena.spec
     return mx.nd.empty((arena.rows, *spec.row_shape), ctx=context_of(spec.device), dtype=spec.dtype)
+
+
+def _besides(plan: Plan) -> dict[int, list[Any]]:
+    """For each step whose nodes have any number of children what tells whose each is."""
+    by_device: dict[str, list[tuple[int, Any]]] = {}
+    for number, step in enumerate(plan.steps):
+        if step.arities is not None:
+            by_device.setdefault(step.kind.operands[0].device, []).append((number, step.arities))
+    found: dict[int, list[Any]] = {}
+    for device, wanted in by_device.items():
+        with as_captured(0):
+            segments = Segments([arities for _, arities in wanted], context_of(device))
+            found.update((number, segments.of(position)) for position, (number, _) in enumerate(wanted))
+    return found
 
 
 def _upload(plan: Plan) -> list[list[Any]]:

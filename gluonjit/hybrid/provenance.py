@@ -10,7 +10,7 @@ import numpy as np
 from gluonjit.analysis import Plan
 from gluonjit.analysis.operands import row_numbers
 from gluonjit.analysis.plan import LeafChunk
-from gluonjit.graph import Line, Mark, Record, Rows, Spec, line_of, sample_at
+from gluonjit.graph import Leaf, Line, Mark, Record, Rows, Spec, line_of, sample_at
 
 Node = tuple[Record, int]
 """A record and a position in its lists."""
@@ -27,7 +27,7 @@ class Provenance:
     def without_inputs(self) -> Provenance:
         """The same, without the arrays that the plan begins with: a report must not keep them."""
         inputs = tuple(
-            chunk._replace(leaves=tuple([leaf._replace(payload=None) for leaf in chunk.leaves]))
+            chunk._replace(leaves=tuple([Leaf(leaf.base, leaf.spec, None, leaf.taped) for leaf in chunk.leaves]))
             if isinstance(chunk, LeafChunk)
             else chunk._replace(table=None)
             for chunk in self.plan.inputs

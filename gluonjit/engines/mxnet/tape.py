@@ -20,6 +20,7 @@ from mxnet.ndarray import NDArray
 from gluonjit.analysis import Plan, Step
 from gluonjit.analysis.plan import Gather, Place
 from gluonjit.engines.mxnet.arrays import FLOATS
+from gluonjit.engines.mxnet.filling import fill_zero
 from gluonjit.engines.mxnet.finite import Finite
 from gluonjit.engines.mxnet.history import Seed, Source, Target, has_history
 from gluonjit.engines.mxnet.hooked import original_backward, slice_rows
@@ -95,7 +96,7 @@ class Tape:
             array = classic(given)
             if has_history(array):
                 variable = array.detach()
-                gradient = mx.nd.zeros_like(variable)
+                gradient = mx.nd.empty(variable.shape, ctx=variable.context, dtype=variable.dtype)
                 autograd.mark_variables([variable], [gradient], "add")
                 known = (given, variable, gradient)
             else:
@@ -152,12 +153,9 @@ class Tape:
         if not retain:
             self.spent.add(reach)
         keep = retain or hold or self.bridges > 0 or self._awaited() or not self._all_spent()
-        for array in self._gradients:
+        for array in [*self._gradients, *[gradient for _, _, gradient in self._constants.values()]]:
             if array is not None:
-                array[:] = 0
-        for _, _, gradient in self._constants.values():
-            if gradient is not None:
-                gradient[:] = 0
+                fill_zero(array)
         for seed in seeds:
             if self._gradients[seed.arena] is not None:  # else numbers without gradients, such as integers
                 rows = self._rows(seed.place)

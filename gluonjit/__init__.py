@@ -17,7 +17,7 @@ MXNet 1.9.1 knows, names that numpy has removed and MXNet reads are put back bef
 11 wheels of the extra `cu112` are installed, their libraries are loaded before it.
 """
 
-from gluonjit import errors
+from gluonjit import errors, nn
 from gluonjit.frameworks import before_import, when_imported
 from gluonjit.hybrid import Batch, Options, Report, batching, explain
 from gluonjit.public import add_n, cache_info, cell, clear_caches, verify
@@ -34,6 +34,7 @@ __all__ = [
     "clear_caches",
     "errors",
     "explain",
+    "nn",
     "verify",
 ]
 

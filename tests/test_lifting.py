@@ -80,6 +80,18 @@ class Summed(Cell):
         return F.tanh(c) * stacked, c
 
 
+class Declared(Cell):
+    """gluonjit.nn.sum_over, over arrays and over tuples of arrays."""
+
+    def hybrid_forward(self, F: Any, x: Any, *states: Any, w: Any, u: Any, b: Any) -> Any:
+        gate, h = self.gates(F, x, w)
+        c = h
+        if states:
+            h = h + gluonjit.nn.sum_over(F, [h_k for h_k, _ in states], F.tanh)
+            c = c + gluonjit.nn.sum_over(F, states, lambda h_k, c_k: self.keep(F, gate, h_k, c_k, u, b))
+        return F.tanh(c) * h, c
+
+
 class Tree(gluon.Block):
     """A tree of nested lists over the rows of x."""
 
@@ -147,7 +159,7 @@ def again(net: gluon.Block, **options: Any) -> gluonjit.Report:
     return assert_same(net, samples(), loss, scheduler="depth", granularity="cell", **options)
 
 
-@pytest.mark.parametrize("cell", [Spread, Listed, Summed])
+@pytest.mark.parametrize("cell", [Spread, Listed, Summed, Declared])
 @pytest.mark.parametrize("sharing", [True, False])
 def test_one_kind_for_any_number_of_children(cell: type[gluon.HybridBlock], sharing: bool) -> None:
     net = made(cell)
@@ -157,7 +169,7 @@ def test_one_kind_for_any_number_of_children(cell: type[gluon.HybridBlock], shar
     assert len(steps_of(apart, net)) > 4
 
 
-@pytest.mark.parametrize("cell", [Spread, Listed, Summed])
+@pytest.mark.parametrize("cell", [Spread, Listed, Summed, Declared])
 def test_the_first_batch_is_one_kind_too(cell: type[gluon.HybridBlock]) -> None:
     net = made(cell)
     report = assert_same(net, samples(), loss, scheduler="depth", granularity="cell")
@@ -261,3 +273,8 @@ def test_a_child_that_is_used_twice_and_one_in_two_roles() -> None:
     inputs = [rows(1, SIZE, seed=seed) for seed in range(3)]
     assert_same(cell, inputs, run)
     assert_same(cell, inputs, run, sharing=False)
+
+
+def test_a_sum_over_no_children_says_what_to_do() -> None:
+    with pytest.raises(ValueError, match=r"sum_over\(F, children, each\): there are 0 children.*if children:"):
+        gluonjit.nn.sum_over(nd, [], lambda h: h)

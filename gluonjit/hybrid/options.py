@@ -14,6 +14,10 @@ AUTO = "auto"
 SWITCHES = {
     "arity": "a cell that does the same for each child is one kind for any number of children",
     "hoisting": "products of a cell with inputs alone run once, before the recursion",
+    "activations": "sigmoid and tanh run as Activation",
+    "sums": "chains of additions run as one add_n",
+    "splits": "gates are cut apart in blocks, not element by element",
+    "identities": "results are written in place, where that is safe, with no copy of their own",
 }
 """What is done to compute less, by name; `without=(name, ...)` leaves it out, with the same results."""
 

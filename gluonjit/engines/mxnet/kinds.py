@@ -17,6 +17,7 @@ from gluonjit.engines.mxnet.lazy import Lazy, wrap
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np
 from gluonjit.engines.mxnet.lifting import Traced, join
 from gluonjit.engines.mxnet.operands import value_of
+from gluonjit.engines.mxnet.peepholes import improved
 from gluonjit.engines.mxnet.program import build
 from gluonjit.engines.mxnet.references import Copied
 from gluonjit.engines.mxnet.semantics import ARRAYS
@@ -91,11 +92,13 @@ def _kind_of(
 ) -> Kind | str:
     _note_lookup(cell, owner, trace, results)
     parameters = _parameters(owner, [array for _, array in trace.consts], batch.noted.values())
-    pieces = None if "hoisting" in batch.options.without else cut(trace, results, leaves)
+    without = batch.options.without
+    trace = improved(trace, results, without)
+    pieces = None if "hoisting" in without else cut(trace, results, leaves)
     rest, places = (trace, results) if pieces is None else (pieces.rest, pieces.results)
     try:
-        products = [] if pieces is None else [_product(cell, trace, *product) for product in pieces.products]
-        built = build(rest, places)
+        products = [] if pieces is None else [_product(cell, trace, without, *product) for product in pieces.products]
+        built = build(rest, places, "identities" not in without)
     except rules.NotBatchable as refusal:
         return str(refusal)
     built.program.parameters = parameters
@@ -113,30 +116,31 @@ def _kind_of(
         hoists=tuple(products),
         kept=() if pieces is None else pieces.kept,
     )
-    _join_family(cell, rest, places, kind)
-    if "arity" in batch.options.without or not kind.pure:
+    _join_family(cell, rest, places, without, kind)
+    if "arity" in without or not kind.pure:
         return kind
     origins = tuple([(operand, 0) for operand in range(len(trace.operands))]) if pieces is None else pieces.origins
     traced = Traced(kind, rest, tuple(places), origins)
-    return join(cell, (batch.options.without, trace.training, LOCAL.state.numpy), args, trace.operands, traced, batch)
+    return join(cell, (without, trace.training, LOCAL.state.numpy), args, trace.operands, traced, batch)
 
 
-def _product(cell: Cell, trace: Trace, operand: int, op: TraceOp) -> tuple[int, Kind]:
+def _product(cell: Cell, trace: Trace, without: tuple[str, ...], operand: int, op: TraceOp) -> tuple[int, Kind]:
     """A product cut out of a cell: one kind for all kinds of the cell that have it."""
     arrays = dict(trace.consts)
-    key = (op.name, op.attrs, trace.operands[operand], *[id(arrays[position]) for position in op.inputs[1:]])
+    key = (without, op.name, op.attrs, trace.operands[operand], *[id(arrays[position]) for position in op.inputs[1:]])
     kind = cell.products.get(key)
     if kind is None:
-        kind = cell.products[key] = product_kind(trace, operand, op, cell.name)
+        kind = cell.products[key] = product_kind(trace, operand, op, cell.name, "identities" not in without)
     return operand, kind
 
 
-def _join_family(cell: Cell, trace: Trace, results: list[int], kind: Kind) -> None:
+def _join_family(cell: Cell, trace: Trace, results: list[int], without: tuple[str, ...], kind: Kind) -> None:
     """Let kinds with the same program run together, whatever the calls looked like and however many rows they have.
 
     What a call is given, a list or a tuple, two rows or five, may or may not change what it does: the trace knows.
     """
     program = (
+        without,
         trace.training,
         kind.poly,
         *[family_key(spec) if kind.poly else spec for spec in trace.operands],

@@ -9,6 +9,7 @@ from typing import Any
 import mxnet as mx
 
 from gluonjit.engines.mxnet import rules
+from gluonjit.engines.mxnet.peepholes import improved
 from gluonjit.engines.mxnet.program import Batched, Lone, build, lay_out
 from gluonjit.engines.mxnet.trace import Attrs, trace_op
 from gluonjit.engines.mxnet.work import work_of
@@ -59,6 +60,8 @@ def operator_kind(
 ) -> Kind | None:
     """The kind of an operator call: batched, or alone with the reason."""
     cache = batch.report.cache
+    without = batch.options.without
+    signature = (without, signature)
     kind = _kinds.get(signature)
     if kind is not None:
         cache["hits"] += 1
@@ -72,7 +75,7 @@ def operator_kind(
             f"Move them to one with as_in_context."
         )
     with RUNNING:
-        kind = _make_kind(handle, name, attrs, sources, training)
+        kind = _make_kind(handle, name, attrs, sources, training, without)
     if kind is not None:
         if len(_kinds) >= _MOST_KINDS:
             clear_kinds()
@@ -80,7 +83,9 @@ def operator_kind(
     return kind
 
 
-def _make_kind(handle: int, name: str, attrs: Attrs, sources: Sequence[Any], training: bool) -> Kind | None:
+def _make_kind(
+    handle: int, name: str, attrs: Attrs, sources: Sequence[Any], training: bool, without: tuple[str, ...]
+) -> Kind | None:
     rule = rules.RULES.get(name)
     if rule is not None and rule.at_once:
         return None
@@ -90,7 +95,9 @@ def _make_kind(handle: int, name: str, attrs: Attrs, sources: Sequence[Any], tra
     if rule is not None and rule.stateful and rule.kind == "alone" and not trace.operands:
         return None
     try:
-        program, outputs, rows, pure, poly = build(trace, results)
+        program, outputs, rows, pure, poly = build(
+            improved(trace, results, without), results, "identities" not in without
+        )
     except rules.NotBatchable as refusal:
         reason = str(refusal).removeprefix(f"{name}: ")
     else:
@@ -102,6 +109,7 @@ def _make_kind(handle: int, name: str, attrs: Attrs, sources: Sequence[Any], tra
         kind = Kind(name, specs, outputs, rows, program, pure, operator=True, poly=poly, sum_of=sum_of, work=work)
         if poly:
             general = (
+                without,
                 name,
                 attrs,
                 training,

@@ -1,0 +1,142 @@
+"""What each peephole gains: one batched launch of a cell with it and without, forward and with backward.
+
+The cells are as small as they can be for each, and one is Gluon's LSTMCell with all of them. Times are what the report
+says of a profiled flush, without capture, analysis and gathering; with and without take turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from experiments.arguments import count
+from experiments.threads import limit_threads
+
+SIZES = (16, 64, 256)
+ALL = "all"
+
+
+class Line(NamedTuple):
+    """Microseconds of one launch: forward in inference, forward and backward in training."""
+
+    peephole: str
+    rows: int
+    forward: float
+    forward_without: float
+    training: float
+    training_without: float
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; 0 is success, 2 bad arguments, 130 an interruption."""
+    options = _parser().parse_args(arguments)
+    limit_threads()
+    try:
+        lines = [
+            measured(name, rows, options.width, options.rounds) for name in (*functions(), ALL) for rows in options.rows
+        ]
+    except KeyboardInterrupt:
+        print("\ninterrupted; nothing was written", file=sys.stderr)
+        return 130
+    print(f"width {options.width}; microseconds a launch, median of {options.rounds}")
+    print(f"{'peephole':<12}{'rows':>6}{'forward':>10}{'without':>10}{'training':>10}{'without':>10}")
+    for line in lines:
+        print(f"{line.peephole:<12}{line.rows:>6}" + "".join(f"{time:>10.0f}" for time in line[2:]))
+    if options.json:
+        from experiments.treelstm.environment import environment
+        from experiments.treelstm.files import write_json
+
+        rows = [line._asdict() for line in lines]
+        write_json(options.json, {"width": options.width, "rows": rows, "environment": environment()})
+    return 0
+
+
+Function = Callable[[Any, Any, Any], Any]
+
+
+def functions() -> dict[str, Function]:
+    """For each peephole a cell that it has something to do in, of F and two arrays of rows, the second 4 times as wide."""
+
+    def activations(F: Any, x: Any, gates: Any) -> Any:
+        return F.tanh(gates) * F.sigmoid(gates)
+
+    def sums(F: Any, x: Any, gates: Any) -> Any:
+        return F.relu(x) + x + F.square(x) + F.abs(x)
+
+    def splits(F: Any, x: Any, gates: Any) -> Any:
+        a, b, c, d = F.split(gates, num_outputs=4, axis=1)
+        return a * b + c * d
+
+    def identities(F: Any, x: Any, gates: Any) -> Any:
+        c = F.Activation(x, act_type="tanh") * x
+        return c, F.Activation(c, act_type="tanh")
+
+    return {function.__name__: function for function in (activations, sums, splits, identities)}
+
+
+def measured(name: str, rows: int, width: int, rounds: int) -> Line:
+    """Time one peephole's cell at one number of rows."""
+    import mxnet as mx
+    from mxnet import gluon
+
+    import gluonjit  # noqa: F401  before `hybridize`, which else takes its option for one of MXNet's
+
+    class Made(gluon.HybridBlock):
+        """A cell of one function."""
+
+        def hybrid_forward(self, F: Any, x: Any, gates: Any) -> Any:
+            """Return what the function makes of the rows."""
+            return functions()[name](F, x, gates)
+
+    net = gluon.rnn.LSTMCell(width, input_size=width) if name == ALL else Made()
+    net.initialize()
+    x, wide = (mx.nd.random.uniform(-1, 1, (rows, size)) for size in (width, 4 * width))
+    operands = [(x[k : k + 1], wide[k : k + 1]) for k in range(rows)]
+    if name == ALL:
+        operands = [(row, [row, row]) for row, _ in operands]
+    for array in (x, wide):
+        array.attach_grad()
+    every = (*functions(),)
+    found: dict[tuple[bool, bool], list[float]] = {}
+    for _ in range(rounds + 2):
+        for left_out in (False, True):
+            without = ("hoisting", *(every if name == ALL else (name,))) if left_out else ("hoisting",)
+            net.hybridize(dynamic_batch=True, without=without, granularity="cell", sharing=False, profile=True)
+            for training in (False, True):
+                found.setdefault((training, left_out), []).append(launched(net, operands, training))
+    times = [median(found[training, left_out][2:]) for training in (False, True) for left_out in (False, True)]
+    return Line(name, rows, *times)
+
+
+def launched(net: Any, operands: Sequence[Any], training: bool) -> float:
+    """Run all calls as one launch and return its microseconds, backward included if `training`."""
+    from mxnet import autograd
+
+    import gluonjit
+
+    with autograd.record() if training else autograd.pause():
+        results = [net(x, states) for x, states in operands]
+        heads = [result[0] if isinstance(result, tuple) else result for result in results]
+    heads[0].wait_to_read()
+    if training:
+        autograd.backward(heads)
+    report = gluonjit.explain()
+    assert report.launches == 1, report
+    return 1e6 * sum(report.step_seconds("compute")) + 1e3 * report.ms["backward"]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m experiments.peepholes", description=__doc__)
+    parser.add_argument("--rows", type=count, nargs="+", default=list(SIZES), help="rows of a launch")
+    parser.add_argument("--width", type=count, default=150, help="columns of a gate")
+    parser.add_argument("--rounds", type=count, default=21)
+    parser.add_argument("--json", type=Path, metavar="PATH", help="write the times here")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

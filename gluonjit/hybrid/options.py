@@ -14,6 +14,7 @@ AUTO = "auto"
 SWITCHES = {
     "arity": "a cell that does the same for each child is one kind for any number of children",
     "hoisting": "products of a cell with inputs alone run once, before the recursion",
+    "zeros": "products with states that the program makes by zeros are left out",
     "activations": "sigmoid and tanh run as Activation",
     "sums": "chains of additions run as one add_n",
     "splits": "gates are cut apart in blocks, not element by element",

@@ -19,7 +19,7 @@ from gluonjit.engines.mxnet.kinds import current, make_kind
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, wrap
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np
 from gluonjit.engines.mxnet.lookups import look_up, table_of
-from gluonjit.engines.mxnet.operands import Empty, value_of
+from gluonjit.engines.mxnet.operands import ZERO, Empty, value_of
 from gluonjit.engines.mxnet.semantics import ARRAYS
 from gluonjit.engines.mxnet.trace import map_structure
 from gluonjit.graph import Kind, Record, Rows, Value
@@ -98,15 +98,19 @@ def _captured(
     """The node of a call: a new one, or one on the same rows. A string says why the call is not one node."""
     signature: list[Any] = [cell]
     rows: list[Rows] = []
-    depth = 0
+    depth = zeros = 0
     for part in call:
         if part.__class__ is Value:
+            if part.base is ZERO:
+                zeros |= 1 << len(rows)
             signature.append(part.spec)
             rows.append(part.rows)
             if part.depth > depth:
                 depth = part.depth
         else:
             signature.append(part)
+    if zeros and not depth:  # further up in the recursion a kind of its own would be another launch
+        signature.append(("zeros", zeros))
     key = tuple(signature)
     record = batch.records.get(key)
     if record is None:

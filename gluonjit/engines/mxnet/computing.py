@@ -6,7 +6,7 @@ from typing import Any
 
 from mxnet.ndarray import NDArray
 
-from gluonjit.engines.mxnet.operands import Owned, seen_through
+from gluonjit.engines.mxnet.operands import ZERO, Owned, seen_through
 from gluonjit.engines.mxnet.trace import NeedsValue, Trace
 from gluonjit.graph import Value
 from gluonjit.hybrid import LOCAL, engine_of
@@ -14,9 +14,9 @@ from gluonjit.hybrid import LOCAL, engine_of
 _LINKED = object()
 
 
-def created(value: Value) -> Value:
-    """This value for an array whose memory is not its own, and which has no history."""
-    return Value(value.rows, value.depth, value.spec, value.graph, False)
+def created(value: Value, zero: bool = False) -> Value:
+    """This value for an array whose memory is not its own, and which has no history; `zero` if that is all zeros."""
+    return Value(value.rows, value.depth, value.spec, value.graph, False, ZERO if zero else None)
 
 
 def concrete(array: Any) -> NDArray:

@@ -16,13 +16,14 @@ from gluonjit.engines.mxnet.hoist import cut, product_kind
 from gluonjit.engines.mxnet.lazy import Lazy, wrap
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np
 from gluonjit.engines.mxnet.lifting import Traced, join
-from gluonjit.engines.mxnet.operands import value_of
+from gluonjit.engines.mxnet.operands import ZERO, value_of
 from gluonjit.engines.mxnet.peepholes import improved
 from gluonjit.engines.mxnet.program import build
 from gluonjit.engines.mxnet.references import Copied
 from gluonjit.engines.mxnet.semantics import ARRAYS
 from gluonjit.engines.mxnet.trace import NeedsValue, Trace, TraceOp, map_structure, tracing
 from gluonjit.engines.mxnet.work import work_of
+from gluonjit.engines.mxnet.zeros import without_zeros
 from gluonjit.graph import Kind, Spec, Value, family_key
 from gluonjit.hybrid import LOCAL, Batch
 
@@ -58,8 +59,9 @@ def make_kind(cell: Cell, owner: Any, run: Callable[..., Any], args: tuple[Any, 
         structure = map_structure(result, lambda array: _result(trace, array, results))
     except Unknown as unknown:
         return f"it returns {unknown}"
+    zeros = [] if any(value.depth for value in values) else [k for k, value in enumerate(values) if value.base is ZERO]
     leaves = [not value.depth and isinstance(value.base, (Value, Copied)) for value in values]
-    return _kind_of(cell, owner, batch, args, trace, results, structure, leaves)
+    return _kind_of(cell, owner, batch, args, trace, results, structure, leaves, zeros)
 
 
 def _placeholder(trace: Trace, position: int, specs: Sequence[Spec]) -> Value:
@@ -89,10 +91,14 @@ def _kind_of(
     results: list[int],
     structure: Any,
     leaves: list[bool],
+    zeros: list[int],
 ) -> Kind | str:
     _note_lookup(cell, owner, trace, results)
     parameters = _parameters(owner, [array for _, array in trace.consts], batch.noted.values())
     without = batch.options.without
+    left = without_zeros(trace, results, zeros) if "zeros" not in without else None
+    if left is not None:
+        trace, results = left.trace, left.results
     trace = improved(trace, results, without)
     pieces = None if "hoisting" in without else cut(trace, results, leaves)
     rest, places = (trace, results) if pieces is None else (pieces.rest, pieces.results)
@@ -102,6 +108,7 @@ def _kind_of(
     except rules.NotBatchable as refusal:
         return str(refusal)
     built.program.parameters = parameters
+    built.program.left = [] if left is None else left.weights
     flat = type(structure) is tuple and list(structure) == list(range(len(results)))
     kind = Kind(
         name=cell.name,
@@ -117,7 +124,7 @@ def _kind_of(
         kept=() if pieces is None else pieces.kept,
     )
     _join_family(cell, rest, places, without, kind)
-    if "arity" in without or not kind.pure:
+    if "arity" in without or not kind.pure or kind.program.left:
         return kind
     origins = tuple([(operand, 0) for operand in range(len(trace.operands))]) if pieces is None else pieces.origins
     traced = Traced(kind, rest, tuple(places), origins)
@@ -146,6 +153,7 @@ def _join_family(cell: Cell, trace: Trace, results: list[int], without: tuple[st
         *[family_key(spec) if kind.poly else spec for spec in trace.operands],
         *trace.ops,
         *[(position, id(array)) for position, array in trace.consts],
+        *[id(array) for array in kind.program.left],
         *results,
     )
     first = cell.families.setdefault(program, kind)

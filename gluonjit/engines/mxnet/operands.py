@@ -30,6 +30,13 @@ class Owned:
         self.array = array
 
 
+class _Zero:
+    """What the value of an array that the batch has made of zeros refers to, as long as nobody has written to it."""
+
+
+ZERO = _Zero()
+
+
 class Empty(Exception):
     """An array without elements, which is no operand of a batch."""
 

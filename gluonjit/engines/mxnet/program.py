@@ -23,6 +23,7 @@ class Program(Protocol):
     may_fail: bool
     numpy: bool  # whether it was captured, and so has to run, with numpy's shapes
     used: list[bool]  # whether the results depend on it, for each group of operands and each constant
+    left: list[Any]  # weights whose products with zeros are left out: their gradients are zeros
     depends: list[set[int]]  # for each result what of these it depends on, by position
     operators: int  # that one call runs, of any number of nodes, or where they run alone of one node
 
@@ -46,6 +47,7 @@ class Batched:
         direct: bool = True,
     ) -> None:
         self.consts = consts
+        self.left: list[Any] = []
         self.may_fail = False
         self.numpy = bool(LOCAL.state.numpy & SHAPES)
         self.parameters: list[tuple[Any, Any]] = []  # which parameters the constants are the arrays of
@@ -115,6 +117,7 @@ class Lone:
         blocked: Sequence[int] = (),
     ) -> None:
         self.consts = consts
+        self.left: list[Any] = []
         self.operators = 1
         self.may_fail = may_fail
         self.numpy = bool(LOCAL.state.numpy & SHAPES)

@@ -56,6 +56,7 @@ class Reach:
             rows |= reached[owners]
         constants = used[len(step.gathers) :].any(axis=1)
         self.constants.update(id(array) for array, found in zip(program.consts, constants) if found)
+        self.constants.update(map(id, program.left))
         for number, (gather, group, nodes) in enumerate(zip(step.gathers, step.kind.groups, used)):
             place = gather.place
             taken = np.arange(place.begin, place.end) if gather.index is None else gather.index

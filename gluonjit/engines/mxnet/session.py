@@ -152,7 +152,8 @@ class Session:
         begin = perf_counter()
         with as_captured(step.mode), shapes(step.kind.program.numpy):
             operands = [
-                self._operand(gather, index, tape) for gather, index in zip(step.gathers, self._indices[number])
+                self._operand(gather, index, tape) if used else None
+                for gather, index, used in zip(step.gathers, self._indices[number], step.kind.program.used)
             ]
             middle = self._lap(number, "gather", begin)
             results = [self._view(place) for place in step.places]
@@ -162,6 +163,8 @@ class Session:
                 self.finite.weights(number, consts)
             if tape is not None:
                 consts = [tape.constant(array, adds) for array, adds in zip(consts, program.adds)]
+                for array in program.left:
+                    tape.constant(array, True)
             if step.arities is None:
                 program(operands, consts, step.count, results)
             else:

@@ -126,8 +126,9 @@ class Tape:
             used and self._constants[id(array)][2] is not None
             for array, used in zip(program.consts, program.used[count:])
         )
-        if learned or any(used and self.learns(gather) for gather, used in zip(step.gathers, program.used)):
-            self._steps.append((number, results))
+        learned = learned or any(used and self.learns(gather) for gather, used in zip(step.gathers, program.used))
+        if learned or any(self._constants[id(array)][2] is not None for array in program.left):
+            self._steps.append((number, results if learned else []))
             for place in step.places:
                 self._learned_rows[place.arena][place.begin : place.end] = True
 
@@ -212,7 +213,9 @@ class Tape:
         steps = []
         for number, results in reversed(self._steps):
             step = self.plan.steps[number]
-            if self._with_gradients(step, results) and reach.through(step):
+            if not results:  # nothing but weights that meet zeros alone
+                reach.through(step)
+            elif self._with_gradients(step, results) and reach.through(step):
                 steps.append((number, results))
         return reach, steps
 

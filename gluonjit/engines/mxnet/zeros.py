@@ -1,0 +1,147 @@
+"""What is known to be zero inside a cell is not computed: products with a state that the program makes by `zeros`.
+
+A weight that is left out so has a gradient of zeros all the same: `Left.weights` names it for the tape. Taken to be
+zero are products of zeros with weights, and with what sigmoid, tanh and softmax give: all of these are finite as long
+as nothing has gone wrong. What is not left out is computed as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+from gluonjit.engines.mxnet import rules
+from gluonjit.engines.mxnet.trace import Trace, TraceOp
+
+
+class Left(NamedTuple):
+    """What is left of a trace, and the weights of which it has lost the products."""
+
+    trace: Trace
+    results: list[int]
+    weights: list[Any]
+
+
+_SOURCES = {"_zeros", "_npi_zeros", "zeros_like"}
+_KEEPING = {
+    "relu",
+    "tanh",
+    "_npi_tanh",
+    "_npx_relu",
+    "Reshape",
+    "SliceChannel",
+    "slice",
+    "slice_axis",
+    "_copy",
+    "Flatten",
+}
+_JOINING = {"Concat", "add_n", *(additions := ("elemwise_add", "broadcast_add", "_npi_add"))}
+_PRODUCTS = {"elemwise_mul", "broadcast_mul", "_npi_multiply"}
+_BOUNDED = {"sigmoid", "_npx_sigmoid", "tanh", "_npi_tanh", "softmax"}
+_ADDITIONS = frozenset(additions)
+
+
+def without_zeros(trace: Trace, results: Sequence[int], operands: Collection[int]) -> Left | None:
+    """The trace without what these operands, all zeros, make zero; None where nothing is won or gradients would change."""
+    made = _Rewriting(trace, operands)
+    for op in trace.ops:
+        made.take(op)
+    places = [made.alias.get(position, position) for position in results]
+    ops = _needed(made.ops, places)
+    if len(ops) >= len(_needed(trace.ops, results)):
+        return None
+    before, after = _dependence(trace.ops, results), _dependence(ops, places)
+    lost: set[int] = set()
+    for one, other in zip(before, after):
+        lost |= one - other
+    lost -= set(operands)
+    weights = dict(trace.consts)
+    if not lost <= set(weights) or not all(lost <= one for one in before):
+        return None
+    left = Trace(trace.operands, trace.training, trace.constant)
+    left.shapes, left.consts, left.known, left.ops = trace.shapes, trace.consts, trace.known, ops
+    return Left(left, places, [weights[position] for position in sorted(lost)])
+
+
+class _Rewriting:
+    """The operators so far, what is zero, and what stands for what."""
+
+    def __init__(self, trace: Trace, operands: Collection[int]) -> None:
+        self.trace = trace
+        self.zero = set(operands)
+        self.constants = {position for position, _ in trace.consts}
+        self.bounded: set[int] = set()
+        self.biases: dict[int, int] = {}  # results that are one bias in each row
+        self.alias: dict[int, int] = {}
+        self.ops: list[TraceOp] = []
+
+    def take(self, op: TraceOp) -> None:
+        """The next operator. What is zero is noted and stays, in case that something needs it."""
+        inputs = tuple([self.alias.get(position, position) for position in op.inputs])
+        op = op._replace(inputs=inputs)
+        if op.name in _BOUNDED or (op.name == "Activation" and _activation(op) in ("sigmoid", "tanh")):
+            self.bounded.update(op.outputs)
+        if self._is_zero(op):
+            self.zero.update(op.outputs)
+        elif op.name == "FullyConnected" and inputs[0] in self.zero and self.constants.issuperset(inputs[1:]):
+            self.biases[op.outputs[0]] = inputs[2]
+        elif op.name in _ADDITIONS or op.name == "add_n":
+            op = self._sum(op)
+        self.ops.append(op)
+
+    def _is_zero(self, op: TraceOp) -> bool:
+        zero = [position in self.zero for position in op.inputs]
+        if op.name in _SOURCES:
+            return True
+        if op.name in _KEEPING or (op.name == "Activation" and _activation(op) in ("relu", "tanh")):
+            return zero[0]
+        if op.name in _JOINING:
+            return all(zero)
+        if op.name in _PRODUCTS:
+            finite = [known or position in self.bounded for known, position in zip(zero, op.inputs)]
+            return any(zero) and all(finite)
+        if op.name == "FullyConnected":
+            return zero[0] and len(op.inputs) == 2 and op.inputs[1] in self.constants
+        return False
+
+    def _sum(self, op: TraceOp) -> TraceOp:
+        """An addition without its terms that are zero, as far as its shape is that of another."""
+        shape = self.trace.shapes[op.outputs[0]]
+        terms = [position for position in op.inputs if position not in self.zero]
+        alike = [position for position in terms if self.trace.shapes[position] == shape]
+        if len(terms) == 1 and alike == terms and terms[0] not in self.constants:
+            self.alias[op.outputs[0]] = terms[0]
+        elif len(alike) == len(terms) == 2 and op.name in _ADDITIONS:
+            first, second = terms if terms[1] in self.biases else terms[::-1]
+            if second in self.biases and first not in self.biases and first not in self.constants:
+                return TraceOp("broadcast_add", (), (first, self.biases[second]), op.outputs)
+        elif len(alike) == len(terms) > 1 and op.name == "add_n":
+            return TraceOp("add_n", (("num_args", str(len(terms))),), tuple(terms), op.outputs)
+        return op
+
+
+def _activation(op: TraceOp) -> str:
+    return rules.Attributes(dict(op.attrs)).text("act_type", "")
+
+
+def _needed(ops: Sequence[TraceOp], results: Sequence[int]) -> list[TraceOp]:
+    """Operators without those whose results nobody reads and which have no other effect."""
+    needed, kept = set(results), []
+    for op in reversed(ops):
+        rule = rules.RULES.get(op.name)
+        pure = rule is not None and not rule.stateful
+        if not pure or not needed.isdisjoint(op.outputs):
+            needed.update(op.inputs)
+            kept.append(op)
+    return kept[::-1]
+
+
+def _dependence(ops: Sequence[TraceOp], results: Sequence[int]) -> list[set[int]]:
+    """For each result the operands and constants it depends on."""
+    found: dict[int, set[int]] = {}
+    for op in ops:
+        of: set[int] = set()
+        for position in op.inputs:
+            of |= found.get(position, {position})
+        found.update(dict.fromkeys(op.outputs, of))
+    return [found.get(position, {position}) for position in results]

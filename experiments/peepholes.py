@@ -1,6 +1,7 @@
 """What each peephole gains: one batched launch of a cell with it and without, forward and with backward.
 
-The cells are as small as they can be for each, and one is Gluon's LSTMCell with all of them. Times are what the report
+The cells are as small as they can be for each, and two are Gluon's LSTMCell: its first call, with a state
+of zeros, and a later one with all of them. Times are what the report
 says of a profiled flush, without capture, analysis and gathering; with and without take turns.
 """
 
@@ -17,6 +18,7 @@ from experiments.arguments import count
 from experiments.threads import limit_threads
 
 SIZES = (16, 64, 256)
+ZEROS = "zeros"
 ALL = "all"
 
 
@@ -37,7 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     limit_threads()
     try:
         lines = [
-            measured(name, rows, options.width, options.rounds) for name in (*functions(), ALL) for rows in options.rows
+            measured(name, rows, options.width, options.rounds)
+            for name in (*functions(), ZEROS, ALL)
+            for rows in options.rows
         ]
     except KeyboardInterrupt:
         print("\ninterrupted; nothing was written", file=sys.stderr)
@@ -92,7 +96,21 @@ def measured(name: str, rows: int, width: int, rounds: int) -> Line:
             """Return what the function makes of the rows."""
             return functions()[name](F, x, gates)
 
-    net = gluon.rnn.LSTMCell(width, input_size=width) if name == ALL else Made()
+    class Net(gluon.Block):
+        """One call of the cell."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.cell = gluon.rnn.LSTMCell(width, input_size=width) if name in (ZEROS, ALL) else Made()
+
+        def forward(self, x: Any, gates: Any) -> Any:
+            """Return its first result."""
+            if name in (ZEROS, ALL):
+                return self.cell(x, self.cell.begin_state(batch_size=1) if name == ZEROS else [x, x])[0]
+            result = self.cell(x, gates)
+            return result[0] if isinstance(result, tuple) else result
+
+    net = Net()
     net.initialize()
     x, wide = (mx.nd.random.uniform(-1, 1, (rows, size)) for size in (width, 4 * width))
     for array in (x, wide):
@@ -100,8 +118,7 @@ def measured(name: str, rows: int, width: int, rounds: int) -> Line:
 
     def calls() -> list[Any]:
         """Call the cell on each row; begun under recording, so that the rows are learned."""
-        pairs = [(x[k : k + 1], wide[k : k + 1]) for k in range(rows)]
-        return [net(row, [row, row])[0] for row, _ in pairs] if name == ALL else [net(*pair) for pair in pairs]
+        return [net(x[k : k + 1], wide[k : k + 1]) for k in range(rows)]
 
     every = (*functions(),)
     found: dict[tuple[bool, bool], list[float]] = {}
@@ -110,7 +127,7 @@ def measured(name: str, rows: int, width: int, rounds: int) -> Line:
             without = ("hoisting", *(every if name == ALL else (name,))) if left_out else ("hoisting",)
             net.hybridize(dynamic_batch=True, without=without, granularity="cell", sharing=False, profile=True)
             for training in (False, True):
-                found.setdefault((training, left_out), []).append(launched(net.name, calls, training))
+                found.setdefault((training, left_out), []).append(launched(net.cell.name, calls, training))
     times = [median(found[training, left_out][2:]) for training in (False, True) for left_out in (False, True)]
     return Line(name, rows, *times)
 
@@ -123,7 +140,7 @@ def launched(name: str, calls: Callable[[], list[Any]], training: bool) -> float
 
     with autograd.record() if training else autograd.pause():
         results = calls()
-        total = gluonjit.add_n([result[0] if isinstance(result, tuple) else result for result in results])
+        total = gluonjit.add_n(results)
     total.wait_to_read()
     if training:
         total.backward()

@@ -10,6 +10,7 @@ import pytest
 from mxnet import autograd, gluon, nd
 
 import gluonjit
+from gluonjit.engines.mxnet import zeros
 from gluonjit.hybrid import LOCAL
 from tests.support import assert_close, assert_same, rows
 
@@ -121,6 +122,25 @@ def test_products_with_zeros_are_left_out_of_the_first_call_only() -> None:
     assert (first[1], later[1]) == (1, 0) and first[0] < later[0]
     plain = [*kinds(net, SAMPLES[0], without=("zeros",)).values()]
     assert plain[0] == plain[1] == later
+
+
+def test_in_training_a_wide_product_with_a_bias_is_one_of_one_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = made(Chain("lstm"))
+    assert all(left == 0 for _, left in _trained(net).values())
+    plain = [ops for ops, _ in _trained(net).values()]
+    monkeypatch.setattr(zeros, "_WIDE", 1)
+    gluonjit.clear_caches()
+    first, later = (ops for ops, _ in _trained(net).values())
+    assert later == plain[1] and first == plain[0] + 2  # slices
+    for name in ("lstm", "gru"):
+        net = made(Chain(name))
+        assert_same(net, SAMPLES, loss, granularity="cell")
+    test_weights_that_meet_zeros_alone_get_gradients_of_zeros(frozen=True)
+
+
+def _trained(net: gluon.Block) -> dict[int, tuple[int, int]]:
+    with autograd.record():
+        return kinds(net, SAMPLES[0])
 
 
 def test_leaves_of_a_tree_lose_both_products() -> None:

@@ -39,16 +39,17 @@ _JOINING = {"Concat", "add_n", *(additions := ("elemwise_add", "broadcast_add", 
 _PRODUCTS = {"elemwise_mul", "broadcast_mul", "_npi_multiply"}
 _BOUNDED = {"sigmoid", "_npx_sigmoid", "tanh", "_npi_tanh", "softmax"}
 _ADDITIONS = frozenset(additions)
+_WIDE = 64  # columns from which on a product takes longer than to cut one of them out
 
 
 def without_zeros(trace: Trace, results: Sequence[int], operands: Collection[int]) -> Left | None:
-    """The trace without what these operands, all zeros, make zero; None where nothing is won or gradients would change."""
+    """The trace without what these operands, all zeros, make zero; None where nothing is won."""
     made = _Rewriting(trace, operands)
     for op in trace.ops:
         made.take(op)
     places = [made.alias.get(position, position) for position in results]
     ops = _needed(made.ops, places)
-    if len(ops) >= len(_needed(trace.ops, results)):
+    if not made.thin and len(ops) >= len(_needed(trace.ops, results)):
         return None
     before, after = _dependence(trace.ops, results), _dependence(ops, places)
     lost: set[int] = set()
@@ -59,7 +60,7 @@ def without_zeros(trace: Trace, results: Sequence[int], operands: Collection[int
     if not lost <= set(weights) or not all(lost <= one for one in before):
         return None
     left = Trace(trace.operands, trace.training, trace.constant)
-    left.shapes, left.consts, left.known, left.ops = trace.shapes, trace.consts, trace.known, ops
+    left.shapes, left.consts, left.known, left.ops = made.shapes, trace.consts, trace.known, ops
     return Left(left, places, [weights[position] for position in sorted(lost)])
 
 
@@ -72,7 +73,9 @@ class _Rewriting:
         self.constants = {position for position, _ in trace.consts}
         self.bounded: set[int] = set()
         self.biases: dict[int, int] = {}  # results that are one bias in each row
+        self.thin = 0  # products of one column in the place of wide ones
         self.alias: dict[int, int] = {}
+        self.shapes = list(trace.shapes)
         self.ops: list[TraceOp] = []
 
     def take(self, op: TraceOp) -> None:
@@ -84,7 +87,10 @@ class _Rewriting:
         if self._is_zero(op):
             self.zero.update(op.outputs)
         elif op.name == "FullyConnected" and inputs[0] in self.zero and self.constants.issuperset(inputs[1:]):
-            self.biases[op.outputs[0]] = inputs[2]
+            if not self.trace.training:
+                self.biases[op.outputs[0]] = inputs[2]
+            elif len(self.shapes[inputs[0]][0]) == 2 and self.shapes[inputs[0]][0][1] >= _WIDE:
+                op = self._thin(op)
         elif op.name in _ADDITIONS or op.name == "add_n":
             op = self._sum(op)
         self.ops.append(op)
@@ -103,6 +109,18 @@ class _Rewriting:
         if op.name == "FullyConnected":
             return zero[0] and len(op.inputs) == 2 and op.inputs[1] in self.constants
         return False
+
+    def _thin(self, op: TraceOp) -> TraceOp:
+        """A product of zeros by one column: its bias, whose gradient costs less than that of a bias added to rows."""
+        inputs = []
+        for position in op.inputs[:2]:
+            (rows, _), dtype = self.shapes[position]
+            inputs.append(len(self.shapes))
+            self.shapes.append(((rows, 1), dtype))
+            attrs = (("axis", "1"), ("begin", "0"), ("end", "1"))
+            self.ops.append(TraceOp("slice_axis", attrs, (position,), (inputs[-1],)))
+        self.thin += 1
+        return op._replace(inputs=(*inputs, op.inputs[2]))
 
     def _sum(self, op: TraceOp) -> TraceOp:
         """An addition without its terms that are zero, as far as its shape is that of another."""

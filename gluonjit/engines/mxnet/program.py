@@ -237,7 +237,7 @@ def _build(trace: Trace, results: Sequence[int], poly: bool, direct: bool) -> Bu
         [final.sym for final in finals],
         [f"group{number}" for number in range(len(groups))],
         [array for _, array in trace.consts],
-        direct,
+        direct=direct,
     )
     program.may_fail = may_fail
     program.adds = [

@@ -10,13 +10,17 @@ from gluonjit.engines.mxnet import rules
 from gluonjit.engines.mxnet.lifting.lifted import Lifted, LiftedOp
 from gluonjit.engines.mxnet.program import OWNERS, SEGMENTS, Batched, Built, lay_out, split_group, stored
 from gluonjit.engines.mxnet.rules import Val
+from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.graph import Spec, operand_groups
 
 
 def build_lifted(
-    lifted: Lifted, operands: Sequence[Spec], children: Sequence[tuple[int, ...]], device: str, training: bool
+    lifted: Lifted, operands: Sequence[Spec], children: Sequence[tuple[int, ...]], trace: Trace, direct: bool
 ) -> Built:
-    """The program of a step. Raises rules.NotBatchable."""
+    """The program of a step: `trace` is one of those that it was lifted from, `direct` as in `build`.
+
+    Raises rules.NotBatchable.
+    """
     if any(spec.rows != 1 for spec in operands):
         raise rules.NotBatchable("an operand has several rows")
     values = _operands(lifted, operands, children)
@@ -32,12 +36,12 @@ def build_lifted(
         elif op.name == "gather up":
             values[op.outputs[0]] = _gathered(values[op.inputs[0]])
         else:
-            may_fail = _apply(lifted, op, values, training) or may_fail
+            may_fail = _apply(lifted, op, values, trace.training) or may_fail
     finals = [stored(values[number]) for number in lifted.results]
-    outputs, rows = lay_out([(final.shape, final.dtype, final.layout) for final in finals], device)
+    outputs, rows = lay_out([(final.shape, final.dtype, final.layout) for final in finals], trace.device)
     groups = len(operand_groups(operands, False, children))
     names = [f"group{number}" for number in range(groups)]
-    program = Batched([final.sym for final in finals], names, consts, (OWNERS, SEGMENTS))
+    program = Batched([final.sym for final in finals], names, consts, (OWNERS, SEGMENTS), direct)
     program.may_fail = may_fail
     program.adds = [all(op.name == "FullyConnected" for op in lifted.ops if number in op.inputs) for number in numbers]
     return Built(program, outputs, rows, True, False)

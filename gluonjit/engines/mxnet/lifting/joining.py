@@ -38,6 +38,7 @@ class Traced(NamedTuple):
 class Joint:
     """Calls of one form: what was traced of them so far, and the program for any number of children once there is."""
 
+    direct: bool
     members: list[tuple[Traced, Roles]] = field(default_factory=list)
     lifted: Lifted | None = None
     built: Built | None = None
@@ -54,7 +55,7 @@ def join(cell: Cell, key: Any, args: Sequence[Any], specs: Sequence[Spec], new: 
         roles = _roles(form.children, new)
         if roles is None:
             continue
-        joint: Joint = cell.joints.setdefault((*key, form.common), Joint())
+        joint: Joint = cell.joints.setdefault((*key, form.common), Joint("identities" not in batch.options.without))
         if joint.lifted is not None:
             if is_like(joint.lifted, new.trace, new.results, roles):
                 return _member(joint, new, roles)
@@ -107,7 +108,7 @@ def _lift(joint: Joint) -> list[tuple[Traced, Roles]] | None:
         found = [member for member in joint.members if is_like(lifted, member[0].trace, member[0].results, member[1])]
         if len({len(known[0]) for _, known in found}) < 2:
             raise Unlike(_UNLIKE)
-        built = build_lifted(lifted, trace.operands, roles, trace.device, trace.training)
+        built = build_lifted(lifted, trace.operands, roles, trace, joint.direct)
         if not agrees(built, [(traced.kind, known) for traced, known in found]):
             raise Unlike("run for any number of children it did not give the same numbers")
     except (Unlike, rules.NotBatchable) as refusal:

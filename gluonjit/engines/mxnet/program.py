@@ -24,7 +24,6 @@ class Program(Protocol):
     numpy: bool  # whether it was captured, and so has to run, with numpy's shapes
     used: list[bool]  # whether the results depend on it, for each group of operands and each constant
     left: list[Any]  # weights whose products with zeros are left out: their gradients are zeros
-    reads: list[bool]  # whether it looks at it at all, for each group of operands
     depends: list[set[int]]  # for each result what of these it depends on, by position
     operators: int  # that one call runs, of any number of nodes, or where they run alone of one node
 
@@ -65,7 +64,6 @@ class Batched:
         self._order = [names.index(name) for name in order]
         # MXNet records a call only where an array that is learned goes in: one whose shape alone was of use does not.
         self.used = [position in self._order for position in range(len(names))]
-        self.reads = self.used[: len(operands)]
         self._straight = self._order == list(range(len(names)))
         text = graph.tojson()
         self.operators = text.count('"op": ') - text.count('"op": "null"')
@@ -127,7 +125,6 @@ class Lone:
         self._blocked = {k for k in blocked if k < len(inputs)}
         self.used = [k not in self._blocked for k, spec in enumerate(inputs) if spec is not None]
         self.used += [k not in self._blocked for k, spec in enumerate(inputs) if spec is None]
-        self.reads = [True for spec in inputs if spec is not None]
         self.depends = [{k for k, used in enumerate(self.used) if used} for _ in outputs]
         self._handle = handle
         self._keys = [key for key, _ in attrs]

@@ -152,8 +152,7 @@ class Session:
         begin = perf_counter()
         with as_captured(step.mode), shapes(step.kind.program.numpy):
             operands = [
-                self._operand(gather, index, tape) if read else None
-                for gather, index, read in zip(step.gathers, self._indices[number], step.kind.program.reads)
+                self._operand(gather, index, tape) for gather, index in zip(step.gathers, self._indices[number])
             ]
             middle = self._lap(number, "gather", begin)
             results = [self._view(place) for place in step.places]

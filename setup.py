@@ -1,5 +1,17 @@
-"""For tools that still call setup.py; everything about the package is in pyproject.toml."""
+"""The part in C, which is optional; everything else about the package is in pyproject.toml."""
 
-from setuptools import setup
+from setuptools import Extension, setup
 
-setup()
+NATIVE = "gluonjit/native/"
+SOURCES = ("module", "names", "value", "origins", "signatures", "capture", "slices", "hooks")
+
+setup(
+    ext_modules=[
+        Extension(
+            "gluonjit._fast",
+            [f"{NATIVE}{name}.c" for name in SOURCES],
+            depends=[f"{NATIVE}fast.h"],
+            optional=True,  # without a compiler the package is installed all the same, and works in Python
+        )
+    ]
+)

@@ -74,6 +74,13 @@ class Graph:
     entries. `begun` is what `clock` said at the first capture, 0 before it.
     """
 
+    __slots__ = (
+        "__dict__",
+        "__weakref__",
+        "rows",
+        "single_rows",
+    )
+
     def __init__(self, owner: Any = None, clock: Callable[[], float] = perf_counter) -> None:
         self.owner = owner
         self.clock = clock
@@ -85,6 +92,7 @@ class Graph:
         self.lookup_specs: dict[Any, Spec] = {}
         self.marks: list[Mark] = []  # where samples begin and end
         self.single_rows: dict[Any, Value] = {}  # one-row slices of inputs, so that equal ones are the same value
+        # (the row's number for x[i:i+1], ~number for x[i])
 
     def add_node(self, record: Record, operands: tuple[Rows, ...], depth: int, above: int = 1) -> tuple[Value, ...]:
         """Append a node at `depth` and return its values.

@@ -15,7 +15,8 @@ Origin = Optional[tuple[CodeType, int]]
 LIBRARIES = {"gluonjit"}
 """Packages that the user's line is never in; each engine adds its framework."""
 
-_known: dict[Any, bool] = {}
+known: dict[Any, bool] = {}
+"""Whether a module is of a library, by its name."""
 
 
 class Line(NamedTuple):
@@ -40,25 +41,26 @@ class Mark(NamedTuple):
 def origin_of(frame: FrameType | None) -> Origin:
     """The innermost place outside of the libraries, told by module: generated functions have no file."""
     while frame is not None:
-        inside = _known.get(frame.f_globals.get("__name__"))
-        if not (_is_library(frame) if inside is None else inside):
+        inside = known.get(frame.f_globals.get("__name__"))
+        if not (is_library(frame) if inside is None else inside):
             return frame.f_code, frame.f_lasti
         frame = frame.f_back
     return None
 
 
-def _is_library(frame: FrameType) -> bool:
+def is_library(frame: FrameType) -> bool:
+    """Whether a frame is of a library, told by the name of its module."""
     module = frame.f_globals.get("__name__")
-    if module not in _known:
-        _known[module] = str(module).partition(".")[0] in LIBRARIES
-    return _known[module]
+    if module not in known:
+        known[module] = str(module).partition(".")[0] in LIBRARIES
+    return known[module]
 
 
 def raised_at(trace: TracebackType | None) -> Line | None:
     """The user's line that is nearest to where an error was raised."""
     found: Origin = None
     while trace is not None:
-        if not _is_library(trace.tb_frame):
+        if not is_library(trace.tb_frame):
             found = trace.tb_frame.f_code, trace.tb_lasti
         trace = trace.tb_next
     return line_of(found)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import Any, Union
 
+from gluonjit.compiled import FAST
+
 Rows = Union[int, tuple[int, ...]]
 """An int: that many consecutive rows (`Spec.rows` of them) from there on. A tuple: these rows, in this order."""
 
@@ -37,6 +39,13 @@ class Spec:
         if spec is None:
             spec = intern_spec((rows, *self.row_shape), self.dtype, self.device, ROWS)
             self.of_rows[rows] = spec
+        return spec
+
+    def one_row(self) -> Spec:
+        """The spec of one row by itself: an array of one axis less, which is not a single number."""
+        spec = self.of_rows.get(-1)
+        if spec is None:
+            spec = self.of_rows[-1] = intern_spec(self.row_shape, self.dtype, self.device, STACK)
         return spec
 
     def stacked(self, count: int) -> Spec:
@@ -101,3 +110,7 @@ class Value:
         if isinstance(rows, tuple):
             return list(rows)
         return list(range(rows, rows + self.spec.rows))
+
+
+if FAST is not None:  # the same in C
+    Value = FAST.Value  # type: ignore[misc]

@@ -17,6 +17,7 @@ from gluonjit.analysis import Plan, Planner
 from gluonjit.analysis.costs import CostModel, Observed
 from gluonjit.analysis.plan import LookupChunk
 from gluonjit.analysis.traces import save_graph
+from gluonjit.compiled import FAST
 from gluonjit.errors import BatchClosedError
 from gluonjit.graph import Graph, Line, Mark, Value, line_of, origin_of
 from gluonjit.hybrid.advice import after_flush
@@ -59,6 +60,8 @@ class Batch:
     `room` falls from 1 to 0 as nodes are captured; below 0 the batch flushes itself.
     """
 
+    __slots__ = ("__dict__", "__weakref__", "graph", "records", "room", "sharing", "signatures")
+
     def __init__(self, engine: Engine, options: Options, explicit: bool = False, region: Hashable = None) -> None:
         self.engine = engine
         self.options = options
@@ -82,7 +85,7 @@ class Batch:
         # Arrays and values from outside, by address: each entry keeps its key's object alive.
         self.imports: dict[Any, tuple[Any, Value]] = {}
         self.tables: dict[Any, Any] = {}
-        self.memos: dict[Any, dict[Any, Any]] = {}  # for each cell its calls so far
+        self.signatures: Any = None if FAST is None else FAST.Signatures()  # the records, as C finds them
         self.created: dict[Any, Any] = {}
         self.calls: dict[Any, Any] = {}  # operator calls so far, with their values
         self.ops: dict[Any, Any] = {}  # records by what operator calls of one signature have in common
@@ -98,7 +101,6 @@ class Batch:
     def begin_sample(self) -> None:
         """What is captured from here on belongs to the next sample."""
         if self.setting.granularity == "graph":  # samples that share a node do not run as one
-            self.memos.clear()
             self.calls.clear()
             for record in self.records.values():
                 record.memo.clear()
@@ -119,8 +121,7 @@ class Batch:
 
         A name that ends in .gz is compressed. Nothing runs. Raises TraceError where nothing waits to run.
         """
-        self.memos.clear()  # their keys would keep alive what nobody else can read; equal nodes are found without them
-        self.calls.clear()
+        self.calls.clear()  # its keys would keep alive what nobody else can read; equal nodes are found without them
         save_graph(self.graph, path, self.setting.granularity, self.sharing)
 
     def discard(self, reason: str) -> None:

@@ -28,6 +28,8 @@ class Cell:
     A copy or a pickle of a block gets a cell of its own, with the same options and nothing cached.
     """
 
+    __slots__ = ("__dict__", "__weakref__", "is_node", "lookup")
+
     def __init__(self, name: str, options: Options) -> None:
         self.name = name
         self.options = options

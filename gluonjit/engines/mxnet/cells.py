@@ -47,68 +47,16 @@ def capture_cell(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: t
         found = _captured_lookup(cell, batch, args[0], state.mode)
         if found is not None:
             return found
-    parts: list[Any] = [state.mode, state.numpy]
+    signature: list[Any] = [cell, state.mode, state.numpy]
+    values: list[Value] = []
     for arg in args:
         if arg.__class__ is LazyArray and arg._v.graph is graph:
-            parts.append(arg._v)
-        elif arg.__class__ is LazyNumpy and arg._v.graph is graph:
-            parts += (LazyNumpy, arg._v)
-        elif arg.__class__ is tuple:
-            parts.append(tuple)
-            for item in arg:
-                if item.__class__ is LazyArray and item._v.graph is graph:
-                    parts.append(item._v)
-                elif not _flatten(item, batch, parts):
-                    return expand(cell, owner, run, args, _unknown(item), batch)
-            parts.append(None)
-        elif arg is owner or arg.__class__ is ModuleType:
-            parts.append(arg)
-        elif not _flatten(arg, batch, parts):
+            values.append(arg._v)
+            signature.append(arg._v.spec)
+        elif not _flatten(arg, owner, batch, signature, values):
             return expand(cell, owner, run, args, _unknown(arg), batch)
-    call = tuple(parts)
-    memo = batch.memos.get(cell)
-    if memo is None:
-        memo = batch.memos[cell] = {}
-    known = memo.get(call)
-    if known is None:
-        known = _captured(cell, owner, run, args, batch, call)
-        if isinstance(known, str):
-            return expand(cell, owner, run, args, known, batch)
-        if cell.lookup is not None and not known[1]:
-            return capture_cell(cell, owner, run, args)
-        if known[0].kind.pure and batch.sharing:
-            memo[call] = known
-    record, values = known
-    record.calls += 1
-    if begin:
-        batch.report.note(cell.name, "capture", begin, perf_counter())
-    structure = record.kind.structure
-    if structure is None:
-        return wrap(values[0])
-    if structure is tuple:
-        return tuple([wrap(value) for value in values])
-    if structure is LazyNumpy:
-        return wrap_np(values[0])
-    return map_structure(structure, lambda place: wrap(values[place]) if place >= 0 else wrap_np(values[~place]))
-
-
-def _captured(
-    cell: Cell, owner: Any, run: Callable[..., Any] | None, args: tuple[Any, ...], batch: Batch, call: tuple[Any, ...]
-) -> tuple[Record, tuple[Value, ...]] | str:
-    """The node of a call: a new one, or one on the same rows. A string says why the call is not one node."""
-    signature: list[Any] = [cell]
-    rows: list[Rows] = []
-    depth = zeros = 0
-    for part in call:
-        if part.__class__ is Value:
-            if part.base is ZERO:
-                zeros |= 1 << len(rows)
-            signature.append(part.spec)
-            rows.append(part.rows)
-            if part.depth > depth:
-                depth = part.depth
-        else:
-            signature.append(part)
+    zeros = sum([1 << number for number, value in enumerate(values) if value.base is ZERO])
+    depth = max([value.depth for value in values], default=0)
     if zeros and not depth:  # further up in the recursion a kind of its own would be another launch
         signature.append(("zeros", zeros))
     key = tuple(signature)
@@ -116,41 +64,57 @@ def _captured(
     if record is None:
         made = _record(cell, owner, run or owner.forward, args, batch, key)
         if isinstance(made, str):
-            return made
-        record = made
+            return expand(cell, owner, run, args, made, batch)
         if cell.lookup is not None:
-            return record, ()
-    if record.kind.hoists:
-        depths = [part.depth for part in call if part.__class__ is Value]
-        rows = _hoisted(batch, record, rows, depths)
-        depth = max([depth, *[depths[argument] + 1 for argument, _ in record.kind.hoists]])
-    operands = tuple(rows)
+            return capture_cell(cell, owner, run, args)
+        record = made
+    rows = tuple([value.rows for value in values])
     shared = record.kind.pure and batch.sharing
-    values = record.memo.get(operands) if shared else None
-    if values is None:
-        values = batch.graph.add_node(record, operands, depth + 1, 4)
+    results = record.memo.get(rows) if shared else None
+    if results is None:
+        operands: tuple[Rows, ...] = rows
+        if record.kind.hoists:
+            operands, depth = _hoisted(batch, record, values, depth)
+        results = graph.add_node(record, operands, depth + 1, 3)
         batch.room -= record.share
         if shared:
-            record.memo[operands] = values
-    return record, values
+            record.memo[rows] = results
+    record.calls += 1
+    if begin:
+        batch.report.note(cell.name, "capture", begin, perf_counter())
+    structure = record.kind.structure
+    if structure is None:
+        return wrap(results[0])
+    if structure is tuple:
+        return tuple([wrap(value) for value in results])
+    return rebuild(structure, results)
 
 
-def _hoisted(batch: Batch, record: Record, rows: list[Rows], depths: list[int]) -> list[Rows]:
-    """Rows of the operands of a cell some of whose products are nodes of their own."""
-    operands = [rows[argument] for argument in record.kind.kept]
+def rebuild(structure: Any, values: tuple[Value, ...]) -> Any:
+    """What a call returns, of the values of its node."""
+    if structure is LazyNumpy:
+        return wrap_np(values[0])
+    return map_structure(structure, lambda place: wrap(values[place]) if place >= 0 else wrap_np(values[~place]))
+
+
+def _hoisted(batch: Batch, record: Record, values: list[Value], depth: int) -> tuple[tuple[Rows, ...], int]:
+    """Operands of a cell some of whose products are nodes of their own, and the greatest depth among them."""
+    operands = [values[argument].rows for argument in record.kind.kept]
     for argument, kind in record.kind.hoists:
         key = (kind, record.mode)
         products = batch.records.get(key)
         if products is None:
             products = batch.records[key] = Record(kind, record.mode, _share(kind, batch))
-        row = rows[argument]
-        values = products.memo.get((row,)) if batch.sharing else None
-        if values is None:
+        value = values[argument]
+        known = products.memo.get((value.rows,)) if batch.sharing else None
+        if known is None:
             products.calls += 1
-            values = products.memo[(row,)] = batch.graph.add_node(products, (row,), depths[argument] + 1, 5)
+            known = batch.graph.add_node(products, (value.rows,), value.depth + 1, 4)
+            products.memo[(value.rows,)] = known
             batch.room -= products.share
-        operands.append(values[0].rows)
-    return operands
+        operands.append(known[0].rows)
+        depth = max(depth, value.depth + 1)
+    return tuple(operands), depth
 
 
 def _share(kind: Kind, batch: Batch) -> float:
@@ -158,29 +122,32 @@ def _share(kind: Kind, batch: Batch) -> float:
     return max(1.0 / batch.options.max_nodes, kind.bytes / batch.options.max_bytes)
 
 
-def _flatten(arg: Any, batch: Batch, parts: list[Any]) -> bool:
+def _flatten(arg: Any, owner: Any, batch: Batch, signature: list[Any], values: list[Value]) -> bool:
     """Append an argument's values and plain constants; False where it holds something else."""
     kind = arg.__class__
     if kind is tuple or kind is list:
-        parts.append(kind)
+        signature.append(kind)
         graph = batch.graph
         for item in arg:
             if item.__class__ is LazyArray and item._v.graph is graph:
-                parts.append(item._v)
-            elif not _flatten(item, batch, parts):
+                values.append(item._v)
+                signature.append(item._v.spec)
+            elif not _flatten(item, owner, batch, signature, values):
                 return False
-        parts.append(None)
-    elif kind is ModuleType:
-        parts.append(arg)
+        signature.append(None)
+    elif arg is owner or kind is ModuleType:
+        signature.append(arg)
     elif isinstance(arg, NDArray) and not isinstance(arg, BaseSparseNDArray):
         if isinstance(arg, ndarray):
-            parts.append(LazyNumpy)
+            signature.append(LazyNumpy)
         try:
-            parts.append(value_of(batch, arg))
+            value = value_of(batch, arg)
         except Empty:
             return False
+        values.append(value)
+        signature.append(value.spec)
     elif isinstance(arg, _CONSTANTS):
-        parts.append((kind, arg if arg or kind is not float else str(arg)))  # 0.0 == -0.0
+        signature.append((kind, arg if arg or kind is not float else str(arg)))  # 0.0 == -0.0
     else:
         return False
     return True

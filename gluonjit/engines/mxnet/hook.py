@@ -15,6 +15,7 @@ from mxnet.numpy import ndarray
 from gluonjit.engines.mxnet import backward as lazy_backward
 from gluonjit.engines.mxnet import calls, changes, hooked
 from gluonjit.engines.mxnet.engine import ENGINE
+from gluonjit.engines.mxnet.fast import block_call
 from gluonjit.engines.mxnet.semantics import note_semantics
 from gluonjit.graph import LIBRARIES
 from gluonjit.hybrid import register as register_engine
@@ -24,7 +25,7 @@ _set_np_shape = changes.noting(hooked.original_set_np_shape)
 PATCHES: list[tuple[Any, str, Any]] = [
     (register, "_imperative_invoke", calls.invoke),
     (register, "_verify_all_legacy_ndarrays", calls.verify),
-    (gluon.Block, "__call__", calls.call),
+    (gluon.Block, "__call__", block_call()),
     (gluon.Block, "hybridize", changes.hybridize(hooked.original_block_hybridize)),
     (gluon.HybridBlock, "hybridize", changes.hybridize(hooked.original_hybrid_hybridize)),
     (register, "_verify_all_np_ndarrays", calls.verify_numpy),

@@ -14,6 +14,7 @@ from mxnet.context import Context
 from mxnet.ndarray import NDArray, op
 from mxnet.ndarray.ndarray import indexing_key_expand_implicit_axes
 
+from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet import references
 from gluonjit.engines.mxnet.arrays import context_of
 from gluonjit.engines.mxnet.computing import concrete, created, own, plain, waits
@@ -24,9 +25,10 @@ from gluonjit.graph import Value
 from gluonjit.hybrid import LOCAL, UNCAPTURED, engine_of
 
 _new = object.__new__
+_Silent: Any = object if FAST is None else FAST.Silent  # has a __del__ that is no call of Python
 
 
-class Lazy:
+class Lazy(_Silent):
     """What lazy arrays of both kinds have in common: all but what they are called in their own interface."""
 
     __slots__: tuple[str, ...] = ()
@@ -39,8 +41,10 @@ class Lazy:
             f"{type(self).__name__} is made by captured calls only; use mx.nd.array or mx.np.array for your own"
         )
 
-    def __del__(self) -> None:
-        """Nothing to free here: the computed array frees itself."""
+    if FAST is None:
+
+        def __del__(self) -> None:
+            """Nothing to free here: the computed array frees itself."""
 
     @property
     def handle(self) -> Any:

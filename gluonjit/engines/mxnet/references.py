@@ -42,13 +42,17 @@ def row(value: Value, index: int, scalar: Shape = (1,)) -> Value | None:
     index %= spec.rows
     rows = value.rows[index] if isinstance(value.rows, tuple) else value.rows + index
     rest = spec.row_shape
-    singles = value.graph.single_rows if not value.depth else {}
-    found: Value | None = singles.get((rows, scalar))
-    if found is not None:
-        return found
-    shape = rest or scalar
-    target = intern_spec(shape, spec.dtype, spec.device, "rows" if shape == (1,) and not rest else "stack")
-    found = singles[(rows, scalar)] = _same_rows(value, target, rows)
+    if rest:
+        target = spec.one_row()
+    else:
+        target = intern_spec(scalar, spec.dtype, spec.device, "rows" if scalar == (1,) else "stack")
+    if value.depth:
+        return _same_rows(value, target, rows)
+    singles = value.graph.single_rows
+    place = ~rows if rest else (rows, scalar)
+    found: Value | None = singles.get(place)
+    if found is None:
+        found = singles[place] = _same_rows(value, target, rows)
     return found
 
 

@@ -1,0 +1,48 @@
+"""The fast path of capture, where it was built: what C needs to know, and where it stands before Python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mxnet.ndarray import NDArray
+from mxnet.numpy import ndarray
+
+from gluonjit.compiled import FAST
+from gluonjit.engines.mxnet import calls
+from gluonjit.engines.mxnet.cell import Cell
+from gluonjit.engines.mxnet.cells import rebuild
+from gluonjit.engines.mxnet.dynamic import KEY
+from gluonjit.engines.mxnet.lazy import LazyArray
+from gluonjit.engines.mxnet.lazy_np import LazyNumpy
+from gluonjit.engines.mxnet.operands import ZERO, Empty, value_of
+from gluonjit.graph import Graph, Record, Spec, origins
+from gluonjit.hybrid import LOCAL, Batch, State
+
+
+def block_call() -> Any:
+    """What stands in the place of gluon.Block.__call__."""
+    if FAST is None:
+        return calls.call
+    FAST.configure(
+        State=State,
+        Batch=Batch,
+        Graph=Graph,
+        Record=Record,
+        Spec=Spec,
+        Cell=Cell,
+        LazyArray=LazyArray,
+        LazyNumpy=LazyNumpy,
+        NDArray=NDArray,
+        ndarray=ndarray,
+        local=LOCAL,
+        key=KEY,
+        known=origins.known,
+        is_library=origins.is_library,
+        value_of=value_of,
+        empty=Empty,
+        zero=ZERO,
+        rebuild=rebuild,
+    )
+    LazyArray.__getitem__ = FAST.Hook("item", LazyArray.__getitem__)  # type: ignore[method-assign]
+    LazyNumpy.__getitem__ = FAST.Hook("numpy_item", LazyNumpy.__getitem__)  # type: ignore[method-assign]
+    return FAST.Hook("call", calls.call)

@@ -1,0 +1,300 @@
+/* A call as one node: what gluonjit.engines.mxnet.cells.capture_cell does for lazy and plain arrays in tuples and
+   lists. Nothing is appended before the whole node is there, so that an error leaves no half of one. */
+
+#include "fast.h"
+
+#define MOST 96 /* parts of a signature; calls with more are left to Python */
+
+typedef struct {
+    PyObject *batch, *graph, *owner;
+    const void *parts[MOST];
+    Value *values[MOST]; /* references of our own: calling Python may change the arrays */
+    int count, arguments;
+} Call;
+
+static const char NONE_GIVEN; /* stands for an argument that is None: a plain None ends a tuple */
+
+static void call_free(Call *call) {
+    int k;
+    for (k = 0; k < call->arguments; k++) Py_DECREF(call->values[k]);
+}
+
+static inline int take(Call *call, PyObject *value) {
+    if (value == NULL || Py_TYPE(value) != &ValueType || ((Value *)value)->graph != call->graph) return 0;
+    Py_INCREF(value);
+    call->values[call->arguments++] = (Value *)value;
+    call->parts[call->count++] = ((Value *)value)->spec;
+    return 1;
+}
+
+/* The value of an array that is not of this graph: 1, 0 where it has none, or -1 and an exception. */
+static int take_other(Call *call, PyObject *array) {
+    PyObject *value = PyObject_CallFunctionObjArgs(names.value_of, call->batch, array, NULL);
+    int taken;
+    if (value == NULL) {
+        if (!PyErr_ExceptionMatches(names.empty)) return -1;
+        PyErr_Clear();
+        return 0;
+    }
+    taken = take(call, value);
+    Py_DECREF(value);
+    return taken;
+}
+
+/* Append an argument to a call: 1, 0 where Python has to look at it, or -1 and an exception. */
+static int flatten(Call *call, PyObject *arg) {
+    PyTypeObject *type = Py_TYPE(arg);
+    if (call->count + 3 > MOST) return 0;
+    if (type == names.lazy[0]) return take(call, SLOT(arg, names.lazy_v[0])) ? 1 : take_other(call, arg);
+    if (type == &PyTuple_Type || type == &PyList_Type) {
+        Py_ssize_t k;
+        call->parts[call->count++] = type;
+        for (k = 0; k < PySequence_Fast_GET_SIZE(arg); k++) { /* read anew: a list may change */
+            PyObject *item = PySequence_Fast_GET_ITEM(arg, k);
+            int taken;
+            Py_INCREF(item);
+            taken = flatten(call, item);
+            Py_DECREF(item);
+            if (taken <= 0) return taken;
+        }
+        if (call->count + 1 > MOST) return 0;
+        call->parts[call->count++] = Py_None;
+        return 1;
+    }
+    if (type == names.lazy[1]) {
+        call->parts[call->count++] = type;
+        return take(call, SLOT(arg, names.lazy_v[1])) ? 1 : take_other(call, arg);
+    }
+    if (arg == call->owner || PyModule_CheckExact(arg)) {
+        call->parts[call->count++] = arg;
+        return 1;
+    }
+    if (type == names.plain[0]) return take_other(call, arg);
+    if (type == names.plain[1]) {
+        call->parts[call->count++] = names.lazy[1];
+        return take_other(call, arg);
+    }
+    if (arg == Py_None) {
+        call->parts[call->count++] = &NONE_GIVEN;
+        return 1;
+    }
+    return 0;
+}
+
+/* Whether the call begins with zeros, and nothing in it was computed: then its kind is one that Python tells. */
+static int begins_with_zeros(const Call *call) {
+    int k, zeros = 0;
+    for (k = 0; k < call->arguments; k++) {
+        if (call->values[k]->depth) return 0;
+        zeros |= call->values[k]->base == names.zero;
+    }
+    return zeros;
+}
+
+/* The signature as Python has it. */
+static PyObject *key_of(Call *call, PyObject *state) {
+    PyObject *key = PyTuple_New(call->count + 1);
+    int k;
+    if (key == NULL) return NULL;
+    PyTuple_SET_ITEM(key, 0, Py_NewRef((PyObject *)call->parts[0]));
+    PyTuple_SET_ITEM(key, 1, Py_NewRef(SLOT(state, names.state_mode)));
+    PyTuple_SET_ITEM(key, 2, Py_NewRef(SLOT(state, names.state_numpy)));
+    for (k = 2; k < call->count; k++) {
+        PyObject *part;
+        if (call->parts[k] == &NONE_GIVEN)
+            part = PyTuple_Pack(2, (PyObject *)Py_TYPE(Py_None), Py_None);
+        else
+            part = Py_NewRef((PyObject *)call->parts[k]);
+        if (part == NULL) {
+            Py_DECREF(key);
+            return NULL;
+        }
+        PyTuple_SET_ITEM(key, k + 1, part);
+    }
+    return key;
+}
+
+static inline int append(PyObject *record, Py_ssize_t offset, PyObject *item) {
+    return PyList_Append(SLOT(record, offset), item);
+}
+
+/* Append a node; the reference to `operands` is not taken over. Returns the tuple of its values. */
+static PyObject *add_node(Call *call, Signatures *signatures, Entry *entry, PyObject *operands, Py_ssize_t depth) {
+    PyObject *record = entry->record, *values = NULL, *origin = NULL, *first = NULL, *next, *level = NULL, *room;
+    Py_ssize_t base = PyLong_AsSsize_t(SLOT(call->graph, names.graph_rows));
+    double left;
+    int k;
+    if (base == -1 && PyErr_Occurred()) return NULL;
+    next = PyLong_FromSsize_t(base + entry->rows);
+    if (next == NULL) return NULL;
+    first = Py_NewRef(SLOT(call->graph, names.graph_rows));
+    set_slot(call->graph, names.graph_rows, next);
+    values = PyTuple_New(entry->outputs);
+    level = PyLong_FromSsize_t(depth);
+    origin = origin_here(signatures);
+    if (values == NULL || level == NULL || origin == NULL) goto fail;
+    for (k = 0; k < entry->outputs; k++) {
+        PyObject *row = PyLong_FromSsize_t(base + entry->offsets[k]), *value;
+        value = value_new(row, depth, entry->specs[k], call->graph, entry->taped, Py_None);
+        if (value == NULL) goto fail;
+        PyTuple_SET_ITEM(values, k, value);
+    }
+    left = PyFloat_AsDouble(SLOT(call->batch, names.batch_room)) - entry->share;
+    room = PyFloat_FromDouble(left);
+    if (room == NULL || PyErr_Occurred()) {
+        Py_XDECREF(room);
+        goto fail;
+    }
+    set_slot(call->batch, names.batch_room, room);
+    if (append(record, names.record_operands, operands) < 0 || append(record, names.record_depths, level) < 0 ||
+        append(record, names.record_bases, first) < 0 || append(record, names.record_origins, origin) < 0 ||
+        append(record, names.record_values, values) < 0)
+        goto fail; /* out of memory: Record.complete forgets the half */
+    Py_DECREF(first);
+    Py_DECREF(level);
+    Py_DECREF(origin);
+    return values;
+fail:
+    Py_XDECREF(first);
+    Py_XDECREF(level);
+    Py_XDECREF(origin);
+    Py_XDECREF(values);
+    return NULL;
+}
+
+/* Count a call of a record. */
+static inline int count_call(PyObject *record) {
+    Py_ssize_t calls = PyLong_AsSsize_t(SLOT(record, names.record_calls));
+    PyObject *more = PyLong_FromSsize_t(calls + 1);
+    if (more == NULL) return -1;
+    set_slot(record, names.record_calls, more);
+    return 0;
+}
+
+/* The row of a product that is a node of its own, and its depth. A new reference. */
+static PyObject *product(Call *call, Signatures *signatures, Entry *entry, Value *value, int sharing) {
+    PyObject *memo = SLOT(entry->record, names.record_memo), *known = NULL, *row;
+    PyObject *operands = PyTuple_Pack(1, value->rows);
+    if (operands == NULL) return NULL;
+    if (sharing) known = PyDict_GetItemWithError(memo, operands);
+    if (known != NULL) {
+        Py_INCREF(known);
+    } else if (!PyErr_Occurred() && count_call(entry->record) == 0) {
+        known = add_node(call, signatures, entry, operands, value->depth + 1);
+        if (known != NULL && PyDict_SetItem(memo, operands, known) < 0) Py_CLEAR(known);
+    }
+    Py_DECREF(operands);
+    if (known == NULL) return NULL;
+    row = Py_NewRef(((Value *)PyTuple_GET_ITEM(known, 0))->rows);
+    Py_DECREF(known);
+    return row;
+}
+
+/* A new node of a call whose own operands are `rows`. */
+static PyObject *new_node(Call *call, Signatures *signatures, Entry *entry, PyObject *rows, int sharing) {
+    PyObject *operands, *values;
+    Py_ssize_t depth = 0;
+    int k;
+    for (k = 0; k < call->arguments; k++)
+        if (call->values[k]->depth > depth) depth = call->values[k]->depth;
+    if (!entry->hoists) return add_node(call, signatures, entry, rows, depth + 1);
+    operands = PyTuple_New(entry->kept + entry->hoists);
+    if (operands == NULL) return NULL;
+    for (k = 0; k < entry->kept; k++) PyTuple_SET_ITEM(operands, k, Py_NewRef(PyTuple_GET_ITEM(rows, entry->keeps[k])));
+    for (k = 0; k < entry->hoists; k++) {
+        Value *value = call->values[entry->hoisted[k]];
+        PyObject *row = product(call, signatures, entry->products[k], value, sharing);
+        if (row == NULL) {
+            Py_DECREF(operands);
+            return NULL;
+        }
+        PyTuple_SET_ITEM(operands, entry->kept + k, row);
+        if (value->depth + 1 > depth) depth = value->depth + 1;
+    }
+    values = add_node(call, signatures, entry, operands, depth + 1);
+    Py_DECREF(operands);
+    return values;
+}
+
+/* What the call returns. */
+static PyObject *returned(Entry *entry, PyObject *values) {
+    PyObject *results;
+    Py_ssize_t k;
+    if (entry->structure == Py_None) return wrap(0, PyTuple_GET_ITEM(values, 0));
+    if (entry->structure == (PyObject *)names.lazy[1]) return wrap(1, PyTuple_GET_ITEM(values, 0));
+    if (entry->structure != (PyObject *)&PyTuple_Type)
+        return PyObject_CallFunctionObjArgs(names.rebuild, entry->structure, values, NULL);
+    results = PyTuple_New(PyTuple_GET_SIZE(values));
+    for (k = 0; results != NULL && k < PyTuple_GET_SIZE(values); k++) {
+        PyObject *array = wrap(0, PyTuple_GET_ITEM(values, k));
+        if (array == NULL) {
+            Py_CLEAR(results);
+            break;
+        }
+        PyTuple_SET_ITEM(results, k, array);
+    }
+    return results;
+}
+
+static PyObject *captured(Call *call, Signatures *signatures, Entry *entry, int sharing) {
+    PyObject *memo = SLOT(entry->record, names.record_memo), *rows, *values = NULL, *result = NULL;
+    int k, shared = entry->pure && sharing;
+    rows = PyTuple_New(call->arguments);
+    if (rows == NULL) return NULL;
+    for (k = 0; k < call->arguments; k++) PyTuple_SET_ITEM(rows, k, Py_NewRef(call->values[k]->rows));
+    if (shared) values = PyDict_GetItemWithError(memo, rows);
+    if (values != NULL) {
+        Py_INCREF(values);
+    } else if (!PyErr_Occurred()) {
+        values = new_node(call, signatures, entry, rows, sharing);
+        if (values != NULL && shared && PyDict_SetItem(memo, rows, values) < 0) Py_CLEAR(values);
+    }
+    if (values != NULL && count_call(entry->record) == 0) result = returned(entry, values);
+    Py_XDECREF(values);
+    Py_DECREF(rows);
+    return result;
+}
+
+PyObject *capture(PyObject *state, PyObject *cell, PyObject *owner, PyObject *const *args, Py_ssize_t count) {
+    PyObject *batch = SLOT(state, names.state_batch), *signatures, *room, *result = NULL;
+    Call call;
+    Entry *entry;
+    Py_hash_t hash;
+    Py_ssize_t k;
+    int taken = 1;
+    if (batch == NULL || Py_TYPE(batch) != names.batch_type) return NULL;
+    room = SLOT(batch, names.batch_room);
+    if (room == NULL || !PyFloat_CheckExact(room) || PyFloat_AS_DOUBLE(room) < 0) return NULL;
+    call.graph = SLOT(batch, names.batch_graph);
+    signatures = SLOT(batch, names.batch_signatures);
+    if (call.graph == NULL || Py_TYPE(call.graph) != names.graph_type) return NULL;
+    if (signatures == NULL || Py_TYPE(signatures) != &SignaturesType) return NULL;
+    call.batch = Py_NewRef(batch);
+    Py_INCREF(call.graph);
+    Py_INCREF(signatures);
+    call.owner = owner;
+    call.arguments = 0;
+    call.count = 2;
+    call.parts[0] = cell;
+    call.parts[1] = (void *)(size_t)(16 + 16 * PyLong_AsLong(SLOT(state, names.state_mode)) +
+                                     1024 * PyLong_AsLong(SLOT(state, names.state_numpy)));
+    for (k = 0; k < count && taken > 0; k++) taken = flatten(&call, args[k]);
+    if (taken > 0 && begins_with_zeros(&call)) taken = 0;
+    /* What an array was before may have run the batch. */
+    if (taken > 0 && SLOT(batch, names.batch_graph) == call.graph && !PyErr_Occurred()) {
+        hash = hash_parts(call.parts, call.count);
+        entry = signatures_find((Signatures *)signatures, call.parts, call.count, hash);
+        if (entry == NULL) {
+            PyObject *key = key_of(&call, state);
+            if (key != NULL)
+                entry = signatures_add((Signatures *)signatures, batch, key, call.parts, call.count, hash);
+        }
+        if (entry != NULL)
+            result = captured(&call, (Signatures *)signatures, entry, SLOT(batch, names.batch_sharing) == Py_True);
+    }
+    call_free(&call);
+    Py_DECREF(call.graph);
+    Py_DECREF(signatures);
+    Py_DECREF(call.batch);
+    return result;
+}

@@ -1,0 +1,147 @@
+/* What the files of gluonjit._fast share. Each of its functions does what a Python function beside it does, for the
+   usual case; every other case is left to that function. */
+
+#ifndef GLUONJIT_FAST_H
+#define GLUONJIT_FAST_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <structmember.h>
+
+#if PY_VERSION_HEX < 0x030A0000
+static inline PyObject *Py_NewRef(PyObject *object) {
+    Py_INCREF(object);
+    return object;
+}
+static inline PyObject *Py_XNewRef(PyObject *object) {
+    Py_XINCREF(object);
+    return object;
+}
+#endif
+
+/* value.c: gluonjit.graph.values.Value */
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *rows;
+    PyObject *spec;
+    PyObject *graph;
+    PyObject *base;
+    PyObject *result;
+    Py_ssize_t depth;
+    char taped;
+} Value;
+
+extern PyTypeObject ValueType;
+
+/* A new Value; the reference to `rows` is taken over, also where it fails. */
+PyObject *value_new(PyObject *rows, Py_ssize_t depth, PyObject *spec, PyObject *graph, char taped, PyObject *base);
+
+/* names.c: where the slots of the package's own classes lie */
+
+typedef struct {
+    PyTypeObject *batch_type, *graph_type, *record_type, *spec_type, *cell_type;
+    PyTypeObject *lazy[2];   /* LazyArray, LazyNumpy */
+    PyTypeObject *plain[2];  /* NDArray, mx.np.ndarray */
+    Py_ssize_t state_batch, state_inside, state_mode, state_numpy, state_paused, state_trace;
+    Py_ssize_t batch_graph, batch_records, batch_room, batch_sharing, batch_signatures;
+    Py_ssize_t graph_rows, graph_single_rows;
+    Py_ssize_t record_bases, record_calls, record_depths, record_kind, record_memo, record_mode, record_operands,
+        record_origins, record_share, record_values;
+    Py_ssize_t spec_mode, spec_of_rows, spec_row_shape, spec_rows;
+    Py_ssize_t cell_is_node, cell_lookup;
+    Py_ssize_t lazy_v[2], lazy_c[2];
+    PyObject *local;       /* the thread's state is its attribute `state` */
+    PyObject *key;         /* of a block's cell in its __dict__ */
+    PyObject *known;       /* origins: whether a module, by its name, is a library */
+    PyObject *is_library;  /* (frame) -> whether it is in a library */
+    PyObject *value_of;    /* (batch, array) -> Value, or raises Empty */
+    PyObject *empty;       /* that exception */
+    PyObject *zero;        /* what the value of an array refers to that the program has made of zeros */
+    PyObject *rebuild;     /* (structure, values) -> what the call returns */
+} Names;
+
+extern Names names;
+extern PyObject *str_state, *str_hooks, *str_pre_hooks, *str_rows_mode, *str_name;
+
+int names_init(void);
+PyObject *configure(PyObject *module, PyObject *args, PyObject *kwargs);
+
+#define SLOT(object, offset) (*(PyObject **)((char *)(object) + (offset)))
+
+/* Put an object into a slot; the reference is taken over. */
+static inline void set_slot(void *object, Py_ssize_t offset, PyObject *content) {
+    PyObject *old = SLOT(object, offset);
+    SLOT(object, offset) = content;
+    Py_XDECREF(old);
+}
+
+/* The state of this thread: a new reference. */
+static inline PyObject *state_here(void) { return PyObject_GetAttr(names.local, str_state); }
+
+/* A lazy array (0: NDArray's interface, 1: mx.np's) of a value. */
+static inline PyObject *wrap(int interface, PyObject *value) {
+    PyTypeObject *type = names.lazy[interface];
+    PyObject *array = type->tp_alloc(type, 0);
+    if (array == NULL) return NULL;
+    Py_INCREF(Py_None);
+    SLOT(array, names.lazy_c[interface]) = Py_None;
+    Py_INCREF(value);
+    SLOT(array, names.lazy_v[interface]) = value;
+    return array;
+}
+
+/* signatures.c: the records of an open batch by what the calls of one have in common */
+
+typedef struct Entry {
+    Py_hash_t hash;
+    int count;
+    const void **parts;
+    PyObject *key; /* keeps what the parts point to alive */
+    PyObject *record;
+    char pure, taped;
+    double share;
+    Py_ssize_t rows;
+    int outputs;
+    Py_ssize_t *offsets;
+    PyObject **specs;
+    PyObject *structure;
+    int hoists, kept;
+    int *hoisted, *keeps; /* arguments */
+    struct Entry **products;
+} Entry;
+
+#define ORIGINS 64
+
+typedef struct {
+    PyObject_HEAD
+    Entry **table;
+    Py_ssize_t size, used;
+    struct {
+        PyObject *code; /* borrowed of `origin` */
+        int at;
+        PyObject *origin;
+    } origins[ORIGINS];
+} Signatures;
+
+extern PyTypeObject SignaturesType;
+
+Entry *signatures_find(Signatures *self, const void **parts, int count, Py_hash_t hash);
+/* Takes over `key`; NULL without an exception where the record is none that the fast path can serve. */
+Entry *signatures_add(Signatures *self, PyObject *batch, PyObject *key, const void **parts, int count, Py_hash_t hash);
+Py_hash_t hash_parts(const void **parts, int count);
+
+/* origins.c: the user's line */
+
+PyObject *origin_here(Signatures *known);
+
+/* capture.c and slices.c: NULL without an exception leaves the case to Python */
+
+PyObject *capture(PyObject *state, PyObject *cell, PyObject *owner, PyObject *const *args, Py_ssize_t count);
+PyObject *slice_of(int interface, PyObject *array, PyObject *key);
+
+/* hooks.c: what stands in the place of a Python function, and calls it where the fast path does not apply */
+
+extern PyTypeObject HookType, SilentType;
+
+#endif

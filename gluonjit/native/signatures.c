@@ -1,0 +1,256 @@
+/* Signatures: the records of an open batch, found by addresses of what the calls of one record have in common. */
+
+#include "fast.h"
+
+Py_hash_t hash_parts(const void **parts, int count) {
+    size_t hash = (size_t)count;
+    int k;
+    for (k = 0; k < count; k++) {
+        hash = (hash ^ ((size_t)parts[k] >> 4)) * (size_t)0x9E3779B97F4A7C15ull;
+        hash ^= hash >> 29;
+    }
+    return (Py_hash_t)hash;
+}
+
+Entry *signatures_find(Signatures *self, const void **parts, int count, Py_hash_t hash) {
+    size_t place;
+    if (self->size == 0) return NULL;
+    for (place = (size_t)hash & (size_t)(self->size - 1);; place = (place + 1) & (size_t)(self->size - 1)) {
+        Entry *entry = self->table[place];
+        if (entry == NULL) return NULL;
+        if (entry->hash == hash && entry->count == count &&
+            memcmp(entry->parts, parts, sizeof(void *) * (size_t)count) == 0)
+            return entry;
+    }
+}
+
+static void entry_free(Entry *entry) {
+    int k;
+    if (entry == NULL) return;
+    for (k = 0; entry->specs != NULL && k < entry->outputs; k++) Py_XDECREF(entry->specs[k]);
+    for (k = 0; entry->products != NULL && k < entry->hoists; k++) entry_free(entry->products[k]);
+    Py_XDECREF(entry->key);
+    Py_XDECREF(entry->record);
+    Py_XDECREF(entry->structure);
+    PyMem_Free(entry->parts);
+    PyMem_Free(entry->offsets);
+    PyMem_Free(entry->specs);
+    PyMem_Free(entry->hoisted);
+    PyMem_Free(entry->keeps);
+    PyMem_Free(entry->products);
+    PyMem_Free(entry);
+}
+
+/* A whole number that is an attribute or an item; -1 and an exception where it is none. */
+static Py_ssize_t number(PyObject *object) {
+    Py_ssize_t found = -1;
+    if (object != NULL) {
+        found = PyLong_AsSsize_t(object);
+        Py_DECREF(object);
+    }
+    return found;
+}
+
+static int fill_outputs(Entry *entry, PyObject *kind) {
+    PyObject *outputs = PyObject_GetAttrString(kind, "outputs");
+    int k;
+    if (outputs == NULL || !PyTuple_Check(outputs)) goto wrong;
+    entry->offsets = PyMem_Calloc((size_t)PyTuple_GET_SIZE(outputs) + 1, sizeof(Py_ssize_t));
+    entry->specs = PyMem_Calloc((size_t)PyTuple_GET_SIZE(outputs) + 1, sizeof(PyObject *));
+    if (entry->offsets == NULL || entry->specs == NULL) goto wrong;
+    entry->outputs = (int)PyTuple_GET_SIZE(outputs);
+    for (k = 0; k < entry->outputs; k++) {
+        PyObject *output = PyTuple_GET_ITEM(outputs, k);
+        entry->offsets[k] = number(PyObject_GetAttrString(output, "offset"));
+        entry->specs[k] = PyObject_GetAttrString(output, "spec");
+        if (entry->offsets[k] < 0 || entry->specs[k] == NULL) goto wrong;
+    }
+    Py_DECREF(outputs);
+    return 0;
+wrong:
+    Py_XDECREF(outputs);
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "a kind's outputs are no tuple");
+    return -1;
+}
+
+/* The record and what of its kind a capture needs. */
+static Entry *entry_new(PyObject *record) {
+    Entry *entry = PyMem_Calloc(1, sizeof(Entry));
+    PyObject *kind = SLOT(record, names.record_kind), *pure;
+    if (entry == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    entry->record = Py_NewRef(record);
+    entry->structure = PyObject_GetAttrString(kind, "structure");
+    entry->rows = number(PyObject_GetAttrString(kind, "rows"));
+    entry->share = PyFloat_AsDouble(SLOT(record, names.record_share));
+    entry->taped = PyLong_AsLong(SLOT(record, names.record_mode)) >= 2;
+    pure = PyObject_GetAttrString(kind, "pure");
+    entry->pure = pure == Py_True;
+    Py_XDECREF(pure);
+    if (PyErr_Occurred() || fill_outputs(entry, kind) < 0) {
+        entry_free(entry);
+        return NULL;
+    }
+    return entry;
+}
+
+/* 1 where the products that a kind's nodes need have records; 0 where one has none yet, -1 and an exception. */
+static int fill_hoists(Entry *entry, PyObject *batch, int arguments) {
+    PyObject *kind = SLOT(entry->record, names.record_kind), *hoists, *kept;
+    int k, found = -1;
+    hoists = PyObject_GetAttrString(kind, "hoists");
+    kept = PyObject_GetAttrString(kind, "kept");
+    if (hoists == NULL || kept == NULL) goto done;
+    entry->hoisted = PyMem_Calloc((size_t)PyTuple_GET_SIZE(hoists) + 1, sizeof(int));
+    entry->products = PyMem_Calloc((size_t)PyTuple_GET_SIZE(hoists) + 1, sizeof(Entry *));
+    entry->keeps = PyMem_Calloc((size_t)PyTuple_GET_SIZE(kept) + 1, sizeof(int));
+    if (entry->hoisted == NULL || entry->products == NULL || entry->keeps == NULL) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    entry->hoists = (int)PyTuple_GET_SIZE(hoists);
+    for (k = 0; k < entry->hoists; k++) {
+        PyObject *pair = PyTuple_GET_ITEM(hoists, k), *key, *record;
+        entry->hoisted[k] = (int)PyLong_AsLong(PyTuple_GET_ITEM(pair, 0));
+        if (entry->hoisted[k] < 0 || entry->hoisted[k] >= arguments) goto done;
+        key = PyTuple_Pack(2, PyTuple_GET_ITEM(pair, 1), SLOT(entry->record, names.record_mode));
+        if (key == NULL) goto done;
+        record = PyDict_GetItemWithError(SLOT(batch, names.batch_records), key);
+        Py_DECREF(key);
+        if (record == NULL || Py_TYPE(record) != names.record_type) {
+            found = PyErr_Occurred() ? -1 : 0;
+            goto done;
+        }
+        entry->products[k] = entry_new(record);
+        if (entry->products[k] == NULL) goto done;
+    }
+    entry->kept = (int)PyTuple_GET_SIZE(kept);
+    for (k = 0; k < entry->kept; k++) {
+        entry->keeps[k] = (int)PyLong_AsLong(PyTuple_GET_ITEM(kept, k));
+        if (entry->keeps[k] < 0 || entry->keeps[k] >= arguments) goto done;
+    }
+    found = 1;
+done:
+    Py_XDECREF(hoists);
+    Py_XDECREF(kept);
+    if (found < 0 && !PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "a kind hoists what is no argument");
+    return found;
+}
+
+static int grow(Signatures *self) {
+    Py_ssize_t size = self->size ? 2 * self->size : 64, k;
+    Entry **table = PyMem_Calloc((size_t)size, sizeof(Entry *));
+    if (table == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (k = 0; k < self->size; k++) {
+        Entry *entry = self->table[k];
+        if (entry != NULL) {
+            size_t place = (size_t)entry->hash & (size_t)(size - 1);
+            while (table[place] != NULL) place = (place + 1) & (size_t)(size - 1);
+            table[place] = entry;
+        }
+    }
+    PyMem_Free(self->table);
+    self->table = table;
+    self->size = size;
+    return 0;
+}
+
+Entry *signatures_add(Signatures *self, PyObject *batch, PyObject *key, const void **parts, int count, Py_hash_t hash) {
+    PyObject *record = PyDict_GetItemWithError(SLOT(batch, names.batch_records), key), *operands;
+    Entry *entry = NULL;
+    Py_ssize_t arguments = 0;
+    size_t place;
+    int k, found;
+    if (record == NULL || Py_TYPE(record) != names.record_type) goto fail;
+    entry = entry_new(record);
+    if (entry == NULL) goto fail;
+    for (k = 0; k < PyTuple_GET_SIZE(key); k++)
+        arguments += Py_TYPE(PyTuple_GET_ITEM(key, k)) == names.spec_type;
+    operands = PyObject_GetAttrString(SLOT(record, names.record_kind), "hoists");
+    if (operands == NULL) goto fail;
+    found = PyTuple_Check(operands) && PyTuple_GET_SIZE(operands);
+    Py_DECREF(operands);
+    if (found && fill_hoists(entry, batch, (int)arguments) <= 0) goto fail;
+    entry->parts = PyMem_Malloc(sizeof(void *) * (size_t)count);
+    if (entry->parts == NULL) {
+        PyErr_NoMemory();
+        goto fail;
+    }
+    memcpy(entry->parts, parts, sizeof(void *) * (size_t)count);
+    entry->count = count;
+    entry->hash = hash;
+    entry->key = key;
+    key = NULL;
+    if (3 * (self->used + 1) > 2 * self->size && grow(self) < 0) goto fail;
+    place = (size_t)hash & (size_t)(self->size - 1);
+    while (self->table[place] != NULL) place = (place + 1) & (size_t)(self->size - 1);
+    self->table[place] = entry;
+    self->used++;
+    return entry;
+fail:
+    Py_XDECREF(key);
+    entry_free(entry);
+    return NULL;
+}
+
+static PyObject *signatures_make(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    return type->tp_alloc(type, 0); /* all zero */
+}
+
+static int entry_traverse(Entry *entry, visitproc visit, void *arg) {
+    int k;
+    Py_VISIT(entry->key);
+    Py_VISIT(entry->record);
+    Py_VISIT(entry->structure);
+    for (k = 0; k < entry->outputs; k++) Py_VISIT(entry->specs[k]);
+    for (k = 0; k < entry->hoists; k++) {
+        int stop = entry_traverse(entry->products[k], visit, arg);
+        if (stop) return stop;
+    }
+    return 0;
+}
+
+static int signatures_traverse(Signatures *self, visitproc visit, void *arg) {
+    Py_ssize_t k;
+    for (k = 0; k < self->size; k++) {
+        if (self->table[k] != NULL) {
+            int stop = entry_traverse(self->table[k], visit, arg);
+            if (stop) return stop;
+        }
+    }
+    for (k = 0; k < ORIGINS; k++) Py_VISIT(self->origins[k].origin);
+    return 0;
+}
+
+static int signatures_clear(Signatures *self) {
+    Py_ssize_t k, size = self->size;
+    Entry **table = self->table;
+    self->table = NULL;
+    self->size = self->used = 0;
+    for (k = 0; k < size; k++) entry_free(table[k]);
+    PyMem_Free(table);
+    for (k = 0; k < ORIGINS; k++) Py_CLEAR(self->origins[k].origin);
+    return 0;
+}
+
+static void signatures_dealloc(Signatures *self) {
+    PyObject_GC_UnTrack(self);
+    signatures_clear(self);
+    Py_TYPE(self)->tp_free(self);
+}
+
+PyTypeObject SignaturesType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "gluonjit._fast.Signatures",
+    .tp_basicsize = sizeof(Signatures),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_doc = "The records of an open batch, as the fast path finds them.",
+    .tp_new = signatures_make,
+    .tp_dealloc = (destructor)signatures_dealloc,
+    .tp_traverse = (traverseproc)signatures_traverse,
+    .tp_clear = (inquiry)signatures_clear,
+};

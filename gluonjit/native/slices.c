@@ -1,0 +1,125 @@
+/* Rows of a lazy array of the open batch: the quick part of LazyArray.__getitem__ and LazyNumpy.__getitem__. */
+
+#include "fast.h"
+
+/* The spec of `count` rows of a spec, or where `count` is -1 of one row by itself: a new reference. */
+static PyObject *spec_with(PyObject *spec, Py_ssize_t count) {
+    PyObject *number = PyLong_FromSsize_t(count), *found;
+    if (number == NULL) return NULL;
+    found = PyDict_GetItemWithError(SLOT(spec, names.spec_of_rows), number);
+    if (found != NULL)
+        Py_INCREF(found);
+    else if (!PyErr_Occurred())
+        found = count < 0 ? PyObject_CallMethod(spec, "one_row", NULL)
+                          : PyObject_CallMethod(spec, "with_rows", "O", number);
+    Py_DECREF(number);
+    return found;
+}
+
+/* The number of a value's row, or -1 and an exception. */
+static Py_ssize_t row_at(PyObject *rows, Py_ssize_t index) {
+    Py_ssize_t first;
+    if (PyTuple_CheckExact(rows)) {
+        if (index < PyTuple_GET_SIZE(rows)) return PyLong_AsSsize_t(PyTuple_GET_ITEM(rows, index));
+        PyErr_SetString(PyExc_SystemError, "a value has fewer rows than its spec says");
+        return -1;
+    }
+    first = PyLong_AsSsize_t(rows);
+    return first < 0 ? -1 : first + index;
+}
+
+/* One row of a value: of inputs equal ones are the same value. `whole` for `x[i]`, which has one axis less. */
+static PyObject *single(Value *value, Py_ssize_t index, int whole) {
+    PyObject *singles = NULL, *place = NULL, *found = NULL, *spec;
+    Py_ssize_t row = row_at(value->rows, index);
+    if (row < 0) return NULL;
+    if (!value->depth) { /* a node's result: who holds a slice of it keeps it alive, a cache must not */
+        singles = SLOT(value->graph, names.graph_single_rows);
+        place = PyLong_FromSsize_t(whole ? ~row : row);
+        if (place == NULL) return NULL;
+        found = PyDict_GetItemWithError(singles, place);
+        if (found != NULL || PyErr_Occurred()) {
+            Py_DECREF(place);
+            return Py_XNewRef(found);
+        }
+    }
+    spec = spec_with(value->spec, whole ? -1 : 1);
+    if (spec != NULL) {
+        found = value_new(PyLong_FromSsize_t(row), value->depth, spec, value->graph, value->taped, (PyObject *)value);
+        Py_DECREF(spec);
+        if (found != NULL && singles != NULL && PyDict_SetItem(singles, place, found) < 0) Py_CLEAR(found);
+    }
+    Py_XDECREF(place);
+    return found;
+}
+
+static PyObject *several(Value *value, Py_ssize_t begin, Py_ssize_t end) {
+    PyObject *rows, *spec, *found;
+    if (PyTuple_CheckExact(value->rows)) {
+        rows = PyTuple_GetSlice(value->rows, begin, end);
+    } else {
+        Py_ssize_t row = row_at(value->rows, begin);
+        rows = row < 0 ? NULL : PyLong_FromSsize_t(row);
+    }
+    if (rows == NULL) return NULL;
+    spec = spec_with(value->spec, end - begin);
+    if (spec == NULL) {
+        Py_DECREF(rows);
+        return NULL;
+    }
+    found = value_new(rows, value->depth, spec, value->graph, value->taped, (PyObject *)value);
+    Py_DECREF(spec);
+    return found;
+}
+
+PyObject *slice_of(int interface, PyObject *array, PyObject *key) {
+    PyObject *state, *batch, *spec, *found = NULL, *result;
+    Value *value;
+    Py_ssize_t count, begin, end;
+    if (Py_TYPE(array) != names.lazy[interface]) return NULL;
+    value = (Value *)SLOT(array, names.lazy_v[interface]);
+    if (value == NULL || Py_TYPE(value) != &ValueType || Py_TYPE(value->spec) != names.spec_type) return NULL;
+    state = state_here();
+    if (state == NULL) return NULL;
+    batch = SLOT(state, names.state_batch);
+    if (batch == NULL || Py_TYPE(batch) != names.batch_type || value->graph != SLOT(batch, names.batch_graph) ||
+        Py_TYPE(value->graph) != names.graph_type ||
+        (value->taped && PyLong_AsLong(SLOT(state, names.state_mode)) < 2)) {
+        Py_DECREF(state);
+        return NULL;
+    }
+    Py_DECREF(state);
+    spec = value->spec;
+    if (PyUnicode_Compare(SLOT(spec, names.spec_mode), str_rows_mode) != 0) return NULL;
+    count = PyLong_AsSsize_t(SLOT(spec, names.spec_rows));
+    if (PySlice_Check(key)) {
+        PySliceObject *slice = (PySliceObject *)key;
+        if (!PyLong_CheckExact(slice->start) || !PyLong_CheckExact(slice->stop) || slice->step != Py_None) return NULL;
+        begin = PyLong_AsSsize_t(slice->start);
+        end = PyLong_AsSsize_t(slice->stop);
+        if (PyErr_Occurred()) {
+            PyErr_Clear();
+            return NULL;
+        }
+        if (begin < 0 || begin >= end || end > count) return NULL;
+        Py_INCREF(value);
+        found = end - begin == 1 ? single(value, begin, 0) : several(value, begin, end);
+    } else if (PyLong_CheckExact(key)) {
+        begin = PyLong_AsSsize_t(key);
+        if (PyErr_Occurred()) {
+            PyErr_Clear();
+            return NULL;
+        }
+        if (begin < 0) begin += count;
+        if (begin < 0 || begin >= count || PyTuple_GET_SIZE(SLOT(spec, names.spec_row_shape)) == 0) return NULL;
+        Py_INCREF(value);
+        found = single(value, begin, 1);
+    } else {
+        return NULL;
+    }
+    Py_DECREF(value);
+    if (found == NULL) return NULL;
+    result = wrap(interface, found);
+    Py_DECREF(found);
+    return result;
+}

@@ -1,0 +1,111 @@
+/* Value: one captured array. The same attributes as the class in gluonjit/graph/values.py. */
+
+#include "fast.h"
+
+PyObject *value_new(PyObject *rows, Py_ssize_t depth, PyObject *spec, PyObject *graph, char taped, PyObject *base) {
+    Value *self;
+    if (rows == NULL) return NULL;
+    self = PyObject_GC_New(Value, &ValueType);
+    if (self == NULL) {
+        Py_DECREF(rows);
+        return NULL;
+    }
+    self->rows = rows;
+    self->spec = Py_NewRef(spec);
+    self->graph = Py_NewRef(graph);
+    self->base = Py_NewRef(base);
+    self->result = Py_NewRef(Py_None);
+    self->depth = depth;
+    self->taped = taped;
+    PyObject_GC_Track(self);
+    return (PyObject *)self;
+}
+
+static PyObject *value_make(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static char *keywords[] = {"rows", "depth", "spec", "graph", "taped", "base", NULL};
+    PyObject *rows, *spec, *graph, *base = Py_None;
+    Py_ssize_t depth;
+    int taped;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OnOOp|O:Value", keywords, &rows, &depth, &spec, &graph, &taped,
+                                     &base))
+        return NULL;
+    return value_new(Py_NewRef(rows), depth, spec, graph, (char)taped, base);
+}
+
+static int value_traverse(Value *self, visitproc visit, void *arg) {
+    Py_VISIT(self->rows);
+    Py_VISIT(self->spec);
+    Py_VISIT(self->graph);
+    Py_VISIT(self->base);
+    Py_VISIT(self->result);
+    return 0;
+}
+
+static int value_clear(Value *self) {
+    Py_CLEAR(self->rows);
+    Py_CLEAR(self->spec);
+    Py_CLEAR(self->graph);
+    Py_CLEAR(self->base);
+    Py_CLEAR(self->result);
+    return 0;
+}
+
+static void value_dealloc(Value *self) {
+    PyObject_GC_UnTrack(self);
+    Py_TRASHCAN_BEGIN(self, value_dealloc)
+    value_clear(self);
+    PyObject_GC_Del(self);
+    Py_TRASHCAN_END
+}
+
+static PyObject *value_row_list(Value *self, PyObject *ignored) {
+    PyObject *list, *count;
+    Py_ssize_t first, rows, k;
+    if (PyTuple_Check(self->rows)) return PySequence_List(self->rows);
+    first = PyLong_AsSsize_t(self->rows);
+    if (first == -1 && PyErr_Occurred()) return NULL;
+    count = PyObject_GetAttrString(self->spec, "rows");
+    if (count == NULL) return NULL;
+    rows = PyLong_AsSsize_t(count);
+    Py_DECREF(count);
+    if (rows == -1 && PyErr_Occurred()) return NULL;
+    list = PyList_New(rows < 0 ? 0 : rows);
+    for (k = 0; list != NULL && k < rows; k++) {
+        PyObject *number = PyLong_FromSsize_t(first + k);
+        if (number == NULL) {
+            Py_CLEAR(list);
+            break;
+        }
+        PyList_SET_ITEM(list, k, number);
+    }
+    return list;
+}
+
+static PyMemberDef value_members[] = {
+    {"rows", T_OBJECT, offsetof(Value, rows), 0, NULL},
+    {"depth", T_PYSSIZET, offsetof(Value, depth), 0, NULL},
+    {"spec", T_OBJECT, offsetof(Value, spec), 0, NULL},
+    {"graph", T_OBJECT, offsetof(Value, graph), 0, NULL},
+    {"taped", T_BOOL, offsetof(Value, taped), 0, NULL},
+    {"base", T_OBJECT, offsetof(Value, base), 0, NULL},
+    {"result", T_OBJECT, offsetof(Value, result), 0, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyMethodDef value_methods[] = {
+    {"row_list", (PyCFunction)value_row_list, METH_NOARGS, "The numbers of the rows, one by one."},
+    {NULL, NULL, 0, NULL},
+};
+
+PyTypeObject ValueType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "gluonjit._fast.Value",
+    .tp_basicsize = sizeof(Value),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_doc = "One captured array: see gluonjit/graph/values.py.",
+    .tp_new = value_make,
+    .tp_dealloc = (destructor)value_dealloc,
+    .tp_traverse = (traverseproc)value_traverse,
+    .tp_clear = (inquiry)value_clear,
+    .tp_members = value_members,
+    .tp_methods = value_methods,
+};

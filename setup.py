@@ -3,13 +3,14 @@
 from setuptools import Extension, setup
 
 NATIVE = "gluonjit/native/"
-SOURCES = ("module", "names", "value", "origins", "signatures", "capture", "slices", "hooks")
+SOURCES = ("module", "names", "value", "origins", "signatures", "capture", "slices", "arrays", "hooks")
 
 setup(
     ext_modules=[
         Extension(
             "gluonjit._fast",
             [f"{NATIVE}{name}.c" for name in SOURCES],
+            extra_compile_args=["-O3"],
             depends=[f"{NATIVE}fast.h"],
             optional=True,  # without a compiler the package is installed all the same, and works in Python
         )

@@ -77,6 +77,7 @@ class Graph:
     __slots__ = (
         "__dict__",
         "__weakref__",
+        "lookups",
         "rows",
         "single_rows",
     )

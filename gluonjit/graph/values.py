@@ -31,7 +31,7 @@ class Spec:
         self.rows = shape[0] if mode == ROWS else 1
         self.row_shape = shape[1:] if mode == ROWS else shape
         self.bytes = itemsize * prod(shape)
-        self.of_rows: dict[int, Spec] = {}
+        self.of_rows: dict[int, Spec] = {}  # made of it: with n rows at n, of n such arrays at ~n, of one row at -1
 
     def with_rows(self, rows: int) -> Spec:
         """The spec of so many rows of this one's shape."""
@@ -50,7 +50,10 @@ class Spec:
 
     def stacked(self, count: int) -> Spec:
         """The spec of so many arrays of this one's shape, each one row."""
-        return intern_spec((count, *self.shape), self.dtype, self.device, ROWS)
+        spec = self.of_rows.get(~count)
+        if spec is None:
+            spec = self.of_rows[~count] = intern_spec((count, *self.shape), self.dtype, self.device, ROWS)
+        return spec
 
     def __repr__(self) -> str:
         return f"Spec({self.shape}, {self.dtype}, {self.device}, {self.mode})"

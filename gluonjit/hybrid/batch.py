@@ -60,7 +60,17 @@ class Batch:
     `room` falls from 1 to 0 as nodes are captured; below 0 the batch flushes itself.
     """
 
-    __slots__ = ("__dict__", "__weakref__", "graph", "records", "room", "sharing", "signatures")
+    __slots__ = (
+        "__dict__",
+        "__weakref__",
+        "graph",
+        "imports",
+        "records",
+        "room",
+        "sharing",
+        "signatures",
+        "tables",
+    )
 
     def __init__(self, engine: Engine, options: Options, explicit: bool = False, region: Hashable = None) -> None:
         self.engine = engine

@@ -40,16 +40,18 @@ PyObject *value_new(PyObject *rows, Py_ssize_t depth, PyObject *spec, PyObject *
 /* names.c: where the slots of the package's own classes lie */
 
 typedef struct {
-    PyTypeObject *batch_type, *graph_type, *record_type, *spec_type, *cell_type;
+    PyTypeObject *batch_type, *graph_type, *record_type, *spec_type, *cell_type, *table_type, *hybrid_type;
     PyTypeObject *lazy[2];   /* LazyArray, LazyNumpy */
     PyTypeObject *plain[2];  /* NDArray, mx.np.ndarray */
     Py_ssize_t state_batch, state_inside, state_mode, state_numpy, state_paused, state_trace;
-    Py_ssize_t batch_graph, batch_records, batch_room, batch_sharing, batch_signatures;
-    Py_ssize_t graph_rows, graph_single_rows;
+    Py_ssize_t batch_graph, batch_imports, batch_records, batch_room, batch_sharing, batch_signatures, batch_tables;
+    Py_ssize_t graph_lookups, graph_rows, graph_single_rows;
     Py_ssize_t record_bases, record_calls, record_depths, record_kind, record_memo, record_mode, record_operands,
         record_origins, record_share, record_values;
     Py_ssize_t spec_mode, spec_of_rows, spec_row_shape, spec_rows;
     Py_ssize_t cell_is_node, cell_lookup;
+    Py_ssize_t table_known, table_row, table_size, table_taped;
+    Py_ssize_t array_handle;
     Py_ssize_t lazy_v[2], lazy_c[2];
     PyObject *local;       /* the thread's state is its attribute `state` */
     PyObject *key;         /* of a block's cell in its __dict__ */
@@ -59,10 +61,16 @@ typedef struct {
     PyObject *empty;       /* that exception */
     PyObject *zero;        /* what the value of an array refers to that the program has made of zeros */
     PyObject *rebuild;     /* (structure, values) -> what the call returns */
+    PyObject *automatic;   /* (block, args) -> the cell of a block that has none in its __dict__, or None */
+    PyObject *note;        /* (batch, cell, begin): a call outside of all samples was captured */
+    PyObject *clock;       /* () -> what it takes for `begin` */
+    PyObject *after;       /* (block, args, out): what follows a forward beside its result */
+    void *get_shape, *get_dtype, *get_context, *copy_out; /* MXNDArrayGetShapeEx64 and so on */
 } Names;
 
 extern Names names;
-extern PyObject *str_state, *str_hooks, *str_pre_hooks, *str_rows_mode, *str_name;
+extern PyObject *str_state, *str_hooks, *str_pre_hooks, *str_rows_mode, *str_name, *str_value,
+    *str_index, *str_forward;
 
 int names_init(void);
 PyObject *configure(PyObject *module, PyObject *args, PyObject *kwargs);
@@ -139,6 +147,11 @@ PyObject *origin_here(Signatures *known);
 
 PyObject *capture(PyObject *state, PyObject *cell, PyObject *owner, PyObject *const *args, Py_ssize_t count);
 PyObject *slice_of(int interface, PyObject *array, PyObject *key);
+
+/* arrays.c */
+
+PyObject *look(PyObject *module, PyObject *array);
+PyObject *quick_lookup(PyObject *state, PyObject *cell, PyObject *array);
 
 /* hooks.c: what stands in the place of a Python function, and calls it where the fast path does not apply */
 

@@ -18,27 +18,91 @@ static int unhooked(PyObject *dict, PyObject *name) {
     return hooks != NULL && PyDict_Check(hooks) && PyDict_GET_SIZE(hooks) == 0;
 }
 
-/* gluon.Block.__call__ of a block that is one node. */
+/* A block that is no node, inside of a sample: its forward, whose calls are captured. */
+static PyObject *forward(PyObject *state, PyObject *dict, PyObject *const *args, Py_ssize_t count) {
+    PyObject *inside = SLOT(state, names.state_inside), *result, *rest;
+    Py_ssize_t k, deep = PyLong_AsSsize_t(inside);
+    if (PyLong_AsLong(SLOT(state, names.state_numpy)) != 0) return NULL;
+    for (k = 1; k < count; k++)
+        if (Py_TYPE(args[k]) == names.plain[0] || Py_TYPE(args[k]) == names.plain[1]) return NULL;
+    set_slot(state, names.state_inside, PyLong_FromSsize_t(deep + 1)); /* small: never NULL */
+    result = PyObject_VectorcallMethod(str_forward, args, (size_t)count, NULL);
+    if (result != NULL && (!unhooked(dict, str_hooks) || PyLong_AsLong(SLOT(state, names.state_numpy)) != 0)) {
+        rest = PyTuple_New(count - 1); /* forward has registered a hook, or changed what arrays are */
+        for (k = 1; rest != NULL && k < count; k++) PyTuple_SET_ITEM(rest, k - 1, Py_NewRef(args[k]));
+        if (rest == NULL) {
+            Py_CLEAR(result);
+        } else {
+            PyObject *done = PyObject_CallFunctionObjArgs(names.after, args[0], rest, result, NULL);
+            Py_DECREF(rest);
+            if (done == NULL) Py_CLEAR(result);
+            Py_XDECREF(done);
+        }
+    }
+    deep = PyLong_AsSsize_t(SLOT(state, names.state_inside));
+    set_slot(state, names.state_inside, PyLong_FromSsize_t(deep - 1));
+    return result;
+}
+
+/* A call outside of all samples, such as that of a loss: the time it took is noted. */
+static PyObject *outside(PyObject *state, PyObject *cell, PyObject *const *args, Py_ssize_t count) {
+    PyObject *begin, *batch = SLOT(state, names.state_batch), *result;
+    if (batch == NULL || batch == Py_None) return NULL;
+    begin = PyObject_CallNoArgs(names.clock);
+    if (begin == NULL) return NULL;
+    Py_INCREF(batch);
+    result = capture(state, cell, args[0], args + 1, count - 1);
+    if (result != NULL) {
+        PyObject *noted = PyObject_CallFunctionObjArgs(names.note, batch, cell, begin, NULL);
+        if (noted == NULL) Py_CLEAR(result);
+        Py_XDECREF(noted);
+    }
+    Py_DECREF(batch);
+    Py_DECREF(begin);
+    return result;
+}
+
+/* The cell of a block that nobody hybridized: a new reference, or NULL. */
+static PyObject *automatic(PyObject *state, PyObject *const *args, Py_ssize_t count) {
+    PyObject *rest, *cell;
+    Py_ssize_t k;
+    if (SLOT(state, names.state_batch) == Py_None || !PyObject_TypeCheck(args[0], names.hybrid_type)) return NULL;
+    rest = PyTuple_New(count - 1);
+    if (rest == NULL) return NULL;
+    for (k = 1; k < count; k++) PyTuple_SET_ITEM(rest, k - 1, Py_NewRef(args[k]));
+    cell = PyObject_CallFunctionObjArgs(names.automatic, args[0], rest, NULL);
+    Py_DECREF(rest);
+    return cell;
+}
+
+/* gluon.Block.__call__ */
 static PyObject *quick_call(PyObject *const *args, Py_ssize_t count) {
-    PyObject *state = state_here(), *dict, *cell, *result = NULL, *paused;
+    PyObject *state = state_here(), *dict = NULL, *cell = NULL, *result = NULL, *paused;
+    int inside;
     if (state == NULL) return NULL;
     paused = SLOT(state, names.state_paused);
     if (SLOT(state, names.state_trace) != Py_None || !PyLong_Check(paused) || PyLong_AsLong(paused) != 0) goto done;
-    if (PyLong_AsLong(SLOT(state, names.state_inside)) <= 0) goto done; /* else the call is a sample of its own */
+    inside = PyLong_AsLong(SLOT(state, names.state_inside)) > 0;
     dict = PyObject_GenericGetDict(args[0], NULL);
     if (dict == NULL) {
         PyErr_Clear();
         goto done;
     }
-    cell = PyDict_GetItemWithError(dict, names.key);
-    if (cell != NULL && Py_TYPE(cell) == names.cell_type && SLOT(cell, names.cell_is_node) == Py_True &&
-        SLOT(cell, names.cell_lookup) == Py_None && unhooked(dict, str_hooks) && unhooked(dict, str_pre_hooks)) {
-        Py_INCREF(cell);
+    cell = Py_XNewRef(PyDict_GetItemWithError(dict, names.key));
+    if (cell == NULL && !PyErr_Occurred()) cell = automatic(state, args, count);
+    if (cell == NULL || Py_TYPE(cell) != names.cell_type) goto done;
+    if (!unhooked(dict, str_hooks) || !unhooked(dict, str_pre_hooks)) goto done;
+    if (SLOT(cell, names.cell_is_node) != Py_True)
+        result = inside ? forward(state, dict, args, count) : NULL;
+    else if (SLOT(cell, names.cell_lookup) != Py_None)
+        result = count == 2 ? quick_lookup(state, cell, args[1]) : NULL;
+    else if (inside)
         result = capture(state, cell, args[0], args + 1, count - 1);
-        Py_DECREF(cell);
-    }
-    Py_DECREF(dict);
+    else
+        result = outside(state, cell, args, count);
 done:
+    Py_XDECREF(cell);
+    Py_XDECREF(dict);
     Py_DECREF(state);
     return result;
 }

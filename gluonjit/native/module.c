@@ -5,6 +5,7 @@
 static PyMethodDef methods[] = {
     {"configure", (PyCFunction)(void (*)(void))configure, METH_VARARGS | METH_KEYWORDS,
      "Tell the fast path the classes and functions of the package that it works with."},
+    {"look", look, METH_O, "Shape and codes of dtype and device of an array, or None where Python has to look."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -3,7 +3,7 @@
 #include "fast.h"
 
 Names names;
-PyObject *str_state, *str_hooks, *str_pre_hooks, *str_rows_mode, *str_name;
+PyObject *str_state, *str_hooks, *str_pre_hooks, *str_rows_mode, *str_name, *str_value, *str_index, *str_forward;
 
 typedef struct {
     const char *type;
@@ -19,10 +19,13 @@ static Where slots[] = {
     {"State", "paused", &names.state_paused},
     {"State", "trace", &names.state_trace},
     {"Batch", "graph", &names.batch_graph},
+    {"Batch", "imports", &names.batch_imports},
     {"Batch", "records", &names.batch_records},
     {"Batch", "room", &names.batch_room},
     {"Batch", "sharing", &names.batch_sharing},
     {"Batch", "signatures", &names.batch_signatures},
+    {"Batch", "tables", &names.batch_tables},
+    {"Graph", "lookups", &names.graph_lookups},
     {"Graph", "rows", &names.graph_rows},
     {"Graph", "single_rows", &names.graph_single_rows},
     {"Record", "bases", &names.record_bases},
@@ -41,6 +44,11 @@ static Where slots[] = {
     {"Spec", "rows", &names.spec_rows},
     {"Cell", "is_node", &names.cell_is_node},
     {"Cell", "lookup", &names.cell_lookup},
+    {"Table", "known", &names.table_known},
+    {"Table", "row", &names.table_row},
+    {"Table", "size", &names.table_size},
+    {"Table", "taped", &names.table_taped},
+    {"NDArrayBase", "handle", &names.array_handle},
     {"LazyArray", "_v", &names.lazy_v[0]},
     {"LazyArray", "_c", &names.lazy_c[0]},
     {"LazyNumpy", "_v", &names.lazy_v[1]},
@@ -55,6 +63,7 @@ static struct {
     {"Batch", &names.batch_type},    {"Graph", &names.graph_type},    {"Record", &names.record_type},
     {"Spec", &names.spec_type},      {"Cell", &names.cell_type},      {"LazyArray", &names.lazy[0]},
     {"LazyNumpy", &names.lazy[1]},   {"NDArray", &names.plain[0]},    {"ndarray", &names.plain[1]},
+    {"Table", &names.table_type},    {"HybridBlock", &names.hybrid_type},
     {NULL, NULL},
 };
 
@@ -64,6 +73,18 @@ static struct {
 } objects[] = {
     {"local", &names.local},       {"key", &names.key},     {"known", &names.known}, {"is_library", &names.is_library},
     {"value_of", &names.value_of}, {"empty", &names.empty}, {"zero", &names.zero}, {"rebuild", &names.rebuild},
+    {"automatic", &names.automatic}, {"note", &names.note}, {"clock", &names.clock}, {"after", &names.after},
+    {NULL, NULL},
+};
+
+static struct {
+    const char *name;
+    void **address;
+} addresses[] = {
+    {"get_shape", &names.get_shape},
+    {"get_dtype", &names.get_dtype},
+    {"get_context", &names.get_context},
+    {"copy_out", &names.copy_out},
     {NULL, NULL},
 };
 
@@ -73,6 +94,10 @@ int names_init(void) {
     str_pre_hooks = PyUnicode_InternFromString("_forward_pre_hooks");
     str_rows_mode = PyUnicode_InternFromString("rows");
     str_name = PyUnicode_InternFromString("__name__");
+    str_value = PyUnicode_InternFromString("value");
+    str_index = PyUnicode_InternFromString("index");
+    str_forward = PyUnicode_InternFromString("forward");
+    if (!str_value || !str_index || !str_forward) return -1;
     return str_state && str_hooks && str_pre_hooks && str_rows_mode && str_name ? 0 : -1;
 }
 
@@ -115,6 +140,11 @@ PyObject *configure(PyObject *module, PyObject *args, PyObject *kwargs) {
         }
         Py_INCREF(type);
         Py_XSETREF(*types[k].type, (PyTypeObject *)type);
+    }
+    for (k = 0; addresses[k].name != NULL; k++) {
+        NAMED(addresses[k].name, address)
+        *addresses[k].address = PyLong_AsVoidPtr(address);
+        if (PyErr_Occurred()) return NULL;
     }
     for (k = 0; objects[k].name != NULL; k++) {
         NAMED(objects[k].name, object)

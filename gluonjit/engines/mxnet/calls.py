@@ -106,10 +106,7 @@ def call(self: gluon.Block, *args: Any) -> Any:
         for hook in self._forward_pre_hooks.values():
             hook(self, args)
         out = self.forward(*args)
-        for hook in self._forward_hooks.values():
-            hook(self, args, out)
-        if is_np_array():
-            _check_all_np_ndarrays(out)
+        after_forward(self, args, out)
         return out
     except CaptureError as error:
         if begin:
@@ -121,6 +118,14 @@ def call(self: gluon.Block, *args: Any) -> Any:
             if begin:
                 batch.end_sample()
                 batch.report.note(f"sample {batch.sample - 1}", "capture", begin, perf_counter())
+
+
+def after_forward(block: gluon.Block, args: tuple[Any, ...], out: Any) -> None:
+    """What MXNet does with the result of a block's forward."""
+    for hook in block._forward_hooks.values():
+        hook(block, args, out)
+    if is_np_array():
+        _check_all_np_ndarrays(out)
 
 
 def _call_with_hooks(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:

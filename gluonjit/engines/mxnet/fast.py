@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import ctypes
+from time import perf_counter
 from typing import Any
 
+from mxnet import gluon
+from mxnet.base import _LIB
 from mxnet.ndarray import NDArray
+from mxnet.ndarray._internal import NDArrayBase
 from mxnet.numpy import ndarray
 
 from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet import calls
 from gluonjit.engines.mxnet.cell import Cell
 from gluonjit.engines.mxnet.cells import rebuild
-from gluonjit.engines.mxnet.dynamic import KEY
+from gluonjit.engines.mxnet.dynamic import KEY, automatic_cell
 from gluonjit.engines.mxnet.lazy import LazyArray
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy
+from gluonjit.engines.mxnet.lookups import Table
 from gluonjit.engines.mxnet.operands import ZERO, Empty, value_of
 from gluonjit.graph import Graph, Record, Spec, origins
 from gluonjit.hybrid import LOCAL, Batch, State
@@ -42,7 +48,28 @@ def block_call() -> Any:
         empty=Empty,
         zero=ZERO,
         rebuild=rebuild,
+        Table=Table,
+        NDArrayBase=NDArrayBase,
+        HybridBlock=gluon.HybridBlock,
+        automatic=automatic_cell,
+        note=_note,
+        clock=perf_counter,
+        after=calls.after_forward,
+        get_shape=_address(_LIB.MXNDArrayGetShapeEx64),
+        get_dtype=_address(_LIB.MXNDArrayGetDType),
+        get_context=_address(_LIB.MXNDArrayGetContext),
+        copy_out=_address(_LIB.MXNDArraySyncCopyToCPU),
     )
     LazyArray.__getitem__ = FAST.Hook("item", LazyArray.__getitem__)  # type: ignore[method-assign]
     LazyNumpy.__getitem__ = FAST.Hook("numpy_item", LazyNumpy.__getitem__)  # type: ignore[method-assign]
     return FAST.Hook("call", calls.call)
+
+
+def _note(batch: Batch, cell: Cell, begin: float) -> None:
+    """A call outside of all samples was captured."""
+    batch.report.note(cell.name, "capture", begin, perf_counter())
+
+
+def _address(function: Any) -> int | None:
+    """The address of a function of MXNet's C interface."""
+    return ctypes.cast(function, ctypes.c_void_p).value

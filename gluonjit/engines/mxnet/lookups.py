@@ -14,6 +14,8 @@ from gluonjit.hybrid import Batch
 class Table:
     """A weight whose rows are looked up in one batch; weight None stands for the host's own integers."""
 
+    __slots__ = ("attrs", "known", "row", "size", "taped", "weight")
+
     def __init__(self, weight: Any, attrs: Attrs, taped: bool) -> None:
         self.weight = weight
         self.attrs = attrs

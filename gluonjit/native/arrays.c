@@ -1,0 +1,211 @@
+/* What a framework's array looks like and holds, by calls of MXNet's C interface whose addresses Python has given. */
+
+#include "fast.h"
+
+typedef int (*GetShape)(void *, int *, const int64_t **);
+typedef int (*GetCode)(void *, int *);
+typedef int (*GetContext)(void *, int *, int *);
+typedef int (*CopyOut)(void *, void *, size_t);
+
+enum { FLOAT32 = 0, FLOAT64 = 1, UINT8 = 3, INT32 = 4, INT8 = 5, INT64 = 6 };
+
+/* The address of an NDArray, or NULL where it has none. */
+static void *address_of(PyObject *array) {
+    PyObject *handle = SLOT(array, names.array_handle), *value;
+    void *address = NULL;
+    if (handle == NULL) return NULL;
+    value = PyObject_GetAttr(handle, str_value);
+    if (value != NULL && PyLong_Check(value)) address = PyLong_AsVoidPtr(value);
+    Py_XDECREF(value);
+    PyErr_Clear();
+    return address;
+}
+
+static inline int is_plain(PyObject *array) {
+    return Py_TYPE(array) == names.plain[0] || Py_TYPE(array) == names.plain[1];
+}
+
+/* look(array) -> (shape, code of the dtype, code of the device's type, its number), or None where Python has to. */
+PyObject *look(PyObject *module, PyObject *array) {
+    void *address = names.local != NULL && is_plain(array) ? address_of(array) : NULL;
+    int axes, code, device, number, k;
+    const int64_t *sizes;
+    PyObject *shape;
+    if (address == NULL || ((GetShape)names.get_shape)(address, &axes, &sizes) != 0 || axes < 0) Py_RETURN_NONE;
+    shape = PyTuple_New(axes);
+    for (k = 0; shape != NULL && k < axes; k++) {
+        PyObject *size = PyLong_FromLongLong(sizes[k]);
+        if (size == NULL)
+            Py_CLEAR(shape);
+        else
+            PyTuple_SET_ITEM(shape, k, size);
+    }
+    if (shape == NULL) return NULL;
+    if (((GetCode)names.get_dtype)(address, &code) != 0 ||
+        ((GetContext)names.get_context)(address, &device, &number) != 0) {
+        Py_DECREF(shape);
+        Py_RETURN_NONE;
+    }
+    return Py_BuildValue("(Niii)", shape, code, device, number);
+}
+
+static int size_of(int code) {
+    switch (code) {
+        case INT8:
+        case UINT8: return 1;
+        case FLOAT32:
+        case INT32: return 4;
+        case FLOAT64:
+        case INT64: return 8;
+        default: return 0;
+    }
+}
+
+/* A number of an index array as Python takes it, cut to a whole one; -1 where it is none that a table has. */
+static long long whole(const char *data, int code, Py_ssize_t k) {
+    double found;
+    switch (code) {
+        case INT8: return ((const int8_t *)data)[k];
+        case UINT8: return ((const uint8_t *)data)[k];
+        case INT32: return ((const int32_t *)data)[k];
+        case INT64: return ((const int64_t *)data)[k];
+        case FLOAT32: found = ((const float *)data)[k]; break;
+        default: found = ((const double *)data)[k];
+    }
+    return found > -1.0 && found < 9e15 ? (long long)found : -1;
+}
+
+/* The rows of entries of a table, as Graph.lookup_rows gives them: new ones are numbered. */
+static PyObject *rows_of(PyObject *graph, PyObject *entries, const char *data, int code, Py_ssize_t count) {
+    PyObject *rows = PyTuple_New(count);
+    Py_ssize_t k;
+    for (k = 0; rows != NULL && k < count; k++) {
+        PyObject *index = PyLong_FromLongLong(whole(data, code, k)), *row = NULL;
+        if (index != NULL) row = PyDict_GetItemWithError(entries, index);
+        if (row != NULL) {
+            Py_INCREF(row);
+        } else if (!PyErr_Occurred()) {
+            Py_ssize_t next = PyLong_AsSsize_t(SLOT(graph, names.graph_rows)) + 1;
+            PyObject *after = PyLong_FromSsize_t(next);
+            row = Py_NewRef(SLOT(graph, names.graph_rows));
+            if (after == NULL || PyDict_SetItem(entries, index, row) < 0) {
+                Py_CLEAR(row);
+                Py_XDECREF(after);
+            } else {
+                set_slot(graph, names.graph_rows, after);
+            }
+        }
+        Py_XDECREF(index);
+        if (row == NULL) {
+            Py_CLEAR(rows);
+            break;
+        }
+        PyTuple_SET_ITEM(rows, k, row);
+    }
+    return rows;
+}
+
+/* The spec of so many rows of a table: Spec.stacked. A new reference. */
+static PyObject *stacked(PyObject *spec, Py_ssize_t count) {
+    PyObject *place = PyLong_FromSsize_t(~count), *found;
+    if (place == NULL) return NULL;
+    found = Py_XNewRef(PyDict_GetItemWithError(SLOT(spec, names.spec_of_rows), place));
+    Py_DECREF(place);
+    if (found == NULL && !PyErr_Occurred()) found = PyObject_CallMethod(spec, "stacked", "n", count);
+    return found;
+}
+
+/* Let the batch and the table know the value of an index array: a write to the array is noticed. */
+static int note_index(PyObject *batch, PyObject *table, PyObject *array, PyObject *address, PyObject *value) {
+    PyObject *entry = PyTuple_Pack(2, array, value), *place = PyTuple_Pack(2, str_index, address);
+    int failed = entry == NULL || place == NULL ||
+                 PyDict_SetItem(SLOT(batch, names.batch_imports), place, entry) < 0 ||
+                 PyDict_SetItem(SLOT(table, names.table_known), address, entry) < 0;
+    Py_XDECREF(entry);
+    Py_XDECREF(place);
+    return failed ? -1 : 0;
+}
+
+/* The value of a look-up that was not made before in this batch. */
+static PyObject *look_up(PyObject *batch, PyObject *table, PyObject *array, PyObject *key) {
+    PyObject *graph = SLOT(batch, names.batch_graph), *entries, *rows = NULL, *spec, *value = NULL;
+    void *address = address_of(array);
+    const int64_t *sizes;
+    Py_ssize_t count, size, k;
+    int axes, code, failed;
+    char here[512], *data = here;
+    if (address == NULL || Py_TYPE(graph) != names.graph_type) return NULL;
+    entries = PyDict_GetItemWithError(SLOT(graph, names.graph_lookups), table);
+    size = PyLong_AsSsize_t(SLOT(table, names.table_size));
+    if (entries == NULL || PyErr_Occurred()) return NULL;
+    if (((GetShape)names.get_shape)(address, &axes, &sizes) != 0 || axes != 1 || sizes[0] < 1) return NULL;
+    count = (Py_ssize_t)sizes[0];
+    if (((GetCode)names.get_dtype)(address, &code) != 0 || size_of(code) == 0) return NULL;
+    if (count * size_of(code) > (Py_ssize_t)sizeof(here)) {
+        data = PyMem_Malloc((size_t)(count * size_of(code)));
+        if (data == NULL) return PyErr_NoMemory();
+    }
+    Py_INCREF(entries);
+    Py_INCREF(graph);
+    Py_BEGIN_ALLOW_THREADS /* it waits until the array is computed */
+    failed = ((CopyOut)names.copy_out)(address, data, (size_t)count);
+    Py_END_ALLOW_THREADS
+    for (k = 0; !failed && k < count; k++) {
+        long long index = whole(data, code, k);
+        failed = index < 0 || index >= size; /* Python says what is wrong */
+    }
+    if (!failed) rows = rows_of(graph, entries, data, code, count);
+    if (rows != NULL && count == 1) {
+        PyObject *only = Py_NewRef(PyTuple_GET_ITEM(rows, 0));
+        Py_DECREF(rows);
+        rows = only;
+    }
+    if (rows != NULL) {
+        spec = stacked(SLOT(table, names.table_row), count);
+        if (spec == NULL)
+            Py_DECREF(rows);
+        else
+            value = value_new(rows, 0, spec, graph, SLOT(table, names.table_taped) == Py_True, Py_None);
+        Py_XDECREF(spec);
+    }
+    if (value != NULL && note_index(batch, table, array, key, value) < 0) Py_CLEAR(value);
+    Py_DECREF(entries);
+    Py_DECREF(graph);
+    if (data != here) PyMem_Free(data);
+    return value;
+}
+
+PyObject *quick_lookup(PyObject *state, PyObject *cell, PyObject *array) {
+    PyObject *batch = SLOT(state, names.state_batch), *room, *place, *table, *key, *known, *value, *result = NULL;
+    int taped = PyLong_AsLong(SLOT(state, names.state_mode)) >= 2;
+    if (batch == NULL || Py_TYPE(batch) != names.batch_type) return NULL;
+    room = SLOT(batch, names.batch_room);
+    if (room == NULL || !PyFloat_CheckExact(room) || PyFloat_AS_DOUBLE(room) < 0) return NULL;
+    if (Py_TYPE(array) == names.lazy[0]) array = SLOT(array, names.lazy_c[0]);
+    else if (Py_TYPE(array) == names.lazy[1]) array = SLOT(array, names.lazy_c[1]);
+    if (array == NULL || !is_plain(array)) return NULL;
+    place = PyTuple_Pack(2, cell, taped ? Py_True : Py_False);
+    if (place == NULL) return NULL;
+    table = PyDict_GetItemWithError(SLOT(batch, names.batch_tables), place);
+    Py_DECREF(place);
+    if (table == NULL || Py_TYPE(table) != names.table_type) return NULL;
+    key = PyLong_FromVoidPtr(array);
+    if (key == NULL) return NULL;
+    Py_INCREF(array);
+    Py_INCREF(table);
+    Py_INCREF(batch);
+    known = PyDict_GetItemWithError(SLOT(table, names.table_known), key);
+    if (known != NULL)
+        value = Py_NewRef(PyTuple_GET_ITEM(known, 1));
+    else
+        value = PyErr_Occurred() ? NULL : look_up(batch, table, array, key);
+    if (value != NULL) {
+        result = wrap(Py_TYPE(array) == names.plain[1], value);
+        Py_DECREF(value);
+    }
+    Py_DECREF(key);
+    Py_DECREF(array);
+    Py_DECREF(table);
+    Py_DECREF(batch);
+    return result;
+}

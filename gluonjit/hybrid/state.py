@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from sys import _getframe
+from sys import _getframe, is_finalizing
 from typing import Any
 
 from gluonjit.errors import EngineError
@@ -67,6 +67,12 @@ class State:
         self.last: Report | None = None
         self.options = Options()
         self.singles = 0  # batches of one sample that were differentiated, one after the other
+
+    def __del__(self) -> None:
+        """The thread has ended: what it has captured and not run is let go."""
+        for batch in [*self.explicit, self.batch]:
+            if batch is not None and not is_finalizing():
+                batch.discard("its thread ended before it had run; read values in the thread that captured them")
 
     def open(self, engine: Engine, options: Options | None = None) -> Batch:
         """The open batch; an implicit one is opened where there is none."""

@@ -165,7 +165,7 @@ static PyObject *look_up(PyObject *batch, PyObject *table, PyObject *array, PyOb
         if (spec == NULL)
             Py_DECREF(rows);
         else
-            value = value_new(rows, 0, spec, graph, SLOT(table, names.table_taped) == Py_True, Py_None);
+            value = tracked(value_new(rows, 0, spec, graph, SLOT(table, names.table_taped) == Py_True, Py_None));
         Py_XDECREF(spec);
     }
     if (value != NULL && note_index(batch, table, array, key, value) < 0) Py_CLEAR(value);

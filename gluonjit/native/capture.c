@@ -118,7 +118,10 @@ static inline int append(PyObject *record, Py_ssize_t offset, PyObject *item) {
     return PyList_Append(SLOT(record, offset), item);
 }
 
-/* Append a node; the reference to `operands` is not taken over. Returns the tuple of its values. */
+/* Append a node; the reference to `operands` is not taken over. Returns the tuple of its values.
+
+   The collector of garbage does not look at these values and tuples, of which there are very many: they are in no
+   circle but that with their graph, and a graph is always released (Batch.flush, Batch.discard, State.__del__). */
 static PyObject *add_node(Call *call, Signatures *signatures, Entry *entry, PyObject *operands, Py_ssize_t depth) {
     PyObject *record = entry->record, *values = NULL, *origin = NULL, *first = NULL, *next, *level = NULL, *room;
     Py_ssize_t base = PyLong_AsSsize_t(SLOT(call->graph, names.graph_rows));
@@ -139,6 +142,8 @@ static PyObject *add_node(Call *call, Signatures *signatures, Entry *entry, PyOb
         if (value == NULL) goto fail;
         PyTuple_SET_ITEM(values, k, value);
     }
+    PyObject_GC_UnTrack(values);
+    PyObject_GC_UnTrack(operands); /* whole numbers, and tuples of them */
     left = PyFloat_AsDouble(SLOT(call->batch, names.batch_room)) - entry->share;
     room = PyFloat_FromDouble(left);
     if (room == NULL || PyErr_Occurred()) {
@@ -242,6 +247,7 @@ static PyObject *captured(Call *call, Signatures *signatures, Entry *entry, int 
     rows = PyTuple_New(call->arguments);
     if (rows == NULL) return NULL;
     for (k = 0; k < call->arguments; k++) PyTuple_SET_ITEM(rows, k, Py_NewRef(call->values[k]->rows));
+    PyObject_GC_UnTrack(rows);
     if (shared) values = PyDict_GetItemWithError(memo, rows);
     if (values != NULL) {
         Py_INCREF(values);

@@ -34,8 +34,11 @@ typedef struct {
 
 extern PyTypeObject ValueType;
 
-/* A new Value; the reference to `rows` is taken over, also where it fails. */
+/* A new Value, not yet known to the collector of garbage; the reference to `rows` is taken over, also where it fails. */
 PyObject *value_new(PyObject *rows, Py_ssize_t depth, PyObject *spec, PyObject *graph, char taped, PyObject *base);
+
+/* The same value, known to the collector of garbage from now on. NULL stays NULL. */
+PyObject *tracked(PyObject *value);
 
 /* names.c: where the slots of the package's own classes lie */
 

@@ -45,7 +45,8 @@ static PyObject *single(Value *value, Py_ssize_t index, int whole) {
     }
     spec = spec_with(value->spec, whole ? -1 : 1);
     if (spec != NULL) {
-        found = value_new(PyLong_FromSsize_t(row), value->depth, spec, value->graph, value->taped, (PyObject *)value);
+        found = tracked(
+            value_new(PyLong_FromSsize_t(row), value->depth, spec, value->graph, value->taped, (PyObject *)value));
         Py_DECREF(spec);
         if (found != NULL && singles != NULL && PyDict_SetItem(singles, place, found) < 0) Py_CLEAR(found);
     }
@@ -67,7 +68,7 @@ static PyObject *several(Value *value, Py_ssize_t begin, Py_ssize_t end) {
         Py_DECREF(rows);
         return NULL;
     }
-    found = value_new(rows, value->depth, spec, value->graph, value->taped, (PyObject *)value);
+    found = tracked(value_new(rows, value->depth, spec, value->graph, value->taped, (PyObject *)value));
     Py_DECREF(spec);
     return found;
 }

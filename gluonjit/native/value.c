@@ -17,8 +17,12 @@ PyObject *value_new(PyObject *rows, Py_ssize_t depth, PyObject *spec, PyObject *
     self->result = Py_NewRef(Py_None);
     self->depth = depth;
     self->taped = taped;
-    PyObject_GC_Track(self);
-    return (PyObject *)self;
+    return (PyObject *)self; /* not tracked: see tracked() and add_node() */
+}
+
+PyObject *tracked(PyObject *value) {
+    if (value != NULL && !PyObject_GC_IsTracked(value)) PyObject_GC_Track(value);
+    return value;
 }
 
 static PyObject *value_make(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
@@ -29,7 +33,7 @@ static PyObject *value_make(PyTypeObject *type, PyObject *args, PyObject *kwargs
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OnOOp|O:Value", keywords, &rows, &depth, &spec, &graph, &taped,
                                      &base))
         return NULL;
-    return value_new(Py_NewRef(rows), depth, spec, graph, (char)taped, base);
+    return tracked(value_new(Py_NewRef(rows), depth, spec, graph, (char)taped, base));
 }
 
 static int value_traverse(Value *self, visitproc visit, void *arg) {
@@ -88,8 +92,28 @@ static PyMemberDef value_members[] = {
     {"graph", T_OBJECT, offsetof(Value, graph), 0, NULL},
     {"taped", T_BOOL, offsetof(Value, taped), 0, NULL},
     {"base", T_OBJECT, offsetof(Value, base), 0, NULL},
-    {"result", T_OBJECT, offsetof(Value, result), 0, NULL},
     {NULL, 0, 0, 0, NULL},
+};
+
+static PyObject *value_result(Value *self, void *ignored) {
+    return Py_NewRef(self->result == NULL ? Py_None : self->result);
+}
+
+/* Who has a result is left by its graph, and may be a part of any circle from then on. */
+static int value_set_result(Value *self, PyObject *result, void *ignored) {
+    if (result == NULL) {
+        PyErr_SetString(PyExc_AttributeError, "result can't be deleted");
+        return -1;
+    }
+    Py_INCREF(result);
+    Py_XSETREF(self->result, result);
+    tracked((PyObject *)self);
+    return 0;
+}
+
+static PyGetSetDef value_getset[] = {
+    {"result", (getter)value_result, (setter)value_set_result, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyMethodDef value_methods[] = {
@@ -107,5 +131,6 @@ PyTypeObject ValueType = {
     .tp_traverse = (traverseproc)value_traverse,
     .tp_clear = (inquiry)value_clear,
     .tp_members = value_members,
+    .tp_getset = value_getset,
     .tp_methods = value_methods,
 };

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from types import ModuleType
 from typing import Any
 
 PURE = "GLUONJIT_PURE"
@@ -17,8 +16,7 @@ def _load() -> tuple[Any, str]:
         from gluonjit import _fast
     except ImportError as error:
         return None, f"gluonjit._fast was not built ({error})"
-    module: ModuleType = _fast
-    return module, ""
+    return _fast, ""
 
 
 FAST, WHY_NOT = _load()

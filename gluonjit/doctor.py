@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gluonjit import compat
+from gluonjit.compiled import FAST, WHY_NOT
 
 PROBE_SECONDS = 180
 SUPPORTED_MXNET = "1.9.1"
@@ -83,6 +84,7 @@ def main() -> int:
     print(f"gluonjit {gluonjit_version()}, Python {platform.python_version()}, {system}")
     _print_section("engines", _engine_lines(engines))
     _print_section("numpy", _numpy_lines(engines))
+    _print_section("capture", _capture_lines())
     _print_section("threads", _thread_lines())
     _print_section("caches", _cache_lines())
     _print_section("optional packages", _optional_lines())
@@ -247,6 +249,10 @@ def _cores() -> int:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on every system
         return os.cpu_count() or 1
+
+
+def _capture_lines() -> Iterable[str]:
+    yield "in C" if FAST is not None else f"in Python, which is slower: {WHY_NOT}"
 
 
 def _thread_lines() -> Iterable[str]:

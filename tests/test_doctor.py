@@ -38,7 +38,7 @@ def visit(tmp_path: Path, mxnet: str | None = None, **variables: str) -> tuple[i
 
 def test_every_section_is_there(tmp_path: Path) -> None:
     _, told = visit(tmp_path)
-    for title in ("engines", "numpy", "threads", "caches", "optional packages"):
+    for title in ("engines", "numpy", "capture", "threads", "caches", "optional packages"):
         assert f"\n{title}\n  " in told
     assert told.startswith("gluonjit ")
 

@@ -27,6 +27,7 @@ FRAMEWORK_FREE = (
     "errors",
     "frameworks",
     "compat",
+    "compiled",
     "doctor",
     "probes",
     "simulate",

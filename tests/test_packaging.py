@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import zipfile
 from email.message import Message
@@ -14,6 +15,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+
+from gluonjit.compiled import FAST
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILT_FROM = (
@@ -36,7 +39,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in BUILT_FROM:
         shutil.copy(ROOT / name, tree)
     for name in ("gluonjit", "experiments", "tests", "docs"):
-        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     for name in ("hybrid", "analysis"):
         (tree / name).symlink_to(Path("gluonjit") / name)
     out = tmp_path_factory.mktemp("dist")
@@ -75,19 +78,24 @@ def shipped() -> set[str]:
     """Every file of the package in this tree."""
     package = ROOT / "gluonjit"
     files = [path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    files = [path for path in files if path.suffix != ".so"]
     return {path.relative_to(ROOT).as_posix() for path in files}
 
 
 @pytest.mark.slow
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: zipfile.ZipFile) -> None:
     names = {name for name in wheel.namelist() if ".dist-info/" not in name}
-    assert names == shipped()
-    assert "gluonjit/py.typed" in names
+    compiled = f"gluonjit/_fast{sysconfig.get_config_var('EXT_SUFFIX')}"
+    assert names - {compiled} == {name for name in shipped() if not name.startswith("gluonjit/native/")}
+    assert (compiled in names) == (FAST is not None), "this tree has what the wheel has: make setup builds both"
+    assert {"gluonjit/py.typed", "gluonjit/_fast.pyi"} < names
 
 
 @pytest.mark.slow
-def test_the_wheel_is_for_any_python_and_holds_the_licence(wheel: zipfile.ZipFile, built: Path) -> None:
-    assert next(built.glob("*.whl")).name.endswith("-py3-none-any.whl")
+def test_the_wheel_is_for_this_python_and_holds_the_licence(wheel: zipfile.ZipFile, built: Path) -> None:
+    platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    python = f"cp{sys.version_info[0]}{sys.version_info[1]}"
+    assert next(built.glob("*.whl")).name.endswith(f"-{python}-{python}-{platform}.whl")
     assert any(name.endswith("LICENSE") for name in wheel.namelist())
 
 

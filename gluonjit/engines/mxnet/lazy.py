@@ -28,7 +28,7 @@ _new = object.__new__
 _Silent: Any = object if FAST is None else FAST.Silent  # has a __del__ that is no call of Python
 
 
-class Lazy(_Silent):
+class Lazy(_Silent):  # type: ignore[misc]
     """What lazy arrays of both kinds have in common: all but what they are called in their own interface."""
 
     __slots__: tuple[str, ...] = ()

@@ -1,0 +1,39 @@
+"""The usual case of a capture, in C (gluonjit/native)."""
+
+from collections.abc import Callable
+from typing import Any
+
+class Value:
+    """One captured array: see gluonjit.graph.values."""
+
+    rows: int | tuple[int, ...]
+    depth: int
+    spec: Any
+    graph: Any
+    taped: bool
+    base: Any
+    result: Any
+    def __init__(
+        self, rows: int | tuple[int, ...], depth: int, spec: Any, graph: Any, taped: bool, base: Any = None
+    ) -> None: ...
+    def row_list(self) -> list[int]: ...
+
+class Signatures:
+    """The records of an open batch, as the fast path finds them."""
+
+class Hook:
+    """What stands in the place of a Python function, and calls it where the fast path ("call", "item" or
+    "numpy_item") does not apply."""
+
+    __wrapped__: Callable[..., Any]
+    def __init__(self, path: str, function: Callable[..., Any]) -> None: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+class Silent:
+    """A base of lazy arrays: nothing is called when one ends."""
+
+def configure(**named: Any) -> None:
+    """Tell the fast path the classes and functions of the package that it works with."""
+
+def look(array: Any) -> tuple[tuple[int, ...], int, int, int] | None:
+    """Shape and codes of dtype, type of device and its number of an array, or None where Python has to look."""

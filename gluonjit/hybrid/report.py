@@ -88,11 +88,14 @@ class Report:
     kinds: dict[str, KindRow] = field(default_factory=dict)
     cache: dict[str, int] = field(default_factory=lambda: {"hits": 0, "misses": 0})
     ms: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
-    timeline: deque[Event] = field(default_factory=lambda: deque(maxlen=_KEPT_EVENTS), repr=False)
     choice: Choice | None = None  # what was chosen for the last flush, and between what
     missed: str = field(default="", repr=False)  # the last name that missed the cache
     last: Provenance | None = field(default=None, repr=False)  # of the last flush
     model: Callable[[], CostModel] | None = field(default=None, repr=False)  # of its engine
+    # Plain tuples: the collector of garbage stops looking at those.
+    _events: deque[tuple[str, str, float, float]] = field(
+        default_factory=lambda: deque(maxlen=_KEPT_EVENTS), repr=False
+    )
     _last_calls: int = field(default=0, repr=False)
     _step_seconds: dict[str, list[float]] = field(default_factory=dict, repr=False)  # of the last flush, by part
     _plans: list[Plan] = field(default_factory=list, repr=False)
@@ -176,7 +179,12 @@ class Report:
 
     def note(self, name: str, part: str, begin: float, end: float) -> None:
         """Show something in the timeline that is a part of what is counted elsewhere."""
-        self.timeline.append(Event(name, part, begin, end))
+        self._events.append((name, part, begin, end))
+
+    @property
+    def timeline(self) -> list[Event]:
+        """What was noted, the latest 20,000."""
+        return [Event(*event) for event in self._events]
 
     def step_seconds(self, part: str) -> list[float]:
         """Seconds of "gather" or "compute" in each step of the last flush."""

@@ -34,8 +34,10 @@ class Shown(Protocol):
     cache: dict[str, int]
     ms: dict[str, float]
     choice: Any
-    timeline: Any
     last: Any
+
+    @property
+    def timeline(self) -> list[Any]: ...
 
     @property
     def shared(self) -> int: ...

@@ -7,6 +7,7 @@
 
 typedef struct {
     PyObject *batch, *graph, *owner;
+    PyObject *origin; /* where the call is, once that was asked for */
     const void *parts[MOST];
     Value *values[MOST]; /* references of our own: calling Python may change the arrays */
     int count, arguments;
@@ -17,6 +18,7 @@ static const char NONE_GIVEN; /* stands for an argument that is None: a plain No
 static void call_free(Call *call) {
     int k;
     for (k = 0; k < call->arguments; k++) Py_DECREF(call->values[k]);
+    Py_XDECREF(call->origin);
 }
 
 static inline int take(Call *call, PyObject *value) {
@@ -123,7 +125,7 @@ static inline int append(PyObject *record, Py_ssize_t offset, PyObject *item) {
    The collector of garbage does not look at these values and tuples, of which there are very many: they are in no
    circle but that with their graph, and a graph is always released (Batch.flush, Batch.discard, State.__del__). */
 static PyObject *add_node(Call *call, Signatures *signatures, Entry *entry, PyObject *operands, Py_ssize_t depth) {
-    PyObject *record = entry->record, *values = NULL, *origin = NULL, *first = NULL, *next, *level = NULL, *room;
+    PyObject *record = entry->record, *values = NULL, *first = NULL, *next, *level = NULL, *room;
     Py_ssize_t base = PyLong_AsSsize_t(SLOT(call->graph, names.graph_rows));
     double left;
     int k;
@@ -134,8 +136,8 @@ static PyObject *add_node(Call *call, Signatures *signatures, Entry *entry, PyOb
     set_slot(call->graph, names.graph_rows, next);
     values = PyTuple_New(entry->outputs);
     level = PyLong_FromSsize_t(depth);
-    origin = origin_here(signatures);
-    if (values == NULL || level == NULL || origin == NULL) goto fail;
+    if (call->origin == NULL) call->origin = origin_here(signatures);
+    if (values == NULL || level == NULL || call->origin == NULL) goto fail;
     for (k = 0; k < entry->outputs; k++) {
         PyObject *row = PyLong_FromSsize_t(base + entry->offsets[k]), *value;
         value = value_new(row, depth, entry->specs[k], call->graph, entry->taped, Py_None);
@@ -152,17 +154,15 @@ static PyObject *add_node(Call *call, Signatures *signatures, Entry *entry, PyOb
     }
     set_slot(call->batch, names.batch_room, room);
     if (append(record, names.record_operands, operands) < 0 || append(record, names.record_depths, level) < 0 ||
-        append(record, names.record_bases, first) < 0 || append(record, names.record_origins, origin) < 0 ||
+        append(record, names.record_bases, first) < 0 || append(record, names.record_origins, call->origin) < 0 ||
         append(record, names.record_values, values) < 0)
         goto fail; /* out of memory: Record.complete forgets the half */
     Py_DECREF(first);
     Py_DECREF(level);
-    Py_DECREF(origin);
     return values;
 fail:
     Py_XDECREF(first);
     Py_XDECREF(level);
-    Py_XDECREF(origin);
     Py_XDECREF(values);
     return NULL;
 }
@@ -279,6 +279,7 @@ PyObject *capture(PyObject *state, PyObject *cell, PyObject *owner, PyObject *co
     Py_INCREF(call.graph);
     Py_INCREF(signatures);
     call.owner = owner;
+    call.origin = NULL;
     call.arguments = 0;
     call.count = 2;
     call.parts[0] = cell;

@@ -46,7 +46,7 @@ setup: $(STAMP)
 	@:
 
 # pip works in silence; when it fails the log has the reason.
-$(STAMP): pyproject.toml setup.py
+$(STAMP): pyproject.toml setup.py $(wildcard gluonjit/native/*)
 	@fits() { "$$1" -c 'import sys, venv, ensurepip; sys.exit(not (3, 9) <= sys.version_info[:2] <= (3, 11))' >/dev/null 2>&1; }
 	if ! fits $(BIN)/python; then
 		for python in $${PYTHON:-} $$(type -aP python3 python3.11 python3.10 python3.9 || true); do
@@ -103,5 +103,5 @@ tradeoff: setup
 		--repeats $(REPEATS) --seed 1 --json results/tradeoff.json --plot results/tradeoff.png
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info results .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist gluonjit/*.so *.egg-info results .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find gluonjit experiments tests -name __pycache__ -type d -prune -exec rm -rf {} +

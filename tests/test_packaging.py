@@ -86,9 +86,8 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: zipfile.ZipFile) ->
     names = {name for name in wheel.namelist() if ".dist-info/" not in name}
     compiled = f"gluonjit/_fast{sysconfig.get_config_var('EXT_SUFFIX')}"
     assert names - {compiled} == {name for name in shipped() if not name.startswith("gluonjit/native/")}
-    assert (compiled in names) == (find_spec("gluonjit._fast") is not None), (
-        "this tree has what the wheel has: make setup builds both"
-    )
+    built_here = find_spec("gluonjit._fast") is not None
+    assert (compiled in names) == built_here, "what a wheel has, this tree should have: make setup"
     assert {"gluonjit/py.typed", "gluonjit/_fast.pyi"} < names
 
 

@@ -12,7 +12,7 @@ mx = pytest.importorskip("mxnet", reason="the experiment runs on MXNet")
 
 from experiments.data import builtin, corpus
 from experiments.treelstm import MODES
-from experiments.treelstm.agreement import TOLERANCE, check, deviations, results
+from experiments.treelstm.agreement import TOLERANCE, check, deviations
 from experiments.treelstm.levels import plan
 from experiments.treelstm.model import ChildSumCell
 from experiments.treelstm.optimizer import CoupledAdaGrad
@@ -62,17 +62,17 @@ def test_every_mode_computes_what_the_imperative_one_does(mode: str, small: corp
         found = check(systems, small.train[at : at + 6])
         assert set(found) == {system.label for system in systems[1:]}
         assert max(found.values()) <= TOLERANCE
-    expected = systems[0].log_probabilities(small.dev[:5]).asnumpy()
+    expected = systems[0].outputs(small.dev[:5]).asnumpy()
     np.testing.assert_allclose(np.exp(expected).sum(axis=1), 1, rtol=1e-5)
     for system in systems[1:]:
-        np.testing.assert_allclose(system.log_probabilities(small.dev[:5]).asnumpy(), expected, rtol=1e-4)
+        np.testing.assert_allclose(system.outputs(small.dev[:5]).asnumpy(), expected, rtol=1e-4)
 
 
 def test_gradients_are_those_of_all_samples(small: corpus.Corpus) -> None:
     """The gradient of a minibatch is the sum of its samples' gradients: none is lost, none is counted twice."""
     system = make_system("imperative", small.vectors, seed=0)
-    together = results(system, small.train[:3])
-    apart = [results(system, [pair]) for pair in small.train[:3]]
+    together = system.results(small.train[:3])
+    apart = [system.results([pair]) for pair in small.train[:3]]
     summed = {name: sum(found[name] for found in apart) for name in together if name != "losses"}
     assert max(deviations(summed, {name: together[name] for name in summed}).values()) <= TOLERANCE
 

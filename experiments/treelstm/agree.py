@@ -10,7 +10,7 @@ from typing import Any
 from tqdm import tqdm
 
 from experiments.data.corpus import load
-from experiments.treelstm.agreement import TOLERANCE, deviations, results
+from experiments.treelstm.agreement import TOLERANCE, deviations
 from experiments.treelstm.clock import Minibatches
 from experiments.treelstm.environment import environment
 from experiments.treelstm.files import write_json
@@ -43,10 +43,10 @@ def agree(wanted: Agreement) -> dict[str, Any]:
     largest: dict[str, dict[str, float]] = {system.label: {} for system in systems}
     minibatches = Minibatches(corpus.train, min(wanted.batch_size, len(corpus.train)), wanted.seed)
     for pairs in tqdm(minibatches.draw(wanted.batches), unit="batch", leave=False, disable=None):
-        expected = results(reference, pairs)
+        expected = reference.results(pairs)
         for system in systems:
             copy_weights(reference.net, system.net)
-            _note(largest[system.label], deviations(results(system, pairs), expected))
+            _note(largest[system.label], deviations(system.results(pairs), expected))
         reference.trainer.step(len(pairs))
     result = {
         "workload": f"treelstm-{wanted.data}",

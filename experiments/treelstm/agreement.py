@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Protocol
 
-import mxnet as mx
 import numpy as np
-
-from experiments.data.trees import Pair
-from experiments.treelstm.systems import System
 
 TOLERANCE = 1e-5
 
 
+class Computing(Protocol):
+    """What is compared: one system."""
+
+    @property
+    def label(self) -> str:
+        """The name in tables."""
+
+    def results(self, samples: Sequence[Any]) -> dict[str, np.ndarray]:
+        """Return the losses of a minibatch and the gradient of each parameter."""
+
+
 class Disagreement(Exception):
     """Two systems that should compute the same do not."""
-
-
-def results(system: System, pairs: Sequence[Pair]) -> dict[str, np.ndarray]:
-    """Return the losses of a minibatch and the gradient of each parameter."""
-    losses = system.differentiate(pairs)
-    found = {"losses": mx.nd.concat(*losses, dim=0).asnumpy()}
-    found.update((name, parameter.grad().asnumpy()) for name, parameter in system.parameters.items())
-    return found
 
 
 def deviations(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> dict[str, float]:
@@ -37,12 +37,12 @@ def _deviation(found: np.ndarray, expected: np.ndarray) -> float:
     return float(np.abs(found - expected).max()) / scale if scale else float(np.abs(found).max())
 
 
-def check(systems: Sequence[System], pairs: Sequence[Pair]) -> dict[str, float]:
+def check(systems: Sequence[Computing], samples: Sequence[Any]) -> dict[str, float]:
     """Compare all systems with the first; return each one's largest deviation, or raise `Disagreement`."""
-    expected = results(systems[0], pairs)
+    expected = systems[0].results(samples)
     largest = {}
     for system in systems[1:]:
-        found = deviations(results(system, pairs), expected)
+        found = deviations(system.results(samples), expected)
         worst = max(found, key=lambda name: found[name])
         if found[worst] > TOLERANCE:
             raise Disagreement(

@@ -6,20 +6,43 @@ import gc
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from time import perf_counter
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
-import mxnet as mx
 import numpy as np
 
-from experiments.data.trees import Pair
 from experiments.treelstm.jit import HOST_PARTS, PARTS, Figures
-from experiments.treelstm.systems import Dynamic, PairByPair, System
 
 PHASES = ("train", "inference")
 WARM_UP = 14  # minibatches, in which the library has chosen how to batch
-FIRST_LOOK = 8  # pairs that tell how fast a system is that runs them one by one
+FIRST_LOOK = 8  # samples that tell how fast a system is that runs them one by one
 MOST_MINIBATCHES = 8  # of one system in one repeat
+
+
+class Timed(Protocol):
+    """What is timed: one system; `experiments.treelstm.systems` says more of each."""
+
+    name: str
+    one_by_one: bool
+
+    @property
+    def label(self) -> str:
+        """The name in tables."""
+
+    @property
+    def sharing(self) -> bool | None:
+        """Whether equal work is done once; None where there is no such choice."""
+
+    def timed(self, phase: str, samples: Sequence[Any]) -> float:
+        """Run one minibatch and return its seconds."""
+
+    def figures(self) -> Figures | None:
+        """Return what the last minibatch took, where the system knows."""
+
+    def profile(self, phase: str, samples: Sequence[Any]) -> Figures | None:
+        """Run one minibatch, its parts timed apart."""
+
+
+AnyTimed = TypeVar("AnyTimed", bound=Timed)
 
 
 class Minibatches:
@@ -46,8 +69,8 @@ class Minibatches:
 class Timing:
     """What was measured of one system in one phase."""
 
-    amount: int = 0  # pairs in one repeat
-    rates: list[float] = field(default_factory=list)  # pairs a second, one for each repeat
+    amount: int = 0  # samples in one repeat
+    rates: list[float] = field(default_factory=list)  # samples a second, one for each repeat
     samples: int = 0
     figures: list[Figures] = field(default_factory=list)  # of the timed minibatches
     profile: list[dict[str, float]] = field(default_factory=list)  # milliseconds, with a wait after each part
@@ -80,57 +103,43 @@ def _mean(times: Sequence[dict[str, float]], part: str) -> float:
     return sum(found[part] for found in times) / len(times)
 
 
-def run(system: System, phase: str, pairs: Sequence[Pair]) -> float:
-    """Run one minibatch and return its seconds, the engine's work included."""
-    mx.nd.waitall()
-    began = perf_counter()
-    if phase == "train":
-        system.step(pairs)
-    else:
-        system.scores(pairs)
-    mx.nd.waitall()
-    return perf_counter() - began
-
-
-def warm_up(system: System, phase: str, minibatches: Minibatches, seconds: float) -> Timing:
-    """Let a system trace, compile and allocate, and choose how many pairs fill `seconds`."""
+def warm_up(system: Timed, phase: str, minibatches: Minibatches, seconds: float) -> Timing:
+    """Let a system trace, compile and allocate, and choose how many samples fill `seconds`."""
     batches = minibatches.draw(WARM_UP)
-    if isinstance(system, PairByPair):
+    if system.one_by_one:
         batches = [batch[:FIRST_LOOK] for batch in batches]
     size = minibatches.size
-    rate = [len(batch) / run(system, phase, batch) for batch in batches][-1]
-    if isinstance(system, PairByPair) and rate * seconds < size:
+    rate = [len(batch) / system.timed(phase, batch) for batch in batches][-1]
+    if system.one_by_one and rate * seconds < size:
         return Timing(amount=max(FIRST_LOOK, int(rate * seconds)))
     return Timing(amount=size * min(MOST_MINIBATCHES, int(np.ceil(rate * seconds / size))))
 
 
-def measure(system: System, phase: str, timing: Timing, batches: Sequence[Sequence[Pair]]) -> None:
-    """Time one repeat: the first `timing.amount` pairs of these minibatches."""
+def measure(system: Timed, phase: str, timing: Timing, batches: Sequence[Sequence[Any]]) -> None:
+    """Time one repeat: the first `timing.amount` samples of these minibatches."""
     gc.collect()
     left, spent = timing.amount, 0.0
     for batch in batches:
         part = batch[:left]
         if not part:
             break
-        spent += run(system, phase, part)
+        spent += system.timed(phase, part)
         left -= len(part)
-        if isinstance(system, Dynamic):
-            timing.figures.append(system.figures())
+        if (figures := system.figures()) is not None:
+            timing.figures.append(figures)
     done = timing.amount - left
     timing.samples += done
     timing.rates.append(done / spent)
 
 
-def profile(system: System, phase: str, timing: Timing, batches: Sequence[Sequence[Pair]]) -> None:
+def profile(system: Timed, phase: str, timing: Timing, batches: Sequence[Sequence[Any]]) -> None:
     """Time the parts of some more minibatches; the waits this needs make it slower than `measure`."""
-    if isinstance(system, Dynamic):
-        for batch in batches:
-            with system.profiled():
-                run(system, phase, batch)
-            timing.profile.append(system.figures().ms)
+    for batch in batches:
+        if (figures := system.profile(phase, batch)) is not None:
+            timing.profile.append(figures.ms)
 
 
-def turns(systems: Sequence[System], repeats: int) -> Iterator[tuple[str, list[System]]]:
+def turns(systems: Sequence[AnyTimed], repeats: int) -> Iterator[tuple[str, list[AnyTimed]]]:
     """Yield the phase and the order of systems, which moves on from repeat to repeat."""
     for repeat in range(repeats):
         for phase in PHASES:

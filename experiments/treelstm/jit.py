@@ -25,9 +25,9 @@ class Figures:
     ms: dict[str, float]
 
 
-def batch_dynamically(net: gluon.Block, sharing: bool) -> None:
+def batch_dynamically(net: gluon.Block, sharing: bool, **options: Any) -> None:
     """Make a net batch itself; this is the only change to it."""
-    net.hybridize(dynamic_batch=True, sharing=sharing)
+    net.hybridize(dynamic_batch=True, sharing=sharing, **options)
 
 
 def batch_repeatably(net: gluon.Block) -> None:
@@ -47,6 +47,6 @@ def last_figures() -> Figures:
     return Figures(report.launches, report.lower_bound, report.cache["hits"], report.cache["misses"], ms)
 
 
-def profiled(sharing: bool) -> AbstractContextManager[Any]:
+def profiled(sharing: bool, **options: Any) -> AbstractContextManager[Any]:
     """Return a region whose parts are timed with a wait after each."""
-    return gluonjit.batching(profile=True, sharing=sharing)
+    return gluonjit.batching(profile=True, sharing=sharing, **options)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from typing import Any
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Any, NamedTuple
 
 import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon
 
-from experiments.data.trees import Pair
 from experiments.treelstm import jit, optimizer
 from experiments.treelstm.handbatched import HandBatched
 from experiments.treelstm.model import HybridizedTreeLSTM, Relatedness, TreeLSTM
@@ -21,103 +20,169 @@ LEARNING_RATE = 0.05
 L2 = 1e-4
 
 
+class Program(NamedTuple):
+    """What systems run: a model for one sample, and how it learns.
+
+    output: `output(net, sample)` gives rows of numbers. loss: `loss(net, sample)` gives an array of one.
+    parameters: those of a net that are trained, by names that nets of all systems have.
+    compile: hybridizes what has one structure whatever the sample.
+    """
+
+    output: Callable[[gluon.Block, Any], Any]
+    loss: Callable[[gluon.Block, Any], Any]
+    parameters: Callable[[gluon.Block], dict[str, gluon.Parameter]]
+    optimizer: Callable[[], mx.optimizer.Optimizer]
+    compile: Callable[[gluon.Block], None]
+
+
+def relatedness() -> Program:
+    """Return the program of the experiment."""
+    divergence = gluon.loss.KLDivLoss()
+
+    def compile_parts(net: gluon.Block) -> None:
+        for block in (net.embed, net.head, divergence):
+            block.hybridize(static_alloc=True)
+
+    return Program(
+        output=lambda net, pair: net(pair),
+        loss=lambda net, pair: divergence(net(pair), pair.target),
+        parameters=named_parameters,
+        optimizer=lambda: optimizer.CoupledAdaGrad(learning_rate=LEARNING_RATE, wd=L2),
+        compile=compile_parts,
+    )
+
+
 class System:
     """One way of running the model."""
 
     sharing: bool | None = None  # whether equal work is done once; None where there is no such choice
+    one_by_one = False  # whether a minibatch takes as long as its samples, so that few of them tell the speed
 
-    def __init__(self, name: str, net: gluon.Block) -> None:
+    def __init__(self, name: str, net: gluon.Block, program: Program | None = None) -> None:
         self.name = name
         self.net = net
-        self.loss = gluon.loss.KLDivLoss()
-        self.parameters = named_parameters(net)
-        self.trainer = gluon.Trainer(
-            list(self.parameters.values()),
-            optimizer.CoupledAdaGrad(learning_rate=LEARNING_RATE, wd=L2),
-            kvstore=None,
-        )
+        self.program = program or relatedness()
+        self.parameters = self.program.parameters(net)
+        self.trainer = gluon.Trainer(list(self.parameters.values()), self.program.optimizer(), kvstore=None)
 
     @property
     def label(self) -> str:
         """The name in tables: `dynamic, no sharing` is a row of its own."""
         return f"{self.name}, no sharing" if self.sharing is False else self.name
 
-    def differentiate(self, pairs: Sequence[Pair]) -> list[Any]:
-        """Leave the gradient of the summed loss in the parameters; return the losses of the pairs."""
+    def differentiate(self, samples: Sequence[Any]) -> list[Any]:
+        """Leave the gradient of the summed loss in the parameters; return the losses of the samples."""
         with autograd.record():
-            losses = [self.loss(self.net(pair), pair.target) for pair in pairs]
+            losses = [self.program.loss(self.net, sample) for sample in samples]
             total = jit.add_n(losses)
         total.backward()
         return losses
 
-    def step(self, pairs: Sequence[Pair]) -> list[Any]:
+    def step(self, samples: Sequence[Any]) -> list[Any]:
         """Learn from one minibatch."""
-        losses = self.differentiate(pairs)
-        self.trainer.step(len(pairs))
+        losses = self.differentiate(samples)
+        self.trainer.step(len(samples))
         return losses
 
-    def log_probabilities(self, pairs: Sequence[Pair]) -> Any:
-        """Return the (n, 5) log-probabilities of a minibatch."""
-        return mx.nd.concat(*[self.net(pair) for pair in pairs], dim=0)
+    def outputs(self, samples: Sequence[Any]) -> Any:
+        """Return what the model gives for a minibatch, for pairs (n, 5) log-probabilities."""
+        return mx.nd.concat(*[self.program.output(self.net, sample) for sample in samples], dim=0)
 
-    def scores(self, pairs: Sequence[Pair]) -> np.ndarray:
+    def infer(self, samples: Sequence[Any]) -> np.ndarray:
+        """Return the outputs on the host."""
+        return self.outputs(samples).asnumpy()
+
+    def scores(self, samples: Sequence[Any]) -> np.ndarray:
         """Return the expected relatedness of each pair."""
-        probabilities = np.exp(self.log_probabilities(pairs).asnumpy())
+        probabilities = np.exp(self.infer(samples))
         return probabilities @ np.arange(1, probabilities.shape[1] + 1)
+
+    def results(self, samples: Sequence[Any]) -> dict[str, np.ndarray]:
+        """Return the losses of a minibatch and the gradient of each parameter."""
+        losses = self.differentiate(samples)
+        found = {"losses": mx.nd.concat(*losses, dim=0).asnumpy()}
+        found.update((name, parameter.grad().asnumpy()) for name, parameter in self.parameters.items())
+        return found
+
+    def timed(self, phase: str, samples: Sequence[Any]) -> float:
+        """Run one minibatch and return its seconds, the engine's work included."""
+        run = {"train": self.step, "inference": self.infer}[phase]
+        mx.nd.waitall()
+        began = perf_counter()
+        run(samples)
+        mx.nd.waitall()
+        return perf_counter() - began
+
+    def figures(self) -> jit.Figures | None:
+        """Return what the last minibatch took, where the system knows."""
+        return None
+
+    def profile(self, phase: str, samples: Sequence[Any]) -> jit.Figures | None:
+        """Run one minibatch, its parts timed apart; return what it took, where the system knows."""
+        return None
 
 
 class PairByPair(System):
-    """A pair at a time, gradients added up: of the eager ways the faster one, as its graphs stay small."""
+    """A sample at a time, gradients added up: of the eager ways the faster one, as its graphs stay small."""
 
-    def __init__(self, name: str, net: gluon.Block) -> None:
-        super().__init__(name, net)
+    one_by_one = True
+
+    def __init__(self, name: str, net: gluon.Block, program: Program | None = None) -> None:
+        super().__init__(name, net, program)
         for parameter in self.parameters.values():
             parameter.grad_req = "add"
 
-    def differentiate(self, pairs: Sequence[Pair]) -> list[Any]:
-        """Differentiate each pair's loss on its own."""
+    def differentiate(self, samples: Sequence[Any]) -> list[Any]:
+        """Differentiate each sample's loss on its own."""
         for parameter in self.parameters.values():
             parameter.zero_grad()
         losses = []
-        for pair in pairs:
+        for sample in samples:
             with autograd.record():
-                losses.append(self.loss(self.net(pair), pair.target))
+                losses.append(self.program.loss(self.net, sample))
             losses[-1].backward()
         return losses
 
 
 class Hybridized(PairByPair):
-    """A pair at a time, each block compiled."""
+    """A sample at a time, each block compiled."""
 
-    def __init__(self, name: str, net: gluon.Block) -> None:
-        super().__init__(name, net)
-        for block in (net.embed, net.head, self.loss):
-            block.hybridize(static_alloc=True)
+    def __init__(self, name: str, net: gluon.Block, program: Program | None = None) -> None:
+        super().__init__(name, net, program)
+        self.program.compile(net)
 
 
 class ByHand(System):
-    """The whole minibatch at once, by hand-written levels."""
+    """The whole minibatch of pairs at once, by hand-written levels."""
 
-    def differentiate(self, pairs: Sequence[Pair]) -> list[Any]:
+    def __init__(self, name: str, net: gluon.Block, program: Program | None = None) -> None:
+        super().__init__(name, net, program)
+        self._loss = gluon.loss.KLDivLoss()
+
+    def differentiate(self, samples: Sequence[Any]) -> list[Any]:
         """Differentiate the losses of all pairs together."""
-        targets = mx.nd.concat(*[pair.target for pair in pairs], dim=0)
+        targets = mx.nd.concat(*[pair.target for pair in samples], dim=0)
         with autograd.record():
-            losses = self.loss(self.net(pairs), targets)
+            losses = self._loss(self.net(samples), targets)
         losses.backward()
         return [losses]
 
-    def log_probabilities(self, pairs: Sequence[Pair]) -> Any:
+    def outputs(self, samples: Sequence[Any]) -> Any:
         """Return the (n, 5) log-probabilities of a minibatch."""
-        return self.net(pairs)
+        return self.net(samples)
 
 
 class Dynamic(System):
-    """The program for one pair, unchanged, batched by gluonjit."""
+    """The program for one sample, unchanged, batched by gluonjit."""
 
-    def __init__(self, name: str, net: gluon.Block, sharing: bool) -> None:
-        super().__init__(name, net)
+    def __init__(
+        self, name: str, net: gluon.Block, sharing: bool, program: Program | None = None, **options: Any
+    ) -> None:
+        """Batch a net; `options` are more of `hybridize(dynamic_batch=True)`."""
+        super().__init__(name, net, program)
         self.sharing = sharing
-        jit.batch_dynamically(net, sharing)
+        self._options = options
+        jit.batch_dynamically(net, sharing, **options)
 
     def repeat(self) -> None:
         """Let equal runs give equal bits from here on."""
@@ -127,9 +192,11 @@ class Dynamic(System):
         """Return what the last minibatch took."""
         return jit.last_figures()
 
-    def profiled(self) -> AbstractContextManager[Any]:
-        """Return a region in which the parts of a minibatch are timed apart."""
-        return jit.profiled(bool(self.sharing))
+    def profile(self, phase: str, samples: Sequence[Any]) -> jit.Figures:
+        """Run one minibatch with a wait after each part; return what it took."""
+        with jit.profiled(bool(self.sharing), **self._options):
+            self.timed(phase, samples)
+        return self.figures()
 
 
 def make_system(name: str, vectors: np.ndarray, seed: int, sharing: bool = True) -> System:

@@ -16,9 +16,10 @@ TABLE = "embed_weight"
 class Learner:
     """A model whose gradients are written by hand, so that nothing of autograd runs."""
 
-    def __init__(self, weights: Arrays) -> None:
+    def __init__(self, weights: Arrays, rate: float) -> None:
         self.weights = {name: torch.from_numpy(array.copy()) for name, array in weights.items() if name != TABLE}
         self.table = torch.from_numpy(weights[TABLE].copy())
+        self._rate = rate
 
     def gradients(self, samples: Sequence[Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the losses of a minibatch and the gradients of their sum."""
@@ -33,11 +34,11 @@ class Learner:
         losses, found = self.gradients(samples)
         return {"losses": losses.numpy(), **{name: gradient.numpy() for name, gradient in found.items()}}
 
-    def step(self, samples: Sequence[Any], rate: float) -> None:
+    def step(self, samples: Sequence[Any]) -> None:
         """Learn from one minibatch, by stochastic gradient descent on the mean loss."""
         _, found = self.gradients(samples)
         for name, gradient in found.items():
-            self.weights[name].sub_(gradient, alpha=rate / len(samples))
+            self.weights[name].sub_(gradient, alpha=self._rate / len(samples))
 
     def infer(self, samples: Sequence[Any]) -> Any:
         """Return the outputs on the host."""

@@ -34,18 +34,14 @@ class _Tape(NamedTuple):
 class Relatedness(Learner):
     """The model and its step."""
 
-    def __init__(self, weights: Arrays) -> None:
-        super().__init__(weights)
+    def __init__(self, weights: Arrays, rate: float) -> None:
+        super().__init__(weights, rate)
         self.size = self.weights["f_weight"].shape[0]
 
     def outputs(self, samples: Sequence[Pair]) -> Tensor:
         """Return the (n, 5) log-probabilities of a minibatch."""
         forest = _forest(samples)
         return self._head(self._climb(forest).h, forest)[0]
-
-    def losses(self, samples: Sequence[Pair]) -> Tensor:
-        """Return the loss of each sample."""
-        return _losses(self.outputs(samples), _targets(samples))
 
     def gradients(self, samples: Sequence[Pair]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the losses and the gradients of their sum."""
@@ -176,9 +172,7 @@ def _forest(samples: Sequence[Pair]) -> Any:
 def _tensors(forest: Forest) -> Any:
     """Return the forest with its index arrays as tensors."""
     return forest._replace(
-        **{
-            name: torch.from_numpy(getattr(forest, name)) for name in ("words", "children", "parents", "roots")
-        }
+        **{name: torch.from_numpy(getattr(forest, name)) for name in ("words", "children", "parents", "roots")}
     )
 
 

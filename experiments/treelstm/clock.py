@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
+from tqdm import tqdm
 
 from experiments.treelstm.jit import HOST_PARTS, PARTS, Figures
 
@@ -16,6 +18,7 @@ PHASES = ("train", "inference")
 WARM_UP = 14  # minibatches, in which the library has chosen how to batch
 FIRST_LOOK = 8  # samples that tell how fast a system is that runs them one by one
 MOST_MINIBATCHES = 8  # of one system in one repeat
+PROFILED = 3  # minibatches that are taken apart at the end
 
 
 class Timed(Protocol):
@@ -145,3 +148,75 @@ def turns(systems: Sequence[AnyTimed], repeats: int) -> Iterator[tuple[str, list
         for phase in PHASES:
             at = repeat % len(systems)
             yield phase, [*systems[at:], *systems[:at]]
+
+
+class Measured(NamedTuple):
+    """The timings by label and phase, and by label why a system has none: it failed on the way."""
+
+    timings: dict[tuple[str, str], Timing]
+    lost: dict[str, str]
+
+
+def measure_all(
+    systems: Sequence[Timed],
+    minibatches: Minibatches,
+    repeats: int,
+    seconds: float,
+    fails_with: tuple[type[Exception], ...] = (),
+) -> Measured:
+    """Time all systems in turns, `seconds` long about each time; one that `fails_with` this is left out from there."""
+    timings: dict[tuple[str, str], Timing] = {}
+    lost: dict[str, str] = {}
+
+    def attempt(system: Timed, phase: str, what: str, do: Callable[[], None]) -> None:
+        bar.set_description(f"{what}{phase}, {system.label}")
+        if system.label not in lost:
+            try:
+                do()
+            except fails_with as error:
+                lost[system.label] = str(error)
+        bar.update()
+
+    def begin(system: Timed, phase: str) -> None:
+        timings[system.label, phase] = warm_up(system, phase, minibatches, seconds)
+
+    def once(system: Timed, phase: str, batches: Sequence[Sequence[Any]]) -> None:
+        measure(system, phase, timings[system.label, phase], batches)
+
+    def apart(system: Timed, phase: str, batches: Sequence[Sequence[Any]]) -> None:
+        profile(system, phase, timings[system.label, phase], batches)
+
+    with tqdm(total=len(systems) * len(PHASES) * (repeats + 2), unit="measurement", leave=False, disable=None) as bar:
+        for phase in PHASES:
+            for system in systems:
+                attempt(system, phase, "warm-up, ", partial(begin, system, phase))
+        for phase, order in turns(systems, repeats):
+            running = [system for system in order if system.label not in lost]
+            most = max((timings[system.label, phase].amount for system in running), default=0)
+            batches = minibatches.draw(-(-most // minibatches.size))
+            for system in order:
+                attempt(system, phase, "", partial(once, system, phase, batches))
+        for phase in PHASES:
+            for system in systems:
+                batches = minibatches.draw(PROFILED)
+                attempt(system, phase, "parts, ", partial(apart, system, phase, batches))
+    return Measured({key: timing for key, timing in timings.items() if key[0] not in lost}, lost)
+
+
+def row_of(workload: str, batch_size: int, system: Timed, phase: str, timing: Timing) -> dict[str, Any]:
+    """Return what is reported of one system in one phase."""
+    return {
+        "workload": workload,
+        "system": system.name,
+        "phase": phase,
+        "batch_size": batch_size,
+        "sharing": system.sharing,
+        "samples_per_s": timing.rate,
+        "min": min(timing.rates),
+        "max": max(timing.rates),
+        "samples_timed": timing.samples,
+        "launches_per_batch": timing.mean("launches"),
+        "lower_bound_per_batch": timing.mean("lower_bound"),
+        "cache": timing.cache(),
+        "ms": timing.ms(),
+    }

@@ -199,25 +199,34 @@ class Dynamic(System):
         return self.figures()
 
 
-def make_system(name: str, vectors: np.ndarray, seed: int, sharing: bool = True) -> System:
-    """Build a system by its name; equal seeds give equal weights in all of them."""
+KINDS: dict[str, tuple[type[System], type[gluon.Block] | None]] = {
+    "imperative": (PairByPair, TreeLSTM),
+    "hybridized": (Hybridized, HybridizedTreeLSTM),
+    "handbatched": (ByHand, None),
+    "dynamic": (Dynamic, TreeLSTM),
+    "plain-imperative": (PairByPair, PlainTreeLSTM),
+    "plain": (Dynamic, PlainTreeLSTM),
+    "plain-cell": (Dynamic, PlainCellTreeLSTM),
+}
+
+
+def make_net(name: str, vectors: np.ndarray, seed: int) -> gluon.Block:
+    """Build the net of a system by its name; equal seeds give equal weights in all of them."""
     words, width = vectors.shape
-    kind, encoder = {
-        "imperative": (PairByPair, TreeLSTM),
-        "hybridized": (Hybridized, HybridizedTreeLSTM),
-        "handbatched": (ByHand, None),
-        "dynamic": (Dynamic, TreeLSTM),
-        "plain-imperative": (PairByPair, PlainTreeLSTM),
-        "plain": (Dynamic, PlainTreeLSTM),
-        "plain-cell": (Dynamic, PlainCellTreeLSTM),
-    }[name]
+    _, encoder = KINDS[name]
     if encoder is None:
         net = HandBatched(words, in_size=width)
     else:
         whole = PlainRelatedness if issubclass(encoder, PlainTreeLSTM) else Relatedness
         net = whole(words, encoder, in_size=width)
     initialize(net, vectors, seed)
-    return kind(name, net, sharing) if kind is Dynamic else kind(name, net)
+    return net
+
+
+def make_system(name: str, vectors: np.ndarray, seed: int, sharing: bool = True) -> System:
+    """Build a system by its name; equal seeds give equal weights in all of them."""
+    kind, net = KINDS[name][0], make_net(name, vectors, seed)
+    return kind(name, net, sharing) if issubclass(kind, Dynamic) else kind(name, net)
 
 
 def make_systems(names: Sequence[str], vectors: np.ndarray, seed: int) -> list[System]:

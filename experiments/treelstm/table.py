@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 # What these baselines reach at least on one core of a current server; below, the machine was busy.
@@ -37,23 +37,27 @@ def rate(rows: Sequence[Row], system: str, phase: str) -> float | None:
     return next((row["samples_per_s"] for row in found), None)
 
 
-def findings(rows: Sequence[Row]) -> dict[str, Any]:
+def findings(
+    rows: Sequence[Row],
+    floors: Mapping[tuple[str, str], int] = FLOORS,
+    baselines: Sequence[str] = BASELINES,
+) -> dict[str, Any]:
     """Return the ratios of a run, or what makes it unfit to claim any: a baseline under its floor."""
     under = []
-    for (system, phase), floor in FLOORS.items():
+    for (system, phase), floor in floors.items():
         found = rate(rows, system, phase)
         if found is not None and found < floor:
             under.append(f"{system} reached {found:.0f} pairs/s in {PHASE_NAMES[phase]}, its floor is {floor}")
-    return {"under_floor": under, "ratios": {} if under else _ratios(rows)}
+    return {"under_floor": under, "ratios": {} if under else ratios_of(rows, baselines)}
 
 
-def _ratios(rows: Sequence[Row]) -> dict[str, dict[str, dict[str, float]]]:
+def ratios_of(rows: Sequence[Row], baselines: Sequence[str] = BASELINES) -> dict[str, dict[str, dict[str, float]]]:
     """Return, for each batched system and phase, how many times faster it is than each baseline."""
     ratios: dict[str, dict[str, dict[str, float]]] = {}
     for row in rows:
         found = {
             baseline: row["samples_per_s"] / slower
-            for baseline in BASELINES
+            for baseline in baselines
             if baseline != row["system"] and (slower := rate(rows, baseline, row["phase"]))
         }
         if row["sharing"] is not None and found:
@@ -63,13 +67,21 @@ def _ratios(rows: Sequence[Row]) -> dict[str, dict[str, dict[str, float]]]:
 
 def table(result: dict[str, Any]) -> str:
     """Return the rows as text, with what can be concluded."""
-    rows = result["rows"]
-    lines = [_line(("system", "phase", "pairs/s", "min - max", "x imperative", "launches", "bound", "timed"))]
-    lines += [_line(_cells(row, rows)) for row in sorted(rows, key=lambda row: row["phase"] != "train")]
+    lines = rates(result["rows"], "pairs/s")
     lines += [""] + [f"not fit for claims: {reason}" for reason in result["under_floor"]]
-    for system, phases in result["ratios"].items():
-        lines += [_claim(system, phase, found) for phase, found in phases.items()]
+    lines += claims(result["ratios"])
     return "\n".join(["", *lines])
+
+
+def rates(rows: Sequence[Row], unit: str) -> list[str]:
+    """Return the rows as lines of text, training first; `unit` heads the rates."""
+    lines = [_line(("system", "phase", unit, "min - max", "x imperative", "launches", "bound", "timed"))]
+    return lines + [_line(_cells(row, rows)) for row in sorted(rows, key=lambda row: row["phase"] != "train")]
+
+
+def claims(ratios: Mapping[str, Mapping[str, dict[str, float]]]) -> list[str]:
+    """Return one sentence of ratios for each system and phase."""
+    return [_claim(system, phase, found) for system, phases in ratios.items() for phase, found in phases.items()]
 
 
 def _cells(row: Row, rows: Sequence[Row]) -> tuple[str, ...]:

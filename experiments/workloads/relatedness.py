@@ -37,4 +37,4 @@ def _load(name: str, folder: str | None, seed: int, limit: int | None) -> Worklo
     words, width = pairs.vectors.shape
     net = Relatedness(words, in_size=width)
     initialize(net, pairs.vectors, seed)
-    return Workload(f"treelstm-{name}", pairs.note, pairs.train, net, loss)
+    return Workload(f"treelstm-{name}", pairs.note, pairs.train, net, loss, lambda net, pair: net(pair))

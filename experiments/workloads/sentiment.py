@@ -44,4 +44,4 @@ def load(folder: str | None, seed: int, limit: int | None) -> Workload:
     # A dense gradient of every word's vector would be the larger part of a step of one sentence.
     net.embed.weight.grad_req = "null"
     initialize(net, samples, loss, seed)
-    return Workload("treelstm-sst", NOTE, samples, net, loss)
+    return Workload("treelstm-sst", NOTE, samples, net, loss, lambda net, sample: net(sample.tokens, sample.tree))

@@ -89,4 +89,4 @@ def _sample(sentence: ner.Tagged, vocab: Any, tags: dict[str, int]) -> Sentence:
 
 def _workload(name: str, note: str, samples: list[Any], net: gluon.Block, seed: int) -> Workload:
     initialize(net, samples, loss, seed)
-    return Workload(name, note, samples, net, loss)
+    return Workload(name, note, samples, net, loss, lambda net, sample: net(*sample[:-1]))  # the target is last

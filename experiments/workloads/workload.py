@@ -16,6 +16,7 @@ class Workload:
 
     note: what the samples are and where they come from.
     loss: `loss(net, sample)` calls the model as a user does and gives the sample's loss, an array of one number.
+    output: `output(net, sample)` gives what the model says of the sample, rows of numbers.
     """
 
     name: str
@@ -23,6 +24,7 @@ class Workload:
     train: list[Any]
     net: gluon.Block
     loss: Callable[[gluon.Block, Any], Any]
+    output: Callable[[gluon.Block, Any], Any]
 
     def loss_of(self, sample: Any) -> Any:
         """Return the loss of one sample, an array of one number."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from gluonjit.analysis.schedulers import SCHEDULERS
 from gluonjit.errors import OptionError
@@ -41,6 +41,8 @@ class Options:
         the first that is a NaN or infinite; much slower.
     without: names of `SWITCHES` to leave out: the results are the same, and what each of them gains can be measured.
     """
+
+    SWITCHES: ClassVar[dict[str, str]] = SWITCHES
 
     sharing: bool | str = AUTO
     granularity: str = AUTO

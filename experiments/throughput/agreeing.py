@@ -1,0 +1,51 @@
+"""Whether all systems compute the same, before anything is timed: losses, gradients, and losses after a step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from experiments.throughput.peers.environments import PeerError
+from experiments.treelstm.agreement import TOLERANCE, Disagreement, deviations
+
+Found = dict[str, dict[str, float]]
+
+
+def check(systems: Sequence[Any], samples: Sequence[Any]) -> tuple[Found, dict[str, str]]:
+    """Compare all systems with the first by max|a - b| / max|b|; every system takes one training step.
+
+    Returns the deviations of `losses`, of `gradients` (the worst of all weights) and of `losses_after_a_step` by
+    label, and by label why a peer could not be asked. Raises Disagreement where a figure is above the tolerance.
+    """
+    found: Found = {}
+    lost: dict[str, str] = {}
+    expected = _results(systems[0], samples)
+    for system in systems[1:]:
+        try:
+            results = _results(system, samples)
+        except PeerError as error:
+            lost[system.label] = str(error)
+            continue
+        before, after = (deviations(mine, theirs) for mine, theirs in zip(results, expected))
+        figures = {
+            "losses": before.pop("losses"),
+            "gradients": max(before.values()),
+            "losses_after_a_step": after["losses"],
+        }
+        worst = max(figures, key=lambda name: figures[name])
+        if not figures[worst] <= TOLERANCE:
+            raise Disagreement(
+                f"{system.label} and {systems[0].label} differ in {worst.replace('_', ' ')} by {figures[worst]:.1e} "
+                f"of the largest entry, more than {TOLERANCE:.0e}: nothing was measured"
+            )
+        found[system.label] = figures
+    return found, lost
+
+
+def _results(system: Any, samples: Sequence[Any]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Return losses and gradients, and the losses after a step."""
+    before = system.results(samples)
+    system.timed("train", samples)
+    return before, {"losses": system.results(samples)["losses"]}

@@ -1,0 +1,138 @@
+"""One run: make systems and peers, see that they agree, measure them in turns, say what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments.data.errors import DataError
+from experiments.throughput import agreeing, table
+from experiments.throughput.floor import floors, gemm_rates
+from experiments.throughput.peers.environments import PeerError, python_of
+from experiments.throughput.peers.process import Peer, command_of
+from experiments.throughput.peers.process import Task as PeerTask
+from experiments.throughput.systems import make_systems
+from experiments.throughput.tasks import RATE, Task, load
+from experiments.treelstm.clock import PHASES, Minibatches, measure_all, row_of
+from experiments.treelstm.environment import environment, threads
+from experiments.treelstm.files import write_json
+
+CHECKED = 32  # samples on which all systems have to agree before anything is timed
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to measure, and how long; `command` is what was typed, for the record."""
+
+    workload: str
+    batch_sizes: Sequence[int]
+    systems: Sequence[str] | None  # None: all that the workload has
+    peers: Sequence[str]
+    ablations: Sequence[str]
+    repeats: int
+    seconds: float  # of one system in one phase of one repeat
+    seed: int
+    limit: int | None = None
+    data_dir: str | None = None
+    json: Path | None = None
+    plot: Path | None = None
+    command: str = ""
+
+
+def bench(wanted: Wanted, start: Callable[[str, PeerTask], Peer] | None = None) -> dict[str, Any]:
+    """Check, measure, show and save; `start` starts a peer.
+
+    Raises DataError where samples are missing or too few, Disagreement where systems do not compute the same.
+    """
+    task = load(wanted.workload, wanted.data_dir, wanted.seed, wanted.limit)
+    print(f"data: {task.note}; {len(task.samples)} samples")
+    if len(task.samples) < max(wanted.batch_sizes):
+        few = f"{len(task.samples)} samples do not fill --batch-size {max(wanted.batch_sizes)}"
+        raise DataError(Path(wanted.workload), None, few)
+    lost: dict[str, str] = {}
+    missing = [name for name in wanted.systems or () if name not in task.systems]
+    for name in missing:
+        lost[name] = f"{name}: {wanted.workload} has no such system; it has {', '.join(task.systems)}"
+    names = [name for name in wanted.systems or task.systems if name not in missing]
+    systems: list[Any] = [*make_systems(task, names, wanted.ablations)]
+    peers = _start(task, wanted.peers, start or _start_peer, lost)
+    try:
+        systems += peers
+        if not systems:
+            raise DataError(Path(wanted.workload), None, "none of the systems that were asked for can run")
+        return _measure(wanted, task, systems, lost)
+    finally:
+        for peer in peers:
+            peer.close()
+
+
+def _start(
+    task: Task, names: Sequence[str], start: Callable[[str, PeerTask], Peer], lost: dict[str, str]
+) -> list[Peer]:
+    """Start the peers; why one cannot be is noted in `lost`, and the run goes on without it."""
+    if names and task.family is None:
+        lost.update({name: f"{name}: there is no model of {task.name} for peers" for name in names})
+        print(f"peers: none, there are no models of {task.name} for them")
+        return []
+    peers = []
+    for name in names:
+        assert task.family is not None
+        try:
+            peers.append(start(name, PeerTask(task.family, task.samples, task.weights(), RATE)))
+        except PeerError as error:
+            lost[name] = str(error)
+            print(f"left out: {error}")
+    return peers
+
+
+def _start_peer(name: str, task: PeerTask) -> Peer:
+    return Peer(name, command_of(python_of(name)), task, threads())
+
+
+def _measure(wanted: Wanted, task: Task, systems: Sequence[Any], lost: dict[str, str]) -> dict[str, Any]:
+    """Measure all systems that agree."""
+    agreement, silent = agreeing.check(systems, task.samples[:CHECKED])
+    lost.update(silent)
+    for label, figures in agreement.items():
+        shown = ", ".join(f"{name.replace('_', ' ')} {value:.1e}" for name, value in figures.items())
+        print(f"{label} is as {systems[0].label}, to: {shown}")
+    rates = gemm_rates()
+    rows: list[dict[str, Any]] = []
+    for size in wanted.batch_sizes:
+        running = [system for system in systems if system.label not in lost]
+        minibatches = Minibatches(task.samples, size, wanted.seed)
+        measured = measure_all(running, minibatches, wanted.repeats, wanted.seconds, (PeerError,))
+        for label, why in measured.lost.items():
+            print(f"left out from here: {why}")
+            lost[label] = why
+        rows += [
+            row_of(wanted.workload, size, system, phase, measured.timings[system.label, phase])
+            for system in running
+            for phase in PHASES
+            if system.label not in lost
+        ]
+    rates_again = gemm_rates()
+    rates = {name: max(rate, rates_again[name]) for name, rate in rates.items()}
+    result = {
+        "workload": wanted.workload,
+        "note": task.note,
+        "command": wanted.command,
+        "threads": threads(),
+        "environment": environment(),
+        "agreement": agreement,
+        "left_out": lost,
+        "gemm_gflops": rates,
+        "floor": floors(task, wanted.batch_sizes, max(rates.values()), wanted.seed),
+        "rows": rows,
+    }
+    result.update(table.findings(result))
+    print(table.table(result))
+    if wanted.json:
+        write_json(wanted.json, result)
+    if wanted.plot:
+        from experiments.treelstm.plot import draw
+
+        draw(result, wanted.plot)
+    return result

@@ -1,0 +1,98 @@
+"""Measure all systems and peers side by side in one run: from sample objects to new weights, or to numbers."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import gluonjit
+from experiments.arguments import count, names, seconds, whole
+from experiments.threads import limit_threads
+from experiments.throughput import ENGINES, PEERS, SYSTEMS, WORKLOADS
+
+SWITCHES = tuple(gluonjit.Options.SWITCHES)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run; 0 is success, 1 a failure that is explained, 2 bad arguments, 130 an interruption."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    options = _parser().parse_args(given)
+    limit_threads(options.threads)
+    from experiments.data.errors import DataError
+    from experiments.throughput.bench import Wanted, bench
+    from experiments.treelstm.agreement import Disagreement
+
+    wanted = Wanted(
+        options.workload,
+        options.batch_size,
+        options.systems,
+        options.peers,
+        options.ablations,
+        options.repeats,
+        options.seconds,
+        options.seed,
+        options.limit,
+        options.data_dir,
+        options.json,
+        options.plot,
+        shlex.join(["python", "-m", "experiments.throughput", *given]),
+    )
+    try:
+        bench(wanted)
+    except KeyboardInterrupt:
+        print("\ninterrupted; nothing was written", file=sys.stderr)
+        return 130
+    except (DataError, Disagreement, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m experiments.throughput", description=__doc__)
+    parser.add_argument("--engine", choices=ENGINES, default=ENGINES[0])
+    parser.add_argument("--workload", choices=WORKLOADS, required=True)
+    parser.add_argument("--batch-size", type=_counts, default=(256,), metavar="N,N,...")
+    parser.add_argument("--threads", type=count, help="threads of an operator (else OMP_NUM_THREADS, else 1)")
+    _list(parser, "--systems", SYSTEMS, "system", None, "those that the workload has")
+    _list(parser, "--peers", PEERS, "peer", (), "none")
+    parser.add_argument(
+        "--ablations",
+        type=lambda text: SWITCHES if text == "all" else names(text, SWITCHES, "switch"),
+        default=(),
+        metavar="all|NAME,...",
+        help=f"optimizations to leave out, each in a system of its own: {', '.join(SWITCHES)}",
+    )
+    parser.add_argument("--repeats", type=count, default=5)
+    parser.add_argument("--seconds", type=seconds, default=1.0, help="of each measurement, about")
+    parser.add_argument("--data-dir", metavar="DIR", help="the folder of the data sets (or GLUONJIT_DATA)")
+    parser.add_argument("--limit", type=count, metavar="N", help="use the first N samples alone")
+    parser.add_argument("--seed", type=whole, default=0)
+    parser.add_argument("--json", type=Path, metavar="PATH", help="write the rows here")
+    parser.add_argument("--plot", type=Path, metavar="PATH", help="draw them here")
+    return parser
+
+
+def _list(
+    parser: argparse.ArgumentParser,
+    option: str,
+    known: Sequence[str],
+    what: str,
+    default: Sequence[str] | None,
+    without: str,
+) -> None:
+    """Add an option that takes names."""
+    text = f"comma-separated: {', '.join(known)}; {without} where it is not given"
+    parser.add_argument(option, type=partial(names, known=known, what=what), default=default, help=text)
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    """Read a comma-separated list of different numbers."""
+    found = tuple(count(part.strip()) for part in text.split(","))
+    if len(set(found)) != len(found):
+        raise argparse.ArgumentTypeError(f"a batch size is named twice in {text}")
+    return found

@@ -1,0 +1,74 @@
+"""The floor of a step: its products, and nothing else, at the rate that products have on this core in this run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import mean
+from time import perf_counter
+from typing import Any
+
+import mxnet as mx
+import numpy as np
+
+from experiments.throughput.tasks import Task
+from experiments.treelstm.clock import PHASES, Minibatches
+
+SHAPES = ((2048, 300, 600), (1024, 1024, 1024))  # rows, width, out
+TRIES = 7
+COUNTED = 4  # minibatches, of which a sample's products are the mean
+
+
+def gemm_rates() -> dict[str, float]:
+    """Return GFLOP/s of products, the best of some tries each."""
+    rates = {}
+    rng = np.random.default_rng(0)
+    for rows, width, out in SHAPES:
+        left, right = (rng.standard_normal(shape, dtype=np.float32) for shape in ((rows, width), (out, width)))
+        x, weight = mx.nd.array(left), mx.nd.array(right)
+
+        def layer(x: Any = x, weight: Any = weight, out: int = out) -> None:
+            mx.nd.FullyConnected(x, weight, num_hidden=out, no_bias=True).wait_to_read()
+
+        def product(left: np.ndarray = left, right: np.ndarray = right) -> None:
+            left @ right.T
+
+        work = 2 * rows * width * out / 1e9
+        for name, do in (("mxnet", layer), ("numpy", product)):
+            rates[f"{name} {rows}x{width}x{out}"] = work / _least_seconds(do)
+    return rates
+
+
+def _least_seconds(do: Callable[[], None]) -> float:
+    taken = []
+    for _ in range(TRIES):
+        began = perf_counter()
+        do()
+        taken.append(perf_counter() - began)
+    return min(taken)
+
+
+def floors(task: Task, batch_sizes: Sequence[int], gflops: float, seed: int) -> list[dict[str, Any]]:
+    """Return what a sample's products come to, for each batch size and phase, with and without sharing."""
+    net = task.make_net("imperative")
+    found = []
+    for size in batch_sizes:
+        minibatches = Minibatches(task.samples, size, seed).draw(COUNTED)
+        for shared in (False, True):
+            products = [task.count(net, samples, shared) for samples in minibatches]
+            for phase in PHASES:
+                sums = [sum(_work(product, phase) for product in counted) for counted in products]
+                macs = mean(sums) / size
+                found.append(
+                    {
+                        "batch_size": size,
+                        "phase": phase,
+                        "sharing": shared,
+                        "mega_multiply_adds": macs / 1e6,
+                        "samples_per_s": gflops * 1e9 / (2 * macs),
+                    }
+                )
+    return found
+
+
+def _work(product: Any, phase: str) -> int:
+    return int(product.training if phase == "train" else product.forward)

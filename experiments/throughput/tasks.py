@@ -1,0 +1,166 @@
+"""What is measured by name: samples, nets with equal weights for all systems, and what peers are told of them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import mxnet as mx
+import numpy as np
+from mxnet import gluon
+
+from experiments import workloads
+from experiments.data import corpus
+from experiments.throughput import SYSTEMS, counts, synthetic
+from experiments.treelstm.systems import Program, make_net, relatedness
+from experiments.workloads.workload import Workload
+
+RATE = 0.01  # of stochastic gradient descent, the rule of all systems
+PER_SAMPLE = ("imperative", "dynamic")
+
+Parameters = dict[str, gluon.Parameter]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One workload.
+
+    systems: those that there are. make_net: the net of a system, weights as all have them. program: what it runs.
+    family: how samples and weights travel to peers; None where there are no peers. table: the fixed word vectors.
+    count: the model's products for some samples, each done on its own or equal ones once.
+    """
+
+    name: str
+    note: str
+    samples: Sequence[Any]
+    systems: tuple[str, ...]
+    make_net: Callable[[str], gluon.Block]
+    program: Callable[[], Program]
+    count: Callable[[gluon.Block, Sequence[Any], bool], list[counts.Product]]
+    family: str | None = None
+
+    def weights(self) -> dict[str, np.ndarray]:
+        """Return the weights that all systems begin with, word vectors included, by the names that peers use."""
+        net = self.make_net("imperative")
+        found = {name: weight.data().asnumpy() for name, weight in self.program().parameters(net).items()}
+        return {**found, "embed_weight": net.embed.weight.data().asnumpy()}
+
+
+def load(name: str, data_dir: str | None = None, seed: int = 0, limit: int | None = None) -> Task:
+    """Return a workload; with `limit`, of its first samples alone. Raises DataError where files are missing."""
+    return LOADERS[name](name, data_dir, seed, limit)
+
+
+def _pairs(name: str, data_dir: str | None, seed: int, limit: int | None) -> Task:
+    """Pairs of sentences with dependency trees."""
+    data = name.split("-", 1)[1]
+    if data == "synthetic":
+        samples, vectors, note = synthetic.pairs(seed, limit)
+    else:
+        found = corpus.load(data, data_dir, seed, limit)
+        samples, vectors, note = found.train, found.vectors, found.note
+    return Task(
+        name,
+        note,
+        samples,
+        SYSTEMS,
+        lambda system: make_net(system, vectors, seed),
+        lambda: relatedness()._replace(optimizer=_optimizer),
+        counts.pairs,
+        "pairs",
+    )
+
+
+def _optimizer() -> mx.optimizer.Optimizer:
+    return mx.optimizer.SGD(learning_rate=RATE)
+
+
+def _phrases(name: str, data_dir: str | None, seed: int, limit: int | None) -> Task:
+    """Sentences with binary trees."""
+
+    def parameters(net: gluon.Block) -> Parameters:
+        return {**_dense("leaf", net.leaf.gates), **_dense("compose", net.compose.gates), **_dense("out", net.out)}
+
+    def compiled(net: gluon.Block) -> None:
+        _compile(net.embed, net.leaf, net.compose, net.out)
+
+    found = workloads.load("treelstm-sst", data_dir, seed, limit)
+    return _task(name, found, parameters, counts.phrases, "phrases", compiled)
+
+
+def _tagged(name: str, data_dir: str | None, seed: int, limit: int | None) -> Task:
+    """Sentences with a tag for each character."""
+
+    def parameters(net: gluon.Block) -> Parameters:
+        weights = ("i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias")
+        chains = {
+            f"{side}_{weight}": getattr(cell, weight)
+            for side, cell in (("ahead", net.ahead), ("back", net.back))
+            for weight in weights
+        }
+        return {**chains, **_dense("out", net.out.scores)}
+
+    def compiled(net: gluon.Block) -> None:
+        _compile(net.embed, net.ahead, net.back, net.out)
+
+    return _task(name, workloads.load("bilstm", data_dir, seed, limit), parameters, counts.tagged, "tagged", compiled)
+
+
+def _lattice(name: str, data_dir: str | None, seed: int, limit: int | None) -> Task:
+    """The same with the words of a lexicon as shortcuts."""
+
+    def parameters(net: gluon.Block) -> Parameters:
+        fixed = (net.characters.weight, net.words.weight)
+        found = net.collect_params().items()
+        return {full[len(net.prefix) :]: weight for full, weight in found if all(weight is not one for one in fixed)}
+
+    return _task(name, workloads.load("lattice", data_dir, seed, limit), parameters, counts.lattice)
+
+
+def _dense(name: str, layer: gluon.nn.Dense) -> Parameters:
+    return {f"{name}_weight": layer.weight, f"{name}_bias": layer.bias}
+
+
+def _compile(*blocks: gluon.HybridBlock) -> None:
+    for block in blocks:
+        block.hybridize(static_alloc=True)
+
+
+def _task(
+    name: str,
+    found: Workload,
+    parameters: Callable[[gluon.Block], Parameters],
+    count: Callable[[gluon.Block, Sequence[Any], bool], list[counts.Product]],
+    family: str | None = None,
+    compiled: Callable[[gluon.Block], None] | None = None,
+) -> Task:
+    """Make a task of a workload; without `compiled` it has no hybridized system."""
+    systems = tuple(name for name in SYSTEMS if name in PER_SAMPLE or (compiled and name == "hybridized"))
+    program = Program(found.output, found.loss, parameters, _optimizer, compiled or (lambda net: None))
+    note = f"{found.note}; word vectors are random and kept fixed"
+    return Task(
+        name, note, found.train, systems, lambda _: _twin(found.net, parameters), lambda: program, count, family
+    )
+
+
+def _twin(net: gluon.Block, parameters: Callable[[gluon.Block], Parameters]) -> gluon.Block:
+    """Return a copy of a net whose trained parameters have gradients of their own, and no others have any."""
+    twin: gluon.Block = copy.deepcopy(net)
+    trained = {id(parameter) for parameter in parameters(twin).values()}
+    for parameter in twin.collect_params().values():
+        parameter.grad_req = "null"
+        if id(parameter) in trained:
+            parameter.grad_req = "write"
+    return twin
+
+
+LOADERS: Mapping[str, Callable[[str, str | None, int, int | None], Task]] = {
+    "treelstm-sick": _pairs,
+    "treelstm-builtin": _pairs,
+    "treelstm-synthetic": _pairs,
+    "bintree-sst": _phrases,
+    "bilstm": _tagged,
+    "lattice": _lattice,
+}

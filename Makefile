@@ -23,6 +23,11 @@ REPEATS ?= 5
 WORKLOAD ?= treelstm-builtin
 SIZES ?= 1,4,16,64,256,1024
 
+# What `make bench` measures; a quicker look: make bench BENCH_SIZES=64 REPEATS=2 PEERS=dynet
+BENCH_SIZES ?= 25,64,256
+PEERS ?= dynet,torch-handbatched-ownbwd
+ABLATIONS ?= all
+
 # Tests and experiments find the data sets through this variable alone.
 ifndef GLUONJIT_DATA
 ifneq ($(wildcard ../shared/data/.),)
@@ -30,16 +35,19 @@ export GLUONJIT_DATA := $(abspath ../shared/data)
 endif
 endif
 
+BENCH ?= $(if $(wildcard $(GLUONJIT_DATA)/sick/.),treelstm-sick,treelstm-builtin)
+
 # One thread on one core: what is measured is then the program and not its neighbours.
 ONE_CORE := OMP_NUM_THREADS=1 $(shell command -v taskset >/dev/null && taskset -c 0 true 2>/dev/null && echo taskset -c 0)
 
-.PHONY: help setup test lint types imports unit experiment tradeoff clean
+.PHONY: help setup test lint types imports unit experiment tradeoff bench clean
 
 help:
 	@echo 'make setup        .venv with everything that tests and experiments need'
 	@echo 'make test         lint, types, import order, tests'
 	@echo 'make experiment   a short training run and the throughput of every mode, on a generated corpus'
 	@echo 'make tradeoff     what finer and coarser granularity costs and gains, on a generated corpus'
+	@echo 'make bench        throughput beside DyNet and PyTorch, on SICK where it is, else on a generated corpus'
 	@echo 'make clean        remove what make made, .venv included'
 
 setup: $(STAMP)
@@ -102,6 +110,13 @@ tradeoff: setup
 	$(ONE_CORE) $(BIN)/python -m experiments.tradeoff --workload $(WORKLOAD) --batch-sizes $(SIZES) \
 		--repeats $(REPEATS) --seed 1 --json results/tradeoff.json --plot results/tradeoff.png
 
+bench: setup
+	@mkdir -p results
+	$(ONE_CORE) $(BIN)/python -m experiments.throughput --engine mxnet --workload $(BENCH) --batch-size $(BENCH_SIZES) \
+		--threads 1 $(if $(PEERS),--peers $(PEERS)) $(if $(ABLATIONS),--ablations $(ABLATIONS)) --repeats $(REPEATS) \
+		--seed 1 --json results/throughput-$(BENCH).json --plot results/throughput-$(BENCH).png
+
 clean:
-	rm -rf $(VENV) build dist gluonjit/*.so *.egg-info results .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-peers build dist gluonjit/*.so *.egg-info results
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find gluonjit experiments tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -8,7 +8,11 @@ from typing import Any
 import numpy as np
 
 from experiments.throughput.peers.environments import PeerError
+from experiments.throughput.peers.process import Peer
 from experiments.treelstm.agreement import TOLERANCE, Disagreement, deviations
+
+# Other libraries compute sigmoid and tanh in other ways, whose rounding adds up on the way down.
+GRADIENT_TOLERANCE = {True: 10 * TOLERANCE, False: TOLERANCE}
 
 Found = dict[str, dict[str, float]]
 
@@ -17,7 +21,8 @@ def check(systems: Sequence[Any], samples: Sequence[Any]) -> tuple[Found, dict[s
     """Compare all systems with the first by max|a - b| / max|b|; every system takes one training step.
 
     Returns the deviations of `losses`, of `gradients` (the worst of all weights) and of `losses_after_a_step` by
-    label, and by label why a peer could not be asked. Raises Disagreement where a figure is above the tolerance.
+    label, and by label why a peer could not be asked. Raises Disagreement where a figure is above what is
+    allowed: 1e-5, and 1e-4 for gradients of peers.
     """
     found: Found = {}
     lost: dict[str, str] = {}
@@ -34,12 +39,13 @@ def check(systems: Sequence[Any], samples: Sequence[Any]) -> tuple[Found, dict[s
             "gradients": max(before.values()),
             "losses_after_a_step": after["losses"],
         }
-        worst = max(figures, key=lambda name: figures[name])
-        if not figures[worst] <= TOLERANCE:
-            raise Disagreement(
-                f"{system.label} and {systems[0].label} differ in {worst.replace('_', ' ')} by {figures[worst]:.1e} "
-                f"of the largest entry, more than {TOLERANCE:.0e}: nothing was measured"
-            )
+        for name, figure in figures.items():
+            allowed = GRADIENT_TOLERANCE[isinstance(system, Peer)] if name == "gradients" else TOLERANCE
+            if not figure <= allowed:
+                raise Disagreement(
+                    f"{system.label} and {systems[0].label} differ in {name.replace('_', ' ')} by {figure:.1e} of the "
+                    f"largest entry, more than {allowed:.0e}: nothing was measured"
+                )
         found[system.label] = figures
     return found, lost
 

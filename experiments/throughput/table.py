@@ -57,7 +57,7 @@ def table(result: Mapping[str, Any]) -> str:
         rows = [row for row in result["rows"] if row["batch_size"] == size]
         lines += ["", f"{result['workload']}, batch {size}", *shared.rates(rows, "samples/s")]
         lines += [_floor(found, rows) for found in result["floor"] if found["batch_size"] == size]
-        lines += shared.claims(result["ratios"].get(str(size), {}))
+        lines += shared.claims(result["ratios"].get(str(size), {}), result["workload"].startswith("treelstm-"))
         lines += _gain_lines(result["gains"].get(str(size), {}))
     rates = ", ".join(f"{name} {found:.0f}" for name, found in result["gemm_gflops"].items())
     lines += ["", f"products on this core, GFLOP/s: {rates}"]

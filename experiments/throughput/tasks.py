@@ -139,7 +139,8 @@ def _task(
     """Make a task of a workload; without `compiled` it has no hybridized system."""
     systems = tuple(name for name in SYSTEMS if name in PER_SAMPLE or (compiled and name == "hybridized"))
     program = Program(found.output, found.loss, parameters, _optimizer, compiled or (lambda net: None))
-    note = f"{found.note}; word vectors are random and kept fixed"
+    fixed = "word vectors are random and kept fixed"
+    note = found.note if found.note.endswith(fixed) else f"{found.note}; {fixed}"
     return Task(
         name, note, found.train, systems, lambda _: _twin(found.net, parameters), lambda: program, count, family
     )

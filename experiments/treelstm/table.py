@@ -79,9 +79,9 @@ def rates(rows: Sequence[Row], unit: str) -> list[str]:
     return lines + [_line(_cells(row, rows)) for row in sorted(rows, key=lambda row: row["phase"] != "train")]
 
 
-def claims(ratios: Mapping[str, Mapping[str, dict[str, float]]]) -> list[str]:
-    """Return one sentence of ratios for each system and phase."""
-    return [_claim(system, phase, found) for system, phases in ratios.items() for phase, found in phases.items()]
+def claims(ratios: Mapping[str, Mapping[str, dict[str, float]]], paper: bool = True) -> list[str]:
+    """Return one sentence of ratios for each system and phase, with the paper's where they are of the same model."""
+    return [_claim(system, phase, found, paper) for system, phases in ratios.items() for phase, found in phases.items()]
 
 
 def _cells(row: Row, rows: Sequence[Row]) -> tuple[str, ...]:
@@ -108,10 +108,10 @@ def _line(cells: Sequence[str]) -> str:
     return f"{name:<24} {phase:<10}" + "".join(f" {cell:>{width}}" for cell, width in zip(numbers, widths))
 
 
-def _claim(system: str, phase: str, found: dict[str, float]) -> str:
+def _claim(system: str, phase: str, found: dict[str, float], with_paper: bool) -> str:
     """Return one sentence of ratios; the paper's own stand beside them as what they are."""
     parts = []
     for baseline, ratio in found.items():
-        paper = PAPER.get((baseline, phase))
+        paper = PAPER.get((baseline, phase)) if with_paper else None
         parts.append(f"{ratio:.1f}x {baseline}" + (f" (paper, its hardware: {paper}x)" if paper else ""))
     return f"{PHASE_NAMES[phase]}: {system} is {', '.join(parts)}"

@@ -57,6 +57,8 @@ class Learner:
         losses = [self.loss(sample) for sample in samples]
         dy.esum(losses).backward()
         found = {name: np.array(weight.grad_as_array()) for name, weight in self.weights.items()}
+        for weight in self.weights.values():
+            weight.scale_gradient(0)  # gradients add up until a step
         for name, split in self._splits.items():
             found[name] = np.concatenate([found.pop(part) for part in split.names], split.axis)
         return {"losses": np.array([loss.value() for loss in losses], dtype=np.float32), **found}

@@ -82,7 +82,7 @@ def test_a_peer_answers_by_the_places_of_samples(peer: Any) -> None:
 
 def test_an_error_in_a_peer_is_its_answer_and_it_goes_on(peer: Any) -> None:
     found, task = peer
-    with pytest.raises(PeerError, match="^fake: ValueError: one is too few$"):
+    with pytest.raises(PeerError, match=r"^fake: ValueError: one is too few$"):
         found.results(task.samples[:1])
     assert len(found.results(task.samples)["losses"]) == 3
 
@@ -90,12 +90,12 @@ def test_an_error_in_a_peer_is_its_answer_and_it_goes_on(peer: Any) -> None:
 def test_a_peer_that_dies_says_how_and_its_last_words(peer: Any) -> None:
     found, task = peer
     for _ in range(2):  # asked again, it says the same
-        with pytest.raises(PeerError, match="^fake: its process ended with 7: .*out of memory$"):
+        with pytest.raises(PeerError, match=r"^fake: its process ended with 7: .*out of memory$"):
             found.timed("train", task.samples)
 
 
 def test_a_peer_that_cannot_start_says_why() -> None:
-    with pytest.raises(PeerError, match="^fake: its process ended with 1: .*no weights here"):
+    with pytest.raises(PeerError, match=r"^fake: its process ended with 1: .*no weights here"):
         Peer("fake", [sys.executable, "-c", "raise SystemExit('no weights here')"], Task("pairs", pairs(), {}, 0.1), 1)
 
 
@@ -121,8 +121,10 @@ def test_phrases_and_tags_arrive_sentence_by_sentence(tmp_path: Path) -> None:
     (first, second), _ = samples.load(tmp_path / "x.npz", "phrases")
     assert (first.left.tolist(), first.right.tolist()) == ([-1, -1, 0, -1, 2], [0, 1, 1, 2, 3])
     assert (second.words.tolist(), second.labels.tolist()) == ([6], [2])
-    tagged = [SimpleNamespace(characters=mx.nd.array(x), target=mx.nd.array(y)) for x, y in (([1, 2], [0, 3]), ([4], [5]))]
-    samples.save(tmp_path / "y.npz", "tagged", tagged, {})
+    tagged = [
+        SimpleNamespace(characters=mx.nd.array(x), target=mx.nd.array(y)) for x, y in (([1, 2], [0, 3]), ([4], [5]))
+    ]
+    samples.save(tmp_path / "y.npz", "tagged", texts, {})
     found, _ = samples.load(tmp_path / "y.npz", "tagged")
     assert [(one.words.tolist(), one.labels.tolist()) for one in found] == [([1, 2], [0, 3]), ([4], [5])]
 

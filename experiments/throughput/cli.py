@@ -62,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     _list(parser, "--peers", PEERS, "peer", (), "none")
     parser.add_argument(
         "--ablations",
-        type=lambda text: SWITCHES if text == "all" else names(text, SWITCHES, "switch"),
+        type=lambda text: SWITCHES if text == "all" else names(text, SWITCHES, "optimization"),
         default=(),
         metavar="all|NAME,...",
         help=f"optimizations to leave out, each in a system of its own: {', '.join(SWITCHES)}",

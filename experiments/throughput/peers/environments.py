@@ -41,7 +41,10 @@ def python_of(peer: str, folder: Path = FOLDER) -> Path:
     python, stamp = place / "bin" / "python", place / STAMP
     listed = "\n".join(needs.requirements)
     if not (stamp.is_file() and python.exists() and stamp.read_text(encoding="utf-8") == listed):
-        print(f"{peer}: installing {', '.join(needs.requirements)} into {place.parent.name}/{place.name}, once", flush=True)
+        print(
+            f"{peer}: installing {', '.join(needs.requirements)} into {place.parent.name}/{place.name}, once",
+            flush=True,
+        )
         _make(peer, place, python, needs.requirements)
         stamp.write_text(listed, encoding="utf-8")
     return python.absolute()

@@ -121,7 +121,7 @@ def test_phrases_and_tags_arrive_sentence_by_sentence(tmp_path: Path) -> None:
     (first, second), _ = samples.load(tmp_path / "x.npz", "phrases")
     assert (first.left.tolist(), first.right.tolist()) == ([-1, -1, 0, -1, 2], [0, 1, 1, 2, 3])
     assert (second.words.tolist(), second.labels.tolist()) == ([6], [2])
-    tagged = [
+    texts = [
         SimpleNamespace(characters=mx.nd.array(x), target=mx.nd.array(y)) for x, y in (([1, 2], [0, 3]), ([4], [5]))
     ]
     samples.save(tmp_path / "y.npz", "tagged", texts, {})

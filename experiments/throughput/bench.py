@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +61,9 @@ def bench(wanted: Wanted, start: Callable[[str, PeerTask], Peer] | None = None) 
     peers = _start(task, wanted.peers, start or _start_peer, lost)
     try:
         systems += peers
+        # Samples and nets stay: Python's collector need not go through them ever again, as in the peers.
+        gc.collect()
+        gc.freeze()
         if not systems:
             raise DataError(Path(wanted.workload), None, "none of the systems that were asked for can run")
         return _measure(wanted, task, systems, lost)

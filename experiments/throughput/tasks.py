@@ -137,7 +137,8 @@ def _task(
     compiled: Callable[[gluon.Block], None] | None = None,
 ) -> Task:
     """Make a task of a workload; without `compiled` it has no hybridized system."""
-    systems = tuple(name for name in SYSTEMS if name in PER_SAMPLE or (compiled and name == "hybridized"))
+    per_sample = (*PER_SAMPLE, "hybridized") if compiled else PER_SAMPLE
+    systems = tuple(name for name in SYSTEMS if name.split("+")[0] in per_sample)
     program = Program(found.output, found.loss, parameters, _optimizer, compiled or (lambda net: None))
     fixed = "word vectors are random and kept fixed"
     note = found.note if found.note.endswith(fixed) else f"{found.note}; {fixed}"

@@ -53,7 +53,7 @@ def python_of(peer: str, folder: Path = FOLDER) -> Path:
 def _make(peer: str, place: Path, python: Path, requirements: tuple[str, ...]) -> None:
     """Make an environment and install into it; pip's last words explain a failure."""
     try:
-        venv.create(place, clear=True, with_pip=True)
+        venv.create(place, clear=True, with_pip=True, symlinks=True)
     except (OSError, subprocess.CalledProcessError) as error:
         raise PeerError(f"{peer}: {place} cannot be made: {error}") from error
     command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]

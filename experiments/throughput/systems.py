@@ -12,8 +12,8 @@ from experiments.throughput.tasks import Task
 from experiments.treelstm.agreement import Disagreement
 from experiments.treelstm.systems import KINDS, Dynamic, System
 
-# Dynamic systems, and what else `hybridize(dynamic_batch=True)` is told for each; another one, named `dynamic+...`, has a
-# line here and its name in `experiments.throughput.SYSTEMS`.
+# Dynamic systems, and what else `hybridize(dynamic_batch=True)` is told for each. Another one, named `dynamic+...`,
+# needs a line here and its name in `experiments.throughput.SYSTEMS`.
 DYNAMIC: dict[str, dict[str, Any]] = {
     "dynamic": {},
 }

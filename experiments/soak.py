@@ -24,7 +24,13 @@ from experiments.arguments import count, whole
 from experiments.treelstm.files import write_json
 
 VOCABULARY = 500
-BOUNDS = {"mxnet.operators": 4096, "mxnet.cells": 4096, "mxnet.shapes": 10_001, "mxnet.specs": 100_001}
+BOUNDS = {
+    "mxnet.operators": 4096,
+    "mxnet.cells": 4096,
+    "mxnet.shapes": 10_001,
+    "mxnet.specs": 100_001,
+    "mxnet.sized": 512,
+}
 """The most entries that a cache may hold."""
 
 

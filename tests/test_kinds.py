@@ -143,3 +143,26 @@ def test_parameters_that_are_initialized_again(make: Any) -> None:
     net.hybridize(dynamic_batch=False)
     assert_close(after, net(x).asnumpy(), "output")
     assert abs(after - before).max() > 1e-3
+
+
+def test_sizes_that_come_again_get_a_compiled_graph_of_their_own() -> None:
+    gluonjit.clear_caches()
+    net = gluon.nn.Dense(3, in_units=2)
+    net.initialize()
+    net.hybridize(dynamic_batch=True)
+
+    def run(samples: int) -> list[Any]:
+        return [array.asnumpy() for array in [net(nd.array([[k, 1.0]])) for k in range(samples)]]
+
+    run(5)
+    assert gluonjit.cache_info()["mxnet.sized"] == 0
+    again = run(5)
+    assert gluonjit.cache_info()["mxnet.sized"] == 1
+    for _ in range(3):
+        run(5)
+    assert gluonjit.cache_info()["mxnet.sized"] == 1
+    net.hybridize(dynamic_batch=False)
+    for actual, expected in zip(again, run(5)):
+        assert_close(actual, expected, "a result")
+    gluonjit.clear_caches()
+    assert gluonjit.cache_info()["mxnet.sized"] == 0

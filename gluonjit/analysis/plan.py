@@ -48,6 +48,11 @@ class Gather:
     place: Place
     index: Index | None
 
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return self.place.end - self.place.begin if self.index is None else len(self.index)
+
 
 @dataclass(frozen=True)
 class Step:

@@ -19,6 +19,7 @@ from gluonjit.engines.mxnet.opkinds import clear_kinds, kind_count, sum_kind
 from gluonjit.engines.mxnet.results import numbers_of, settle
 from gluonjit.engines.mxnet.semantics import is_numpy
 from gluonjit.engines.mxnet.session import Session, as_captured
+from gluonjit.engines.mxnet.sized import clear_sized, sized_count
 from gluonjit.engines.mxnet.trace import clear_inferred, inferred_count
 from gluonjit.engines.mxnet.verifying import verify
 from gluonjit.graph import Kind, Spec, Value, clear_specs, spec_count
@@ -102,15 +103,23 @@ class MXNetEngine:
         return measure(seconds, progress)
 
     def cache_info(self) -> dict[str, int]:
-        """Entries in the caches of operators, of cells (4,096 each at most), of shapes and of specs."""
+        """Entries in the caches of operators, of cells (4,096 each at most), of shapes, of specs, and of graphs for
+        sizes that came again (512 at most)."""
         cells = sum(cell.entries() for cell in cells_known())
-        return {"operators": kind_count(), "cells": cells, "shapes": inferred_count(), "specs": spec_count()}
+        return {
+            "operators": kind_count(),
+            "cells": cells,
+            "shapes": inferred_count(),
+            "specs": spec_count(),
+            "sized": sized_count(),
+        }
 
     def clear_caches(self) -> None:
         """Forget all kinds."""
         clear_kinds()
         clear_inferred()
         clear_specs()
+        clear_sized()
         for cell in cells_known():
             cell.clear()
 

@@ -11,6 +11,7 @@ import mxnet as mx
 from gluonjit.engines.mxnet import rules
 from gluonjit.engines.mxnet.hooked import original_invoke, slice_rows
 from gluonjit.engines.mxnet.semantics import SHAPES, as_shape
+from gluonjit.engines.mxnet.sized import Sized, Sizes
 from gluonjit.engines.mxnet.trace import Attrs, Trace
 from gluonjit.graph import Output, Spec, intern_spec, operand_groups
 from gluonjit.hybrid import LOCAL
@@ -27,8 +28,19 @@ class Program(Protocol):
     depends: list[set[int]]  # for each result what of these it depends on, by position
     operators: int  # that one call runs, of any number of nodes, or where they run alone of one node
 
-    def __call__(self, operands: Sequence[Any], consts: Sequence[Any], count: int, results: Sequence[Any]) -> None:
-        """Compute `count` nodes into `results`; an operand here is a group of the kind's operands."""
+    def __call__(
+        self,
+        operands: Sequence[Any],
+        consts: Sequence[Any],
+        count: int,
+        results: Sequence[Any],
+        besides: Sequence[Any] = (),
+        sizes: Sizes = (),
+    ) -> None:
+        """Compute `count` nodes into `results`; an operand here is a group of the kind's operands.
+
+        besides: what tells children apart; sizes: the rows of each operand, where they do not follow from `count`.
+        """
 
 
 OWNERS, SEGMENTS = "owners", "segments"
@@ -67,7 +79,7 @@ class Batched:
         self._straight = self._order == list(range(len(names)))
         text = graph.tojson()
         self.operators = text.count('"op": ') - text.count('"op": "null"')
-        self._op = mx.nd.CachedOp(graph, [("inline_limit", 0)])
+        self._ops = Sized(graph)
 
     def __call__(
         self,
@@ -76,11 +88,12 @@ class Batched:
         count: int,
         results: Sequence[Any],
         besides: Sequence[Any] = (),
+        sizes: Sizes = (),
     ) -> None:
         arrays = [*operands, *consts, *besides]
         if not self._straight:
             arrays = [arrays[position] for position in self._order]
-        self._op(*arrays, out=results)
+        self._ops.of((count, *sizes))(*arrays, out=results)
 
 
 # Operators whose backward computes something: MXNet 1.9.1 fails in CachedOp's backward, or goes wrong, where the
@@ -132,7 +145,15 @@ class Lone:
         self._inputs = inputs
         self._outputs = outputs
 
-    def __call__(self, operands: Sequence[Any], consts: Sequence[Any], count: int, results: Sequence[Any]) -> None:
+    def __call__(
+        self,
+        operands: Sequence[Any],
+        consts: Sequence[Any],
+        count: int,
+        results: Sequence[Any],
+        besides: Sequence[Any] = (),
+        sizes: Sizes = (),
+    ) -> None:
         pieces: list[list[Any]] = [[] for _ in self._outputs]
         for node in range(count):
             for collected, result in zip(pieces, self._run(operands, consts, node)):

@@ -164,10 +164,8 @@ class Session:
                 consts = [tape.constant(array, adds) for array, adds in zip(consts, program.adds)]
                 for array in program.left:
                     tape.constant(array, True)
-            if step.arities is None:
-                program(operands, consts, step.count, results)
-            else:
-                program(operands, consts, step.count, results, self._besides[number])
+            sizes = tuple([gather.rows for gather in step.gathers])
+            program(operands, consts, step.count, results, self._besides.get(number, ()), sizes)
             if tape is not None:
                 tape.note(number, results)
             if program.may_fail:  # MXNet tells at the first wait

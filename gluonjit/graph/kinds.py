@@ -91,7 +91,10 @@ def family_key(spec: Spec) -> tuple[Any, ...]:
 
 
 def operand_groups(operands: Sequence[Spec], poly: bool, children: Sequence[tuple[int, ...]] = ()) -> tuple[Group, ...]:
-    """Operands that are gathered together, because a node, or a child of one, takes equally many rows of one shape."""
+    """Operands that are gathered together, because a node takes equally many rows of one shape.
+
+    Those of children are gathered role by role: they are many, and to take them apart would be another copy of all.
+    """
     of_children = {position for role in children for position in role}
     groups: dict[Any, list[tuple[int, ...]]] = {}
     for position, spec in enumerate(operands):
@@ -99,5 +102,5 @@ def operand_groups(operands: Sequence[Spec], poly: bool, children: Sequence[tupl
             key = family_key(spec) if poly else (spec.row_shape, spec.dtype, spec.device, spec.rows)
             groups.setdefault((False, key), []).append((position,))
     for role in children:
-        groups.setdefault((True, family_key(operands[role[0]])), []).append(role)
+        groups[True, role] = [role]
     return tuple(tuple(group) for group in groups.values())

@@ -95,6 +95,7 @@ static inline PyObject *wrap(int interface, PyObject *value) {
     PyTypeObject *type = names.lazy[interface];
     PyObject *array = type->tp_alloc(type, 0);
     if (array == NULL) return NULL;
+    PyObject_GC_UnTrack(array); /* nothing refers to a lazy array that it refers to: it is in no circle */
     Py_INCREF(Py_None);
     SLOT(array, names.lazy_c[interface]) = Py_None;
     Py_INCREF(value);

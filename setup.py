@@ -3,7 +3,7 @@
 from setuptools import Extension, setup
 
 NATIVE = "gluonjit/native/"
-SOURCES = ("module", "names", "value", "origins", "signatures", "capture", "slices", "arrays", "hooks")
+SOURCES = ("module", "names", "value", "origins", "signatures", "capture", "slices", "arrays", "numbers", "hooks")
 
 setup(
     ext_modules=[

@@ -37,3 +37,9 @@ def configure(**named: Any) -> None:
 
 def look(array: Any) -> tuple[tuple[int, ...], int, int, int] | None:
     """Shape and codes of dtype, type of device and its number of an array, or None where Python has to look."""
+
+def references(tuples: list[tuple[Any, ...]], width: int, array: Any) -> None:
+    """For each item of tuples of so many how many references there are, into an array of 64-bit integers."""
+
+def integers(tuples: list[tuple[Any, ...]], width: int, array: Any) -> bool:
+    """The whole numbers in tuples of so many, into an array of 64-bit integers; False where there is something else."""

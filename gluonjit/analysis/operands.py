@@ -8,6 +8,7 @@ from itertools import chain
 import numpy as np
 
 from gluonjit.analysis.plan import Index
+from gluonjit.compiled import FAST
 from gluonjit.graph import Record, Rows
 
 
@@ -17,9 +18,8 @@ def operand_matrices(record: Record) -> list[Index]:
     nodes = len(record.operands)
     if not specs:
         return []
-    try:
-        first = np.fromiter(chain.from_iterable(record.operands), np.int64, nodes * len(specs))
-    except (TypeError, ValueError):  # an operand is a list of rows
+    first = _integers(record.operands, len(specs))
+    if first is None:  # an operand is a list of rows
         return [_expand(record, position) for position in range(len(specs))]
     first = first.reshape(nodes, len(specs))
     return [
@@ -28,6 +28,17 @@ def operand_matrices(record: Record) -> list[Index]:
         else first[:, position : position + 1] + np.arange(spec.rows)
         for position, spec in enumerate(specs)
     ]
+
+
+def _integers(operands: list[tuple[Rows, ...]], width: int) -> Index | None:
+    """The numbers in these tuples of so many; None where one of them is no number."""
+    if FAST is not None:
+        found: Index = np.empty(len(operands) * width, dtype=np.int64)
+        return found if FAST.integers(operands, width, found) else None
+    try:
+        return np.fromiter(chain.from_iterable(operands), np.int64, len(operands) * width)
+    except (TypeError, ValueError):
+        return None
 
 
 def joined(matrices: Sequence[Index], nodes: int) -> Index:

@@ -6,6 +6,8 @@ static PyMethodDef methods[] = {
     {"configure", (PyCFunction)(void (*)(void))configure, METH_VARARGS | METH_KEYWORDS,
      "Tell the fast path the classes and functions of the package that it works with."},
     {"look", look, METH_O, "Shape and codes of dtype and device of an array, or None where Python has to look."},
+    {"references", references, METH_VARARGS, "For each item of tuples how many references there are, into an array."},
+    {"integers", integers, METH_VARARGS, "The whole numbers in tuples, into an array; False where there is something else."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -278,3 +278,17 @@ def test_a_child_that_is_used_twice_and_one_in_two_roles() -> None:
 def test_a_sum_over_no_children_says_what_to_do() -> None:
     with pytest.raises(ValueError, match=r"sum_over\(F, children, each\): there are 0 children.*if children:"):
         gluonjit.nn.sum_over(nd, [], lambda h: h)
+
+
+def test_parameters_that_become_other_arrays() -> None:
+    net = made(Spread)
+    again(net)
+    net.hybridize(dynamic_batch=True, scheduler="depth", granularity="cell")
+    for _ in range(2):
+        net.initialize(mx.init.Uniform(0.3), force_reinit=True)
+        batched = [loss(net, sample) for sample in samples()]
+        actual = [value.asscalar() for value in batched]
+        report = gluonjit.explain()
+        assert steps_of(report, net) == BY_HEIGHT and not report.by_number
+    net.hybridize(dynamic_batch=False)
+    assert actual == pytest.approx([loss(net, sample).asscalar() for sample in samples()], rel=1e-4)

@@ -49,6 +49,22 @@ def test_a_fresh_model_learns_its_shapes_batched(name: str) -> None:
     assert distance(batched, run(net, samples, row, training=False)) <= TOLERANCE
 
 
+@pytest.mark.parametrize("left_out", [*gluonjit.Options.SWITCHES, "all"])
+@pytest.mark.parametrize("name", NAMES)
+def test_each_optimization_can_be_left_out(name: str, left_out: str) -> None:
+    row = ROWS[name]
+    mx.random.seed(3)
+    samples = row.make_samples(4, np.random.RandomState(3))
+    net = row.make_net()
+    net.initialize(mx.init.Uniform(measuring.SCALE))
+    for sample in samples:
+        row.loss(net, sample)
+    expected = run(net, samples, row, training=True)
+    without = tuple(gluonjit.Options.SWITCHES) if left_out == "all" else (left_out,)
+    net.hybridize(dynamic_batch=True, without=without)
+    assert distance(run(net, samples, row, training=True), expected) <= TOLERANCE
+
+
 def test_the_documented_table_has_every_model() -> None:
     assert tuple(LINES) == NAMES == tuple(ROWS)
     assert f"`python -m experiments.zoo --batch-size {BATCH_SIZE} --seed {SEED}`" in PAGE

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Union
 
 import numpy as np
 
+import gluonjit
 from experiments.fuzz import axes, control, elementwise, layers, shaping
 from experiments.fuzz.run import ERRORS, OPS, WIDTH, WORDS, Step
 
@@ -87,7 +88,12 @@ AFTER = ("trainer", "trainer", "set_data", "write", "add")
 
 def draw(seed: int, number: int) -> Case:
     """The case of this number; it follows from the two numbers alone."""
-    return _Draw(np.random.RandomState([seed % 2**32, number])).case()
+    case = _Draw(np.random.RandomState([seed % 2**32, number])).case()
+    apart = np.random.RandomState([seed % 2**32, number, 1])  # so that programs are those of earlier versions
+    if apart.uniform() > 0.25:
+        return case
+    left_out = tuple([name for name in gluonjit.Options.SWITCHES if apart.uniform() < 0.5])
+    return case._replace(way=case.way._replace(options=(*case.way.options, ("without", left_out))))
 
 
 class _Draw:

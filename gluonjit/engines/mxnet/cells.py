@@ -15,11 +15,12 @@ from mxnet.numpy import ndarray
 
 from gluonjit.engines.mxnet.cell import Cell
 from gluonjit.engines.mxnet.hooked import current_mode
-from gluonjit.engines.mxnet.kinds import current, make_kind
+from gluonjit.engines.mxnet.kinds import make_kind
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, wrap
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np
 from gluonjit.engines.mxnet.lookups import look_up, table_of
 from gluonjit.engines.mxnet.operands import ZERO, Empty, value_of
+from gluonjit.engines.mxnet.program import current
 from gluonjit.engines.mxnet.semantics import ARRAYS
 from gluonjit.engines.mxnet.trace import map_structure
 from gluonjit.graph import Kind, Record, Rows, Value

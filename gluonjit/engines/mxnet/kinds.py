@@ -208,11 +208,3 @@ def _substitute(item: Any, visit: Callable[[Any], Any]) -> Any:
         parts = [_substitute(part, visit) for part in item]
         return tuple(parts) if isinstance(item, tuple) else parts
     return item
-
-
-def current(kind: Kind) -> bool:
-    """Whether the parameters still are the arrays that the program was traced with."""
-    return all(
-        parameter._data is not None and any(array is data for data in parameter._data)
-        for parameter, array in kind.program.parameters
-    )

@@ -13,7 +13,7 @@ from gluonjit.engines.mxnet.hooked import original_invoke, slice_rows
 from gluonjit.engines.mxnet.semantics import SHAPES, as_shape
 from gluonjit.engines.mxnet.sized import Sized, Sizes
 from gluonjit.engines.mxnet.trace import Attrs, Trace
-from gluonjit.graph import Output, Spec, intern_spec, operand_groups
+from gluonjit.graph import Kind, Output, Spec, intern_spec, operand_groups
 from gluonjit.hybrid import LOCAL
 
 
@@ -290,3 +290,11 @@ def lay_out(shaped: Sequence[tuple[tuple[int, ...], str, str]], device: Any) -> 
         outputs.append(Output(spec, offset))
         offset += spec.rows
     return tuple(outputs), offset
+
+
+def current(kind: Kind) -> bool:
+    """Whether the parameters still are the arrays that the program was traced with."""
+    return all(
+        parameter._data is not None and any(array is data for data in parameter._data)
+        for parameter, array in kind.program.parameters
+    )

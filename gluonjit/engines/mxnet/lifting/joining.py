@@ -14,7 +14,7 @@ from gluonjit.engines.mxnet.lifting.forms import forms
 from gluonjit.engines.mxnet.lifting.lifted import Lifted, lift
 from gluonjit.engines.mxnet.lifting.reading import Unlike
 from gluonjit.engines.mxnet.lifting.terms import is_like
-from gluonjit.engines.mxnet.program import Built
+from gluonjit.engines.mxnet.program import Built, current
 from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.graph import Kind, Spec
 from gluonjit.hybrid import Batch
@@ -55,7 +55,7 @@ def join(cell: Cell, key: Any, args: Sequence[Any], specs: Sequence[Spec], new: 
         roles = _roles(form.children, new)
         if roles is None:
             continue
-        joint: Joint = cell.joints.setdefault((*key, form.common), Joint("identities" not in batch.options.without))
+        joint = _joint(cell, (*key, form.common), "identities" not in batch.options.without)
         if joint.lifted is not None:
             if is_like(joint.lifted, new.trace, new.results, roles):
                 return _member(joint, new, roles)
@@ -76,6 +76,15 @@ def join(cell: Cell, key: Any, args: Sequence[Any], specs: Sequence[Spec], new: 
     if reasons:
         batch.report.by_number[new.kind.name] = reasons[0]
     return new.kind
+
+
+def _joint(cell: Cell, key: Any, direct: bool) -> Joint:
+    """What is known of calls of one form, as far as parameters still are the arrays that they were traced with."""
+    joint: Joint | None = cell.joints.get(key)
+    if joint is None or (joint.first is not None and not current(joint.first)):
+        joint = cell.joints[key] = Joint(direct)
+    joint.members = [member for member in joint.members if current(member[0].kind)]
+    return joint
 
 
 _UNLIKE = "it does not do the same for each child, whatever their number"

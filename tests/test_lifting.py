@@ -239,6 +239,10 @@ def test_a_kind_for_each_number_where_children_are_unlike(cell: type[gluon.Hybri
     report = again(net)
     assert len(steps_of(report, net)) > 4
     assert net.cell.name in report.by_number and report.by_number[net.cell.name] in str(report)
+    net.hybridize(dynamic_batch=True)
+    for _ in range(2):  # what was found out is told again where nothing is traced
+        gluonjit.add_n([loss(net, sample) for sample in samples()]).wait_to_read()
+        assert net.cell.name in gluonjit.explain().by_number
 
 
 class OneIsPassedOn(Cell):

@@ -37,6 +37,7 @@ class Cell:
         self.kinds: dict[Any, Kind] = {}
         self.families: dict[Any, Kind] = {}
         self.products: dict[Any, Kind] = {}  # cut out of the cell's kinds
+        self.by_number = ""  # why calls with other numbers of children run apart, if they do
         self.joints: dict[Any, Any] = {}  # calls that may differ in the number of children alone
         self.expanded: dict[Any, str] = {}
         self.is_node = False
@@ -53,6 +54,7 @@ class Cell:
         self.families.clear()
         self.products.clear()
         self.joints.clear()
+        self.by_number = ""
         self.expanded.clear()
         self.lookup = None
 

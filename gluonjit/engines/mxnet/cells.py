@@ -203,6 +203,8 @@ def _record(
             return made
         kind = made
         cell.kinds[wanted] = kind
+    if cell.by_number:
+        batch.report.by_number[cell.name] = cell.by_number
     record = batch.records[key] = Record(kind, LOCAL.state.mode, _share(kind, batch))
     return record
 

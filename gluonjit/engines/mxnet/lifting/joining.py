@@ -74,7 +74,7 @@ def join(cell: Cell, key: Any, args: Sequence[Any], specs: Sequence[Spec], new: 
         elif joint.reason:
             reasons.append(joint.reason)
     if reasons:
-        batch.report.by_number[new.kind.name] = reasons[0]
+        cell.by_number = reasons[0]
     return new.kind
 
 

@@ -29,7 +29,7 @@ BOUNDS = {
     "mxnet.cells": 4096,
     "mxnet.shapes": 10_001,
     "mxnet.specs": 100_001,
-    "mxnet.sized": 512,
+    "mxnet.sized": 256,
 }
 """The most entries that a cache may hold."""
 

@@ -76,8 +76,8 @@ class Kind:
 
     @property
     def arity(self) -> int:
-        """How many children a node has; 0 where that is not told apart."""
-        return len(self.children[0]) if self.children else 0
+        """How many children a node has, or rows that it sums up; 0 where that is not told apart."""
+        return self.rows_of(self.children[0]) if self.children else 0
 
     def rows_of(self, role: tuple[int, ...]) -> int:
         """How many rows of a role one node takes."""

@@ -106,8 +106,9 @@ def _check_families(trace: Trace) -> None:
 
 def _form(kind: TraceKind) -> tuple[Any, ...]:
     of_children = {position for role in kind.children for position in role[1:]}  # a node may have any number of them
+    first = {role[0] for role in kind.children if role}
     keys: list[Any] = [
-        family_key(spec) if kind.poly else spec
+        family_key(spec) if kind.poly or position in first else spec
         for position, spec in enumerate(kind.operands)
         if position not in of_children
     ]

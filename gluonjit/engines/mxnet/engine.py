@@ -104,7 +104,7 @@ class MXNetEngine:
 
     def cache_info(self) -> dict[str, int]:
         """Entries in the caches of operators, of cells (4,096 each at most), of shapes, of specs, and of graphs for
-        sizes that came again (512 at most)."""
+        sizes that came again (256 at most)."""
         cells = sum(cell.entries() for cell in cells_known())
         return {
             "operators": kind_count(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -10,7 +11,7 @@ import mxnet as mx
 
 from gluonjit.engines.mxnet import rules
 from gluonjit.engines.mxnet.peepholes import improved
-from gluonjit.engines.mxnet.program import Batched, Lone, build, lay_out
+from gluonjit.engines.mxnet.program import OWNERS, SEGMENTS, Batched, Lone, build, lay_out, segment_sum
 from gluonjit.engines.mxnet.trace import Attrs, trace_op
 from gluonjit.engines.mxnet.work import work_of
 from gluonjit.errors import CaptureError
@@ -118,6 +119,8 @@ def _make_kind(
             )
             first = _families.setdefault(general, kind)
             kind.family, kind.program = first, first.program
+        elif name == "sum" and "arity" not in without and _sums_rows(kind, rules.Attributes(dict(attrs))):
+            return _in_segments(kind)
         return kind
     shaped = [(*trace.shapes[position], natural_mode(trace.shapes[position][0])) for position in results]
     outputs, rows = lay_out(shaped, trace.device)
@@ -130,6 +133,28 @@ def _make_kind(
     pure = rule is not None and not rule.stateful and not rule.draws(known)
     work = work_of(trace, lone.operators)
     return Kind(name, trace.operands, outputs, rows, lone, pure, lone=reason, operator=True, work=work)
+
+
+def _sums_rows(kind: Kind, attrs: rules.Attributes) -> bool:
+    """Whether an operator adds up the rows of its operand, and nothing inside of them."""
+    (spec,), result = kind.operands, kind.outputs[0].spec
+    axis = attrs.text("axis", "").strip("()[], ")
+    along = axis == "0" if spec.row_shape else axis in ("", "None", "0")
+    same = result.rows == 1 and result.row_shape == spec.row_shape
+    return spec.mode == "rows" and spec.dtype == "float32" and along and same and not attrs.flag("exclude")
+
+
+def _in_segments(kind: Kind) -> Kind:
+    """The same sum as a sum over segments: one kind for any number of rows."""
+    (spec,), output = kind.operands, kind.outputs[0]
+    key = ("segments", spec.row_shape, spec.dtype, spec.device, output.spec)
+    first = _families.get(key)
+    if first is None:
+        flat = rules.apply("Reshape", [mx.sym.var("group0")], {"shape": (-1, max(prod(spec.row_shape), 1))})
+        total = rules.apply("Reshape", [segment_sum(flat)], {"shape": (-1, *spec.row_shape)})
+        program = Batched([total], ["group0"], [], (OWNERS, SEGMENTS))
+        first = _families[key] = replace(kind, program=program, children=((0,),), family=None)
+    return replace(kind, program=first.program, children=((0,),), family=first)
 
 
 def clear_kinds() -> int:

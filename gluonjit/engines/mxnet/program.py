@@ -116,6 +116,13 @@ def finals_of(symbols: Sequence[mx.sym.Symbol], direct: bool) -> list[mx.sym.Sym
     ]
 
 
+def segment_sum(flat: mx.sym.Symbol) -> mx.sym.Symbol:
+    """The sums of the rows of a matrix that belong together: a product with a sparse matrix of ones, one for each row,
+    in its owner's column. MXNet has no other sum over segments whose gradient is as cheap."""
+    # Transposed, so that the gradient is a plain product: MXNet makes a row-sparse array of the other one.
+    return mx.sym.sparse.dot(mx.sym.var(SEGMENTS, stype="csr"), flat, transpose_a=True, forward_stype="default")
+
+
 class Lone:
     """One operator called node by node, for what cannot be batched."""
 

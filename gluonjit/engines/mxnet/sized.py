@@ -13,7 +13,7 @@ import mxnet as mx
 
 Sizes = tuple[int, ...]
 
-_MOST = 512  # about 0.1 MB each
+_MOST = 256  # about 0.1 MB each
 _MOST_SEEN = 256
 _own: OrderedDict[tuple[int, Sizes], tuple[Any, Any]] = OrderedDict()
 
@@ -50,7 +50,7 @@ def _compiled(graph: mx.sym.Symbol) -> Any:
 
 
 def sized_count() -> int:
-    """CachedOps for sizes that came again: 512 at most."""
+    """CachedOps for sizes that came again: 256 at most."""
     return len(_own)
 
 

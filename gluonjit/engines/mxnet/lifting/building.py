@@ -8,7 +8,7 @@ import mxnet as mx
 
 from gluonjit.engines.mxnet import rules
 from gluonjit.engines.mxnet.lifting.lifted import Lifted, LiftedOp
-from gluonjit.engines.mxnet.program import OWNERS, SEGMENTS, Batched, Built, lay_out, split_group, stored
+from gluonjit.engines.mxnet.program import OWNERS, SEGMENTS, Batched, Built, lay_out, segment_sum, split_group, stored
 from gluonjit.engines.mxnet.rules import Val
 from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.graph import Spec, operand_groups
@@ -95,17 +95,14 @@ def _spread(value: Val) -> Val:
 
 
 def _gathered(value: Val) -> Val:
-    """The sum of the children's values for each node: a product with a sparse matrix of ones, one for each child,
-    in its node's column. MXNet has no other sum over segments whose gradient is as cheap."""
+    """The sum of the children's values for each node."""
     if value.shared or value.dtype != "float32":
         raise rules.NotBatchable(f"a sum of {value.dtype} over the children")
     rest = value.shape[1:] if value.rows else value.shape
     if value.rows and value.shape[0] != 1:
         raise rules.NotBatchable("a sum over the children has several rows")
     flat = value.sym if len(rest) == 1 else rules.apply("Reshape", [value.sym], {"shape": (0, -1)})
-    # Transposed, so that the gradient is a plain product: MXNet makes a row-sparse array of the other one.
-    matrix = mx.sym.var(SEGMENTS, stype="csr")
-    total = mx.sym.sparse.dot(matrix, flat, transpose_a=True, forward_stype="default")
+    total = segment_sum(flat)
     if len(rest) != 1:
         total = rules.apply("Reshape", [total], {"shape": (-1, *rest)})
     return value._replace(sym=total)

@@ -92,6 +92,17 @@ class Declared(Cell):
         return F.tanh(c) * h, c
 
 
+class Reduced(Cell):
+    """What a child brings is reduced by itself before it is summed."""
+
+    def hybrid_forward(self, F: Any, x: Any, *states: Any, w: Any, u: Any, b: Any) -> Any:
+        gate, h = self.gates(F, x, w)
+        if states:
+            weighed = [F.broadcast_mul(h_k, F.sum(gate * c_k, axis=1, keepdims=True)) for h_k, c_k in states]
+            h = F.add_n(h, *weighed)
+        return h, F.tanh(h)
+
+
 class Tree(gluon.Block):
     """A tree of nested lists over the rows of x."""
 
@@ -159,7 +170,7 @@ def again(net: gluon.Block, **options: Any) -> gluonjit.Report:
     return assert_same(net, samples(), loss, scheduler="depth", granularity="cell", **options)
 
 
-@pytest.mark.parametrize("cell", [Spread, Listed, Summed, Declared])
+@pytest.mark.parametrize("cell", [Spread, Listed, Summed, Declared, Reduced])
 @pytest.mark.parametrize("sharing", [True, False])
 def test_one_kind_for_any_number_of_children(cell: type[gluon.HybridBlock], sharing: bool) -> None:
     net = made(cell)
@@ -169,7 +180,7 @@ def test_one_kind_for_any_number_of_children(cell: type[gluon.HybridBlock], shar
     assert len(steps_of(apart, net)) > 4
 
 
-@pytest.mark.parametrize("cell", [Spread, Listed, Summed, Declared])
+@pytest.mark.parametrize("cell", [Spread, Listed, Summed, Declared, Reduced])
 def test_the_first_batch_is_one_kind_too(cell: type[gluon.HybridBlock]) -> None:
     net = made(cell)
     report = assert_same(net, samples(), loss, scheduler="depth", granularity="cell")
@@ -262,6 +273,29 @@ def test_those_that_are_alike_run_together() -> None:
     steps = [step for step in report.last.plan.steps if step.kind.name == net.cell.name and step.kind.children]
     lifted = [part.record.kind.arity for step in steps for part in step.parts]
     assert set(lifted) == {2, 3, 5}
+
+
+class FiveAreCompared(Cell):
+    """From five children on there is a maximum."""
+
+    def hybrid_forward(self, F: Any, x: Any, *states: Any, w: Any, u: Any, b: Any) -> Any:
+        _, h = self.gates(F, x, w)
+        if len(states) == 5:
+            h = h + F.max(F.concat(*[h_k for h_k, _ in states], dim=0), axis=0, keepdims=True)
+        elif states:
+            h = F.add_n(h, *[h_k for h_k, _ in states])
+        return h, F.tanh(h)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_number_that_cannot_be_read_child_by_child_runs_apart(turned: bool) -> None:
+    net = made(FiveAreCompared)
+    ordered = samples()[::-1] if turned else samples()
+    for _ in range(2):
+        report = assert_same(net, ordered, loss, scheduler="depth", granularity="cell")
+    steps = [step for step in report.last.plan.steps if step.kind.name == net.cell.name and step.kind.children]
+    assert {part.record.kind.arity for step in steps for part in step.parts} == {1, 2, 3}
+    assert net.cell.name in report.by_number
 
 
 def test_a_child_that_is_used_twice_and_one_in_two_roles() -> None:

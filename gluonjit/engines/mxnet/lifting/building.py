@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import mxnet as mx
 
 from gluonjit.engines.mxnet import rules
-from gluonjit.engines.mxnet.lifting.lifted import Lifted, LiftedOp
+from gluonjit.engines.mxnet.lifting.lifted import ADD_UP, GATHER_UP, SPREAD, Lifted, LiftedOp
 from gluonjit.engines.mxnet.program import OWNERS, SEGMENTS, Batched, Built, lay_out, segment_sum, split_group, stored
 from gluonjit.engines.mxnet.rules import Val
 from gluonjit.engines.mxnet.trace import Trace
@@ -31,9 +31,9 @@ def build_lifted(
         values[number] = Val(mx.sym.var(f"const{k}"), shape, dtype, "shared")
     may_fail = False
     for op in lifted.ops:
-        if op.name == "spread":
+        if op.name == SPREAD:
             values[op.outputs[0]] = _spread(values[op.inputs[0]])
-        elif op.name == "gather up":
+        elif op.name == GATHER_UP:
             values[op.outputs[0]] = _gathered(values[op.inputs[0]])
         else:
             may_fail = _apply(lifted, op, values, trace.training) or may_fail
@@ -71,7 +71,7 @@ def _operands(lifted: Lifted, operands: Sequence[Spec], children: Sequence[tuple
 def _apply(lifted: Lifted, op: LiftedOp, values: dict[int, Val], training: bool) -> bool:
     """Emit an operator; returns whether it may fail when it runs."""
     name, attrs = op.name, dict(op.attrs)
-    if name == "sum":
+    if name == ADD_UP:
         name, attrs = "add_n", {"num_args": str(len(op.inputs))}
     if name in rules.NO_GRADIENT:
         raise rules.NotBatchable(f"{name} stops gradients")

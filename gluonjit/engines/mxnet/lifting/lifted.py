@@ -10,6 +10,7 @@ from gluonjit.engines.mxnet.lifting.reading import Unlike, read
 from gluonjit.engines.mxnet.trace import Attrs, Shaped, Trace
 
 NODE, CHILD = "node", "child"
+SPREAD, GATHER_UP, ADD_UP = "spread out", "gather up", "add up"  # no operators of MXNet are called so
 Role = Sequence[int]
 
 
@@ -22,8 +23,8 @@ class Source(NamedTuple):
 
 
 class LiftedOp(NamedTuple):
-    """An operator, or one of three more: "spread" gives a node's value to its children, "gather up" sums the
-    children's for their node, "sum" adds values that belong alike."""
+    """An operator of MXNet by its name, or one of three more: SPREAD gives a node's value to its children,
+    GATHER_UP sums the children's for their node, ADD_UP adds values that belong alike."""
 
     name: str
     attrs: Attrs
@@ -111,7 +112,7 @@ class _Lifting:
             return _Value(child, None) if child else _Value(0, self._sum(terms, shaped, 0))
         if of:
             brought = self._sum([value for value in terms if value.child == 0], shaped, 0)
-            (total,) = self._emit("gather up", (), [_Value(None, brought)], [shaped], None)
+            (total,) = self._emit(GATHER_UP, (), [_Value(None, brought)], [shaped], None)
             terms = [*[value for value in terms if value.child is None], _Value(None, total)]
         return _Value(None, self._sum(terms, shaped, None))
 
@@ -120,7 +121,7 @@ class _Lifting:
             raise Unlike("it adds up what some children bring")
         if len(terms) == 1:
             return self._belonging(terms[0], child)
-        return self._emit("sum", (), terms, [shaped], child)[0]
+        return self._emit(ADD_UP, (), terms, [shaped], child)[0]
 
     def _emit(
         self, name: str, attrs: Attrs, inputs: Sequence[_Value], outputs: Sequence[Shaped], child: int | None
@@ -142,7 +143,7 @@ class _Lifting:
             return number
         if number not in self._spread:
             self._spread[number] = lifted.new(CHILD, lifted.shapes[number])
-            lifted.ops.append(LiftedOp("spread", (), (number,), (self._spread[number],)))
+            lifted.ops.append(LiftedOp(SPREAD, (), (number,), (self._spread[number],)))
         return self._spread[number]
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gluonjit.engines.mxnet.lifting.lifted import CHILD, Lifted, Role
-from gluonjit.engines.mxnet.lifting.reading import read
+from gluonjit.engines.mxnet.lifting.lifted import ADD_UP, CHILD, GATHER_UP, SPREAD, Lifted, Role
+from gluonjit.engines.mxnet.lifting.reading import Unlike, read
 from gluonjit.engines.mxnet.trace import Attrs, Shaped, Trace
 
 
@@ -49,7 +49,10 @@ def is_like(lifted: Lifted, trace: Trace, results: Sequence[int], children: Sequ
     shared = [position for position in range(len(trace.operands)) if position not in names]
     names.update((position, number) for number, position in enumerate(shared))
     domain = Terms(names)
-    found = read(trace, results, domain)
+    try:
+        found = read(trace, results, domain)
+    except Unlike:
+        return False
     return found == _unrolled(lifted, domain, len(shared), len(children[0]))
 
 
@@ -72,11 +75,11 @@ def _unrolled(lifted: Lifted, domain: Terms, shared: int, count: int) -> list[in
 
     for op in lifted.ops:
         many = range(count) if lifted.spaces[op.outputs[0]] == CHILD else range(1)
-        if op.name == "spread":
+        if op.name == SPREAD:
             terms.append([terms[op.inputs[0]][0] for _ in many])
-        elif op.name == "gather up":
+        elif op.name == GATHER_UP:
             terms.append([[term for part in terms[op.inputs[0]] for term in part]])
-        elif op.name == "sum":
+        elif op.name == ADD_UP:
             terms.append([[term for number in op.inputs for term in part(number, child)] for child in many])
         else:
             shaped = [lifted.shapes[number] for number in op.outputs]

@@ -12,7 +12,7 @@ from typing import Any
 import mxnet  # noqa: F401  its import installs the engine that is patched here
 
 import gluonjit
-from gluonjit.engines.mxnet import ops, program, session, tape
+from gluonjit.engines.mxnet import arrays, ops, program, session, tape
 
 Patch = tuple[Any, str, Any]
 
@@ -77,20 +77,20 @@ def _wrong_share() -> list[Patch]:
 
 def _wrong_order() -> list[Patch]:
     """The third and the fourth step of a plan change places; memory that nothing was written to yet holds sevens."""
-    original, room = session.Session.run, session._room
+    original, room = session.Session.run, arrays.room_for
 
     def run(self: Any, number: int) -> None:
         if len(self.plan.steps) > 3:
             number = {2: 3, 3: 2}.get(number, number)
         original(self, number)
 
-    def filled(arena: Any) -> Any:
-        array = room(arena)
+    def filled(spec: Any, rows: int) -> Any:
+        array = room(spec, rows)
         with session.as_captured(0):
             array[:] = 7
         return array
 
-    return [(session.Session, "run", run), (session, "_room", filled)]
+    return [(session.Session, "run", run), (session, "room_for", filled)]
 
 
 PLANTS: dict[str, Callable[[], list[Patch]]] = {

@@ -43,6 +43,11 @@ def context_of(device: str) -> Context:
     return found
 
 
+def room_for(spec: Spec, rows: int) -> NDArray:
+    """An array, not yet filled, of so many rows like those of `spec`."""
+    return mx.nd.empty((rows, *spec.row_shape), ctx=context_of(spec.device), dtype=spec.dtype)
+
+
 def dtype_name(array: NDArray) -> str:
     """The dtype of an array by name."""
     dtype = array.dtype

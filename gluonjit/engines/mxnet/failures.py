@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import mxnet as mx
 import numpy as np
 
 from gluonjit.analysis import Plan
-from gluonjit.engines.mxnet.arrays import context_of
+from gluonjit.engines.mxnet.arrays import context_of, room_for
 from gluonjit.engines.mxnet.segments import Segments
 from gluonjit.engines.mxnet.trace import reason_of
 from gluonjit.errors import FlushError
@@ -64,14 +63,10 @@ def _run_alone(plan: Plan, rows: Rows, record: Record, node: int) -> None:
             row for role in group for position in role for row in operand_rows(given[position], kind.operands[position])
         ]
         operands.append(rows(int(plan.arena[numbers[0]]), plan.position[numbers].tolist()))
-    results = [
-        mx.nd.empty((out.spec.rows, *out.spec.row_shape), context_of(out.spec.device), out.spec.dtype)
-        for out in kind.outputs
-    ]
+    results = [room_for(output.spec, output.spec.rows) for output in kind.outputs]
+    besides: list[Any] = []
     if kind.children:
         besides = Segments([np.array([kind.arity])], context_of(kind.operands[0].device)).of(0)
-        kind.program(operands, kind.program.consts, 1, results, besides)
-    else:
-        kind.program(operands, kind.program.consts, 1, results)
+    kind.program(operands, kind.program.consts, 1, results, besides)
     for result in results:
         result.wait_to_read()

@@ -14,8 +14,8 @@ import numpy as np
 from mxnet.ndarray import NDArray
 
 from gluonjit.analysis import Plan
-from gluonjit.analysis.plan import Arena, Gather, LeafChunk, LookupChunk, Place
-from gluonjit.engines.mxnet.arrays import context_of
+from gluonjit.analysis.plan import Gather, LeafChunk, LookupChunk, Place
+from gluonjit.engines.mxnet.arrays import context_of, room_for
 from gluonjit.engines.mxnet.failures import failed
 from gluonjit.engines.mxnet.finite import Finite
 from gluonjit.engines.mxnet.history import Source, is_learned
@@ -77,7 +77,7 @@ class Session:
         self.finite = Finite(provenance) if options.check_finite else None
         taped = LOCAL.state.mode >= 2 or any(step.mode >= 2 for step in plan.steps) or _has_taped_inputs(plan)
         self.tape = Tape(report, plan, samples, options.profile, self.finite) if taped else None
-        self.arrays: list[Any] = [None if arena.sole else _room(arena) for arena in plan.arenas]
+        self.arrays: list[Any] = [None if arena.sole else room_for(arena.spec, arena.rows) for arena in plan.arenas]
         self._copies: dict[Place, NDArray] = {}
         self._places: list[list[Place]] = [[] for _ in plan.arenas]
         for place in [chunk.place for chunk in plan.inputs] + [p for step in plan.steps for p in step.places]:
@@ -200,7 +200,8 @@ class Session:
     def _view(self, place: Place) -> NDArray:
         array = self.arrays[place.arena]
         if array is None:
-            array = self.arrays[place.arena] = _room(self.plan.arenas[place.arena])
+            arena = self.plan.arenas[place.arena]
+            array = self.arrays[place.arena] = room_for(arena.spec, arena.rows)
         return slice_rows(array, place.begin, place.end)
 
     def result(self, arena: int, position: int) -> Result:
@@ -257,11 +258,6 @@ def _joined(leaves: Sequence[Leaf], learned: Sequence[bool]) -> NDArray:
         return arrays[0] if isinstance(leaves[0].payload, Imported) else mx.nd.identity(arrays[0])
     with shapes(bool(LOCAL.state.numpy & SHAPES) or not leaves[0].spec.shape):
         return join(leaves[0].spec, arrays, None)
-
-
-def _room(arena: Arena) -> NDArray:
-    spec = arena.spec
-    return mx.nd.empty((arena.rows, *spec.row_shape), ctx=context_of(spec.device), dtype=spec.dtype)
 
 
 def _besides(plan: Plan) -> dict[int, list[Any]]:

@@ -23,7 +23,7 @@ class Sized:
 
     def __init__(self, graph: mx.sym.Symbol) -> None:
         self._graph = graph
-        self._any = _compiled(graph)
+        self._any: Any = None  # many a program is dropped for one like it before it has run
         self._seen: OrderedDict[Sizes, None] = OrderedDict()
 
     def of(self, sizes: Sizes) -> Any:
@@ -37,6 +37,8 @@ class Sized:
             self._seen[sizes] = None
             if len(self._seen) > _MOST_SEEN:
                 self._seen.popitem(last=False)
+            if self._any is None:
+                self._any = _compiled(self._graph)
             return self._any
         op = _compiled(self._graph)
         _own[key] = (self, op)  # who is in the key must not be another one later

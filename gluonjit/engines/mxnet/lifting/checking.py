@@ -8,7 +8,7 @@ from typing import Any
 import mxnet as mx
 import numpy as np
 
-from gluonjit.engines.mxnet.arrays import context_of
+from gluonjit.engines.mxnet.arrays import context_of, room_for
 from gluonjit.engines.mxnet.program import Built
 from gluonjit.engines.mxnet.segments import Segments
 from gluonjit.engines.mxnet.semantics import shapes
@@ -70,9 +70,6 @@ def _together(built: Built, members: Sequence[Member], numbers: Sequence[Sequenc
 
 
 def _run(kind: Kind, program: Any, operands: Sequence[Any], count: int, besides: Sequence[Any]) -> list[Any]:
-    results = [
-        mx.nd.empty((count * out.spec.rows, *out.spec.row_shape), context_of(out.spec.device), out.spec.dtype)
-        for out in kind.outputs
-    ]
+    results = [room_for(output.spec, count * output.spec.rows) for output in kind.outputs]
     program(operands, program.consts, count, results, besides)
     return [result.asnumpy() for result in results]

@@ -53,3 +53,20 @@ def tanh(value: Tensor, out: Tensor) -> Tensor:
 def log_softmax_backward(gradient: Tensor, output: Tensor) -> Tensor:
     """Return the gradient of what went into a log-softmax."""
     return gradient - output.exp().mul_(gradient.sum(1, keepdim=True))
+
+
+def state_backward(state: Sequence[Tensor], dh: Tensor, dc: Tensor, into: Sequence[Tensor]) -> None:
+    """Write the gradients of i, o and u before their functions, from those of h and c; that of c becomes whole.
+
+    `state` is i, o, u and the tanh of c, where c = i u + ... and h = o tanh(c); `into` is for i, o and u.
+    """
+    i, o, u, tanh_c = state
+    di, do, du = into
+    through = dh * o
+    dc.add_(through).sub_(through.mul_(tanh_c).mul_(tanh_c))
+    torch.mul(dh, tanh_c, out=do)
+    do.mul_(o).mul_(1 - o)
+    torch.mul(dc, u, out=di)
+    di.mul_(i).mul_(1 - i)
+    torch.mul(u, u, out=du)
+    du.neg_().add_(1).mul_(i).mul_(dc)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from experiments.throughput.peers.forest import Forest, forest_of
 from experiments.throughput.peers.samples import Arrays, Pair
-from experiments.throughput.peers.with_torch.functions import Learner, log_softmax_backward, tanh
+from experiments.throughput.peers.with_torch.functions import Learner, log_softmax_backward, state_backward, tanh
 
 
 class _Tape(NamedTuple):
@@ -150,17 +150,8 @@ class Relatedness(Learner):
     def _state_backward(self, rows: slice, tape: _Tape, dh: Tensor, dc: Tensor, dgates: Tensor) -> None:
         """Turn the gradients of h and c of some rows into those of their gates; dc becomes whole."""
         size = self.size
-        i, o, u = tape.gates[rows].split(size, 1)
-        tanh_c = tape.tanh_c[rows]
-        through = dh[rows] * o
-        dc[rows].add_(through).sub_(through.mul_(tanh_c).mul_(tanh_c))
-        di, do, du, _ = dgates[rows].split(size, 1)
-        torch.mul(dh[rows], tanh_c, out=do)
-        do.mul_(o).mul_(1 - o)
-        torch.mul(dc[rows], u, out=di)
-        di.mul_(i).mul_(1 - i)
-        torch.mul(u, u, out=du)
-        du.neg_().add_(1).mul_(i).mul_(dc[rows])
+        state = (*tape.gates[rows].split(size, 1), tape.tanh_c[rows])
+        state_backward(state, dh[rows], dc[rows], dgates[rows].split(size, 1)[:3])
 
 
 def _forest(samples: Sequence[Pair]) -> Any:

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from experiments.throughput.peers.forest import Binary, binary_of
 from experiments.throughput.peers.samples import Phrases
-from experiments.throughput.peers.with_torch.functions import Learner, tanh
+from experiments.throughput.peers.with_torch.functions import Learner, state_backward, tanh
 
 
 class _Tape(NamedTuple):
@@ -126,17 +126,8 @@ def _hidden(gates: Tensor, c: Tensor, tanh_c: Tensor, h: Tensor) -> None:
 def _state_backward(tape: _Tape, rows: slice, dh: Tensor, dc: Tensor, dgates: Tensor) -> None:
     """Turn the gradients of h and c of some rows into those of i, o, u; dc becomes whole."""
     size = dh.shape[1]
-    i, o, u = tape.gates[rows].split(size, 1)
-    tanh_c = tape.tanh_c[rows]
-    through = dh[rows] * o
-    dc[rows].add_(through).sub_(through.mul_(tanh_c).mul_(tanh_c))
-    di, do, du = dgates[:, : 3 * size].split(size, 1)
-    torch.mul(dh[rows], tanh_c, out=do)
-    do.mul_(o).mul_(1 - o)
-    torch.mul(dc[rows], u, out=di)
-    di.mul_(i).mul_(1 - i)
-    torch.mul(u, u, out=du)
-    du.neg_().add_(1).mul_(i).mul_(dc[rows])
+    state = (*tape.gates[rows].split(size, 1), tape.tanh_c[rows])
+    state_backward(state, dh[rows], dc[rows], dgates[:, : 3 * size].split(size, 1))
 
 
 def _binary(samples: Sequence[Phrases]) -> Binary:

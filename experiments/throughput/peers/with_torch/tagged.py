@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from experiments.throughput.peers.samples import Tagged
-from experiments.throughput.peers.with_torch.functions import Learner, tanh
+from experiments.throughput.peers.with_torch.functions import Learner, state_backward, tanh
 
 DIRECTIONS = ("ahead", "back")
 
@@ -113,15 +113,7 @@ class Tagger(Learner):
         for rows, before in zip(reversed(steps.bounds), [*reversed(steps.bounds[:-1]), None]):
             i, f, u, o = tape.gates[rows].split(size, 1)
             di, df, du, do = dgates[rows].split(size, 1)
-            tanh_c = tape.tanh_c[rows]
-            through = dh[rows] * o
-            dc[rows].add_(through).sub_(through.mul_(tanh_c).mul_(tanh_c))
-            torch.mul(dh[rows], tanh_c, out=do)
-            do.mul_(o).mul_(1 - o)
-            torch.mul(dc[rows], u, out=di)
-            di.mul_(i).mul_(1 - i)
-            torch.mul(u, u, out=du)
-            du.neg_().add_(1).mul_(i).mul_(dc[rows])
+            state_backward((i, o, u, tape.tanh_c[rows]), dh[rows], dc[rows], (di, do, du))
             if before is None:
                 df.zero_()
                 break

@@ -11,5 +11,5 @@ _zeros_like = rules.symbols._handle("zeros_like")
 
 
 def fill_zero(array: NDArray) -> None:
-    """Let an array hold zeros: a quarter of the time of `array[:] = 0`, which looks at its shape first."""
+    """Let an array hold zeros, in less time than `array[:] = 0`, which looks at its shape first."""
     original_invoke(_zeros_like, [array], [], [], array, False, False)

@@ -1,7 +1,7 @@
 """Compiled graphs by the sizes they run with.
 
-A CachedOp infers shapes anew whenever they are not those of its last call, forward and backward: a fifth of a small
-step's time. Sizes that come a second time get one of their own. There is a bound on how many there are, all in all.
+A CachedOp infers shapes anew whenever they are not those of its last call, forward and backward. Sizes that come a
+second time get one of their own. There is a bound on how many there are, all in all.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""The part in C, which is optional; everything else about the package is in pyproject.toml."""
+"""The parts in C, which are optional; everything else about the package is in pyproject.toml."""
 
 from setuptools import Extension, setup
 
 NATIVE = "gluonjit/native/"
 SOURCES = ("module", "names", "value", "origins", "signatures", "capture", "slices", "arrays", "numbers", "hooks")
+ROWS = ("module", "check", "pack", "interpreter", "generic", "avx2", "avx512")
+ROWS_HEADERS = ("rows", "kernels", "functions", "elements", "lines", "products")
 
 setup(
     ext_modules=[
@@ -13,6 +15,14 @@ setup(
             extra_compile_args=["-O3"],
             depends=[f"{NATIVE}fast.h"],
             optional=True,  # without a compiler the package is installed all the same, and works in Python
-        )
+        ),
+        Extension(
+            "gluonjit._rows",
+            [f"{NATIVE}rows/{name}.c" for name in ROWS],
+            # Not -ffast-math: NaN and infinity have to come out as they do without it.
+            extra_compile_args=["-O3", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd"],
+            depends=[f"{NATIVE}rows/{name}.h" for name in ROWS_HEADERS],
+            optional=True,
+        ),
     ]
 )

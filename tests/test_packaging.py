@@ -84,11 +84,12 @@ def shipped() -> set[str]:
 @pytest.mark.slow
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: zipfile.ZipFile) -> None:
     names = {name for name in wheel.namelist() if ".dist-info/" not in name}
-    compiled = f"gluonjit/_fast{sysconfig.get_config_var('EXT_SUFFIX')}"
-    assert names - {compiled} == {name for name in shipped() if not name.startswith("gluonjit/native/")}
-    built_here = find_spec("gluonjit._fast") is not None
-    assert (compiled in names) == built_here, "what a wheel has, this tree should have: make setup"
-    assert {"gluonjit/py.typed", "gluonjit/_fast.pyi"} < names
+    compiled = {name: f"gluonjit/{name}{sysconfig.get_config_var('EXT_SUFFIX')}" for name in ("_fast", "_rows")}
+    assert names - set(compiled.values()) == {name for name in shipped() if not name.startswith("gluonjit/native/")}
+    for name, path in compiled.items():
+        built_here = find_spec(f"gluonjit.{name}") is not None
+        assert (path in names) == built_here, "what a wheel has, this tree should have: make setup"
+    assert {"gluonjit/py.typed", "gluonjit/_fast.pyi", "gluonjit/_rows.pyi"} < names
 
 
 @pytest.mark.slow

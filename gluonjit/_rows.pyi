@@ -1,0 +1,26 @@
+"""Row programs, in C (gluonjit/native/rows): what one cell does, as instructions on rows, for all nodes of a step.
+
+Instructions, registers and homes are described in gluonjit/native/rows/rows.h."""
+
+from typing import Any
+
+OPS: dict[str, int]
+"""The number of each operation."""
+
+def run(code: Any, regs: Any, args: Any, nodes: int, block: int) -> None:
+    """Run a program over so many nodes, a block of them at a time: int32 code of (n, 8), int32 regs of (n, 4), int64
+    args. Addresses have to stay valid; the GIL is released.
+
+    Raises ValueError where code names a register, column, slot or operation that is not there."""
+
+def pack(source: int, k: int, n: int, row_stride: int, column_stride: int, target: int) -> None:
+    """Write the float32 (k, n) matrix at an address, with strides in elements, as panels to another address."""
+
+def packed_size(k: int, n: int) -> int:
+    """How many float32 numbers the panels of a (k, n) matrix take."""
+
+def features() -> str:
+    """The kernels in use: "avx512", "avx2" or "generic"."""
+
+def use(name: str) -> bool:
+    """Use other kernels, for tests; False where the processor can't. What was packed has to be packed anew."""

@@ -1,0 +1,81 @@
+/* Operations on elements, each as a loop over rows and columns; included once for each set of instructions. */
+
+#define SIMD _Pragma("omp simd")
+
+/* Two functions, name_set and name_add, that give out expression of a, b and x. */
+#define LOOP(name, assign, A, B, expression)                              \
+    static void name(const View *view) {                                  \
+        const float x = view->x;                                          \
+        const ptrdiff_t rows = view->rows, w = view->w;                   \
+        ptrdiff_t r, j;                                                   \
+        (void)x;                                                          \
+        for (r = 0; r < rows; r++) {                                      \
+            float *out = view->out + r * view->ldo;                       \
+            A(const float *row_a = view->a + r * view->lda;)              \
+            B(const float *row_b = view->b + r * view->ldb;)              \
+            SIMD for (j = 0; j < w; j++) {                                \
+                A(const float a = row_a[j];)                              \
+                B(const float b = row_b[j];)                              \
+                out[j] assign expression;                                 \
+            }                                                             \
+        }                                                                 \
+    }
+#define KEEP(text) text
+#define DROP(text)
+#define BOTH(name, A, B, expression)          \
+    LOOP(name##_set, =, A, B, (expression))   \
+    LOOP(name##_add, +=, A, B, (expression))
+
+#define NULLARY(name, expression) BOTH(name, DROP, DROP, expression)
+#define UNARY(name, expression) BOTH(name, KEEP, DROP, expression)
+#define BINARY(name, expression) BOTH(name, KEEP, KEEP, expression)
+
+#define ELEMENTS                                                                   \
+    UNARY(COPY, a)                                                                 \
+    UNARY(NEG, -a)                                                                 \
+    UNARY(SIGMOID, sigmoid_of(a))                                                  \
+    UNARY(TANH, tanh_of(a))                                                        \
+    UNARY(RELU, a < 0.0f ? 0.0f : a)                                               \
+    UNARY(EXP, exp_of(a))                                                          \
+    UNARY(LOG, log_of(a))                                                          \
+    UNARY(SQRT, sqrtf(a))                                                          \
+    UNARY(SQUARE, a *a)                                                            \
+    UNARY(ABS, fabsf(a))                                                           \
+    UNARY(RECIPROCAL, 1.0f / a)                                                    \
+    UNARY(SOFTRELU, softrelu_of(a))                                                \
+    UNARY(SOFTSIGN, a / (1.0f + fabsf(a)))                                         \
+    UNARY(SIGN, a > 0.0f ? 1.0f : (a < 0.0f ? -1.0f : 0.0f))                       \
+    UNARY(STEP, a > 0.0f ? 1.0f : 0.0f)                                            \
+    UNARY(RSQRT, 1.0f / sqrtf(a))                                                  \
+    UNARY(ERF, erff(a))                                                            \
+    UNARY(SIN, sinf(a))                                                            \
+    UNARY(COS, cosf(a))                                                            \
+    BINARY(ADD, a + b)                                                             \
+    BINARY(SUB, a - b)                                                             \
+    BINARY(MUL, a *b)                                                              \
+    BINARY(DIV, a / b)                                                             \
+    BINARY(MAX, a > b || a != a ? a : b)                                           \
+    BINARY(MIN, a < b || a != a ? a : b)                                           \
+    BINARY(GE, a >= b ? 1.0f : 0.0f)                                               \
+    BINARY(LT, a < b ? 1.0f : 0.0f)                                                \
+    UNARY(ADDS, a + x)                                                             \
+    UNARY(MULS, a *x)                                                              \
+    UNARY(RSUBS, x - a)                                                            \
+    UNARY(RDIVS, x / a)                                                            \
+    UNARY(POWS, powf(a, x))                                                        \
+    UNARY(MAXS, a > x || a != a ? a : x)                                           \
+    UNARY(MINS, a < x || a != a ? a : x)                                           \
+    NULLARY(FILL, x)                                                               \
+    BINARY(DSIGMOID, a *b *(1.0f - b))                                             \
+    BINARY(DTANH, a *(1.0f - b * b))                                               \
+    BINARY(DRELU, a *(b > 0.0f ? 1.0f : (b <= 0.0f ? 0.0f : b)))                   \
+    UNARY(DIVW, a / x) /* x is the row's */
+
+ELEMENTS
+
+#undef UNARY
+#undef BINARY
+#undef NULLARY
+#define UNARY(name, expression) [OP_##name] = {name##_set, name##_add},
+#define BINARY(name, expression) UNARY(name, expression)
+#define NULLARY(name, expression) UNARY(name, expression)

@@ -2,23 +2,45 @@
 
 #define SIMD _Pragma("omp simd")
 
-/* Two functions, name_set and name_add, that give out expression of a, b and x. */
-#define LOOP(name, assign, A, B, expression)                              \
-    static void name(const View *view) {                                  \
-        const float x = view->x;                                          \
-        const ptrdiff_t rows = view->rows, w = view->w;                   \
-        ptrdiff_t r, j;                                                   \
-        (void)x;                                                          \
-        for (r = 0; r < rows; r++) {                                      \
-            float *out = view->out + r * view->ldo;                       \
-            A(const float *row_a = view->a + r * view->lda;)              \
-            B(const float *row_b = view->b + r * view->ldb;)              \
-            SIMD for (j = 0; j < w; j++) {                                \
-                A(const float a = row_a[j];)                              \
-                B(const float b = row_b[j];)                              \
-                out[j] assign expression;                                 \
-            }                                                             \
-        }                                                                 \
+/* Two functions, name_set and name_add, that give out expression of a, b and x. What is left of a row past its last
+   whole vector is computed with the columns before it, as a vector too: first, since out may be a or b, and written
+   last. */
+#define LOOP(name, assign, A, B, expression)                                       \
+    static void name(const View *view) {                                           \
+        const float x = view->x;                                                   \
+        const ptrdiff_t rows = view->rows, w = view->w, left = w % LANES;          \
+        ptrdiff_t r, j;                                                            \
+        int i;                                                                     \
+        (void)x;                                                                   \
+        for (r = 0; r < rows; r++) {                                               \
+            float *out = view->out + r * view->ldo, rest[LANES];                   \
+            A(const float *row_a = view->a + r * view->lda;)                       \
+            B(const float *row_b = view->b + r * view->ldb;)                       \
+            if (w < LANES) {                                                       \
+                for (j = 0; j < w; j++) {                                          \
+                    A(const float a = row_a[j];)                                   \
+                    B(const float b = row_b[j];)                                   \
+                    out[j] assign expression;                                      \
+                }                                                                  \
+                continue;                                                          \
+            }                                                                      \
+            if (left > 0) {                                                        \
+                memcpy(rest, out + w - LANES, sizeof rest);                        \
+                SIMD for (i = 0; i < LANES; i++) {                                 \
+                    A(const float a = row_a[w - LANES + i];)                       \
+                    B(const float b = row_b[w - LANES + i];)                       \
+                    rest[i] assign expression;                                     \
+                }                                                                  \
+            }                                                                      \
+            for (j = 0; j < w - left; j += LANES) {                                \
+                SIMD for (i = 0; i < LANES; i++) {                                 \
+                    A(const float a = row_a[j + i];)                               \
+                    B(const float b = row_b[j + i];)                               \
+                    out[j + i] assign expression;                                  \
+                }                                                                  \
+            }                                                                      \
+            if (left > 0) memcpy(out + w - LANES, rest, sizeof rest);              \
+        }                                                                          \
     }
 #define KEEP(text) text
 #define DROP(text)

@@ -2,6 +2,7 @@
    reduced to a small range; errors are a few units in the last place. NaN stays NaN. */
 
 #include <math.h>
+#include <string.h>
 
 static inline uint32_t bits_of(float x) {
     uint32_t u;

@@ -32,6 +32,10 @@ static inline __attribute__((always_inline)) void tile(
     ptrdiff_t p;
     UNROLL for (i = 0; i < tall; i++) UNROLL for (v = 0; v < vectors; v++) sums[i][v] = (Vector){0};
     UNROLL for (i = 0; i < (tall + 2) / 3; i++) rows[i] = a + 3 * i * distance;
+    if (!rowwise) { /* all of out is added to once: have it come while the sums are made */
+        UNROLL for (i = 0; i < tall; i++) UNROLL for (v = 0; v < vectors; v++)
+            __builtin_prefetch(out + i * ldo + v * LANES, 1);
+    }
     for (p = 0; p < k; p++, b += WIDE) {
         Vector columns_of_b[2];
         UNROLL for (v = 0; v < vectors; v++) columns_of_b[v] = *(const Loose *)(b + v * LANES);
@@ -85,25 +89,29 @@ TILES(7) TILES(8) TILES(9) TILES(10) TILES(11) TILES(12)
 #endif
 static const Tile tiles[2][2][14] = {{NAMES(1, 0), NAMES(2, 0)}, {NAMES(1, 1), NAMES(2, 1)}};
 
+/* A tile of a product: its rows from begin to end, its columns from j. */
+static inline void place_tile(const View *view, ptrdiff_t k, const float *bias, int accumulate, int rowwise,
+                              ptrdiff_t begin, ptrdiff_t end, ptrdiff_t j) {
+    const ptrdiff_t columns = view->w - j < WIDE ? view->w - j : WIDE;
+    tiles[rowwise][columns > LANES][end - begin](view->a + begin * (rowwise ? view->lda : 1), view->lda,
+                                                 view->b + j * k, k, bias != NULL ? bias + j : NULL,
+                                                 view->out + begin * view->ldo + j, view->ldo, columns, accumulate);
+}
+
 /* Panel by panel, so that one stays in the nearest cache; rows in tiles of sizes that differ by one at most. */
-static void multiply(const View *view, ptrdiff_t k, const float *bias, int accumulate, int rowwise) {
-    const ptrdiff_t count = (view->rows + TALL - 1) / TALL;
-    ptrdiff_t j, t;
-    for (j = 0; j < view->w; j += WIDE) {
-        const ptrdiff_t columns = view->w - j < WIDE ? view->w - j : WIDE;
-        const Tile *of_height = tiles[rowwise][columns > LANES];
-        const float *b = view->b + j * k;
-        for (t = 0; t < count; t++) {
-            const ptrdiff_t begin = t * view->rows / count, end = (t + 1) * view->rows / count;
-            of_height[end - begin](view->a + begin * (rowwise ? view->lda : 1), view->lda, b, k,
-                                   bias != NULL ? bias + j : NULL, view->out + begin * view->ldo + j, view->ldo,
-                                   columns, accumulate);
-        }
-    }
-}
-
 static void product(const View *view, ptrdiff_t k, const float *bias, int accumulate) {
-    multiply(view, k, bias, accumulate, 1);
+    const ptrdiff_t rows = view->rows, count = (rows + TALL - 1) / TALL;
+    ptrdiff_t j, t;
+    for (j = 0; j < view->w; j += WIDE)
+        for (t = 0; t < count; t++)
+            place_tile(view, k, bias, accumulate, 1, t * rows / count, (t + 1) * rows / count, j);
 }
 
-static void transposed(const View *view, ptrdiff_t k) { multiply(view, k, NULL, 1, 0); }
+/* Row by row of out, which is the largest of the matrices here. */
+static void transposed(const View *view, ptrdiff_t k) {
+    const ptrdiff_t rows = view->rows, count = (rows + TALL - 1) / TALL;
+    ptrdiff_t j, t;
+    for (t = 0; t < count; t++)
+        for (j = 0; j < view->w; j += WIDE)
+            place_tile(view, k, NULL, 1, 0, t * rows / count, (t + 1) * rows / count, j);
+}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, NamedTuple
 
 import numpy as np
@@ -151,6 +152,9 @@ UNARY = [
     Case("RSUBS", lambda a: 1.5 - a, x=1.5),
     Case("RDIVS", lambda a: 1.5 / a, x=1.5, positive=True),
     Case("POWS", lambda a: a**1.5, x=1.5, positive=True),
+    Case("POWS", lambda a: a**2, x=2),
+    Case("POWS", lambda a: a, x=1),
+    Case("POWS", lambda a: 1 / a, x=-1, positive=True),
     Case("MAXS", lambda a: np.maximum(a, 0.5), x=0.5),
     Case("MINS", lambda a: np.minimum(a, 0.5), x=0.5),
     Case("LOGSOFTMAX", lambda a: np.log(softmax(a))),
@@ -359,6 +363,37 @@ def test_a_cell_of_a_tree_runs_through_scratch_and_saved_values(block: int) -> N
         assert_close(out, sigmoid(both[:, :10]) * np.tanh(both[:, 10:]))
         assert (saved[:7] == 0).all()
         assert_close(saved[7:].reshape(nodes, 20)[:, 10:], both[:, 10:])
+
+
+@pytest.mark.parametrize("far", [0, 3])
+def test_an_operand_may_be_where_the_result_goes(far: int) -> None:
+    for w in (1, 5, 16, 19, 37, 100):
+        machine = Machine(13)
+        a, b = machine.normal(NODE, w + far), machine.normal(NODE, w + far)
+        first, second = a[:, far:].astype(np.float64), b[:, far:].astype(np.float64)
+        at = view(machine.reg(a), far), view(machine.reg(b), far)
+        machine.emit("TANH", at[0], at[0], NONE, w)
+        machine.emit("MUL", at[1], at[0], at[1], w)
+        machine.emit("SIGMOID", at[0], at[0], NONE, w, flags=ACC)
+        machine.emit("SOFTMAX", at[1], at[1], NONE, w)
+        machine.run()
+        assert_close(a[:, far:], np.tanh(first) + sigmoid(np.tanh(first)))
+        assert_close(b[:, far:], softmax(np.tanh(first) * second))
+
+
+def test_threads_run_programs_at_the_same_time() -> None:
+    machines, found = [Machine(100, seed) for seed in range(4)], []
+    for machine in machines:
+        out, given = machine.normal(NODE, 64), machine.normal(NODE, 64)
+        regs = machine.reg(out), machine.reg(given), machine.scratch(64, 0)
+        machine.emit("TANH", regs[2], regs[1], NONE, 64)
+        machine.emit("GEMM", regs[0], regs[2], 64, 64, machine.packed(np.eye(64, dtype=np.float32)), NONE)
+        found.append((out, np.tanh(given.astype(np.float64))))
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(20):
+            list(pool.map(Machine.run, machines))
+    for out, wanted in found:
+        assert_close(out, wanted)
 
 
 def values_of(op: str, given: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@
             A(const float *row_a = view->a + r * view->lda;)                       \
             B(const float *row_b = view->b + r * view->ldb;)                       \
             if (w < LANES) {                                                       \
-                for (j = 0; j < w; j++) {                                          \
+                SIMD for (j = 0; j < w; j++) {                                     \
                     A(const float a = row_a[j];)                                   \
                     B(const float b = row_b[j];)                                   \
                     out[j] assign expression;                                      \

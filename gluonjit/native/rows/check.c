@@ -19,6 +19,17 @@ static int is_operand(const Run *run, const Instruction *code, char form, int32_
     }
 }
 
+static int space_of(const Run *run, int32_t packed) { return run->regs[packed & 0xFFFF].space; }
+
+/* Whether the operands have rows of the same space, or those that SPREAD and SEGSUM are between. */
+static int are_spaces(const Run *run, const Instruction *code, const Form *form) {
+    const int32_t first = form->out != '-' ? code->out : code->a;
+    const int space = space_of(run, first);
+    if (code->op == OP_SPREAD || code->op == OP_SEGSUM)
+        return space == (code->op == OP_SPREAD ? CHILD : NODE) && space_of(run, code->a) != space;
+    return (form->a == '-' || space_of(run, code->a) == space) && (form->b == '-' || space_of(run, code->b) == space);
+}
+
 static int is_slot(const Run *run, ptrdiff_t slot) { return slot >= 0 && slot < run->slots; }
 
 static int are_slots(const Run *run, const Instruction *code, int form) {
@@ -32,7 +43,8 @@ const char *rows_check(const Run *run) {
     if (run->slots < 2) return "args has to begin with first and the saved buffer";
     for (i = 0; i < run->registers; i++) {
         const Register *reg = &run->regs[i];
-        if ((reg->space != NODE && reg->space != CHILD) || reg->width < 0) return "a register has no such space or width";
+        if ((reg->space != NODE && reg->space != CHILD) || reg->width < 0)
+            return "a register has no such space or width";
         if (reg->home == SCRATCH ? reg->where < 0 || reg->where >= run->registers
                                  : (reg->home != SAVED && reg->home != DIRECT) || !is_slot(run, reg->where))
             return "a register has no such home; scratch buffers are numbered below the number of registers";
@@ -47,6 +59,7 @@ const char *rows_check(const Run *run) {
         if (!is_operand(run, code, form->out, code->out, k) || !is_operand(run, code, form->a, code->a, k) ||
             !is_operand(run, code, form->b, code->b, k))
             return "an instruction names columns that no register has";
+        if (!are_spaces(run, code, form)) return "an instruction mixes rows of nodes and of children";
         if (!are_slots(run, code, form->slots)) return "an instruction names a slot that args does not have";
     }
     return NULL;

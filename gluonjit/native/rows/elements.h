@@ -1,6 +1,10 @@
 /* Operations on elements, each as a loop over rows and columns; included once for each set of instructions. */
 
+#if defined(__clang__) /* which unrolls short loops before it looks for vectors */
+#define SIMD _Pragma("clang loop vectorize(assume_safety) unroll(disable)")
+#else
 #define SIMD _Pragma("omp simd")
+#endif
 
 /* Two functions, name_set and name_add, that give out expression of a, b and x. What is left of a row past its last
    whole vector is computed with the columns before it, as a vector too: first, since out may be a or b, and written

@@ -172,7 +172,8 @@ static void run_block(const Run *run) {
             case OP_GEMM_DW: products(run, code, accumulate); break;
             case OP_COLSUM: {
                 const Operand a = operand(run, code->a);
-                const View view = {.out = address(run, code->x), .a = a.data, .rows = a.rows, .w = code->w, .lda = a.ld};
+                const View view = {
+                    .out = address(run, code->x), .a = a.data, .rows = a.rows, .w = code->w, .lda = a.ld};
                 call(run, OP_COPY, 1, &view);
                 break;
             }

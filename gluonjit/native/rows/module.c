@@ -157,8 +157,9 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "gluonjit._rows", "Row programs (gluonjit/native/rows).", -1,
-                                        methods, NULL, NULL, NULL, NULL};
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "gluonjit._rows", "Row programs (gluonjit/native/rows).", -1, methods, NULL, NULL, NULL, NULL,
+};
 
 #define NAME_OF(name, out, a, b, slots) #name,
 static const char *const op_names[OPS] = {ROWS_OPS(NAME_OF)};

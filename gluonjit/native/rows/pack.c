@@ -9,7 +9,8 @@ size_t rows_packed(ptrdiff_t k, ptrdiff_t n, int panel) {
 }
 
 /* Element (i, j) is source[i * row + j * column]. */
-void rows_pack(const float *source, ptrdiff_t k, ptrdiff_t n, ptrdiff_t row, ptrdiff_t column, float *target, int panel) {
+void rows_pack(const float *source, ptrdiff_t k, ptrdiff_t n, ptrdiff_t row, ptrdiff_t column, float *target,
+               int panel) {
     ptrdiff_t begin, i, j;
     for (begin = 0; begin < n; begin += panel) {
         const ptrdiff_t columns = n - begin < panel ? n - begin : panel;

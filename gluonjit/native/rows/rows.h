@@ -1,7 +1,25 @@
 /* gluonjit._rows: a row program (what one cell does, as instructions on float32 matrices) over the nodes of a step.
 
-   An out that shares memory with an operand has to be the very view of that operand, and only where the operation is
-   element by element; otherwise what is written and what is read lie apart. */
+   A register is a matrix with a row for each node (space 0) or for each child of a node (space 1), `width` columns wide,
+   row after row. Its home is a scratch buffer numbered `where`, which others may share and which holds the rows of a
+   block only; or the buffer of saved values, from the offset that slot `where` holds; or the address in slot `where`.
+   Slots are args: 0 the address of `first` (the children of node i are first[i] to first[i + 1]) or 0, 1 that of the
+   saved buffer, the others addresses and numbers as instructions have it.
+
+   An instruction works on w columns of registers, each given as register | first column << 16, or -1 for none. It works
+   on all rows of a block of nodes and of their children; flag ACC adds to out instead of writing it. x is a float's bits
+   or a slot:
+     GATHER, SCATTER   rows of the matrix at x (w columns) by the index at x + 1, or as they come where that is 0
+     GEMM              out = a @ B + bias: B packed at x, bias at y or none for -1, and b is the number of B's rows
+     GEMM_DW           matrix at x, whose rows are args[x + 1] apart, += a^T @ b, where b has y columns
+     COLSUM            vector at x += the sum of rows
+     SPREAD, SEGSUM    a node's row to its children; the sum of its children's rows
+     ..S, FILL; ..V    with the number x; with the vector at x
+     ..W, PICK, DPICK  with a number for each row, which is a column
+
+   An out may lie where an operand does if it is the very view of that operand and the operation takes it element by
+   element or, as SOFTMAX does, row by row. Otherwise what is written and what is read lie apart; so they do for a number
+   of each row, and in GATHER, SCATTER, products, SPREAD, SEGSUM, PICK and DPICK. */
 
 #ifndef GLUONJIT_ROWS_H
 #define GLUONJIT_ROWS_H
@@ -102,7 +120,8 @@ typedef struct {
 const char *rows_check(const Run *run);
 size_t rows_scratch(Run *run);
 void rows_run(Run *run);
-void rows_pack(const float *source, ptrdiff_t k, ptrdiff_t n, ptrdiff_t row, ptrdiff_t column, float *target, int panel);
+void rows_pack(const float *source, ptrdiff_t k, ptrdiff_t n, ptrdiff_t row, ptrdiff_t column, float *target,
+               int panel);
 size_t rows_packed(ptrdiff_t k, ptrdiff_t n, int panel);
 
 #endif

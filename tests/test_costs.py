@@ -192,7 +192,8 @@ def test_a_profiled_flush_teaches_the_model_what_its_parts_took(
     assert forward.plan.steps == plan.steps
     assert (forward.calls, forward.scheduler, forward.granularity) == (1 + 1 + 2 + 2 + 4 + 4 + 3 + 1, "depth", "cell")
     assert len(forward.gather) == len(forward.compute) == len(plan.steps)
-    assert min(*forward.gather, *forward.compute, forward.analysis, forward.inputs, forward.results) > 0
+    assert min(forward.gather) >= 0  # what runs in C as a whole gathers as it goes
+    assert min(*forward.compute, forward.analysis, forward.inputs, forward.results) > 0
     assert sorted(number for number, _ in backward.steps) == list(range(len(plan.steps)))
     assert min(seconds for _, seconds in backward.steps) > 0 and backward.rest > 0
     parts = gluonjit.explain().ms

@@ -45,7 +45,9 @@ def test_objects_and_caches_do_not_grow() -> None:
 
 def test_clearing_empties_every_cache() -> None:
     soak.Soak(seed=2).step()
-    assert all(gluonjit.cache_info().values())
+    assert all(
+        count for name, count in gluonjit.cache_info().items() if name != "mxnet.sized"
+    )  # no step runs as a graph
     gluonjit.clear_caches()
     assert not any(gluonjit.cache_info().values())
     soak.Soak(seed=2).step()

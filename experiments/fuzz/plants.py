@@ -12,31 +12,31 @@ from typing import Any
 import mxnet  # noqa: F401  its import installs the engine that is patched here
 
 import gluonjit
-from gluonjit.engines.mxnet import arrays, ops, program, session, tape
+from gluonjit.engines.mxnet import arrays, fused_steps, ops, program, session, tape
 
 Patch = tuple[Any, str, Any]
 
 
 def _wrong_row() -> list[Patch]:
     """The last row that a gather takes of three or more is that of its neighbour."""
-    original = session._upload
+    original = fused_steps.FusedSteps
 
-    def upload(plan: Any) -> Any:
+    def made(plan: Any, *rest: Any) -> Any:
         for step in plan.steps:
             for gather in step.gathers:
                 if gather.index is not None and len(gather.index) > 2:
                     gather.index[-1] = gather.index[-2]
-        return original(plan)
+        return original(plan, *rest)
 
-    return [(session, "_upload", upload)]
+    return [(session, "FusedSteps", made)]
 
 
 def _dropped_gradient() -> list[Patch]:
     """Backward leaves out the fourth step of a tape."""
     original = tape.Tape.note
 
-    def note(self: Any, step: Any, results: Any) -> None:
-        original(self, step, results)
+    def note(self: Any, *noted: Any) -> None:
+        original(self, *noted)
         self.steps_noted = getattr(self, "steps_noted", 0) + 1
         if self.steps_noted == 4 and self._steps:
             self._steps.pop()
@@ -46,17 +46,20 @@ def _dropped_gradient() -> list[Patch]:
 
 def _stale_parameter() -> list[Patch]:
     """A batched program uses the values that its weights had when it ran first."""
-    original = program.Batched.__call__
+    original, constant = program.Batched.__call__, fused_steps.FusedSteps.constant
     first: dict[int, tuple[Any, Any]] = {}
 
-    def call(self: Any, operands: Any, consts: Any, count: int, results: Any) -> None:
+    def call(self: Any, operands: Any, consts: Any, *rest: Any) -> None:
         stale = []
         for const, own in zip(consts, self.consts):
             known = first.setdefault(id(own), (own, own.copy()))
             stale.append(known[1] if const.grad is None else const)
-        original(self, operands, stale, count, results)
+        original(self, operands, stale, *rest)
 
-    return [(program.Batched, "__call__", call)]
+    def fused(self: Any, array: Any) -> Any:
+        return constant(self, first.setdefault(id(array), (array, array.copy()))[1])
+
+    return [(program.Batched, "__call__", call), (fused_steps.FusedSteps, "constant", fused)]
 
 
 def _wrong_share() -> list[Patch]:

@@ -18,6 +18,7 @@ SWITCHES = {
     "activations": "sigmoid and tanh run as Activation",
     "sums": "chains of additions run as one add_n",
     "splits": "gates are cut apart in blocks, not element by element",
+    "fused": "a step whose operators all have an instruction runs in C as a whole, on the host",
     "identities": "results are written in place, where that is safe, with no copy of their own",
 }
 """What is done to compute less, by name; `without=(name, ...)` leaves it out, with the same results."""

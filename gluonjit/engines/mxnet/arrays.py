@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import mxnet as mx
 import numpy as np
+from mxnet.base import _LIB, check_call
 from mxnet.context import Context
 from mxnet.ndarray import NDArray
 from mxnet.ndarray.ndarray import _DTYPE_MX_TO_NP
@@ -64,3 +67,12 @@ def spec_of(array: NDArray) -> Spec:
             return intern_spec(shape, dtype, device, natural_mode(shape))
     shape = array.shape
     return intern_spec(shape, dtype_name(array), device_of(array), natural_mode(shape))
+
+
+def address_of(array: NDArray) -> int:
+    """Where an array's numbers are, when it is computed: asked before, MXNet 1.9.1 may lose them."""
+    array.wait_to_read()
+    address = ctypes.c_void_p()
+    check_call(_LIB.MXNDArrayGetData(array.handle, ctypes.byref(address)))
+    assert address.value is not None
+    return address.value

@@ -18,6 +18,7 @@ from gluonjit.analysis.plan import Gather, LeafChunk, LookupChunk, Place
 from gluonjit.engines.mxnet.arrays import context_of, room_for
 from gluonjit.engines.mxnet.failures import failed
 from gluonjit.engines.mxnet.finite import Finite
+from gluonjit.engines.mxnet.fused_steps import FusedSteps
 from gluonjit.engines.mxnet.history import Source, is_learned
 from gluonjit.engines.mxnet.hooked import original_set_recording, original_set_training, slice_rows
 from gluonjit.engines.mxnet.program import join
@@ -83,9 +84,11 @@ class Session:
         for place in [chunk.place for chunk in plan.inputs] + [p for step in plan.steps for p in step.places]:
             self._places[place.arena].append(place)
         self._begins = [[place.begin for place in places] for places in self._places]
-        self._indices = _upload(plan)
+        self._fused = FusedSteps(plan, self.arrays, self.tape, options.without)
+        graphs = [number for number in range(len(plan.steps)) if number not in self._fused]
+        self._indices = _upload(plan, graphs)
         self._tracked = False
-        self._besides = _besides(plan)  # at once, as making them waits for what the engine has been given before
+        self._besides = _besides(plan, graphs)  # at once, as making them waits for what the engine was given before
 
     def put_lookup(self, chunk: LookupChunk) -> None:
         """Look the entries up; under recording the table is learned."""
@@ -128,9 +131,11 @@ class Session:
         if source is not None and self.tape is not None:
             self.tape.sources.append(source)
         if self.plan.arenas[place.arena].sole:
+            self._fused.written([place.arena])
             # Without its history: steps must not go back into it by themselves, where nothing is learned from a row.
             self.arrays[place.arena] = rows if source is None else rows.detach()
         else:
+            self._fused.written([place.arena])
             with as_captured(0):
                 rows.copyto(slice_rows(self.arrays[place.arena], place.begin, place.end))
 
@@ -149,6 +154,8 @@ class Session:
         tape = self.tape if step.mode >= 2 else None
         if tape is not None:
             self._track()
+        if number in self._fused and self._run_fused(number, tape):
+            return
         begin = perf_counter()
         with as_captured(step.mode), shapes(step.kind.program.numpy):
             operands = [
@@ -164,6 +171,7 @@ class Session:
                 consts = [tape.constant(array, adds) for array, adds in zip(consts, program.adds)]
                 for array in program.left:
                     tape.constant(array, True)
+            self._fused.written([place.arena for place in step.places])
             sizes = tuple([gather.rows for gather in step.gathers])
             program(operands, consts, step.count, results, self._besides.get(number, ()), sizes)
             if tape is not None:
@@ -174,6 +182,29 @@ class Session:
         self._lap(number, "compute", middle)
         if self.finite is not None:
             self.finite.results(number, results)
+
+    def _run_fused(self, number: int, tape: Tape | None) -> bool:
+        """Run a step in C; False where that cannot be."""
+        begin = perf_counter()
+        step = self.plan.steps[number]
+        program = step.kind.program
+        if tape is not None:
+            for array in [*program.consts, *program.left]:
+                tape.constant(array, True)
+        if self.finite is not None:
+            self.finite.weights(number, program.consts)
+        ran = self._fused.run(number, tape is not None)
+        if ran is None:
+            self._indices.update(_upload(self.plan, [number]))
+            self._besides.update(_besides(self.plan, [number]))
+            return False
+        if tape is not None:
+            tape.note(number, [self._view(place) for place in step.places], ran)
+        self.report.gathers += sum([gather.index is not None for gather in step.gathers])
+        self._lap(number, "compute", begin)
+        if self.finite is not None:
+            self.finite.results(number, [self._view(place) for place in step.places])
+        return True
 
     def _track(self) -> None:
         """Let the tape decide which arenas get gradients, when all inputs are there."""
@@ -232,7 +263,7 @@ class Session:
     def finish(self) -> None:
         """Forget what only the run needed."""
         self._track()
-        self._indices = []
+        self._indices = {}
         self._besides = {}
         self._copies = {}
 
@@ -260,10 +291,11 @@ def _joined(leaves: Sequence[Leaf], learned: Sequence[bool]) -> NDArray:
         return join(leaves[0].spec, arrays, None)
 
 
-def _besides(plan: Plan) -> dict[int, list[Any]]:
-    """For each step whose nodes have any number of children what tells whose each is."""
+def _besides(plan: Plan, steps: Sequence[int]) -> dict[int, list[Any]]:
+    """For each of these steps whose nodes have any number of children what tells whose each is."""
     by_device: dict[str, list[tuple[int, Any]]] = {}
-    for number, step in enumerate(plan.steps):
+    for number in steps:
+        step = plan.steps[number]
         if step.arities is not None:
             by_device.setdefault(step.kind.operands[0].device, []).append((number, step.arities))
     found: dict[int, list[Any]] = {}
@@ -274,12 +306,12 @@ def _besides(plan: Plan) -> dict[int, list[Any]]:
     return found
 
 
-def _upload(plan: Plan) -> list[list[Any]]:
-    """The index array of each gather of each step, None where rows follow each other. They travel as one."""
-    found: list[list[Any]] = [[None] * len(step.gathers) for step in plan.steps]
+def _upload(plan: Plan, steps: Sequence[int]) -> dict[int, list[Any]]:
+    """The index array of each gather of these steps, None where rows follow each other. They travel as one."""
+    found: dict[int, list[Any]] = {number: [None] * len(plan.steps[number].gathers) for number in steps}
     by_device: dict[str, list[tuple[int, int, Any]]] = {}
-    for number, step in enumerate(plan.steps):
-        for position, gather in enumerate(step.gathers):
+    for number in steps:
+        for position, gather in enumerate(plan.steps[number].gathers):
             if gather.index is not None:
                 device = plan.arenas[gather.place.arena].spec.device
                 by_device.setdefault(device, []).append((number, position, gather.index))

@@ -19,9 +19,10 @@ from mxnet.ndarray import NDArray
 
 from gluonjit.analysis import Plan, Step
 from gluonjit.analysis.plan import Gather, Place
-from gluonjit.engines.mxnet.arrays import FLOATS
+from gluonjit.engines.mxnet.arrays import FLOATS, address_of
 from gluonjit.engines.mxnet.filling import fill_zero
 from gluonjit.engines.mxnet.finite import Finite
+from gluonjit.engines.mxnet.fused_steps import Ran
 from gluonjit.engines.mxnet.history import Seed, Source, Target, has_history
 from gluonjit.engines.mxnet.hooked import original_backward, slice_rows
 from gluonjit.engines.mxnet.reach import Reach
@@ -54,7 +55,8 @@ class Tape:
         self.sources: list[Source] = []
         self.plan = plan
         self._finite = finite
-        self._steps: list[tuple[int, list[NDArray]]] = []
+        self._steps: list[tuple[int, list[NDArray], Ran | None]] = []
+        self._addresses: dict[int | tuple[str, int], int] = {}  # of gradients that MXNet is not writing to
         self._variables: list[NDArray | None] = [None] * len(plan.arenas)
         self._gradients: list[NDArray | None] = [None] * len(plan.arenas)
         self._constants: dict[int, tuple[NDArray, NDArray, NDArray | None]] = {}
@@ -109,6 +111,29 @@ class Tape:
             return known[1]
         return slice_rows(known[1], 0, given.shape[0]) if given.shape else as_shape(known[1], ())
 
+    def gradient_of(self, given: NDArray) -> NDArray | None:
+        """The gradient of a constant, None where it is not learned."""
+        return self._constants[id(given)][2]
+
+    def has_gradients(self, arena: int) -> bool:
+        """Whether rows of an arena get gradients."""
+        return self._gradients[arena] is not None
+
+    def gradient_address(self, arena: int) -> int:
+        """Where the gradients of an arena's rows are."""
+        return self._address(arena, self._gradients[arena])
+
+    def learned_address(self, given: NDArray) -> int:
+        """Where the gradient of a constant is."""
+        return self._address(("constant", id(given)), self.gradient_of(given))
+
+    def _address(self, key: int | tuple[str, int], array: NDArray | None) -> int:
+        found = self._addresses.get(key)
+        if found is None:
+            assert array is not None
+            found = self._addresses[key] = address_of(array)
+        return found
+
     def learns(self, gather: Gather) -> bool:
         """Whether any of these rows is or was computed from something that gets a gradient."""
         place = gather.place
@@ -117,8 +142,8 @@ class Tape:
         rows = slice(place.begin, place.end) if gather.index is None else gather.index
         return bool(self._learned_rows[place.arena][rows].any())
 
-    def note(self, number: int, results: list[NDArray]) -> None:
-        """Remember a step that was recorded; one without anything learned before it was not."""
+    def note(self, number: int, results: list[NDArray], ran: Ran | None = None) -> None:
+        """Remember a step that was recorded, or ran in C; one without anything learned before it was not."""
         step = self.plan.steps[number]
         program = step.kind.program
         count = len(step.gathers)
@@ -128,7 +153,7 @@ class Tape:
         )
         learned = learned or any(used and self.learns(gather) for gather, used in zip(step.gathers, program.used))
         if learned or any(self._constants[id(array)][2] is not None for array in program.left):
-            self._steps.append((number, results if learned else []))
+            self._steps.append((number, results if learned else [], ran))
             for place in step.places:
                 self._learned_rows[place.arena][place.begin : place.end] = True
 
@@ -163,12 +188,17 @@ class Tape:
                 mx.nd.elemwise_add(rows, seed.gradient, out=rows)
                 if self._finite is not None:
                     self._finite.head(seed.gradient)
+        self._addresses.clear()
         laps, begin = [], self._now()
-        for number, results in steps:
+        for number, results, ran in steps:
             step = self.plan.steps[number]
-            heads, head_gradients = zip(*self._with_gradients(step, results))
-            with shapes(step.kind.program.numpy):
-                original_backward(list(heads), list(head_gradients), keep, train_mode)
+            if ran is not None:
+                ran.backward()
+            else:
+                heads, head_gradients = zip(*self._with_gradients(step, results))
+                with shapes(step.kind.program.numpy):
+                    original_backward(list(heads), list(head_gradients), keep, train_mode)
+                self._addresses.clear()
             end = self._now()
             laps.append((number, begin, end))
             begin = end
@@ -204,19 +234,19 @@ class Tape:
         parts = tuple([(array, self._rows(place).reshape(array.shape)) for array, place in reached])
         return Target(source.array, None, rows, bool(parts), parts)
 
-    def _reached(self, seeds: Sequence[Seed]) -> tuple[Reach, list[tuple[int, list[NDArray]]]]:
+    def _reached(self, seeds: Sequence[Seed]) -> tuple[Reach, list[tuple[int, list[NDArray], Ran | None]]]:
         """What these rows depend on, and the steps to go backward through, the last one first."""
         reach = Reach(self.plan)
         for seed in seeds:
             if self._gradients[seed.arena] is not None:
                 reach.start(seed.place)
         steps = []
-        for number, results in reversed(self._steps):
+        for number, results, ran in reversed(self._steps):
             step = self.plan.steps[number]
             if not results:  # nothing but weights that meet zeros alone
                 reach.through(step)
             elif self._with_gradients(step, results) and reach.through(step):
-                steps.append((number, results))
+                steps.append((number, results, ran))
         return reach, steps
 
     def _with_gradients(self, step: Step, results: list[NDArray]) -> list[tuple[NDArray, NDArray]]:
@@ -234,7 +264,7 @@ class Tape:
     def _all_spent(self) -> bool:
         return all(
             self.spent.reaches_all(place)
-            for number, _ in self._steps
+            for number, *_ in self._steps
             for place in self.plan.steps[number].places
             if self._gradients[place.arena] is not None
         )
@@ -265,4 +295,5 @@ class Tape:
         self._variables = []
         self._gradients = []
         self._constants = {}
+        self._addresses = {}
         self.sources = []

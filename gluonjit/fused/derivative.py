@@ -1,0 +1,390 @@
+"""The backward pass of a program as a program: reverse accumulation, instruction by instruction.
+
+Registers of the program keep their numbers; gradients are new registers. What is added up in one gradient is written
+by its first term and added to by the others; a gradient that is a copy of another is that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+from gluonjit.fused.program import Instr, NotFusable, Program, View, Weight
+
+
+@dataclass(frozen=True)
+class Derivative:
+    """A program that reads registers of another and gradients of its results, and adds to gradients elsewhere.
+
+    seeds: the register that is the gradient of each result, None where it has none; reads: registers of the program
+    that are needed, operands among them.
+    """
+
+    spaces: tuple[int, ...]
+    widths: tuple[int, ...]
+    code: tuple[Instr, ...]
+    seeds: tuple[int | None, ...]
+    reads: frozenset[int]
+
+
+def derive(program: Program, operands: Collection[int], consts: Collection[int], seeded: Collection[int]) -> Derivative:
+    """Gradients of these operands and constants, given those of the results `seeded`, by number."""
+    return _Deriving(program, set(operands), set(consts), seeded).run()
+
+
+@dataclass
+class _Gradient:
+    """The gradient of one register so far: a copy of a view, or a register of its own with the columns written."""
+
+    alias: View | None = None
+    own: View | None = None
+    written: list[tuple[int, int]] = field(default_factory=list)
+
+
+class _Deriving:
+    def __init__(self, program: Program, operands: set[int], consts: set[int], seeded: Collection[int]) -> None:
+        self.program = program
+        self.spaces, self.widths = list(program.spaces), list(program.widths)
+        self.code: list[Instr] = []
+        self.consts = consts
+        self.operands = operands
+        self.needs = self._needing()
+        self.gradients: dict[int, _Gradient] = {}
+        self.seeds: list[int | None] = []
+        for number, result in enumerate(program.results):
+            seed = None
+            if number in seeded and result.reg in self.needs:
+                own = self.register(self.spaces[result.reg], result.width)
+                self.gradients[result.reg] = _Gradient(own=own, written=[(0, own.width)])
+                seed = own.reg
+            self.seeds.append(seed)
+
+    def _needing(self) -> set[int]:
+        """Registers through which gradients go to what is asked for."""
+        needs = set(self.operands)
+        for position, instr in enumerate(self.program.code):
+            if position in self.program.stops or instr.out is None or instr.op in _CONSTANT:
+                continue
+            weights = [weight for weight in (instr.weight, instr.bias) if weight is not None]
+            views = [instr.a] if instr.op == "PICK" else [instr.a, instr.b]
+            if any(view is not None and view.reg in needs for view in views) or any(
+                weight.const in self.consts for weight in weights
+            ):
+                needs.add(instr.out.reg)
+        return needs
+
+    def run(self) -> Derivative:
+        program = self.program
+        for position in range(len(program.code) - 1, -1, -1):
+            instr = program.code[position]
+            assert instr.out is not None
+            if instr.out.reg not in self.needs or instr.out.reg not in self.gradients or position in program.stops:
+                continue
+            RULES.get(instr.op, _unknown)(self, instr, self.whole(instr.out))
+        for operand in sorted(self.operands):
+            if operand in self.gradients:
+                view = self.whole(View(operand, 0, self.widths[operand]))
+                self.code.append(Instr("SCATTER", a=view, operand=operand))
+        first = len(program.spaces)
+        reads = {
+            view.reg for instr in self.code for view in (instr.a, instr.b) if view is not None and view.reg < first
+        }
+        return Derivative(tuple(self.spaces), tuple(self.widths), tuple(self.code), tuple(self.seeds), frozenset(reads))
+
+    # --- what rules use ------------------------------------------------------------------------------------------
+
+    def register(self, space: int, width: int) -> View:
+        self.spaces.append(space)
+        self.widths.append(width)
+        return View(len(self.spaces) - 1, 0, width)
+
+    def temporary(self, op: str, a: View, b: View | None = None, width: int | None = None, number: float = 0.0) -> View:
+        """The result of an instruction."""
+        out = self.register(self.spaces[a.reg], a.width if width is None else width)
+        self.code.append(Instr(op, out, a, b, number))
+        return out
+
+    def wants(self, view: View | None) -> bool:
+        """Whether the gradient of an operand of an instruction is needed."""
+        return view is not None and view.reg in self.needs
+
+    def learns(self, weight: Weight | None) -> bool:
+        """Whether the gradient of a constant is needed."""
+        return weight is not None and weight.const in self.consts
+
+    def add(self, target: View | None, instr: Instr) -> None:
+        """Add the result of an instruction (without `out`) to the gradient of a view, if that is needed."""
+        if target is None or not self.wants(target):
+            return
+        known = self.gradients.setdefault(target.reg, _Gradient())
+        whole = target.column == 0 and target.width == self.widths[target.reg]
+        if known.own is None and known.alias is None and instr.op == "COPY" and whole and not instr.adds:
+            known.alias = instr.a
+            return
+        own = self._owned(target.reg, known)
+        begin, end = target.column, target.column + target.width
+        inside = any(first <= begin and end <= last for first, last in known.written)
+        if not inside:
+            touched = [span for span in known.written if span[0] < end and begin < span[1]]
+            if touched:
+                self._fill(known, begin, end)
+                inside = True
+            else:
+                known.written.append((begin, end))
+        self.code.append(instr._replace(out=own.part(begin, end), adds=inside))
+
+    def _owned(self, reg: int, known: _Gradient) -> View:
+        if known.own is None:
+            known.own = self.register(self.spaces[reg], self.widths[reg])
+            if known.alias is not None:
+                self.code.append(Instr("COPY", known.own, known.alias))
+                known.written.append((0, known.own.width))
+                known.alias = None
+        return known.own
+
+    def _fill(self, known: _Gradient, begin: int, end: int) -> None:
+        """Write zeros to the columns in [begin, end) that nothing has been written to."""
+        assert known.own is not None
+        place = begin
+        for first, last in sorted([span for span in known.written if span[0] < end and begin < span[1]]):
+            if place < first:
+                self._zero(known, place, first)
+            place = max(place, last)
+        if place < end:
+            self._zero(known, place, end)
+        known.written = _joined(known.written)
+
+    def _zero(self, known: _Gradient, begin: int, end: int) -> None:
+        assert known.own is not None
+        self.code.append(Instr("FILL", known.own.part(begin, end)))
+        known.written.append((begin, end))
+
+    def whole(self, view: View) -> View:
+        """The gradient of a view, whose every column is written."""
+        known = self.gradients[view.reg]
+        if known.alias is not None:
+            return known.alias.part(view.column, view.column + view.width)
+        assert known.own is not None
+        self._fill(known, view.column, view.column + view.width)
+        return known.own.part(view.column, view.column + view.width)
+
+
+def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    joined: list[tuple[int, int]] = []
+    for begin, end in sorted(spans):
+        if joined and begin <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((begin, end))
+    return joined
+
+
+# --- rules: what an instruction's result's gradient `dy` adds to the gradients of its operands -----------------------
+
+Rule = Callable[[_Deriving, Instr, View], None]
+
+
+def _product(to: _Deriving, instr: Instr, dy: View) -> None:
+    weight, a = instr.weight, instr.a
+    assert weight is not None and a is not None
+    to.add(a, Instr("GEMM", a=dy, weight=weight, turned=True))
+    if to.learns(weight):
+        to.code.append(Instr("GEMM_DW", a=dy, b=a, weight=weight))
+    if to.learns(instr.bias):
+        to.code.append(Instr("COLSUM", a=dy, weight=instr.bias))
+
+
+def _by_output(op: str) -> Rule:
+    def rule(to: _Deriving, instr: Instr, dy: View) -> None:
+        to.add(instr.a, Instr(op, a=dy, b=instr.out))
+
+    return rule
+
+
+def _by_input(op: str) -> Rule:
+    def rule(to: _Deriving, instr: Instr, dy: View) -> None:
+        to.add(instr.a, Instr(op, a=dy, b=instr.a))
+
+    return rule
+
+
+def _passed(op: str = "COPY") -> Rule:
+    def rule(to: _Deriving, instr: Instr, dy: View) -> None:
+        to.add(instr.a, Instr(op, a=dy))
+
+    return rule
+
+
+def _scaled_input(factor: str, scale: float = 1.0) -> Rule:
+    """dy times scale times a function of the operand."""
+
+    def rule(to: _Deriving, instr: Instr, dy: View) -> None:
+        if to.wants(instr.a):
+            assert instr.a is not None
+            slope = to.temporary(factor, instr.a)
+            if scale != 1.0:
+                slope = to.temporary("MULS", slope, number=scale)
+            to.add(instr.a, Instr("MUL", a=dy, b=slope))
+
+    return rule
+
+
+def _sqrt(to: _Deriving, instr: Instr, dy: View) -> None:
+    assert instr.out is not None
+    if to.wants(instr.a):
+        to.add(instr.a, Instr("MULS", a=to.temporary("DIV", dy, instr.out), number=0.5))
+
+
+def _square(to: _Deriving, instr: Instr, dy: View) -> None:
+    if to.wants(instr.a):
+        to.add(instr.a, Instr("MULS", a=to.temporary("MUL", dy, instr.a), number=2.0))
+
+
+def _reciprocal(to: _Deriving, instr: Instr, dy: View) -> None:
+    """1/a or x/a: -dy y / a."""
+    if to.wants(instr.a):
+        to.add(instr.a, Instr("NEG", a=to.temporary("DIV", to.temporary("MUL", dy, instr.out), instr.a)))
+
+
+def _power(to: _Deriving, instr: Instr, dy: View) -> None:
+    if to.wants(instr.a):
+        assert instr.a is not None
+        slope = to.temporary("POWS", instr.a, number=instr.number - 1.0)
+        to.add(instr.a, Instr("MUL", a=dy, b=to.temporary("MULS", slope, number=instr.number)))
+
+
+def _add(to: _Deriving, instr: Instr, dy: View) -> None:
+    to.add(instr.a, Instr("COPY", a=dy))
+    to.add(instr.b, Instr("COPY", a=dy))
+
+
+def _subtract(to: _Deriving, instr: Instr, dy: View) -> None:
+    to.add(instr.a, Instr("COPY", a=dy))
+    to.add(instr.b, Instr("NEG", a=dy))
+
+
+def _multiply(to: _Deriving, instr: Instr, dy: View) -> None:
+    to.add(instr.a, Instr("MUL", a=dy, b=instr.b))
+    to.add(instr.b, Instr("MUL", a=dy, b=instr.a))
+
+
+def _divide(to: _Deriving, instr: Instr, dy: View) -> None:
+    to.add(instr.a, Instr("DIV", a=dy, b=instr.b))
+    if to.wants(instr.b):
+        to.add(instr.b, Instr("NEG", a=to.temporary("DIV", to.temporary("MUL", dy, instr.out), instr.b)))
+
+
+def _chosen(first: str, other: str, swapped: bool) -> Rule:
+    """The gradient goes where a comparison of the two operands holds, `other` being its opposite."""
+
+    def rule(to: _Deriving, instr: Instr, dy: View) -> None:
+        a, b = (instr.b, instr.a) if swapped else (instr.a, instr.b)
+        assert a is not None
+        for target, comparison in ((instr.a, first), (instr.b, other)):
+            if to.wants(target):
+                to.add(target, Instr("MUL", a=dy, b=to.temporary(comparison, a, b)))
+
+    return rule
+
+
+def _added_row(sign: str) -> Rule:
+    """A constant row added or subtracted: `sign` is COPY or NEG."""
+
+    def rule(to: _Deriving, instr: Instr, dy: View) -> None:
+        to.add(instr.a, Instr("COPY", a=dy))
+        if to.learns(instr.weight):
+            to.code.append(Instr("COLSUM", a=dy if sign == "COPY" else to.temporary(sign, dy), weight=instr.weight))
+
+    return rule
+
+
+def _multiplied_row(to: _Deriving, instr: Instr, dy: View) -> None:
+    to.add(instr.a, Instr("MULV", a=dy, weight=instr.weight))
+    if to.learns(instr.weight):
+        to.code.append(Instr("COLSUM", a=to.temporary("MUL", dy, instr.a), weight=instr.weight))
+
+
+def _by_column(op: str) -> Rule:
+    """ADDW, SUBW: b is one column for all of a's."""
+
+    def rule(to: _Deriving, instr: Instr, dy: View) -> None:
+        to.add(instr.a, Instr("COPY", a=dy))
+        if to.wants(instr.b):
+            total = Instr("SUMW", a=dy if op == "ADDW" else to.temporary("NEG", dy))
+            to.add(instr.b, total)
+
+    return rule
+
+
+def _times_column(to: _Deriving, instr: Instr, dy: View) -> None:
+    to.add(instr.a, Instr("MULW", a=dy, b=instr.b))
+    if to.wants(instr.b):
+        to.add(instr.b, Instr("SUMW", a=to.temporary("MUL", dy, instr.a)))
+
+
+def _over_column(to: _Deriving, instr: Instr, dy: View) -> None:
+    to.add(instr.a, Instr("DIVW", a=dy, b=instr.b))
+    if to.wants(instr.b):
+        assert instr.b is not None
+        total = to.temporary("SUMW", to.temporary("MUL", dy, instr.out), width=1)
+        to.add(instr.b, Instr("NEG", a=to.temporary("DIV", total, instr.b)))
+
+
+def _pick(to: _Deriving, instr: Instr, dy: View) -> None:
+    to.add(instr.a, Instr("DPICK", a=dy, b=instr.b))
+
+
+def _none(to: _Deriving, instr: Instr, dy: View) -> None:
+    """The result does not change with the operands."""
+
+
+def _unknown(to: _Deriving, instr: Instr, dy: View) -> None:
+    raise NotFusable(f"{instr.op} has no derivative")
+
+
+_CONSTANT = frozenset({"FILL", "SIGN", "STEP", "GE", "LT"})
+
+RULES: dict[str, Rule] = {
+    "GEMM": _product,
+    "COPY": _passed(),
+    "NEG": _passed("NEG"),
+    "SPREAD": _passed("SEGSUM"),
+    "SEGSUM": _passed("SPREAD"),
+    "SIGMOID": _by_output("DSIGMOID"),
+    "TANH": _by_output("DTANH"),
+    "RELU": _by_output("DRELU"),
+    "EXP": _by_output("MUL"),
+    "LOG": _by_input("DIV"),
+    "SQRT": _sqrt,
+    "SQUARE": _square,
+    "ABS": _scaled_input("SIGN"),
+    "RECIPROCAL": _reciprocal,
+    "SOFTRELU": _scaled_input("SIGMOID"),
+    "SIN": _scaled_input("COS"),
+    "COS": _scaled_input("SIN", -1.0),
+    "ADD": _add,
+    "SUB": _subtract,
+    "MUL": _multiply,
+    "DIV": _divide,
+    "MAX": _chosen("GE", "LT", False),
+    "MIN": _chosen("GE", "LT", True),
+    "ADDS": _passed(),
+    "MULS": lambda to, instr, dy: to.add(instr.a, Instr("MULS", a=dy, number=instr.number)),
+    "RSUBS": _passed("NEG"),
+    "RDIVS": _reciprocal,
+    "POWS": _power,
+    "ADDV": _added_row("COPY"),
+    "SUBV": _added_row("NEG"),
+    "MULV": _multiplied_row,
+    "SUMW": lambda to, instr, dy: to.add(instr.a, Instr("BCASTW", a=dy)),
+    "BCASTW": _passed("SUMW"),
+    "ADDW": _by_column("ADDW"),
+    "SUBW": _by_column("SUBW"),
+    "MULW": _times_column,
+    "DIVW": _over_column,
+    "LOGSOFTMAX": _by_output("DLOGSOFTMAX"),
+    "SOFTMAX": _by_output("DSOFTMAX"),
+    "PICK": _pick,
+    **dict.fromkeys(_CONSTANT, _none),
+}
+"""By instruction."""

@@ -1,0 +1,163 @@
+"""What one cell does as a straight list of instructions on matrices of float32, one row a node or one a child.
+
+A program is made once for a cell and runs for the nodes of any step: `gluonjit._rows` does so in C, a block of nodes
+at a time, so that what lies between two instructions stays in the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+NODE, CHILD = 0, 1
+"""Whom the rows of a matrix belong to: a node each, or a child each, node by node."""
+
+
+class NotFusable(Exception):
+    """A graph does what no instruction does; the message says what."""
+
+
+class View(NamedTuple):
+    """Columns [column, column + width) of a register."""
+
+    reg: int
+    column: int
+    width: int
+
+    def part(self, begin: int, end: int) -> View:
+        """Some of its columns."""
+        return View(self.reg, self.column + begin, end - begin)
+
+
+class Weight(NamedTuple):
+    """Rows and columns of a constant, which are numbered; a vector is one row."""
+
+    const: int
+    top: int
+    rows: int
+    left: int
+    columns: int
+
+
+class Instr(NamedTuple):
+    """One instruction: `op` is a name in `gluonjit._rows.OPS`. With `adds` the result is added to what is there."""
+
+    op: str
+    out: View | None = None
+    a: View | None = None
+    b: View | None = None
+    number: float = 0.0
+    weight: Weight | None = None
+    bias: Weight | None = None
+    operand: int = -1
+    adds: bool = False
+    turned: bool = False  # a product with the weight as it lies, (rows, columns), instead of with its transpose
+
+
+@dataclass(frozen=True)
+class Program:
+    """Registers are numbered, those of operands first; each has a space and a width, and is written once.
+
+    results: what is stored, in order; `stops` are instructions (by position) that no gradient goes back through.
+    """
+
+    spaces: tuple[int, ...]
+    widths: tuple[int, ...]
+    operands: int
+    code: tuple[Instr, ...]
+    results: tuple[View, ...]
+    stops: frozenset[int] = frozenset()
+
+
+@dataclass
+class Builder:
+    """Makes a program instruction by instruction."""
+
+    spaces: list[int] = field(default_factory=list)
+    widths: list[int] = field(default_factory=list)
+    code: list[Instr] = field(default_factory=list)
+    stops: set[int] = field(default_factory=set)
+    operands: int = 0
+
+    def register(self, space: int, width: int) -> View:
+        """A new register, all its columns."""
+        self.spaces.append(space)
+        self.widths.append(width)
+        return View(len(self.spaces) - 1, 0, width)
+
+    def operand(self, space: int, width: int) -> View:
+        """The next operand; all of them come before anything else."""
+        assert not self.code
+        self.operands += 1
+        return self.register(space, width)
+
+    def space(self, view: View) -> int:
+        """Whom its rows belong to."""
+        return self.spaces[view.reg]
+
+    def emit(self, op: str, a: View, b: View | None = None, width: int | None = None, number: float = 0.0) -> View:
+        """An instruction whose result is as wide as its first operand, if not said otherwise."""
+        if b is not None and self.space(a) != self.space(b):
+            raise NotFusable(f"{op} of a node and a child")
+        out = self.register(self.space(a), a.width if width is None else width)
+        self.code.append(Instr(op, out, a, b, number))
+        return out
+
+    def linear(self, a: View, weight: Weight, bias: Weight | None) -> View:
+        """a (rows, in) times the transpose of the weight (out, in), plus the bias (out)."""
+        out = self.register(self.space(a), weight.rows)
+        self.code.append(Instr("GEMM", out, a, weight=weight, bias=bias))
+        return out
+
+    def vector(self, op: str, a: View, weight: Weight) -> View:
+        """ADDV, MULV or SUBV with a constant row."""
+        out = self.register(self.space(a), a.width)
+        self.code.append(Instr(op, out, a, weight=weight))
+        return out
+
+    def spread(self, a: View) -> View:
+        """A node's row for each of its children."""
+        out = self.register(CHILD, a.width)
+        self.code.append(Instr("SPREAD", out, a))
+        return out
+
+    def gather_up(self, a: View) -> View:
+        """The sum of the rows of a node's children."""
+        out = self.register(NODE, a.width)
+        self.code.append(Instr("SEGSUM", out, a))
+        return out
+
+    def concat(self, parts: Sequence[View]) -> View:
+        """Columns of several, one after the other."""
+        if len({self.space(part) for part in parts}) > 1:
+            raise NotFusable("a concatenation of nodes and children")
+        out = self.register(self.space(parts[0]), sum([part.width for part in parts]))
+        begin = 0
+        for part in parts:
+            self.code.append(Instr("COPY", out.part(begin, begin + part.width), part))
+            begin += part.width
+        return out
+
+    def stop(self, a: View) -> View:
+        """The same numbers, through which no gradient goes back."""
+        self.stops.add(len(self.code))
+        return self.emit("COPY", a)
+
+    def finish(self, results: Sequence[View]) -> Program:
+        """The program with these results: each is a register of its own, that is no operand."""
+        taken: set[int] = set(range(self.operands))
+        stored = []
+        for view in results:
+            if view.reg in taken or view.width != self.widths[view.reg]:
+                view = self.emit("COPY", view)
+            taken.add(view.reg)
+            stored.append(view)
+        return Program(
+            tuple(self.spaces),
+            tuple(self.widths),
+            self.operands,
+            tuple(self.code),
+            tuple(stored),
+            frozenset(self.stops),
+        )

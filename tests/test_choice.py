@@ -78,6 +78,19 @@ def test_the_librarys_own_trials_give_no_advice(
     assert not [warning for warning in recwarn if warning.category in (CellWarning, AloneWarning)]
 
 
+def test_training_and_inference_in_turns_are_both_decided(net: gluon.Block) -> None:
+    """What one of them has still to look at does not decide how the other is captured."""
+    forget()
+    net.hybridize(dynamic_batch=True)
+    found = []
+    for k in range(34):
+        training = steps(net, minibatch(24, seed=10 * k)).choice
+        for value in [net(x) for x in minibatch(24, seed=10 * k)]:
+            value.asnumpy()
+        found = [training, gluonjit.explain().choice]
+    assert [choice is not None and choice.decided for choice in found] == [True, True]
+
+
 def test_values_stay_while_ways_are_tried(net: gluon.Block) -> None:
     samples = minibatch(6)
     expected = [net(x).asnumpy() for x in samples]
@@ -224,7 +237,7 @@ def test_a_stream_finds_its_number(net: gluon.Block) -> None:
     net.hybridize(dynamic_batch=True)
     flushes = []
     for k in range(3):
-        with gluonjit.batching(flush_at="auto", max_latency=1e-5) as batch:
+        with gluonjit.batching(flush_at="auto", max_latency=1e-7) as batch:
             values = [net(x) for x in minibatch(6, seed=k)]
         flushes.append(batch.report.flushes)
         assert all(isinstance(value, nd.NDArray) for value in values)

@@ -100,7 +100,11 @@ class Batch:
         self.calls: dict[Any, Any] = {}  # operator calls so far, with their values
         self.ops: dict[Any, Any] = {}  # records by what operator calls of one signature have in common
         self.room = 1.0
-        self.setting = self.chooser.setting
+        self._choose()
+
+    def _choose(self) -> None:
+        """Decide how to capture what comes next: whether it is training shows when it begins."""
+        self.setting = self.chooser.setting(self.engine.current_mode() >= 2)
         self.sharing = self.setting.sharing
 
     @property
@@ -110,6 +114,8 @@ class Batch:
 
     def begin_sample(self) -> None:
         """What is captured from here on belongs to the next sample."""
+        if self.empty:
+            self._choose()
         if self.setting.granularity == "graph":  # samples that share a node do not run as one
             self.calls.clear()
             for record in self.records.values():

@@ -67,17 +67,16 @@ class Chooser:
         self._waits = options.flush_at
         self._latency = options.max_latency
         self._studies: dict[tuple[bool, int], Study] = {}
-        self._last: Study | None = None
+        self._last: dict[bool, Study] = {}  # of training, and of inference
         self._pays: int | None = None
         self.choice = Choice(self._allowed.first, False, False, False, (), {})
 
-    @property
-    def setting(self) -> Setting:
-        """How the next batch is captured: as was best for the last one."""
-        if self._last is None:
+    def setting(self, training: bool) -> Setting:
+        """How the next batch is captured: as was best for the last one of its phase."""
+        last = self._last.get(training)
+        if last is None:
             return self._allowed.first
-        capture = self._last.capture
-        return Setting(*capture, self._last.scheduler(capture))
+        return Setting(*last.capture, last.scheduler(last.capture))
 
     @property
     def flush_at(self) -> int | None:
@@ -103,7 +102,7 @@ class Chooser:
         training = any(record.mode >= 2 for record in records)
         seen = Seen(counts_of(records), samples, training)
         key = (training, samples.bit_length())
-        study = self._last = self._studies.setdefault(key, Study(self._allowed))
+        study = self._last[training] = self._studies.setdefault(key, Study(self._allowed))
         study.count(captured.capture)
         profiled = not self._allowed.pinned and study.profiles(captured.capture)
         looked = not self._allowed.pinned and study.wants(captured.capture)

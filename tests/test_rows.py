@@ -43,6 +43,7 @@ def pick(a: Any, b: Any) -> Any:
     return a[np.arange(len(a)), columns_of(b, a.shape[1])][:, None]
 
 
+RIGHT = 4e-7  # relative: of float32 operations one after the other, each to rounding
 ERF = np.vectorize(math.erf, otypes=[float])
 UNARY = [
     Case("COPY", lambda a: a),
@@ -169,10 +170,10 @@ def test_a_vector_meets_each_row(op: str) -> None:
 @pytest.mark.parametrize(
     ("op", "function", "low", "high"),
     [
-        ("EXP", np.exp, -87, 88.7),
-        ("SIGMOID", sigmoid, -87, 100),
+        ("EXP", np.exp, -87.3, 88.7),
+        ("SIGMOID", sigmoid, -87.3, 100),
         ("TANH", np.tanh, -100, 100),
-        ("SOFTRELU", lambda a: np.logaddexp(0, a), -87, 100),
+        ("SOFTRELU", lambda a: np.logaddexp(0, a), -87.3, 100),
     ],
 )
 def test_functions_are_right_in_relative_terms(op: str, function: Callable[..., Any], low: float, high: float) -> None:
@@ -180,13 +181,66 @@ def test_functions_are_right_in_relative_terms(op: str, function: Callable[..., 
     given = np.concatenate([np.linspace(low, high, 40001), near, np.linspace(-3, 3, 30001)]).astype(np.float32)
     given = given[given != 0]
     wanted = function(given.astype(np.float64))
-    assert np.max(np.abs(values_of(op, given) / wanted - 1)) <= 1e-6
+    assert np.max(np.abs(values_of(op, given) / wanted - 1)) <= RIGHT
+
+
+def test_results_below_the_normal_numbers_are_right_to_two_units() -> None:
+    given = np.linspace(-103, -87.5, 301).astype(np.float32)
+    wanted = np.exp(given.astype(np.float64))
+    for op in ("EXP", "SIGMOID", "SOFTRELU"):
+        assert np.max(np.abs(values_of(op, given) - wanted) - RIGHT * wanted) <= 2 * 1.4e-45, op
+
+
+def test_the_derivative_of_tanh_is_right_near_one() -> None:
+    machine = Machine(1)
+    out, grad = np.zeros((1, 301), np.float32), np.ones((1, 301), np.float32)
+    y = np.linspace(0.999, 1, 302)[None, :-1].astype(np.float32)
+    machine.emit("DTANH", machine.reg(out), machine.reg(grad), machine.reg(y), 301)
+    machine.run()
+    assert np.max(np.abs(out / (1 - y.astype(np.float64) ** 2) - 1)) <= RIGHT
 
 
 def test_log_is_right_in_relative_terms() -> None:
     given = np.concatenate([np.logspace(-44, 38, 20001), np.linspace(0.5, 2, 20001)]).astype(np.float32)
     given = given[given != 1]
-    assert np.max(np.abs(values_of("LOG", given) / np.log(given.astype(np.float64)) - 1)) <= 1e-6
+    assert np.max(np.abs(values_of("LOG", given) / np.log(given.astype(np.float64)) - 1)) <= RIGHT
+
+
+@pytest.mark.parametrize("spread", [0.3, 3, 30])
+def test_softmax_and_its_like_are_right_in_relative_terms(spread: float) -> None:
+    tiny = 1.2e-38
+    for w in (1, 2, 5, 37, 300):
+        machine = Machine(100)
+        a, g = machine.normal(NODE, w) * np.float32(spread), machine.normal(NODE, w)
+        outs = [np.zeros_like(a) for _ in range(4)]
+        given, grad, log_soft, d_log_soft, soft, d_soft = [machine.reg(array) for array in (a, g, *outs)]
+        machine.emit("LOGSOFTMAX", log_soft, given, NONE, w)
+        machine.emit("DLOGSOFTMAX", d_log_soft, grad, log_soft, w)
+        machine.emit("SOFTMAX", soft, given, NONE, w)
+        machine.emit("DSOFTMAX", d_soft, grad, soft, w)
+        machine.run()
+        a, g, y, e = (array.astype(np.float64) for array in (a, g, outs[0], outs[2]))
+        shifted = a - a.max(1, keepdims=True)
+        others = np.exp(shifted, where=shifted < 0, out=np.zeros_like(a)).sum(1, keepdims=True)
+        wanted, normal = shifted - np.log1p(others), np.exp(shifted) > tiny * (1 + others)
+        assert np.max(np.abs(y - wanted) - RIGHT * np.abs(wanted)) <= tiny
+        assert np.max(np.abs(e / (np.exp(shifted) / (1 + others)) - 1)[normal]) <= RIGHT
+        # Of differences: relative to the larger of the two.
+        less = np.exp(y) * g.sum(1, keepdims=True)
+        assert np.max(np.abs(outs[1] - (g - less)) / np.maximum(np.abs(g), np.abs(less))) <= RIGHT
+        less = (e * g).sum(1, keepdims=True)
+        off = np.abs(outs[3] - e * (g - less)) - RIGHT * e * np.maximum(np.abs(g), np.abs(less))
+        assert np.max(off) <= tiny
+
+
+def test_a_softmax_of_what_is_infinite_is_not_a_number_or_leaves_it_out() -> None:
+    given = np.array([1, -np.inf, 1], np.float32)
+    assert values_of("SOFTMAX", given).tolist() == [0.5, 0, 0.5]
+    np.testing.assert_allclose(values_of("LOGSOFTMAX", given), [-np.log(2), -np.inf, -np.log(2)], rtol=RIGHT)
+    for op in ("SOFTMAX", "LOGSOFTMAX"):
+        for bad in (np.inf, np.nan):
+            assert np.isnan(values_of(op, np.array([1, bad, 2], np.float32))).all()
+        assert np.isnan(values_of(op, np.full(3, -np.inf, np.float32))).all()
 
 
 def test_functions_keep_nan_and_reach_their_limits() -> None:
@@ -210,8 +264,6 @@ def test_nan_goes_through_what_compares_and_products() -> None:
         machine.emit(op, machine.reg(a), machine.reg(a), machine.reg(b), 3)
         machine.run()
         assert np.isnan(a[0]).tolist() == [True, True, False]
-    for op in ("SOFTMAX", "LOGSOFTMAX"):
-        assert np.isnan(values_of(op, np.array([1, np.nan, 2], np.float32))).all()
     machine = Machine(2)
     given, out = np.ones((2, 3), np.float32), np.zeros((2, 2), np.float32)
     given[1, 2] = np.nan

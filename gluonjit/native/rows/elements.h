@@ -93,7 +93,7 @@
     UNARY(MINS, a < x || a != a ? a : x)                                           \
     NULLARY(FILL, x)                                                               \
     BINARY(DSIGMOID, a *b *(1.0f - b))                                             \
-    BINARY(DTANH, a *(1.0f - b * b))                                               \
+    BINARY(DTANH, a *((1.0f - b) * (1.0f + b)))                                    \
     BINARY(DRELU, a *(b > 0.0f ? 1.0f : (b <= 0.0f ? 0.0f : b)))                   \
     UNARY(DIVW, a / x) /* x is the row's */
 

@@ -53,15 +53,27 @@ static inline float bounded(float x, float low, float high) {
     return x < low ? low : x;
 }
 
-static inline float exp_of(float x) {
-    const Reduced reduced = reduce(bounded(x, -104.5f, 89.5f));
+static inline float exp_of_reduced(Reduced reduced) {
     const uint32_t half = (uint32_t)((int32_t)reduced.k >> 1); /* two factors: either alone may leave the range */
     return (1.0f + small_expm1(reduced.r)) * power_of_two(half) * power_of_two(reduced.k - half);
 }
 
+static inline float exp_of(float x) { return exp_of_reduced(reduce(bounded(x, -104.5f, 89.5f))); }
+
+/* e^(a - b), a <= b. The difference is rounded, which counts where it is large: what is lost goes into r. */
+static inline float exp_of_difference(float a, float b) {
+    const float x = a - b, part = x + b;
+    const float lost = (a - part) - (b - (part - x));
+    Reduced reduced = reduce(bounded(x, -104.5f, 89.5f));
+    reduced.r += x >= -104.5f ? lost : 0.0f; /* of an infinite one it is NaN */
+    return exp_of_reduced(reduced);
+}
+
+/* 1 / (1 + e^-x), all of it times 2^-24, so that e^-x stays in the range for as long as the result is not 0. */
 static inline float sigmoid_of(float x) {
-    const Reduced reduced = reduce(bounded(-x, -88.0f, 89.0f));
-    return 1.0f / (1.0f + (1.0f + small_expm1(reduced.r)) * power_of_two(reduced.k));
+    const Reduced reduced = reduce(bounded(-x, -70.0f, 104.5f));
+    const float unit = 1.0f / 16777216;
+    return unit / (unit + (1.0f + small_expm1(reduced.r)) * power_of_two(reduced.k - 24u));
 }
 
 /* tanh(x) = m / (m + 2) with m = e^(2x) - 1, which keeps its digits near 0. */
@@ -86,9 +98,9 @@ static inline float log_of(float x) {
     return x > 0.0f ? (x < INFINITE ? value : x) : (x == 0.0f ? -INFINITE : NOT_A_NUMBER);
 }
 
-/* log(1 + e^x) = max(x, 0) + 2 artanh(u / (2 + u)) with u = e^-|x| <= 1. */
+/* log(1 + e^x) = max(x, 0) + 2 artanh(s) with s = u / (2 + u) and u = e^-|x| <= 1. */
 static inline float softrelu_of(float x) {
     const float u = exp_of(-fabsf(x)), s = u / (2.0f + u), z = s * s;
     const float tail = 1.0f / 7 + z * (1.0f / 9 + z * (1.0f / 11 + z * (1.0f / 13 + z * (1.0f / 15))));
-    return (x > 0.0f ? x : 0.0f) + 2.0f * s * (1.0f + z * (1.0f / 3 + z * (1.0f / 5 + z * tail)));
+    return (x > 0.0f ? x : 0.0f) + (2.0f * s + 2.0f * s * (z * (1.0f / 3 + z * (1.0f / 5 + z * tail))));
 }

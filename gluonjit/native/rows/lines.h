@@ -1,10 +1,11 @@
-/* Operations along a row; included once for each set of instructions. Sums run in as many parts as a vector has. */
+/* Operations along a row; included once for each set of instructions. Sums are in double precision, so that they are
+   as right as what is summed. */
 
 static inline float sum_of(const float *a, ptrdiff_t w) {
-    float sum = 0.0f;
+    double sum = 0.0;
     ptrdiff_t j;
     _Pragma("omp simd reduction(+ : sum)") for (j = 0; j < w; j++) sum += a[j];
-    return sum;
+    return (float)sum;
 }
 
 static inline float largest_of(const float *a, ptrdiff_t w) {
@@ -14,12 +15,17 @@ static inline float largest_of(const float *a, ptrdiff_t w) {
     return largest;
 }
 
-/* Sum of e^(a - largest). */
-static inline float exponentials(const float *a, ptrdiff_t w, float largest) {
-    float sum = 0.0f;
+/* Sum of e^(a - largest) - 1, where 1 is that of the largest. */
+static inline double exponentials(const float *a, ptrdiff_t w, float largest) {
+    double sum = 0.0;
     ptrdiff_t j;
-    _Pragma("omp simd reduction(+ : sum)") for (j = 0; j < w; j++) sum += exp_of(a[j] - largest);
-    return sum;
+    int ones = 0;
+    _Pragma("omp simd reduction(+ : sum, ones)") for (j = 0; j < w; j++) {
+        const float e = exp_of_difference(a[j], largest);
+        ones += a[j] == largest;
+        sum += a[j] == largest ? 0.0f : e;
+    }
+    return sum + (ones - 1) + (largest - largest); /* NaN where the largest is infinite */
 }
 
 /* Functions name_set and name_add: prepare for a row, then expression of its columns. */
@@ -52,10 +58,10 @@ static inline float exponentials(const float *a, ptrdiff_t w, float largest) {
     NUMBER(name##_add, +=, expression)
 
 static inline float product_of(const float *a, const float *b, ptrdiff_t w) {
-    float sum = 0.0f;
+    double sum = 0.0;
     ptrdiff_t j;
-    _Pragma("omp simd reduction(+ : sum)") for (j = 0; j < w; j++) sum += a[j] * b[j];
-    return sum;
+    _Pragma("omp simd reduction(+ : sum)") for (j = 0; j < w; j++) sum += (double)a[j] * b[j];
+    return (float)sum;
 }
 
 /* The largest, or NaN where there is one. */
@@ -66,11 +72,11 @@ static inline float maximum_of(const float *a, ptrdiff_t w) {
     return strange ? NOT_A_NUMBER : largest_of(a, w);
 }
 
-LINES(LOGSOFTMAX, const float largest = largest_of(a, w); const float whole = log_of(exponentials(a, w, largest)),
-      (a[j] - largest) - whole)
+LINES(LOGSOFTMAX, const float largest = largest_of(a, w);
+      const float whole = (float)log1p(exponentials(a, w, largest)), (a[j] - largest) - whole)
 LINES(DLOGSOFTMAX, const float sum = sum_of(a, w), a[j] - exp_of(b[j]) * sum)
-LINES(SOFTMAX, const float largest = largest_of(a, w); const float part = 1.0f / exponentials(a, w, largest),
-      exp_of(a[j] - largest) * part)
+LINES(SOFTMAX, const float largest = largest_of(a, w);
+      const float part = (float)(1.0 / (1.0 + exponentials(a, w, largest))), exp_of_difference(a[j], largest) * part)
 LINES(DSOFTMAX, const float sum = product_of(a, b, w), b[j] * (a[j] - sum))
 NUMBERS(SUMW, sum_of)
 NUMBERS(MAXW, maximum_of)

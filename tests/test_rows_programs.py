@@ -78,6 +78,24 @@ SHAPES = [(1, 1), (1, 33), (7, 16), (16, 31), (33, 17), (5, 32), (3, 48), (50, 1
 
 
 @pytest.mark.parametrize(("k", "n"), SHAPES)
+def test_panels_hold_a_matrix_of_any_strides_and_zeros(k: int, n: int) -> None:
+    panel = rows.packed_size(1, 1)
+    values = np.arange(1, 4 * k * n + 1, dtype=np.float32)
+    for matrix in (
+        values.reshape(k, 4 * n)[:, :n],
+        values.reshape(n, 4 * k)[:, :k].T,
+        values.reshape(2 * k, 2 * n)[::2, ::2],
+    ):
+        target = np.full(rows.packed_size(k, n) + 1, np.nan, np.float32)
+        strides = [stride // 4 for stride in matrix.strides]
+        rows.pack(matrix.ctypes.data, k, n, *strides, target.ctypes.data)
+        filled = np.zeros((k, -(-n // panel) * panel), np.float32)
+        filled[:, :n] = matrix
+        assert (target[:-1].reshape(-1, k, panel) == filled.reshape(k, -1, panel).swapaxes(0, 1)).all()
+        assert np.isnan(target[-1])
+
+
+@pytest.mark.parametrize(("k", "n"), SHAPES)
 def test_products_are_those_of_numpy(k: int, n: int) -> None:
     for nodes in (*COUNTS, 5, 25):
         for flags, biased in ((0, True), (ACC, False), (ACC, True), (0, False)):

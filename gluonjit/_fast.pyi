@@ -38,6 +38,12 @@ def configure(**named: Any) -> None:
 def look(array: Any) -> tuple[tuple[int, ...], int, int, int] | None:
     """Shape and codes of dtype, type of device and its number of an array, or None where Python has to look."""
 
+def entry(record: Any) -> Any:
+    """What of a record and its kind a capture needs."""
+
+def replay(batch: Any, entries: Any, origins: Any, code: Any, table: list[int]) -> list[tuple[Any, ...]]:
+    """Capture the nodes of a recording in the open batch, and return their values: hybrid.replaying.replayed."""
+
 def references(tuples: list[tuple[Any, ...]], width: int, array: Any) -> None:
     """For each item of tuples of so many how many references there are, into an array of 64-bit integers."""
 

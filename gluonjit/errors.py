@@ -57,6 +57,10 @@ class VerifyError(GluonJITError, AssertionError):
     """``verify`` found that batched and per-sample execution differ; the message names where first."""
 
 
+class ReuseError(GluonJITError):
+    """Two calls of one key of ``reuse`` capture different things; the message names the key and what differs first."""
+
+
 class GluonJITWarning(UserWarning):
     """Base of every warning of this library: results are right, but slower than they need to be."""
 

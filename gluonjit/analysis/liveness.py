@@ -36,6 +36,15 @@ def live_nodes(record: Record) -> Mask:
     return mask
 
 
+def held(values: Sequence[tuple[Any, ...]]) -> bool:
+    """Whether somebody outside the graph can read one of these nodes' values."""
+    for width in {len(of) for of in values}:
+        listed = [of for of in values if len(of) == width]
+        if (_references(listed, width) > _UNREAD).any():
+            return True
+    return False
+
+
 def needed_nodes(
     groups: Sequence[Sequence[Part]],
     keep: Mapping[Record, Mask],

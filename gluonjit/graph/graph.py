@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from sys import _getframe
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -100,6 +100,10 @@ class Graph:
 
         At least `above - 1` frames of libraries lie between here and the user's line: not to look at them saves time.
         """
+        return self.append(record, operands, depth, origin_of(_getframe(above)))
+
+    def append(self, record: Record, operands: tuple[Rows, ...], depth: int, origin: Origin) -> tuple[Value, ...]:
+        """As `add_node`, for a node that was called at `origin`."""
         base = self.rows
         kind = record.kind
         taped = record.mode >= 2
@@ -108,7 +112,7 @@ class Graph:
         record.operands.append(operands)
         record.depths.append(depth)
         record.bases.append(base)
-        record.origins.append(origin_of(_getframe(above)))
+        record.origins.append(origin)
         record.values.append(values)
         return values
 
@@ -121,13 +125,16 @@ class Graph:
             self.rows += spec.rows
         return leaf
 
-    def lookup_rows(self, table: Any, spec: Spec, indices: list[int]) -> tuple[int, ...]:
+    def lookup_rows(self, table: Any, spec: Spec, indices: Sequence[int]) -> tuple[int, ...]:
         """Rows of these entries of a table; equal entries are equal rows."""
         entries = self.lookups.get(table)
         if entries is None:
             self.begin()
             entries = self.lookups[table] = {}
             self.lookup_specs[table] = spec
+        known = tuple(map(entries.get, indices))
+        if None not in known:
+            return known  # type: ignore[return-value]
         rows = []
         for index in indices:
             row = entries.get(index)

@@ -1,12 +1,13 @@
 """The just-in-time part, framework-free: options, the open batch of a thread, flush, reports."""
 
-from gluonjit.hybrid.batch import RUNNING, Batch, Results
+from gluonjit.hybrid.batch import FULL, RUNNING, Batch, Results
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.protocol import Engine, Session
 from gluonjit.hybrid.report import Report, StepRow
 from gluonjit.hybrid.state import LOCAL, UNCAPTURED, State, batching, engine_of, explain, register
 
 __all__ = [
+    "FULL",
     "LOCAL",
     "RUNNING",
     "UNCAPTURED",

@@ -28,6 +28,9 @@ from gluonjit.hybrid.protocol import Engine, Session
 from gluonjit.hybrid.provenance import Provenance
 from gluonjit.hybrid.report import STEP_PARTS, Report
 
+FULL = "the open batch is full (max_nodes, max_bytes)"
+"""Why a batch runs that holds more than it should."""
+
 RUNNING = threading.RLock()
 """Held while a batch is traced, run or differentiated: batched graphs are shared by threads that each capture."""
 
@@ -85,6 +88,7 @@ class Batch:
         self.noted: dict[int, Any] = {}  # blocks whose parameters are known, by address
         self.parameters: dict[int, Any] = {}  # arrays of known parameters, by address
         self.misses = 0  # of the cache, up to the last flush that the cost model has learned from
+        self.reason = ""  # why it ran last
         self.memory: Any = None  # the engine's account of the memory that captured calls have read
         self.reset()
 
@@ -99,6 +103,7 @@ class Batch:
         self.created: dict[Any, Any] = {}
         self.calls: dict[Any, Any] = {}  # operator calls so far, with their values
         self.ops: dict[Any, Any] = {}  # records by what operator calls of one signature have in common
+        self.reused: dict[Any, Any] = {}  # what recordings of calls need to know of this graph
         self.room = 1.0
         self._choose()
 
@@ -160,6 +165,7 @@ class Batch:
                 "a value captured in another thread was read before that thread's batch had run; "
                 "read it (or call flush) in the thread that captured it"
             )
+        self.reason = reason
         entered = perf_counter()
         capture = _outside_flushes() - graph.begun if graph.begun else 0.0
         self.report.took("capture", "capture", entered - capture, entered)

@@ -41,6 +41,9 @@ class Options:
     check_finite: look at every result and gradient, and raise NotFiniteError that names the call, sample and line of
         the first that is a NaN or infinite; much slower.
     without: names of `SWITCHES` to leave out: the results are the same, and what each of them gains can be measured.
+    reuse: a function of a call's arguments that gives a key, or None. What a call of the block captured is captured
+        again at once, without running the block's Python, when a call of the same key comes (see docs/guide.md).
+    check_reuse: every so-many-th of these calls is captured anyway, and compared with what would be reused; None: none.
     """
 
     SWITCHES: ClassVar[dict[str, str]] = SWITCHES
@@ -56,6 +59,8 @@ class Options:
     profile: bool = False
     check_finite: bool = False
     without: tuple[str, ...] = ()
+    reuse: Callable[..., Any] | None = None
+    check_reuse: int | None = 1000
 
     def updated(self, call: str, changes: dict[str, Any]) -> Options:
         """These options with `changes`; `call` is the user's call, for the error.
@@ -117,5 +122,7 @@ _RULES: dict[str, _Rule] = {
         lambda value: _is_names(value) and set(value) <= set(SWITCHES),
         f"is a tuple of names out of {', '.join(SWITCHES)}",
     ),
+    "reuse": (lambda value: value is None or callable(value), "is a function of the call's arguments, or None"),
+    "check_reuse": (lambda value: value is None or _is_count(value), "is a whole number of at least 1, or None"),
 }
 assert set(_RULES) == {field.name for field in fields(Options)}

@@ -32,6 +32,7 @@ class Shown(Protocol):
     reasons: dict[str, int]
     kinds: dict[str, Any]
     cache: dict[str, int]
+    reuse: Any
     ms: dict[str, float]
     choice: Any
     last: Any
@@ -97,7 +98,9 @@ def _summary(report: Shown) -> list[str]:
     )
     times = ", ".join(f"{part} {value:.1f}" for part, value in report.ms.items())
     cache = f"batched graphs: {report.cache['hits']} from the cache, {report.cache['misses']} made"
-    return [head, f"ms: {times}", cache]
+    reuse = report.reuse
+    reused = f"reused calls: {reuse.hits} ({reuse.checked} checked), {reuse.misses} captured to be reused"
+    return [head, f"ms: {times}", cache, *([reused] if reuse.hits or reuse.misses else [])]
 
 
 def _kind_rows(report: Shown) -> Table:
@@ -131,6 +134,7 @@ def _notes(report: Shown) -> list[str]:
     notes = [f"runs alone: {name}: {why}" for name, why in report.alone.items()]
     notes += [f"not one node: {name}: {why}" for name, why in report.unbatched.items()]
     notes += [f"a kind for each number of children: {name}: {why}" for name, why in report.by_number.items()]
+    notes += [f"not reused, {count} x: {why}" for why, count in report.reuse.refused.items()]
     return notes + [f"flushed {count} x: {reason}" for reason, count in report.reasons.items()]
 
 

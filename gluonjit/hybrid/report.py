@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,6 +47,20 @@ class KindRow(NamedTuple):
     launches: int
 
 
+@dataclass
+class Reuse:
+    """Calls of blocks with the option `reuse`.
+
+    hits: captured again without running; misses: captured, and kept; checked: hits that ran all the same, to compare;
+    refused: calls that were captured as ever because of what they do, by the reason.
+    """
+
+    hits: int = 0
+    misses: int = 0
+    checked: int = 0
+    refused: dict[str, int] = field(default_factory=dict)
+
+
 class Event(NamedTuple):
     """Some work of the host, in seconds of `time.perf_counter`."""
 
@@ -69,7 +83,7 @@ class Report:
     to hand the work over. kinds: calls, nodes and launches by name; alone: what cannot be batched, and why;
     unbatched: calls that are not one node, and why; by_number: cells that run apart for each number of children, and
     why; reasons: how often what made the batch run; cache: hits and
-    misses of the cache of batched graphs.
+    misses of the cache of batched graphs; reuse: what became of calls that may be reused.
     """
 
     calls: int = 0
@@ -87,6 +101,7 @@ class Report:
     reasons: dict[str, int] = field(default_factory=dict)
     kinds: dict[str, KindRow] = field(default_factory=dict)
     cache: dict[str, int] = field(default_factory=lambda: {"hits": 0, "misses": 0})
+    reuse: Reuse = field(default_factory=Reuse)
     ms: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
     choice: Choice | None = None  # what was chosen for the last flush, and between what
     missed: str = field(default="", repr=False)  # the last name that missed the cache
@@ -194,6 +209,7 @@ class Report:
         """Everything as numbers, strings, lists and dictionaries."""
         names = [name for name, entry in self.__dataclass_fields__.items() if entry.repr]
         known: dict[str, Any] = {name: getattr(self, name) for name in names}
+        known["reuse"] = asdict(self.reuse)
         known["kinds"] = {name: row._asdict() for name, row in self.kinds.items()}
         known["steps"] = [row._asdict() for row in self.steps]
         known["choice"] = None if self.choice is None else self.choice.to_dict()

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from sys import _getframe, is_finalizing
 from typing import Any
 
-from gluonjit.errors import EngineError
+from gluonjit.errors import EngineError, OptionError
 from gluonjit.graph import line_of, origin_of
 from gluonjit.hybrid.batch import RUNNING, Batch
 from gluonjit.hybrid.options import Options
@@ -40,7 +40,7 @@ class State:
     batch: the innermost open batch; explicit: those opened by `batching`, outermost first; inside: how many
     dynamically batched blocks are being called; trace: the cell being traced; paused > 0: capture is off;
     mode: 2 * recording + training; numpy: which of the framework's array semantics hold, as the engine numbers
-    them; last: the report of the last batch that ran something.
+    them; recorded: the call that is being captured to be reused; last: the report of the last batch that ran something.
     """
 
     __slots__ = (
@@ -52,6 +52,7 @@ class State:
         "numpy",
         "options",
         "paused",
+        "recorded",
         "singles",
         "trace",
     )
@@ -64,6 +65,7 @@ class State:
         self.paused = 0
         self.mode = 0
         self.numpy = 0
+        self.recorded: Any = None
         self.last: Report | None = None
         self.options = Options()
         self.singles = 0  # batches of one sample that were differentiated, one after the other
@@ -134,6 +136,8 @@ def batching(**options: Any) -> Iterator[Batch]:
     """
     state = LOCAL.state
     chosen = state.options.updated("batching()", options)
+    if chosen.reuse is not None:
+        raise OptionError("batching(): reuse is an option of a block: net.hybridize(dynamic_batch=True, reuse=...)")
     batch = Batch(engine_of(), chosen, explicit=True, region=line_of(origin_of(_getframe(2))))
     state.mode = batch.engine.current_mode()
     outer = state.batch

@@ -3,16 +3,6 @@
 
 #include "fast.h"
 
-#define MOST 96 /* parts of a signature; calls with more are left to Python */
-
-typedef struct {
-    PyObject *batch, *graph, *owner;
-    PyObject *origin; /* where the call is, once that was asked for */
-    const void *parts[MOST];
-    Value *values[MOST]; /* references of our own: calling Python may change the arrays */
-    int count, arguments;
-} Call;
-
 static const char NONE_GIVEN; /* stands for an argument that is None: a plain None ends a tuple */
 
 static void call_free(Call *call) {
@@ -124,7 +114,7 @@ static inline int append(PyObject *record, Py_ssize_t offset, PyObject *item) {
 
    The collector of garbage does not look at these values and tuples, of which there are very many: they are in no
    circle but that with their graph, and a graph is always released (Batch.flush, Batch.discard, State.__del__). */
-static PyObject *add_node(Call *call, Signatures *signatures, Entry *entry, PyObject *operands, Py_ssize_t depth) {
+PyObject *add_node(Call *call, Signatures *signatures, Entry *entry, PyObject *operands, Py_ssize_t depth) {
     PyObject *record = entry->record, *values = NULL, *first = NULL, *next, *level = NULL, *room;
     Py_ssize_t base = PyLong_AsSsize_t(SLOT(call->graph, names.graph_rows));
     double left;
@@ -167,10 +157,10 @@ fail:
     return NULL;
 }
 
-/* Count a call of a record. */
-static inline int count_call(PyObject *record) {
+/* Count calls of a record. */
+int count_calls(PyObject *record, int count) {
     Py_ssize_t calls = PyLong_AsSsize_t(SLOT(record, names.record_calls));
-    PyObject *more = PyLong_FromSsize_t(calls + 1);
+    PyObject *more = PyLong_FromSsize_t(calls + count);
     if (more == NULL) return -1;
     set_slot(record, names.record_calls, more);
     return 0;
@@ -184,7 +174,7 @@ static PyObject *product(Call *call, Signatures *signatures, Entry *entry, Value
     if (sharing) known = PyDict_GetItemWithError(memo, operands);
     if (known != NULL) {
         Py_INCREF(known);
-    } else if (!PyErr_Occurred() && count_call(entry->record) == 0) {
+    } else if (!PyErr_Occurred() && count_calls(entry->record, 1) == 0) {
         known = add_node(call, signatures, entry, operands, value->depth + 1);
         if (known != NULL && PyDict_SetItem(memo, operands, known) < 0) Py_CLEAR(known);
     }
@@ -255,7 +245,7 @@ static PyObject *captured(Call *call, Signatures *signatures, Entry *entry, int 
         values = new_node(call, signatures, entry, rows, sharing);
         if (values != NULL && shared && PyDict_SetItem(memo, rows, values) < 0) Py_CLEAR(values);
     }
-    if (values != NULL && count_call(entry->record) == 0) result = returned(entry, values);
+    if (values != NULL && count_calls(entry->record, 1) == 0) result = returned(entry, values);
     Py_XDECREF(values);
     Py_DECREF(rows);
     return result;

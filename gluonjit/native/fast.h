@@ -138,6 +138,8 @@ typedef struct {
 
 extern PyTypeObject SignaturesType;
 
+Entry *entry_new(PyObject *record);
+void entry_free(Entry *entry);
 Entry *signatures_find(Signatures *self, const void **parts, int count, Py_hash_t hash);
 /* Takes over `key`; NULL without an exception where the record is none that the fast path can serve. */
 Entry *signatures_add(Signatures *self, PyObject *batch, PyObject *key, const void **parts, int count, Py_hash_t hash);
@@ -149,8 +151,25 @@ PyObject *origin_here(Signatures *known);
 
 /* capture.c and slices.c: NULL without an exception leaves the case to Python */
 
+#define MOST 96 /* parts of a signature; calls with more are left to Python */
+
+typedef struct {
+    PyObject *batch, *graph, *owner;
+    PyObject *origin; /* where the call is, once that was asked for */
+    const void *parts[MOST];
+    Value *values[MOST]; /* references of our own: calling Python may change the arrays */
+    int count, arguments;
+} Call;
+
+PyObject *add_node(Call *call, Signatures *signatures, Entry *entry, PyObject *operands, Py_ssize_t depth);
+int count_calls(PyObject *record, int count);
 PyObject *capture(PyObject *state, PyObject *cell, PyObject *owner, PyObject *const *args, Py_ssize_t count);
 PyObject *slice_of(int interface, PyObject *array, PyObject *key);
+
+/* replay.c */
+
+PyObject *entry(PyObject *module, PyObject *record);
+PyObject *replay(PyObject *module, PyObject *args);
 
 /* arrays.c */
 

@@ -8,6 +8,8 @@ static PyMethodDef methods[] = {
     {"look", look, METH_O, "Shape and codes of dtype and device of an array, or None where Python has to look."},
     {"references", references, METH_VARARGS, "For each item of tuples how many references there are, into an array."},
     {"integers", integers, METH_VARARGS, "The whole numbers in tuples, into an array; False where there is something else."},
+    {"entry", entry, METH_O, "What of a record and its kind a capture needs."},
+    {"replay", replay, METH_VARARGS, "Capture the nodes of a recording in the open batch; their values."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -24,7 +24,7 @@ Entry *signatures_find(Signatures *self, const void **parts, int count, Py_hash_
     }
 }
 
-static void entry_free(Entry *entry) {
+void entry_free(Entry *entry) {
     int k;
     if (entry == NULL) return;
     for (k = 0; entry->specs != NULL && k < entry->outputs; k++) Py_XDECREF(entry->specs[k]);
@@ -74,7 +74,7 @@ wrong:
 }
 
 /* The record and what of its kind a capture needs. */
-static Entry *entry_new(PyObject *record) {
+Entry *entry_new(PyObject *record) {
     Entry *entry = PyMem_Calloc(1, sizeof(Entry));
     PyObject *kind = SLOT(record, names.record_kind), *pure;
     if (entry == NULL) {

@@ -22,11 +22,13 @@ from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, reshaped, wrap, wrap_co
 from gluonjit.engines.mxnet.lazy_np import wrap_np, wrap_np_concrete
 from gluonjit.engines.mxnet.operands import Empty, leaf
 from gluonjit.engines.mxnet.ops import capture_op, is_pending
+from gluonjit.engines.mxnet.reuse import MISSED, Call
 from gluonjit.engines.mxnet.trace import operator_call
 from gluonjit.engines.mxnet.writes import before_write
 from gluonjit.errors import CaptureError
 from gluonjit.graph import raised_at
 from gluonjit.hybrid import LOCAL, Batch
+from gluonjit.hybrid.reuse import refuse
 
 _HybridBlock = gluon.HybridBlock
 
@@ -80,6 +82,7 @@ def _written(out: Any) -> Any:
     if isinstance(out, Lazy):
         out = own(out)
     before_write(out)
+    refuse("it writes to an array")
     return out
 
 
@@ -87,6 +90,7 @@ def call(self: gluon.Block, *args: Any) -> Any:
     """gluon.Block.__call__, with no frames of its own beside MXNet's: recursion may go as deep as without it."""
     state = LOCAL.state
     cell: Cell | None = None
+    reused: Call | None = None
     if state.trace is None and not state.paused:
         cell = self.__dict__.get(KEY)
         if cell is None and state.batch is not None and isinstance(self, _HybridBlock):
@@ -98,21 +102,31 @@ def call(self: gluon.Block, *args: Any) -> Any:
     begin = 0.0
     if cell is not None:  # not one node: what it calls is captured. Its arrays become lazy, so that slices are rows
         if not state.inside:
+            key = None if cell.reuse is None else cell.reuse(*args)
             begin = perf_counter()
             batch = _begin_sample(self, cell)
-        args = tuple([_lazy(arg) for arg in args])
+            if key is not None:
+                reused = Call(self, cell, args, key)
         state.inside += 1
     try:
+        if reused is not None:
+            found = reused.begin(batch)
+            if found is not MISSED:
+                return found
+        if cell is not None:
+            args = tuple([_lazy(arg) for arg in args])
         for hook in self._forward_pre_hooks.values():
             hook(self, args)
         out = self.forward(*args)
         after_forward(self, args, out)
-        return out
+        return out if reused is None else reused.end(out)
     except CaptureError as error:
         if begin:
             error.args = (f"{error} (In sample {batch.sample - 1}, at {raised_at(error.__traceback__)}.)",)
         raise
     finally:
+        if reused is not None:
+            reused.close()
         if cell is not None:
             state.inside -= 1
             if begin:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from weakref import WeakSet
 
@@ -9,6 +10,7 @@ from gluonjit.engines.mxnet.computing import waits
 from gluonjit.engines.mxnet.lazy import Lazy
 from gluonjit.graph import Kind
 from gluonjit.hybrid import Options
+from gluonjit.hybrid.reuse import Recordings
 
 _cells: WeakSet[Cell] = WeakSet()
 
@@ -16,6 +18,12 @@ _cells: WeakSet[Cell] = WeakSet()
 def cells_known() -> list[Cell]:
     """Every cell there is."""
     return list(_cells)
+
+
+def forget_recordings() -> None:
+    """What calls have captured may not be what they capture from now on."""
+    for cell in cells_known():
+        cell.recordings.clear()
 
 
 class Unknown(Exception):
@@ -42,6 +50,8 @@ class Cell:
         self.expanded: dict[Any, str] = {}
         self.is_node = False
         self.lookup: Any = None
+        self.reuse = options.reuse
+        self.recordings = Recordings(options.check_reuse)
         _cells.add(self)
 
     def entries(self) -> int:
@@ -57,9 +67,11 @@ class Cell:
         self.by_number = ""
         self.expanded.clear()
         self.lookup = None
+        self.recordings.clear()
 
     def __reduce__(self) -> Any:
-        return _copied, (self.name, self.options, self.active, self.is_node)
+        options = replace(self.options, reuse=None)  # a function need not have a name to be found by
+        return _copied, (self.name, options, self.active, self.is_node)
 
     def __deepcopy__(self, memo: Any) -> Cell:
         return _copied(self.name, self.options, self.active, self.is_node)

@@ -20,11 +20,12 @@ from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, wrap
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np
 from gluonjit.engines.mxnet.lookups import look_up, table_of
 from gluonjit.engines.mxnet.operands import ZERO, Empty, value_of
+from gluonjit.engines.mxnet.opkinds import known_kind
 from gluonjit.engines.mxnet.program import current
 from gluonjit.engines.mxnet.semantics import ARRAYS
 from gluonjit.engines.mxnet.trace import map_structure
 from gluonjit.graph import Kind, Record, Rows, Value
-from gluonjit.hybrid import LOCAL, RUNNING, Batch, engine_of
+from gluonjit.hybrid import FULL, LOCAL, RUNNING, Batch, engine_of
 
 _MOST_KINDS = 4096
 _CONSTANTS = (type(None), bool, int, float, str, ModuleType, gluon.Block, type)
@@ -41,7 +42,7 @@ def capture_cell(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: t
         state.mode = current_mode()
         batch = state.open(engine_of("mxnet"), cell.options)
     if batch.room < 0:
-        batch.flush("the open batch is full (max_nodes, max_bytes)")
+        batch.flush(FULL)
     begin = 0.0 if state.inside else perf_counter()
     graph = batch.graph
     if cell.lookup is not None and len(args) == 1:
@@ -206,6 +207,25 @@ def _record(
     if cell.by_number:
         batch.report.by_number[cell.name] = cell.by_number
     record = batch.records[key] = Record(kind, LOCAL.state.mode, _share(kind, batch))
+    return record
+
+
+def recorded(batch: Batch, key: tuple[Any, ...], mode: int) -> Record | None:
+    """The record of a signature that was met before, be it of a cell or not; None where that is stale."""
+    record = batch.records.get(key)
+    if record is not None:
+        return record
+    kind: Kind | None
+    if isinstance(key[0], Cell):
+        kind = key[0].kinds.get((batch.options.without, *key))
+        if key[0].by_number:
+            batch.report.by_number[key[0].name] = key[0].by_number
+    else:
+        kind = key[0] if isinstance(key[0], Kind) else known_kind(batch, key)
+    if kind is None or (isinstance(key[0], Cell) and not current(kind)):
+        return None
+    batch.report.cache["hits"] += 1
+    record = batch.records[key] = Record(kind, mode, _share(kind, batch))
     return record
 
 

@@ -10,6 +10,7 @@ from mxnet.ndarray import NDArray
 from mxnet.numpy import ndarray
 
 from gluonjit.engines.mxnet import hooked
+from gluonjit.engines.mxnet.cell import forget_recordings
 from gluonjit.engines.mxnet.computing import concrete, plain
 from gluonjit.engines.mxnet.dynamic import KEY, disable, enable, restructured
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray
@@ -17,6 +18,7 @@ from gluonjit.engines.mxnet.semantics import note_semantics
 from gluonjit.engines.mxnet.writes import before_write
 from gluonjit.errors import OptionError
 from gluonjit.hybrid import LOCAL, UNCAPTURED
+from gluonjit.hybrid.reuse import refuse
 
 
 def set_recording(is_recording: bool) -> bool:
@@ -42,12 +44,20 @@ def setitem(self: NDArray, key: Any, value: Any) -> None:
     if isinstance(value, LazyArray):  # MXNet asks for the very type of the array written to
         value = plain(value)
     before_write(self)
+    _note_write(value)
     hooked.original_setitem(self, key, value)
 
 
 def numpy_setitem(self: ndarray, key: Any, value: Any) -> None:
     before_write(self)
+    _note_write(value)
     hooked.original_numpy_setitem(self, key, value)
+
+
+def _note_write(value: Any) -> None:
+    """A call that fills an array with another one's numbers runs each time; numbers of the host are the program's."""
+    if isinstance(value, NDArray):
+        refuse("it writes to an array")
 
 
 def zero_grad(self: gluon.ParameterDict) -> None:
@@ -105,11 +115,24 @@ def replacing(original: Any, name: str) -> Any:
     @wraps(original)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
         state = LOCAL.state
+        if self._data is not None:
+            forget_recordings()
         if self._data is not None and state.batch is not None and not state.paused:
             state.flush(name)
             for batch in state.explicit:
                 batch.noted.clear()
                 batch.parameters.clear()
+        return original(self, *args, **kwargs)
+
+    return wrapper
+
+
+def forgetting(original: Any) -> Any:
+    """A function after which a plain block may call others than before."""
+
+    @wraps(original)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        forget_recordings()
         return original(self, *args, **kwargs)
 
     return wrapper

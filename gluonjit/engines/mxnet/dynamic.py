@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from mxnet import gluon
 
-from gluonjit.engines.mxnet.cell import Cell, any_lazy, cells_known
+from gluonjit.engines.mxnet.cell import Cell, any_lazy, cells_known, forget_recordings
 from gluonjit.hybrid import LOCAL, Options
 
 KEY = "_gluonjit"
@@ -33,6 +33,7 @@ def enable(block: gluon.Block, options: dict[str, Any]) -> None:
 
 def disable(block: gluon.Block) -> None:
     """Give back exactly the block there was; what waits runs first."""
+    forget_recordings()
     for inner in blocks_of(block):
         cell = inner.__dict__.pop(KEY, None)
         if cell is not None:

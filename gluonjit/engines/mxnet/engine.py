@@ -103,8 +103,8 @@ class MXNetEngine:
         return measure(seconds, progress)
 
     def cache_info(self) -> dict[str, int]:
-        """Entries in the caches of operators, of cells (4,096 each at most), of shapes, of specs, and of graphs for
-        sizes that came again (256 at most)."""
+        """Entries in the caches of operators, of cells (4,096 each at most), of shapes, of specs, of graphs for
+        sizes that came again (256 at most), and of calls that are reused (100,000 and 256 MB a block at most)."""
         cells = sum(cell.entries() for cell in cells_known())
         return {
             "operators": kind_count(),
@@ -112,6 +112,8 @@ class MXNetEngine:
             "shapes": inferred_count(),
             "specs": spec_count(),
             "sized": sized_count(),
+            "reused": sum(len(cell.recordings.entries) for cell in cells_known()),
+            "reused_bytes": sum(cell.recordings.bytes for cell in cells_known()),
         }
 
     def clear_caches(self) -> None:

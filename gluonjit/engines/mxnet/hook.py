@@ -62,6 +62,7 @@ PATCHES: list[tuple[Any, str, Any]] = [
     (gluon.ParameterDict, "zero_grad", changes.zero_grad),
     (gluon.HybridBlock, "export", changes.export),
     (gluon.HybridBlock, "_clear_cached_op", changes.restructuring(hooked.original_clear_cached_op, own=True)),
+    (gluon.Block, "register_child", changes.forgetting(hooked.original_register_child)),
     (gluon.Block, "register_forward_hook", changes.restructuring(hooked.original_register_hook)),
     (gluon.Block, "register_forward_pre_hook", changes.restructuring(hooked.original_register_pre_hook)),
     (HookHandle, "detach", changes.restructuring(hooked.original_detach_hook)),

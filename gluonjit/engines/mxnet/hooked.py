@@ -46,6 +46,7 @@ original_grad_req: Any = gluon.Parameter.grad_req
 original_zero_grad: Any = gluon.ParameterDict.zero_grad
 original_export: Any = gluon.HybridBlock.export
 original_clear_cached_op: Any = gluon.HybridBlock._clear_cached_op
+original_register_child: Any = gluon.Block.register_child
 original_register_hook: Any = gluon.Block.register_forward_hook
 original_register_pre_hook: Any = gluon.Block.register_forward_pre_hook
 original_detach_hook: Any = HookHandle.detach

@@ -69,12 +69,18 @@ def look_up(batch: Batch, indices: Any, table: Table) -> Value | None:
 
 def host_rows(batch: Batch, array: Any, dtype: str, device: str) -> Value:
     """A one-dimensional integer array as rows numbered by value."""
-    key = ("host", dtype, device)
-    table = batch.tables.get(key)
-    if table is None:
-        table = batch.tables[key] = Integers(dtype, device)
+    table = host_table(batch, dtype, device)
     row = intern_spec((), dtype, device, "stack")
     return _rows_of(batch, table, row, array.asnumpy().tolist(), False, array)
+
+
+def host_table(batch: Batch, dtype: str, device: str) -> Integers:
+    """The batch's table of the host's integers of this dtype."""
+    key = ("host", dtype, device)
+    table: Integers | None = batch.tables.get(key)
+    if table is None:
+        table = batch.tables[key] = Integers(dtype, device)
+    return table
 
 
 def _rows_of(batch: Batch, table: Any, row: Spec, numbers: list[int], taped: bool, base: Any = None) -> Value:

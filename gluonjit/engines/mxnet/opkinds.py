@@ -84,6 +84,11 @@ def operator_kind(
     return kind
 
 
+def known_kind(batch: Batch, signature: Any) -> Kind | None:
+    """The kind of an operator call that was met before."""
+    return _kinds.get((batch.options.without, signature))
+
+
 def _make_kind(
     handle: int, name: str, attrs: Attrs, sources: Sequence[Any], training: bool, without: tuple[str, ...]
 ) -> Kind | None:

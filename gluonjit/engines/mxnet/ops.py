@@ -19,7 +19,8 @@ from gluonjit.engines.mxnet.references import REFERENCES, Copied
 from gluonjit.engines.mxnet.trace import Attrs, infer, operator_call
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Record, Spec, Value
-from gluonjit.hybrid import LOCAL, Batch, State, engine_of
+from gluonjit.hybrid import FULL, LOCAL, Batch, State, engine_of
+from gluonjit.hybrid.reuse import refuse
 
 # Operands that a layer's weights usually are: a concrete array there is the same for all samples.
 _WEIGHTS = {
@@ -65,7 +66,7 @@ def capture_op(
         state.mode = current_mode()
         batch = state.open(engine_of("mxnet"))
     if batch.room < 0:
-        batch.flush("the open batch is full (max_nodes, max_bytes)")
+        batch.flush(FULL)
     name, attrs = operator_call(handle, len(arrays), keys, vals)
     if not arrays:
         return _created(batch, handle, name, attrs, is_np, as_list)
@@ -73,9 +74,11 @@ def capture_op(
     if sparse is not None:
         batch.report.alone[name] = f"an operand is a {type(sparse).__name__}, and there are no rows of those"
         _refuse_history(name, arrays, state, type(sparse).__name__)
+        refuse(f"{name} runs when it is called")
         return original_invoke(handle, arrays, keys, vals, None, is_np, as_list)
     weights = _weights(batch, name, arrays)
     if len(weights) == len(arrays):
+        refuse(f"{name} of parameters alone runs when it is called")
         return original_invoke(handle, arrays, keys, vals, None, is_np, as_list)
     found = _looked_up(batch, name, arrays, attrs, weights, state.mode)
     if found is not None:
@@ -86,6 +89,7 @@ def capture_op(
     except Empty:
         results = None
     if results is None:  # a lazy array that is asked for its handle runs, with its history
+        refuse(f"{name} runs when it is called")
         rule = rules.RULES.get(name)
         if rule is not None and rule.writes:  # what has read the arrays runs before they change
             batch.flush("an operator that writes into its operands was called")
@@ -161,19 +165,29 @@ def _weights(batch: Batch, name: str, arrays: Sequence[Any]) -> set[int]:
 def _created(batch: Batch, handle: int, name: str, attrs: Attrs, is_np: bool, as_list: bool) -> Any:
     """An array made from nothing: made once a batch, unless it is drawn at random."""
     rule = rules.RULES.get(name)
-    keys, vals = [key for key, _ in attrs], [value for _, value in attrs]
     if rule is None or rule.kind != "constant" or rule.random or as_list:
-        return original_invoke(handle, [], keys, vals, None, is_np, as_list)
-    key = (handle, attrs, is_np, LOCAL.state.numpy)
-    array = batch.created.get(key)
-    if array is None:
-        array = batch.created[key] = original_invoke(handle, [], keys, vals, None, is_np, False)
+        refuse(f"{name} runs when it is called")
+        return original_invoke(handle, [], *_unzipped(attrs), None, is_np, as_list)
+    array = made_from_nothing(batch, (handle, attrs, is_np, LOCAL.state.numpy))
     try:
         value = leaf(batch, array)
     except Empty:
         return array
     zero = name in _ZEROS
     return wrap_np_as(created(value, zero), array) if is_np else wrap_created(value, array, zero)
+
+
+def made_from_nothing(batch: Batch, key: Any) -> Any:
+    """The batch's array that this operator without operands gives."""
+    array = batch.created.get(key)
+    if array is None:
+        handle, attrs, is_np, _ = key
+        array = batch.created[key] = original_invoke(handle, [], *_unzipped(attrs), None, is_np, False)
+    return array
+
+
+def _unzipped(attrs: Attrs) -> tuple[list[str], list[str]]:
+    return [key for key, _ in attrs], [value for _, value in attrs]
 
 
 def _looked_up(

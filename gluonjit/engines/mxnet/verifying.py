@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict
+from dataclasses import fields
 from functools import partial
 from operator import add
 from sys import _getframe
@@ -20,10 +20,11 @@ from gluonjit.engines.mxnet.history import has_history
 from gluonjit.engines.mxnet.lazy import Lazy
 from gluonjit.engines.mxnet.semantics import is_numpy
 from gluonjit.engines.mxnet.trace import operator_call
-from gluonjit.errors import VerifyError
+from gluonjit.errors import ReuseError, VerifyError
 from gluonjit.graph import line_of, origin_of
 from gluonjit.hybrid import LOCAL, UNCAPTURED, Report, explain
 from gluonjit.hybrid.functions import CellFunction
+from gluonjit.hybrid.reuse import Recordings
 from gluonjit.hybrid.verification import Difference, Event, difference, first_gradient, first_result
 
 Loss = Callable[[Any, Any], Any]
@@ -126,7 +127,7 @@ def verify(
     """Implements `gluonjit.verify`."""
     with _batched(net, options), _kept_gradients(net, samples):
         eager = _run(net, samples, loss, train_mode, None, True)
-        batched = _run(net, samples, loss, train_mode, None, False)
+        batched = _run_reusing(net, samples, loss, train_mode)
         report = explain()
         found = _compare(eager, batched, rtol)
         if found is None:
@@ -144,12 +145,32 @@ def verify(
     )
 
 
+def _run_reusing(net: gluon.Block, samples: Sequence[Any], loss: Loss | None, train_mode: bool) -> Outcome:
+    """A batched run; where calls may be reused one in which all of them are, each compared with what it captures."""
+    cell = net.__dict__[KEY]
+    if cell.reuse is None:
+        return _run(net, samples, loss, train_mode, None, False)
+    before, cell.recordings = cell.recordings, Recordings(1)
+    try:
+        _run(net, samples, loss, train_mode, None, False)
+        return _run(net, samples, loss, train_mode, None, False)
+    except ReuseError as error:
+        raise VerifyError(f"verify(): {error}") from error
+    finally:
+        cell.recordings = before
+
+
 def _watched(
     net: gluon.Block, samples: Sequence[Any], loss: Loss | None, train_mode: bool, probing: bool, eager: bool
 ) -> list[Event]:
     log = Log(probing)
-    with observed(log):
-        _run(net, samples, loss, train_mode, log, eager)
+    cell = net.__dict__[KEY]
+    reuse, cell.reuse = cell.reuse, None  # calls that do not run can't be watched
+    try:
+        with observed(log):
+            _run(net, samples, loss, train_mode, log, eager)
+    finally:
+        cell.reuse = reuse
     return log.events
 
 
@@ -247,7 +268,7 @@ def _batched(net: gluon.Block, options: dict[str, Any]) -> Iterator[None]:
         if cell is None:
             disable(net)
         else:
-            enable(net, asdict(cell.options))
+            enable(net, {field.name: getattr(cell.options, field.name) for field in fields(cell.options)})
 
 
 def arrays_in(item: Any) -> Iterator[NDArray]:

@@ -1,0 +1,162 @@
+/* Nodes of a recorded call, captured again: what gluonjit.hybrid.replaying.replayed does. */
+
+#include "fast.h"
+
+#define ENTRY "gluonjit._fast.entry"
+
+static void capsule_free(PyObject *capsule) { entry_free(PyCapsule_GetPointer(capsule, ENTRY)); }
+
+/* entry(record): what of a record and its kind a capture needs. */
+PyObject *entry(PyObject *module, PyObject *record) {
+    Entry *made;
+    PyObject *capsule;
+    if (names.record_type == NULL || Py_TYPE(record) != names.record_type)
+        return PyErr_Format(PyExc_TypeError, "entry() takes a Record");
+    made = entry_new(record);
+    if (made == NULL) return NULL;
+    capsule = PyCapsule_New(made, ENTRY, capsule_free);
+    if (capsule == NULL) entry_free(made);
+    return capsule;
+}
+
+typedef struct {
+    const int *at, *end;
+    PyObject *table; /* a list: the row that each number stands for */
+} Reader;
+
+static PyObject *broken(void) {
+    PyErr_SetString(PyExc_ValueError, "a recording is no list of nodes");
+    return NULL;
+}
+
+/* The next row. A new reference. */
+static PyObject *read_row(Reader *from) {
+    if (from->at >= from->end || *from->at < 0 || *from->at >= PyList_GET_SIZE(from->table)) return broken();
+    return Py_NewRef(PyList_GET_ITEM(from->table, *from->at++));
+}
+
+/* The next operand: a row, or a tuple of them. */
+static PyObject *read_operand(Reader *from) {
+    PyObject *rows;
+    int count, k;
+    if (from->at >= from->end) return broken();
+    if (*from->at >= 0) return read_row(from);
+    count = -*from->at++;
+    if (count > from->end - from->at) return broken();
+    rows = PyTuple_New(count);
+    for (k = 0; rows != NULL && k < count; k++) {
+        PyObject *row = read_row(from);
+        if (row == NULL)
+            Py_CLEAR(rows);
+        else
+            PyTuple_SET_ITEM(rows, k, row);
+    }
+    return rows;
+}
+
+/* The next operands, as many as the number before them says; None where that is -1. */
+static PyObject *read_operands(Reader *from) {
+    PyObject *operands;
+    int count, k;
+    if (from->at >= from->end) return broken();
+    count = *from->at++;
+    if (count < 0) Py_RETURN_NONE;
+    if (count > from->end - from->at) return broken();
+    operands = PyTuple_New(count);
+    for (k = 0; operands != NULL && k < count; k++) {
+        PyObject *rows = read_operand(from);
+        if (rows == NULL)
+            Py_CLEAR(operands);
+        else
+            PyTuple_SET_ITEM(operands, k, rows);
+    }
+    if (operands != NULL) PyObject_GC_UnTrack(operands);
+    return operands;
+}
+
+static int append_rows(PyObject *table, PyObject *values, Entry *entry) {
+    Py_ssize_t base, k;
+    base = PyLong_AsSsize_t(((Value *)PyTuple_GET_ITEM(values, 0))->rows);
+    if (base == -1 && PyErr_Occurred()) return -1;
+    for (k = 0; k < entry->rows; k++) {
+        PyObject *row = PyLong_FromSsize_t(base + k);
+        int failed = row == NULL || PyList_Append(table, row) < 0;
+        Py_XDECREF(row);
+        if (failed) return -1;
+    }
+    return 0;
+}
+
+/* The values of the next node, which is appended where it is not there yet. `deeper`: see replayed(). */
+static PyObject *next_node(Call *call, Reader *from, PyObject *entries, PyObject *origins, int sharing, int *deeper) {
+    PyObject *number, *capsule, *rows, *reads = NULL, *values = NULL, *memo;
+    Entry *entry;
+    int calls, depth, origin, count;
+    if (from->end - from->at < 4) return broken();
+    number = PyLong_FromLong(*from->at++);
+    if (number == NULL) return NULL;
+    capsule = PyDict_GetItemWithError(entries, number);
+    Py_DECREF(number);
+    if (capsule == NULL) return PyErr_Occurred() ? NULL : broken();
+    entry = PyCapsule_GetPointer(capsule, ENTRY);
+    if (entry == NULL) return NULL;
+    calls = *from->at++;
+    depth = *from->at++;
+    origin = *from->at++;
+    if (origin < 0 || origin >= PyList_GET_SIZE(origins) || entry->outputs < 1) return broken();
+    rows = read_operands(from);
+    if (rows != NULL) reads = read_operands(from);
+    if (reads == NULL) goto done;
+    memo = SLOT(entry->record, names.record_memo);
+    if (sharing) values = PyDict_GetItemWithError(memo, rows);
+    if (values != NULL) {
+        int more = (int)((Value *)PyTuple_GET_ITEM(values, 0))->depth - depth;
+        Py_INCREF(values);
+        if (more > *deeper) *deeper = more;
+        count = calls < 0 ? 0 : calls;
+    } else {
+        if (PyErr_Occurred()) goto done;
+        call->origin = PyList_GET_ITEM(origins, origin);
+        values = add_node(call, NULL, entry, reads == Py_None ? rows : reads, depth + *deeper);
+        if (values != NULL && sharing && PyDict_SetItem(memo, rows, values) < 0) Py_CLEAR(values);
+        count = calls < 0 ? -calls : calls;
+    }
+    if (values != NULL && count && count_calls(entry->record, count) < 0) Py_CLEAR(values);
+    if (values != NULL && append_rows(from->table, values, entry) < 0) Py_CLEAR(values);
+done:
+    Py_XDECREF(rows);
+    Py_XDECREF(reads);
+    return values;
+}
+
+/* replay(batch, entries, origins, code, table) -> the values of all nodes */
+PyObject *replay(PyObject *module, PyObject *args) {
+    PyObject *batch, *entries, *origins, *table, *found = NULL;
+    Py_buffer code;
+    Call call;
+    Reader from;
+    int sharing, deeper = 0;
+    if (!PyArg_ParseTuple(args, "OO!O!y*O!:replay", &batch, &PyDict_Type, &entries, &PyList_Type, &origins, &code,
+                          &PyList_Type, &table))
+        return NULL;
+    if (names.batch_type == NULL || Py_TYPE(batch) != names.batch_type || code.len % sizeof(int)) {
+        broken();
+        goto done;
+    }
+    call.batch = batch;
+    call.graph = Py_NewRef(SLOT(batch, names.batch_graph));
+    sharing = SLOT(batch, names.batch_sharing) == Py_True;
+    from.at = code.buf;
+    from.end = from.at + code.len / sizeof(int);
+    from.table = table;
+    found = PyList_New(0);
+    while (found != NULL && from.at < from.end) {
+        PyObject *values = next_node(&call, &from, entries, origins, sharing, &deeper);
+        if (values == NULL || PyList_Append(found, values) < 0) Py_CLEAR(found);
+        Py_XDECREF(values);
+    }
+    Py_DECREF(call.graph);
+done:
+    PyBuffer_Release(&code);
+    return found;
+}

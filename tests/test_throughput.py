@@ -81,6 +81,14 @@ def test_a_run_writes_a_row_for_each_system_phase_and_batch_size(
     assert "alone: not checked" in said and "floor, training, equal work once" in said
 
 
+def test_what_is_reused_has_been_seen_before_anything_is_timed() -> None:
+    result = bench(wanted(systems=("imperative", "dynamic+reuse")))
+    reports = [(row["system"], row["sharing"]) for row in result["rows"] if row["phase"] == "train"]
+    assert reports == [("imperative", None), ("dynamic+reuse", True), ("dynamic+reuse", False)]
+    reused = gluonjit.explain().reuse
+    assert reused.hits == 4 and not reused.misses and not reused.refused
+
+
 def test_floors_are_the_products_at_the_rate_of_products() -> None:
     result = bench(wanted())
     best = max(result["gemm_gflops"].values())
@@ -156,9 +164,10 @@ def test_synthetic_pairs_have_nothing_to_share_and_the_size_of_sick() -> None:
 
 def test_systems_begin_with_equal_weights_and_learn_alike() -> None:
     task = tasks.load("treelstm-synthetic", limit=6)
-    systems = make_systems(task, ("imperative", "hybridized", "handbatched", "dynamic"), (SWITCH,))
+    systems = make_systems(task, ("imperative", "hybridized", "handbatched", "dynamic", "dynamic+reuse"), (SWITCH,))
     found, lost = agreeing.check(systems, task.samples)
-    assert set(found) == {"hybridized", "handbatched", "dynamic", "dynamic, no sharing", f"dynamic-{SWITCH}"}
+    reused = {"dynamic+reuse", "dynamic+reuse, no sharing"}
+    assert set(found) == {"hybridized", "handbatched", "dynamic", "dynamic, no sharing", f"dynamic-{SWITCH}", *reused}
     assert not lost
 
 

@@ -19,6 +19,7 @@ from experiments.throughput.tasks import RATE, Task, load
 from experiments.treelstm.clock import PHASES, Minibatches, measure_all, row_of
 from experiments.treelstm.environment import environment, threads
 from experiments.treelstm.files import write_json
+from experiments.treelstm.systems import Dynamic
 
 CHECKED = 32  # samples on which all systems have to agree before anything is timed
 
@@ -106,6 +107,9 @@ def _measure(wanted: Wanted, task: Task, systems: Sequence[Any], lost: dict[str,
     rows: list[dict[str, Any]] = []
     for size in wanted.batch_sizes:
         running = [system for system in systems if system.label not in lost]
+        for system in running:
+            if isinstance(system, Dynamic):
+                system.meet(task.samples, size)
         minibatches = Minibatches(task.samples, size, wanted.seed)
         measured = measure_all(running, minibatches, wanted.repeats, wanted.seconds, (PeerError,))
         for label, why in measured.lost.items():

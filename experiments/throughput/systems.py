@@ -16,6 +16,7 @@ from experiments.treelstm.systems import KINDS, Dynamic, System
 # needs a line here and its name in `experiments.throughput.SYSTEMS`.
 DYNAMIC: dict[str, dict[str, Any]] = {
     "dynamic": {},
+    "dynamic+reuse": {"reuse": lambda *sample: tuple(map(id, sample))},  # the samples stay where they are
 }
 
 

@@ -49,4 +49,5 @@ def last_figures() -> Figures:
 
 def profiled(sharing: bool, **options: Any) -> AbstractContextManager[Any]:
     """Return a region whose parts are timed with a wait after each."""
-    return gluonjit.batching(profile=True, sharing=sharing, **options)
+    regional = {name: value for name, value in options.items() if not name.endswith("reuse")}  # that is a block's
+    return gluonjit.batching(profile=True, sharing=sharing, **regional)

@@ -184,6 +184,14 @@ class Dynamic(System):
         self._options = options
         jit.batch_dynamically(net, sharing, **options)
 
+    def meet(self, samples: Sequence[Any], size: int) -> None:
+        """Where captures are reused: see all samples, as in an epoch before, after one in which it is chosen how."""
+        if "reuse" in self._options:
+            for _ in range(2):
+                for first in range(0, len(samples), size):
+                    self.infer(samples[first : first + size])
+                    self.differentiate(samples[first : first + size])
+
     def repeat(self) -> None:
         """Let equal runs give equal bits from here on."""
         jit.batch_repeatably(self.net)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import threading
 from collections.abc import Iterator
 from typing import Any, Callable
 
@@ -454,3 +455,39 @@ def test_the_report_counts_and_is_written(net: Encoder) -> None:
     report = infer(net, [*TREES, (9,)])
     assert json.loads(report.to_json())["reuse"] == {"hits": 5, "misses": 1, "checked": 0, "refused": {}}
     assert "reused calls: 5 (0 checked), 1 captured to be reused" in str(report)
+
+
+def test_a_net_that_changes_in_the_middle_of_a_call_keeps_nothing_of_it(net: Encoder) -> None:
+    use(net)
+    infer(net, TREES)
+    plain, net.after = net.after, lambda root, words: (setattr(net, "other", Node()), root)[1]
+    expected = infer(net, [TREES[0]]).reuse.hits
+    assert expected == 1  # the promise is broken, which nobody sees
+    found = net((9, (1,)))
+    net.after = plain
+    assert gluonjit.cache_info()["mxnet.reused"] == 0
+    report = infer(net, [(9, (1,)), *TREES])
+    assert report.reuse.hits == 0
+    assert_close(found.asnumpy(), net((9, (1,))).asnumpy(), "value")
+
+
+def test_threads_share_what_was_captured(net: Encoder) -> None:
+    use(net, check_reuse=3)
+    expected = [net(tree).asnumpy() for tree in TREES]
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            for _ in range(5):
+                for value, wanted in zip([net(tree) for tree in TREES], expected):
+                    assert_close(value.asnumpy(), wanted, "in a thread")
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert gluonjit.cache_info()["mxnet.reused"] == len(TREES)

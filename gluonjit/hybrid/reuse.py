@@ -52,20 +52,33 @@ class Names:
     def __init__(self) -> None:
         self.things: list[Any] = []
         self._numbers: dict[Hashable, int] = {}
+        self._lock = Lock()
 
     def number(self, key: Hashable, thing: Any) -> int:
         """The number of a thing, which it gets when its key is new."""
         found = self._numbers.get(key)
         if found is None:
-            found = self._numbers[key] = len(self.things)
-            self.things.append(thing)
+            with self._lock:
+                if key not in self._numbers:
+                    self.things.append(thing)
+                    self._numbers[key] = len(self.things) - 1
+                found = self._numbers[key]
         return found
+
+
+class Shared(NamedTuple):
+    """What recordings of a block have in common, numbered; others begin anew when the recordings are forgotten."""
+
+    kinds: Names
+    origins: Names
+    tables: Names
+    scopes: Names
 
 
 class Recordings:
     """The recordings of one block, those used last kept: 100,000 and 256 MB at most.
 
-    `kinds`, `origins` and `tables` number what they have in common; `check` is the option `check_reuse`.
+    `check` is the option `check_reuse`. A net may be shared by threads.
     """
 
     def __init__(self, check: int | None) -> None:
@@ -75,29 +88,32 @@ class Recordings:
 
     def clear(self) -> None:
         """Forget all of them."""
-        self.entries: OrderedDict[Hashable, Known] = OrderedDict()
-        self.bytes = 0
-        self.hits = 0
-        self.names = Names(), Names(), Names(), Names()
-        self.kinds, self.origins, self.tables, self.scopes = self.names
+        with self.lock:
+            self.entries: OrderedDict[Hashable, Known] = OrderedDict()
+            self.bytes = 0
+            self.hits = 0
+            self.shared = Shared(Names(), Names(), Names(), Names())
 
-    def get(self, key: Hashable) -> Known | None:
-        """What is known of a key."""
+    def get(self, key: Hashable, shared: Shared) -> Known | None:
+        """What is known of a key, in these numbers."""
         with self.lock:
             found = self.entries.get(key)
-            if found is not None:
-                self.entries.move_to_end(key)
+            if found is None or shared is not self.shared:
+                return None
+            self.entries.move_to_end(key)
             return found
 
-    def put(self, key: Hashable, known: Known) -> None:
-        """Keep what was learned of a key, in the place of others if there are too many."""
+    def put(self, key: Hashable, known: Known, shared: Shared) -> None:
+        """Keep what was learned of a key, in the place of others if there are too many; not if all were forgotten."""
         with self.lock:
+            if shared is not self.shared:
+                return
             self._drop(key)
             self.entries[key] = known
             self.bytes += known.bytes
             while len(self.entries) > MOST_RECORDINGS or self.bytes > MOST_BYTES:
                 self._drop(next(iter(self.entries)))
-        if sum(len(names.things) for names in self.names) > _MOST_NAMES:
+        if sum(len(names.things) for names in shared) > _MOST_NAMES:
             self.clear()
 
     def drop(self, key: Hashable) -> None:

@@ -19,20 +19,16 @@ import mxnet as mx
 
 import gluonjit
 from experiments.data import builtin
+from experiments.data.arrays import maker
 from experiments.data.trees import Pair, Sentence
 from experiments.throughput import agreeing, counts, synthetic, tasks
 from experiments.throughput.bench import Wanted, bench
 from experiments.throughput.cli import main
-from experiments.throughput.counts import Product
+from experiments.throughput.counts import Product, Sizes
 from experiments.throughput.peers.environments import PeerError
 from experiments.throughput.systems import make_systems
 from experiments.throughput.table import findings, table
 from experiments.treelstm.agreement import Disagreement
-from experiments.treelstm.model import Relatedness
-from experiments.workloads.bilstm import Tagger
-from experiments.workloads.workload import initialize
-from experiments.zoo.lattice_lstm import LatticeLSTM
-from experiments.zoo.treelstm_binary import BinaryTreeLSTM
 
 SWITCH = next(iter(gluonjit.Options.SWITCHES))
 
@@ -112,9 +108,9 @@ def rows(products: list[Product]) -> list[int]:
 
 def test_products_of_pairs_are_counted_by_hand() -> None:
     """Both sides are b(a, a), word 1 below word 2: once for all equal, a leaf and a root are left."""
-    net = Relatedness(5, in_size=3, size=2, hidden=4)
+    sizes = Sizes(width=3, size=2, out=5, hidden=4)
     samples = [pair([1, 2, 1], [2, 0, 2])]
-    apart, once = counts.pairs(net, samples, False), counts.pairs(net, samples, True)
+    apart, once = counts.pairs(sizes, samples, False), counts.pairs(sizes, samples, True)
     assert rows(apart) == [6, 2, 2, 4, 1, 1]
     assert rows(once) == [2, 1, 1, 1, 1, 1]
     # 6 words x 3 x 6, 2 x 3 x 2, 2 x 2 x 6, 4 x 2 x 2, 1 x 2 x 8, 1 x 4 x 5
@@ -125,9 +121,8 @@ def test_products_of_pairs_are_counted_by_hand() -> None:
 def test_products_of_binary_trees_are_counted_by_hand() -> None:
     """((a b) (a b)) c: the two phrases a b are one."""
     sample = SimpleNamespace(tokens=mx.nd.array([1, 2, 1, 2, 3]), tree=(((0, 1), (2, 3)), 4), target=mx.nd.zeros(9))
-    net = BinaryTreeLSTM(5, 4, 3, 2)
-    initialize(net, [sample], lambda net, sample: net(sample.tokens, sample.tree), 0)
-    apart, once = counts.phrases(net, [sample], False), counts.phrases(net, [sample], True)
+    sizes = Sizes(width=3, size=2, out=4)
+    apart, once = counts.phrases(sizes, [sample], False), counts.phrases(sizes, [sample], True)
     assert rows(apart) == [5, 4, 9] and rows(once) == [3, 3, 6]
     assert [product.forward for product in apart] == [5 * 3 * 6, 4 * 4 * 10, 9 * 2 * 4]
 
@@ -135,9 +130,8 @@ def test_products_of_binary_trees_are_counted_by_hand() -> None:
 def test_products_of_taggers_are_counted_by_hand() -> None:
     """Sentences a b and a b c: the first two states ahead are equal, and none back."""
     samples = [SimpleNamespace(characters=mx.nd.array(words)) for words in ([1, 2], [1, 2, 3])]
-    net = Tagger(5, 4, 3, 2)
-    initialize(net, samples, lambda net, sample: net(sample.characters), 0)
-    apart, once = counts.tagged(net, samples, False), counts.tagged(net, samples, True)
+    sizes = Sizes(width=3, size=2, out=4)
+    apart, once = counts.tagged(sizes, samples, False), counts.tagged(sizes, samples, True)
     assert rows(apart) == [5, 3 + 3 - 0, 5]
     # ahead: states after a and after a b are followed; back: after b, after c, after c b
     assert rows(once) == [3, 2 + 3, 5]
@@ -147,18 +141,17 @@ def test_products_of_taggers_are_counted_by_hand() -> None:
 def test_products_of_lattices_are_counted_by_hand() -> None:
     """Characters a b, twice, with one word over both."""
     one = SimpleNamespace(characters=mx.nd.array([1, 2]), words=mx.nd.array([7]), spans=[[], [(0, 0)]])
-    net = LatticeLSTM(5, 9, 4, 3, 2)
-    initialize(net, [one], lambda net, sample: net(sample.characters, sample.words, sample.spans), 0)
-    apart, once = counts.lattice(net, [one, one], False), counts.lattice(net, [one, one], True)
+    sizes = Sizes(width=3, size=2, out=4)
+    apart, once = counts.lattice(sizes, [one, one], False), counts.lattice(sizes, [one, one], True)
     assert rows(apart) == [4, 2, 2, 2, 2, 2, 4] and rows(once) == [2, 1, 1, 1, 1, 1, 2]
 
 
 def test_synthetic_pairs_have_nothing_to_share_and_the_size_of_sick() -> None:
-    samples, vectors, _ = synthetic.pairs(0, limit=200)
-    net = Relatedness(len(vectors), in_size=300)
-    assert rows(counts.pairs(net, samples, True)) == rows(counts.pairs(net, samples, False))
+    samples, _, _ = synthetic.pairs(0, maker("mxnet"), limit=200)
+    sizes = Sizes(width=300, size=150, out=5, hidden=50)
+    assert rows(counts.pairs(sizes, samples, True)) == rows(counts.pairs(sizes, samples, False))
     assert 9.2 < np.mean([pair.size / 2 for pair in samples]) < 10.2
-    again, _, _ = synthetic.pairs(0, limit=200)
+    again, _, _ = synthetic.pairs(0, maker("mxnet"), limit=200)
     assert [pair.left.parents.tolist() for pair in samples] == [pair.left.parents.tolist() for pair in again]
 
 

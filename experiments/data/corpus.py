@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.data import builtin, reading, sick
+from experiments.data import arrays, builtin, reading, sick
 from experiments.data.trees import Pair
 from experiments.data.vectors import attach_vectors, make_vocab, read_glove
 
@@ -25,24 +25,37 @@ class Corpus:
     note: str
 
 
-def load(name: str, data_dir: str | None = None, seed: int = 0, limit: int | None = None) -> Corpus:
-    """Load `sick` from files or generate `builtin`; with `limit`, the first pairs of each split alone."""
+def load(
+    name: str,
+    data_dir: str | None = None,
+    seed: int = 0,
+    limit: int | None = None,
+    engine: str = "mxnet",
+    device: str | None = None,
+) -> Corpus:
+    """Load `sick` from files or generate `builtin`; with `limit`, the first pairs of each split alone.
+
+    Targets and tokens are arrays of `engine`, in PyTorch on `device`.
+    """
     corpus = (
-        _generate(seed) if name == "builtin" else _load_sick(reading.data_dir(data_dir, "sick", "--data builtin"), seed)
+        _generate(seed, engine)
+        if name == "builtin"
+        else _load_sick(reading.data_dir(data_dir, "sick", "--data builtin"), seed, engine)
     )
     for split in sick.SPLITS:
         setattr(corpus, split, getattr(corpus, split)[:limit])
+    arrays.give([*corpus.train, *corpus.dev, *corpus.test], arrays.maker(engine, device))
     # A corpus is some hundred thousand objects that stay: Python's collector need not go through them ever again.
     gc.collect()
     gc.freeze()
     return corpus
 
 
-def _load_sick(folder: Path, seed: int) -> Corpus:
+def _load_sick(folder: Path, seed: int, engine: str) -> Corpus:
     """Read the parsed SICK files and the GloVe rows."""
     splits = {split: sick.read_split(folder / "sick" / split) for split in sick.SPLITS}
     words, rows = read_glove(folder / "glove")
-    vectors = number(splits, words, rows, seed)
+    vectors = number(splits, words, rows, seed, engine)
     return Corpus(
         "sick",
         vectors=vectors,
@@ -51,17 +64,19 @@ def _load_sick(folder: Path, seed: int) -> Corpus:
     )
 
 
-def _generate(seed: int) -> Corpus:
+def _generate(seed: int, engine: str) -> Corpus:
     """Make the built-in corpus."""
     splits = builtin.generate(seed)
     words, rows = builtin.vectors(seed)
-    return Corpus("builtin", vectors=number(splits, words, rows, seed), note=builtin.NOTE, **splits)
+    return Corpus("builtin", vectors=number(splits, words, rows, seed, engine), note=builtin.NOTE, **splits)
 
 
-def number(splits: dict[str, list[Pair]], words: list[str], rows: np.ndarray, seed: int) -> np.ndarray:
+def number(
+    splits: dict[str, list[Pair]], words: list[str], rows: np.ndarray, seed: int, engine: str = "mxnet"
+) -> np.ndarray:
     """Number the words of all sentences and return the table of their vectors."""
     sentences = [side for pairs in splits.values() for pair in pairs for side in (pair.left, pair.right)]
-    vocab = make_vocab(sentence.words for sentence in sentences)
+    vocab = make_vocab((sentence.words for sentence in sentences), plain=engine != "mxnet")
     for sentence in sentences:
         sentence.number(vocab[list(sentence.words)])
     return attach_vectors(vocab, words, rows, seed)

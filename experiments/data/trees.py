@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-import mxnet as mx
 import numpy as np
 
 CLASSES = 5
@@ -60,7 +60,7 @@ def tree_of(parents: Sequence[int]) -> Tree:
 
 
 class Sentence:
-    """A parsed sentence; `tokens` is made once, so that a look-up in the model costs no conversion."""
+    """A parsed sentence; `tokens` are its `ids` in an engine's array, made once so that a look-up costs no conversion."""
 
     __slots__ = ("ids", "parents", "root", "tokens", "words")
 
@@ -69,7 +69,7 @@ class Sentence:
         self.parents = np.asarray(parents, dtype=np.int32)
         self.root = tree_of(parents) if root is None else root
         self.ids: np.ndarray = np.zeros(0, dtype=np.int32)
-        self.tokens: mx.nd.NDArray = None
+        self.tokens: Any = None
 
     def __len__(self) -> int:
         return len(self.words)
@@ -77,11 +77,10 @@ class Sentence:
     def number(self, ids: Sequence[int]) -> None:
         """Give the sentence the vocabulary's indices of its words."""
         self.ids = np.asarray(ids, dtype=np.int32)
-        self.tokens = mx.nd.array(self.ids, dtype="int32")
 
 
 class Pair:
-    """Two sentences, how related they are (1 to 5), and that score as a distribution over five classes."""
+    """Two sentences and how related they are (1 to 5); `target` is its `distribution` in an engine's array."""
 
     __slots__ = ("left", "right", "score", "target")
 
@@ -89,7 +88,12 @@ class Pair:
         self.left = left
         self.right = right
         self.score = score
-        self.target = mx.nd.array(target_of(score).reshape(1, CLASSES))
+        self.target: Any = None
+
+    @property
+    def distribution(self) -> np.ndarray:
+        """The score as probabilities (5,) of the classes."""
+        return target_of(self.score)
 
     @property
     def size(self) -> int:

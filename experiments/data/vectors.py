@@ -1,25 +1,22 @@
-"""Vocabulary and word vectors, through gluonnlp where it is installed."""
+"""Vocabulary and word vectors, on MXNet through gluonnlp where it is installed."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import mxnet as mx
 import numpy as np
 
+from experiments.data.arrays import maker
 from experiments.data.errors import DataError
 
 GLOVE_NAME = "glove.840B.300d.sick"
 UNKNOWN = "<unk>"
-
-try:
-    import gluonnlp
-except ImportError:  # optional: the class below does what the experiment needs
-    gluonnlp = None
 
 log = logging.getLogger(__name__)
 
@@ -39,12 +36,21 @@ class PlainVocab:
         return [self._indices.get(token, 0) for token in tokens]
 
 
-def make_vocab(sentences: Iterable[Sequence[str]]) -> Any:
-    """Count the words of all sentences into a vocabulary."""
+@lru_cache(maxsize=None)
+def _library() -> Any:
+    """Return gluonnlp, which brings MXNet along, or None where it is not installed."""
+    try:
+        return import_module("gluonnlp")
+    except ImportError:  # optional: the class above does what the experiment needs
+        return None
+
+
+def make_vocab(sentences: Iterable[Sequence[str]], plain: bool = False) -> Any:
+    """Count the words of all sentences into a vocabulary; a `plain` one, with the same numbers, needs no gluonnlp."""
     counter = Counter(word for sentence in sentences for word in sentence)
-    if gluonnlp is None:
+    if plain or _library() is None:
         return PlainVocab(counter)
-    return gluonnlp.Vocab(counter, unknown_token=UNKNOWN, padding_token=None, bos_token=None, eos_token=None)
+    return _library().Vocab(counter, unknown_token=UNKNOWN, padding_token=None, bos_token=None, eos_token=None)
 
 
 def attach_vectors(vocab: Any, words: Sequence[str], rows: np.ndarray, seed: int) -> np.ndarray:
@@ -55,7 +61,7 @@ def attach_vectors(vocab: Any, words: Sequence[str], rows: np.ndarray, seed: int
     rng = np.random.default_rng([seed, 2])
     words = [*lost, *words]
     rows = np.concatenate([rng.uniform(-0.05, 0.05, (len(lost), rows.shape[1])), rows]).astype(np.float32)
-    if gluonnlp is None:
+    if isinstance(vocab, PlainVocab):
         index = {word: row for row, word in enumerate(words)}
         return rows[[index[token] for token in vocab.idx_to_token]]
     vocab.set_embedding(_token_embedding(words, rows))
@@ -64,8 +70,8 @@ def attach_vectors(vocab: Any, words: Sequence[str], rows: np.ndarray, seed: int
 
 def _token_embedding(words: Sequence[str], rows: np.ndarray) -> Any:
     """Wrap rows as a gluonnlp embedding; the unknown word is the first."""
-    return gluonnlp.embedding.TokenEmbedding(
-        unknown_token=UNKNOWN, idx_to_token=list(words), idx_to_vec=mx.nd.array(rows)
+    return _library().embedding.TokenEmbedding(
+        unknown_token=UNKNOWN, idx_to_token=list(words), idx_to_vec=maker("mxnet")(rows)
     )
 
 

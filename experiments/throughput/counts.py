@@ -9,9 +9,17 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from mxnet import gluon
-
+from experiments.data.arrays import host
 from experiments.data.trees import Tree
+
+
+class Sizes(NamedTuple):
+    """Columns in a model: of a word's vector, a state, the outputs, and of the layer before these where there is one."""
+
+    width: int
+    size: int
+    out: int
+    hidden: int = 0
 
 
 class Product(NamedTuple):
@@ -49,9 +57,9 @@ class _Rows:
         return number
 
 
-def pairs(net: gluon.Block, samples: Sequence[Any], shared: bool) -> list[Product]:
+def pairs(sizes: Sizes, samples: Sequence[Any], shared: bool) -> list[Product]:
     """Count the child-sum Tree-LSTM of `experiments.treelstm` and its head."""
-    size, width = net.tree.cell.f_weight.shape[0], net.embed.weight.shape[1]
+    width, size, classes, hidden = sizes
     words, inner_words, states, inner, forgets, heads = (_Rows(shared) for _ in range(6))
 
     def visit(node: Tree, ids: Sequence[int]) -> int:
@@ -67,7 +75,6 @@ def pairs(net: gluon.Block, samples: Sequence[Any], shared: bool) -> list[Produc
 
     for pair in samples:
         heads.add(tuple(visit(side.root, side.ids.tolist()) for side in (pair.left, pair.right)))
-    hidden, classes = net.head.out_weight.shape[1], net.head.out_weight.shape[0]
     return [
         Product("words: i, o, u", words.count, width, 3 * size, False),
         Product("words of inner nodes: f", inner_words.count, width, size, False),
@@ -78,9 +85,9 @@ def pairs(net: gluon.Block, samples: Sequence[Any], shared: bool) -> list[Produc
     ]
 
 
-def phrases(net: gluon.Block, samples: Sequence[Any], shared: bool) -> list[Product]:
+def phrases(sizes: Sizes, samples: Sequence[Any], shared: bool) -> list[Product]:
     """Count the binary Tree-LSTM."""
-    width, size = net.embed.weight.shape[1], net.out.weight.shape[1]
+    width, size, classes, _ = sizes
     leaves, inner, states = (_Rows(shared) for _ in range(3))
 
     def visit(part: Any, ids: Sequence[int]) -> int:
@@ -92,21 +99,21 @@ def phrases(net: gluon.Block, samples: Sequence[Any], shared: bool) -> list[Prod
         return states.add(content)
 
     for sample in samples:
-        visit(sample.tree, sample.tokens.asnumpy().tolist())
+        visit(sample.tree, host(sample.tokens).tolist())
     return [
         Product("words: i, o, u", leaves.count, width, 3 * size, False),
         Product("parts: all gates", inner.count, 2 * size, 5 * size, True),
-        Product("classes", states.count, size, net.out.weight.shape[0], True),
+        Product("classes", states.count, size, classes, True),
     ]
 
 
-def tagged(net: gluon.Block, samples: Sequence[Any], shared: bool) -> list[Product]:
+def tagged(sizes: Sizes, samples: Sequence[Any], shared: bool) -> list[Product]:
     """Count the BiLSTM tagger."""
-    width, size = net.embed.weight.shape[1], net.ahead.h2h_weight.shape[1]
+    width, size, tags, _ = sizes
     words, outputs = _Rows(shared), _Rows(shared)
     ahead, back = _Chain(shared), _Chain(shared)
     for sample in samples:
-        ids = sample.characters.asnumpy().tolist()
+        ids = host(sample.characters).tolist()
         for word in ids:
             words.add(word)
         for state in zip(ahead.run(ids), list(back.run(ids[::-1]))[::-1]):
@@ -114,7 +121,7 @@ def tagged(net: gluon.Block, samples: Sequence[Any], shared: bool) -> list[Produ
     return [
         Product("words: both directions", words.count, width, 8 * size, False),
         Product("states: both directions", ahead.steps.count + back.steps.count, size, 4 * size, True),
-        Product("tags", outputs.count, 2 * size, net.out.scores.weight.shape[0], True),
+        Product("tags", outputs.count, 2 * size, tags, True),
     ]
 
 
@@ -135,13 +142,13 @@ class _Chain:
             yield state
 
 
-def lattice(net: gluon.Block, samples: Sequence[Any], shared: bool) -> list[Product]:
+def lattice(sizes: Sizes, samples: Sequence[Any], shared: bool) -> list[Product]:
     """Count the lattice LSTM."""
-    width, size = net.characters.weight.shape[1], net.out.weight.shape[1]
+    width, size, tags, _ = sizes
     names = ("characters", "gated", "words", "states", "steps", "starts", "memories", "ends")
     rows = {name: _Rows(shared) for name in names}
     for sample in samples:
-        characters, numbers = sample.characters.asnumpy().tolist(), sample.words.asnumpy().tolist()
+        characters, numbers = host(sample.characters).tolist(), host(sample.words).tolist()
         states: list[int] = []
         for character, ending in zip(characters, sample.spans):
             found = []
@@ -165,5 +172,5 @@ def lattice(net: gluon.Block, samples: Sequence[Any], shared: bool) -> list[Prod
         Product("states before: i, o, u", rows["steps"].count, size, 3 * size, True),
         Product("states where words begin: i, f, u", rows["starts"].count, size, 3 * size, True),
         Product("memories of words: gate", rows["ends"].count, size, size, True),
-        Product("tags", rows["states"].count, size, net.out.weight.shape[0], True),
+        Product("tags", rows["states"].count, size, tags, True),
     ]

@@ -44,12 +44,11 @@ def _least_seconds(product: Callable[[], Any]) -> float:
 
 def floors(task: Task, batch_sizes: Sequence[int], gflops: float, seed: int) -> list[dict[str, Any]]:
     """Return what a sample's products come to, for each batch size and phase, with and without sharing."""
-    net = task.make_net("imperative")
     found = []
     for size in batch_sizes:
         minibatches = Minibatches(task.samples, size, seed).draw(COUNTED)
         for shared in (False, True):
-            products = [task.count(net, samples, shared) for samples in minibatches]
+            products = [task.count(task.sizes, samples, shared) for samples in minibatches]
             for phase in PHASES:
                 sums = [sum(_work(product, phase) for product in counted) for counted in products]
                 macs = mean(sums) / size

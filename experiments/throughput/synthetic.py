@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from experiments.data.arrays import Make, give
 from experiments.data.trees import Pair, Sentence
 
 PAIRS = 1024
@@ -13,14 +14,15 @@ VECTOR_SIZE = 300
 NOTE = "SYNTHETIC: random dependency trees of SICK's mean size, a word of its own for every node; scores are random"
 
 
-def pairs(seed: int, limit: int | None = None) -> tuple[list[Pair], np.ndarray, str]:
-    """Return the pairs, the vectors of their words, and what they are."""
+def pairs(seed: int, make: Make, limit: int | None = None) -> tuple[list[Pair], np.ndarray, str]:
+    """Return the pairs with arrays that `make` makes, the vectors of their words, and what they are."""
     rng = np.random.default_rng([seed, 6])
     sizes = np.maximum(LEAST_NODES, np.rint(rng.normal(MEAN_NODES, SPREAD, 2 * min(PAIRS, limit or PAIRS)))).astype(int)
     ends = np.cumsum(sizes)
     sentences = [_sentence(rng, int(end - size), int(end)) for size, end in zip(sizes, ends)]
     scores = rng.uniform(1, 5, len(sizes) // 2)
     found = [Pair(left, right, float(score)) for left, right, score in zip(sentences[::2], sentences[1::2], scores)]
+    give(found, make)
     vectors = rng.normal(0, 0.3, (int(ends[-1]), VECTOR_SIZE)).astype(np.float32)
     return found, vectors, NOTE
 

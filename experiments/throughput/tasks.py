@@ -13,7 +13,10 @@ from mxnet import gluon
 
 from experiments import workloads
 from experiments.data import corpus
+from experiments.data.arrays import maker
+from experiments.data.trees import CLASSES
 from experiments.throughput import SYSTEMS, counts, synthetic
+from experiments.treelstm.model import HEAD_SIZE, MEMORY_SIZE
 from experiments.treelstm.systems import Program, make_net, relatedness
 from experiments.workloads.workload import Workload
 
@@ -28,8 +31,8 @@ class Task:
     """One workload.
 
     systems: those that there are. make_net: the net of a system, weights as all have them. program: what it runs.
-    family: how samples and weights travel to peers; None where there are no peers. table: the fixed word vectors.
-    count: the model's products for some samples, each done on its own or equal ones once.
+    family: how samples and weights travel to peers; None where there are no peers.
+    count: the products of a model of such `sizes` for some samples, each done on its own or equal ones once.
     """
 
     name: str
@@ -38,7 +41,8 @@ class Task:
     systems: tuple[str, ...]
     make_net: Callable[[str], gluon.Block]
     program: Callable[[], Program]
-    count: Callable[[gluon.Block, Sequence[Any], bool], list[counts.Product]]
+    count: Callable[[counts.Sizes, Sequence[Any], bool], list[counts.Product]]
+    sizes: counts.Sizes
     family: str | None = None
 
     def weights(self) -> dict[str, np.ndarray]:
@@ -57,7 +61,7 @@ def _pairs(name: str, data_dir: str | None, seed: int, limit: int | None) -> Tas
     """Pairs of sentences with dependency trees."""
     data = name.split("-", 1)[1]
     if data == "synthetic":
-        samples, vectors, note = synthetic.pairs(seed, limit)
+        samples, vectors, note = synthetic.pairs(seed, maker("mxnet"), limit)
     else:
         found = corpus.load(data, data_dir, seed, limit)
         samples, vectors, note = found.train, found.vectors, found.note
@@ -69,6 +73,7 @@ def _pairs(name: str, data_dir: str | None, seed: int, limit: int | None) -> Tas
         lambda system: make_net(system, vectors, seed),
         lambda: relatedness()._replace(optimizer=_optimizer),
         counts.pairs,
+        counts.Sizes(vectors.shape[1], MEMORY_SIZE, CLASSES, HEAD_SIZE),
         "pairs",
     )
 
@@ -87,7 +92,8 @@ def _phrases(name: str, data_dir: str | None, seed: int, limit: int | None) -> T
         _compile(net.embed, net.leaf, net.compose, net.out)
 
     found = workloads.load("treelstm-sst", data_dir, seed, limit)
-    return _task(name, found, parameters, counts.phrases, "phrases", compiled)
+    sizes = counts.Sizes(found.net.embed.weight.shape[1], *found.net.out.weight.shape[::-1])
+    return _task(name, found, parameters, counts.phrases, sizes, "phrases", compiled)
 
 
 def _tagged(name: str, data_dir: str | None, seed: int, limit: int | None) -> Task:
@@ -105,7 +111,10 @@ def _tagged(name: str, data_dir: str | None, seed: int, limit: int | None) -> Ta
     def compiled(net: gluon.Block) -> None:
         _compile(net.embed, net.ahead, net.back, net.out)
 
-    return _task(name, workloads.load("bilstm", data_dir, seed, limit), parameters, counts.tagged, "tagged", compiled)
+    found = workloads.load("bilstm", data_dir, seed, limit)
+    (tags, both), width = found.net.out.scores.weight.shape, found.net.embed.weight.shape[1]
+    sizes = counts.Sizes(width, both // 2, tags)
+    return _task(name, found, parameters, counts.tagged, sizes, "tagged", compiled)
 
 
 def _lattice(name: str, data_dir: str | None, seed: int, limit: int | None) -> Task:
@@ -116,7 +125,9 @@ def _lattice(name: str, data_dir: str | None, seed: int, limit: int | None) -> T
         found = net.collect_params().items()
         return {full[len(net.prefix) :]: weight for full, weight in found if all(weight is not one for one in fixed)}
 
-    return _task(name, workloads.load("lattice", data_dir, seed, limit), parameters, counts.lattice)
+    loaded = workloads.load("lattice", data_dir, seed, limit)
+    sizes = counts.Sizes(loaded.net.characters.weight.shape[1], *loaded.net.out.weight.shape[::-1])
+    return _task(name, loaded, parameters, counts.lattice, sizes)
 
 
 def _dense(name: str, layer: gluon.nn.Dense) -> Parameters:
@@ -132,7 +143,8 @@ def _task(
     name: str,
     found: Workload,
     parameters: Callable[[gluon.Block], Parameters],
-    count: Callable[[gluon.Block, Sequence[Any], bool], list[counts.Product]],
+    count: Callable[[counts.Sizes, Sequence[Any], bool], list[counts.Product]],
+    sizes: counts.Sizes,
     family: str | None = None,
     compiled: Callable[[gluon.Block], None] | None = None,
 ) -> Task:
@@ -143,7 +155,7 @@ def _task(
     fixed = "word vectors are random and kept fixed"
     note = found.note if found.note.endswith(fixed) else f"{found.note}; {fixed}"
     return Task(
-        name, note, found.train, systems, lambda _: _twin(found.net, parameters), lambda: program, count, family
+        name, note, found.train, systems, lambda _: _twin(found.net, parameters), lambda: program, count, sizes, family
     )
 
 

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from experiments.data.arrays import host
+
 WEIGHT = "weight/"  # what the names of weights begin with in the file
 
 
@@ -88,7 +90,7 @@ def _write_pairs(samples: Sequence[Any]) -> Arrays:
         "words": np.concatenate([sentence.ids for sentence in sentences]).astype(np.int64),
         "heads": np.concatenate([sentence.parents for sentence in sentences]).astype(np.int64) - 1,
         "sizes": np.array([len(sentence.ids) for sentence in sentences]),
-        "targets": np.concatenate([pair.target.asnumpy() for pair in samples]).astype(np.float32),
+        "targets": np.stack([pair.distribution for pair in samples]).astype(np.float32),
     }
 
 
@@ -112,11 +114,11 @@ def _tree(words: np.ndarray, heads: np.ndarray) -> Node:
 def _write_phrases(samples: Sequence[Any]) -> Arrays:
     parts = [phrases_of(sample.tree) for sample in samples]
     return {
-        "words": np.concatenate([sample.tokens.asnumpy() for sample in samples]).astype(np.int64),
+        "words": np.concatenate([host(sample.tokens) for sample in samples]).astype(np.int64),
         "sizes": np.array([len(sample.tokens) for sample in samples]),
         "left": np.concatenate([left for left, _ in parts]),
         "right": np.concatenate([right for _, right in parts]),
-        "labels": np.concatenate([sample.target.asnumpy() for sample in samples]).astype(np.int64),
+        "labels": np.concatenate([host(sample.target) for sample in samples]).astype(np.int64),
     }
 
 
@@ -142,8 +144,8 @@ def _read_phrases(arrays: Arrays) -> list[Phrases]:
 
 def _write_tagged(samples: Sequence[Any]) -> Arrays:
     return {
-        "words": np.concatenate([sample.characters.asnumpy() for sample in samples]).astype(np.int64),
-        "labels": np.concatenate([sample.target.asnumpy() for sample in samples]).astype(np.int64),
+        "words": np.concatenate([host(sample.characters) for sample in samples]).astype(np.int64),
+        "labels": np.concatenate([host(sample.target) for sample in samples]).astype(np.int64),
         "sizes": np.array([len(sample.characters) for sample in samples]),
     }
 

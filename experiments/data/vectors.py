@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ class PlainVocab:
         return [self._indices.get(token, 0) for token in tokens]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _library() -> Any:
     """Return gluonnlp, which brings MXNet along, or None where it is not installed."""
     try:

@@ -14,7 +14,7 @@ from experiments.data.trees import Tree
 
 
 class Sizes(NamedTuple):
-    """Columns in a model: of a word's vector, a state, the outputs, and of the layer before these where there is one."""
+    """Columns in a model: of word vectors, states, outputs, and of the layer before outputs where there is one."""
 
     width: int
     size: int

@@ -99,22 +99,24 @@ def _phrases(name: str, data_dir: str | None, seed: int, limit: int | None) -> T
 def _tagged(name: str, data_dir: str | None, seed: int, limit: int | None) -> Task:
     """Sentences with a tag for each character."""
 
-    def parameters(net: gluon.Block) -> Parameters:
-        weights = ("i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias")
-        chains = {
-            f"{side}_{weight}": getattr(cell, weight)
-            for side, cell in (("ahead", net.ahead), ("back", net.back))
-            for weight in weights
-        }
-        return {**chains, **_dense("out", net.out.scores)}
-
     def compiled(net: gluon.Block) -> None:
         _compile(net.embed, net.ahead, net.back, net.out)
 
     found = workloads.load("bilstm", data_dir, seed, limit)
     (tags, both), width = found.net.out.scores.weight.shape, found.net.embed.weight.shape[1]
     sizes = counts.Sizes(width, both // 2, tags)
-    return _task(name, found, parameters, counts.tagged, sizes, "tagged", compiled)
+    return _task(name, found, chain_parameters, counts.tagged, sizes, "tagged", compiled)
+
+
+def chain_parameters(net: gluon.Block) -> Parameters:
+    """Return the trained parameters of the BiLSTM tagger by their common names."""
+    weights = ("i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias")
+    chains = {
+        f"{side}_{weight}": getattr(cell, weight)
+        for side, cell in (("ahead", net.ahead), ("back", net.back))
+        for weight in weights
+    }
+    return {**chains, **_dense("out", net.out.scores)}
 
 
 def _lattice(name: str, data_dir: str | None, seed: int, limit: int | None) -> Task:

@@ -1,0 +1,3 @@
+"""The experiment's models in PyTorch, written for one sample, and the systems that run them."""
+
+MODES = ("imperative", "handbatched", "compile", "dynamic")

@@ -60,7 +60,7 @@ def tree_of(parents: Sequence[int]) -> Tree:
 
 
 class Sentence:
-    """A parsed sentence; `tokens` are its `ids` in an engine's array, made once so that a look-up costs no conversion."""
+    """A parsed sentence; `tokens` are its `ids` as an engine's array, so that a look-up costs no conversion."""
 
     __slots__ = ("ids", "parents", "root", "tokens", "words")
 

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from experiments.throughput.peers.environments import PeerError
-from experiments.throughput.peers.process import Peer
 from experiments.treelstm.agreement import TOLERANCE, Disagreement, deviations
 
-# Other libraries compute sigmoid and tanh in other ways, whose rounding adds up on the way down.
+# Other libraries, and some systems, compute sigmoid and tanh in other ways, whose rounding adds up on the way down.
 GRADIENT_TOLERANCE = {True: 10 * TOLERANCE, False: TOLERANCE}
 
 Found = dict[str, dict[str, float]]
@@ -22,7 +21,7 @@ def check(systems: Sequence[Any], samples: Sequence[Any]) -> tuple[Found, dict[s
 
     Returns the deviations of `losses`, of `gradients` (the worst of all weights) and of `losses_after_a_step` by
     label, and by label why a peer could not be asked. Raises Disagreement where a figure is above what is
-    allowed: 1e-5, and 1e-4 for gradients of peers.
+    allowed: 1e-5, and 1e-4 for gradients of what is `foreign`.
     """
     found: Found = {}
     lost: dict[str, str] = {}
@@ -40,7 +39,7 @@ def check(systems: Sequence[Any], samples: Sequence[Any]) -> tuple[Found, dict[s
             "losses_after_a_step": after["losses"],
         }
         for name, figure in figures.items():
-            allowed = GRADIENT_TOLERANCE[isinstance(system, Peer)] if name == "gradients" else TOLERANCE
+            allowed = GRADIENT_TOLERANCE[system.foreign] if name == "gradients" else TOLERANCE
             if not figure <= allowed:
                 raise Disagreement(
                     f"{system.label} and {systems[0].label} differ in {name.replace('_', ' ')} by {figure:.1e} of the "

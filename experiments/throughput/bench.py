@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from experiments.data.errors import DataError
-from experiments.throughput import agreeing, table
-from experiments.throughput.floor import floors, gemm_rates
+from experiments.throughput import RATE, agreeing, table
+from experiments.throughput.engines import Engine, Measurable, engine_of
+from experiments.throughput.floor import floors
 from experiments.throughput.peers.environments import PeerError, python_of
 from experiments.throughput.peers.process import Peer, command_of
 from experiments.throughput.peers.process import Task as PeerTask
-from experiments.throughput.systems import make_systems
-from experiments.throughput.tasks import RATE, Task, load
 from experiments.treelstm.clock import PHASES, Minibatches, measure_all, row_of
 from experiments.treelstm.environment import environment, threads
 from experiments.treelstm.files import write_json
@@ -41,6 +40,7 @@ class Wanted:
     json: Path | None = None
     plot: Path | None = None
     command: str = ""
+    engine: str = "mxnet"
 
 
 def bench(wanted: Wanted, start: Callable[[str, PeerTask], Peer] | None = None) -> dict[str, Any]:
@@ -48,7 +48,8 @@ def bench(wanted: Wanted, start: Callable[[str, PeerTask], Peer] | None = None) 
 
     Raises DataError where samples are missing or too few, Disagreement where systems do not compute the same.
     """
-    task = load(wanted.workload, wanted.data_dir, wanted.seed, wanted.limit)
+    engine = engine_of(wanted.engine)
+    task = engine.load(wanted.workload, wanted.data_dir, wanted.seed, wanted.limit)
     print(f"data: {task.note}; {len(task.samples)} samples")
     if len(task.samples) < max(wanted.batch_sizes):
         few = f"{len(task.samples)} samples do not fill --batch-size {max(wanted.batch_sizes)}"
@@ -58,8 +59,13 @@ def bench(wanted: Wanted, start: Callable[[str, PeerTask], Peer] | None = None) 
     for name in missing:
         lost[name] = f"{name}: {wanted.workload} has no such system; it has {', '.join(task.systems)}"
     names = [name for name in wanted.systems or task.systems if name not in missing]
-    systems: list[Any] = [*make_systems(task, names, wanted.ablations)]
-    peers = _start(task, wanted.peers, start or _start_peer, lost)
+    inside = [name for name in wanted.peers if name in engine.IN_PROCESS]
+    made, unmade = engine.make_systems(task, names, wanted.ablations, inside)
+    systems: list[Any] = [*made]
+    for name, why in unmade.items():
+        lost[name] = why
+        print(f"left out: {why}")
+    peers = _start(task, [name for name in wanted.peers if name not in inside], start or _start_peer, lost)
     try:
         systems += peers
         # Samples and nets stay: Python's collector need not go through them ever again, as in the peers.
@@ -67,14 +73,14 @@ def bench(wanted: Wanted, start: Callable[[str, PeerTask], Peer] | None = None) 
         gc.freeze()
         if not systems:
             raise DataError(Path(wanted.workload), None, "none of the systems that were asked for can run")
-        return _measure(wanted, task, systems, lost)
+        return _measure(wanted, engine, task, systems, lost)
     finally:
         for peer in peers:
             peer.close()
 
 
 def _start(
-    task: Task, names: Sequence[str], start: Callable[[str, PeerTask], Peer], lost: dict[str, str]
+    task: Measurable, names: Sequence[str], start: Callable[[str, PeerTask], Peer], lost: dict[str, str]
 ) -> list[Peer]:
     """Start the peers; why one cannot be is noted in `lost`, and the run goes on without it."""
     if names and task.family is None:
@@ -96,14 +102,16 @@ def _start_peer(name: str, task: PeerTask) -> Peer:
     return Peer(name, command_of(python_of(name)), task, threads())
 
 
-def _measure(wanted: Wanted, task: Task, systems: Sequence[Any], lost: dict[str, str]) -> dict[str, Any]:
+def _measure(
+    wanted: Wanted, engine: Engine, task: Measurable, systems: Sequence[Any], lost: dict[str, str]
+) -> dict[str, Any]:
     """Measure all systems that agree."""
     agreement, silent = agreeing.check(systems, task.samples[:CHECKED])
     lost.update(silent)
     for label, figures in agreement.items():
         shown = ", ".join(f"{name.replace('_', ' ')} {value:.1e}" for name, value in figures.items())
         print(f"{label} is as {systems[0].label}, to: {shown}")
-    rates = gemm_rates()
+    rates = engine.gemm_rates()
     rows: list[dict[str, Any]] = []
     for size in wanted.batch_sizes:
         running = [system for system in systems if system.label not in lost]
@@ -121,16 +129,18 @@ def _measure(wanted: Wanted, task: Task, systems: Sequence[Any], lost: dict[str,
             for phase in PHASES
             if system.label not in lost
         ]
-    rates_again = gemm_rates()
+    rates_again = engine.gemm_rates()
     rates = {name: max(rate, rates_again[name]) for name, rate in rates.items()}
     result = {
         "workload": wanted.workload,
+        "engine": wanted.engine,
         "note": task.note,
         "command": wanted.command,
         "threads": threads(),
         "environment": environment(),
         "agreement": agreement,
         "left_out": lost,
+        "notes": {system.label: found for system in systems if (found := system.notes())},
         "gemm_gflops": rates,
         "floor": floors(task, wanted.batch_sizes, max(rates.values()), wanted.seed),
         "rows": rows,

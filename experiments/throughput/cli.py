@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +20,9 @@ SWITCHES = tuple(gluonjit.Options.SWITCHES)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run; 0 is success, 1 a failure that is explained, 2 bad arguments, 130 an interruption."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    options = _parser().parse_args(given)
+    parser = _parser()
+    options = parser.parse_args(given)
+    _check(parser, options)
     limit_threads(options.threads)
     from experiments.data.errors import DataError
     from experiments.throughput.bench import Wanted, bench
@@ -40,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.json,
         options.plot,
         shlex.join(["python", "-m", "experiments.throughput", *given]),
+        options.engine,
     )
     try:
         bench(wanted)
@@ -58,8 +61,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--workload", choices=WORKLOADS, required=True)
     parser.add_argument("--batch-size", type=_counts, default=(256,), metavar="N,N,...")
     parser.add_argument("--threads", type=count, help="threads of an operator (else OMP_NUM_THREADS, else 1)")
-    _list(parser, "--systems", SYSTEMS, "system", None, "those that the workload has")
-    _list(parser, "--peers", PEERS, "peer", (), "none")
+    _list(parser, "--systems", _all(SYSTEMS), "system", None, "those that the workload has")
+    _list(parser, "--peers", _all(PEERS), "peer", (), "none")
     parser.add_argument(
         "--ablations",
         type=lambda text: SWITCHES if text == "all" else names(text, SWITCHES, "optimization"),
@@ -75,6 +78,20 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the rows here")
     parser.add_argument("--plot", type=Path, metavar="PATH", help="draw them here")
     return parser
+
+
+def _all(by_engine: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """Return the names of all engines, each once."""
+    return tuple(dict.fromkeys(name for found in by_engine.values() for name in found))
+
+
+def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Refuse what the engine has not."""
+    for what, asked, known in (("system", options.systems or (), SYSTEMS), ("peer", options.peers, PEERS)):
+        for name in asked:
+            if name not in known[options.engine]:
+                there = ", ".join(known[options.engine])
+                parser.error(f"there is no {what} {name!r} on {options.engine}; the {what}s are {there}")
 
 
 def _list(

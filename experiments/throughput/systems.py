@@ -8,6 +8,7 @@ from typing import Any
 import mxnet as mx
 import numpy as np
 
+from experiments.throughput import ABLATED
 from experiments.throughput.tasks import Task
 from experiments.treelstm.agreement import Disagreement
 from experiments.treelstm.systems import KINDS, Dynamic, System
@@ -18,11 +19,6 @@ DYNAMIC: dict[str, dict[str, Any]] = {
     "dynamic": {},
     "dynamic+reuse": {"reuse": lambda *sample: tuple(map(id, sample))},  # the samples stay where they are
 }
-
-
-def ablation(switch: str) -> str:
-    """Return the name of the dynamic system that leaves one optimization out."""
-    return f"dynamic-{switch}"
 
 
 def make_systems(task: Task, names: Sequence[str], switches: Sequence[str]) -> list[System]:
@@ -37,7 +33,7 @@ def make_systems(task: Task, names: Sequence[str], switches: Sequence[str]) -> l
             systems.append(KINDS[name][0](name, net, task.program()))
     for switch in switches:
         net = task.make_net("dynamic")
-        systems.append(Dynamic(ablation(switch), net, True, task.program(), without=(switch,)))
+        systems.append(Dynamic(ABLATED + switch, net, True, task.program(), without=(switch,)))
     _check_weights(systems)
     mx.nd.waitall()
     return systems

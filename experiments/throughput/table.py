@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from experiments.throughput import ABLATED, PEERS
 from experiments.treelstm import table as shared
 from experiments.treelstm.table import BASELINES, FLOORS, PHASE_NAMES, Row, label, rate
-
-ABLATED = "dynamic-"  # what names of systems begin with that leave an optimization out
 
 # Floors are known for this alone.
 FLOORS_HOLD = ("treelstm-sick", 256, 1)
 ALL_FLOORS = {**FLOORS, ("dynet", "train"): 1900, ("dynet", "inference"): 3500}
-ALL_BASELINES = (*BASELINES, "dynet", "torch-handbatched-ownbwd")
+FLOORS_OF = {"mxnet": ALL_FLOORS, "torch": {key: ALL_FLOORS[key] for key in ALL_FLOORS if key[0] == "dynet"}}
+ALL_BASELINES = (*BASELINES, *dict.fromkeys(peer for peers in PEERS.values() for peer in peers))
 
 
 def findings(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -22,7 +22,9 @@ def findings(result: Mapping[str, Any]) -> dict[str, Any]:
     workload, size_of_floors, one = FLOORS_HOLD
     checked = [row for row in result["rows"] if row["batch_size"] == size_of_floors]
     known = result["workload"] == workload and result["threads"] == one and bool(checked)
-    under: list[str] = shared.findings(checked, ALL_FLOORS)["under_floor"] if known else []
+    under: list[str] = (
+        shared.findings(checked, FLOORS_OF[result.get("engine", "mxnet")])["under_floor"] if known else []
+    )
     for size in _sizes(result["rows"]):
         rows = [row for row in result["rows"] if row["batch_size"] == size]
         if not under:
@@ -61,12 +63,17 @@ def table(result: Mapping[str, Any]) -> str:
         lines += _gain_lines(result["gains"].get(str(size), {}))
     rates = ", ".join(f"{name} {found:.0f}" for name, found in result["gemm_gflops"].items())
     lines += ["", f"products on this core, GFLOP/s: {rates}"]
+    lines += [f"{label}: {_noted(notes)}" for label, notes in result.get("notes", {}).items()]
     lines += [f"left out: {why}" for why in result["left_out"].values()]
     lines += [f"not fit for claims: {why}" for why in result["under_floor"]]
     if not result["floors_checked"]:
         workload, size, threads = FLOORS_HOLD
         lines.append(f"sanity floors are known for {workload}, batch {size}, {threads} thread alone: not checked")
     return "\n".join(lines)
+
+
+def _noted(notes: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {what}" for what, count in notes.items())
 
 
 def _floor(found: Mapping[str, Any], rows: Sequence[Row]) -> str:

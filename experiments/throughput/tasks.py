@@ -15,12 +15,11 @@ from experiments import workloads
 from experiments.data import corpus
 from experiments.data.arrays import maker
 from experiments.data.trees import CLASSES
-from experiments.throughput import SYSTEMS, counts, synthetic
-from experiments.treelstm.model import HEAD_SIZE, MEMORY_SIZE
+from experiments.throughput import RATE, SYSTEMS, counts, synthetic
+from experiments.treelstm.engines import HEAD_SIZE, MEMORY_SIZE
 from experiments.treelstm.systems import Program, make_net, relatedness
 from experiments.workloads.workload import Workload
 
-RATE = 0.01  # of stochastic gradient descent, the rule of all systems
 PER_SAMPLE = ("imperative", "dynamic")
 
 Parameters = dict[str, gluon.Parameter]
@@ -44,6 +43,10 @@ class Task:
     count: Callable[[counts.Sizes, Sequence[Any], bool], list[counts.Product]]
     sizes: counts.Sizes
     family: str | None = None
+
+    def products(self, samples: Sequence[Any], shared: bool) -> list[counts.Product]:
+        """Return the model's products for some samples, each done on its own or equal ones once."""
+        return self.count(self.sizes, samples, shared)
 
     def weights(self) -> dict[str, np.ndarray]:
         """Return the weights that all systems begin with, word vectors included, by the names that peers use."""
@@ -69,7 +72,7 @@ def _pairs(name: str, data_dir: str | None, seed: int, limit: int | None) -> Tas
         name,
         note,
         samples,
-        SYSTEMS,
+        SYSTEMS["mxnet"],
         lambda system: make_net(system, vectors, seed),
         lambda: relatedness()._replace(optimizer=_optimizer),
         counts.pairs,
@@ -152,7 +155,7 @@ def _task(
 ) -> Task:
     """Make a task of a workload; without `compiled` it has no hybridized system."""
     per_sample = (*PER_SAMPLE, "hybridized") if compiled else PER_SAMPLE
-    systems = tuple(name for name in SYSTEMS if name.split("+")[0] in per_sample)
+    systems = tuple(name for name in SYSTEMS["mxnet"] if name.split("+")[0] in per_sample)
     program = Program(found.output, found.loss, parameters, _optimizer, compiled or (lambda net: None))
     fixed = "word vectors are random and kept fixed"
     note = found.note if found.note.endswith(fixed) else f"{found.note}; {fixed}"

@@ -1,3 +1,1 @@
 """The experiment's models in PyTorch, written for one sample, and the systems that run them."""
-
-MODES = ("imperative", "handbatched", "compile", "dynamic")

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from experiments.data.trees import CLASSES, Pair, Tree
+from experiments.treelstm.engines import HEAD_SIZE, MEMORY_SIZE
 
-WORD_SIZE, MEMORY_SIZE, HEAD_SIZE = 300, 150, 50
+WORD_SIZE = 300
 
 State = tuple[Tensor, Tensor]
 

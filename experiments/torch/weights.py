@@ -64,7 +64,7 @@ def weights_of(net: nn.Module, family: str) -> dict[str, np.ndarray]:
 
 
 def set_weights(net: nn.Module, family: str, weights: Weights) -> None:
-    """Set the weights that are there; a KeyError or RuntimeError names one that the net has not, or in another shape."""
+    """Set the weights that are there; a RuntimeError names one whose shape is not the net's."""
     names = {**NAMES[family], **EMBED}
     wanted = net.state_dict()
     wanted.update((names[name], torch.from_numpy(np.array(array))) for name, array in weights.items())
@@ -77,13 +77,3 @@ def gradients_of(net: nn.Module, family: str) -> dict[str, np.ndarray]:
         name: (torch.zeros_like(one) if one.grad is None else one.grad).cpu().numpy().copy()
         for name, one in parameters(net, family).items()
     }
-
-
-def drawn(shapes: Mapping[str, tuple[int, ...]], vectors: np.ndarray, seed: int) -> dict[str, np.ndarray]:
-    """Draw weights of these shapes uniformly within 1 / sqrt(fan-in) from a seed; `vectors` are those of the words."""
-    rng = np.random.default_rng([seed, 1])
-    found = {}
-    for name, shape in shapes.items():
-        bound = 1.0 / np.sqrt(shape[-1])
-        found[name] = rng.uniform(-bound, bound, shape).astype(np.float32)
-    return {**found, "embed_weight": vectors.astype(np.float32)}

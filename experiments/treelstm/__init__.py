@@ -1,3 +1,7 @@
 """The semantic-relatedness Tree-LSTM: run `python -m experiments.treelstm --help`."""
 
-MODES = ("imperative", "hybridized", "handbatched", "dynamic", "plain-imperative", "plain", "plain-cell")
+MODES = {
+    "mxnet": ("imperative", "hybridized", "handbatched", "dynamic", "plain-imperative", "plain", "plain-cell"),
+    "torch": ("imperative", "handbatched", "dynamic", "ownbwd", "compile", "fold"),
+}
+ENGINES = tuple(MODES)

@@ -11,11 +11,11 @@ from tqdm import tqdm
 
 from experiments.data.corpus import load
 from experiments.treelstm.agreement import TOLERANCE, deviations
+from experiments.treelstm.base import BaseSystem
 from experiments.treelstm.clock import Minibatches
+from experiments.treelstm.engines import systems_of
 from experiments.treelstm.environment import environment
 from experiments.treelstm.files import write_json
-from experiments.treelstm.systems import System, make_system, make_systems
-from experiments.treelstm.weights import copy_weights
 
 REFERENCE = "imperative"
 
@@ -32,22 +32,24 @@ class Agreement:
     limit: int | None = None
     data_dir: str | None = None
     json: Path | None = None
+    engine: str = "mxnet"
 
 
 def agree(wanted: Agreement) -> dict[str, Any]:
     """Follow the reference through its training; return each system's largest deviations."""
-    corpus = load(wanted.data, wanted.data_dir, wanted.seed, wanted.limit)
+    corpus = load(wanted.data, wanted.data_dir, wanted.seed, wanted.limit, wanted.engine)
+    of_engine = systems_of(wanted.engine)
     print(f"data: {corpus.note}")
-    reference = make_system(REFERENCE, corpus.vectors, wanted.seed)
-    systems = make_systems(wanted.systems, corpus.vectors, wanted.seed)
+    reference = of_engine.make_system(REFERENCE, corpus.vectors, wanted.seed)
+    systems = of_engine.make_systems(wanted.systems, corpus.vectors, wanted.seed)
     largest: dict[str, dict[str, float]] = {system.label: {} for system in systems}
     minibatches = Minibatches(corpus.train, min(wanted.batch_size, len(corpus.train)), wanted.seed)
     for pairs in tqdm(minibatches.draw(wanted.batches), unit="batch", leave=False, disable=None):
-        expected = reference.results(pairs)
+        weights, expected = reference.weights(), reference.results(pairs)
         for system in systems:
-            copy_weights(reference.net, system.net)
+            system.set_weights(weights)
             _note(largest[system.label], deviations(system.results(pairs), expected))
-        reference.trainer.step(len(pairs))
+        reference.step(pairs)
     result = {
         "workload": f"treelstm-{wanted.data}",
         "reference": REFERENCE,
@@ -70,7 +72,7 @@ def _note(largest: dict[str, float], found: dict[str, float]) -> None:
         largest[name] = max(value, largest.get(name, 0.0))
 
 
-def _show(systems: Sequence[System], largest: dict[str, dict[str, float]]) -> None:
+def _show(systems: Sequence[BaseSystem], largest: dict[str, dict[str, float]]) -> None:
     """Print each system's largest deviations."""
     print(f"largest max|a - b| / max|b| against {REFERENCE}, allowed {TOLERANCE:.0e}:")
     for system in systems:

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import mxnet as mx
 import numpy as np
 
+from experiments.treelstm.base import BaseSystem
 from experiments.treelstm.files import write_json
-from experiments.treelstm.systems import System
 
 Weights = dict[str, np.ndarray]
 MAY_DIFFER = ("epochs",)  # a finished run can be made longer
+SINCE = {"engine": "mxnet"}  # what runs had that were saved before this was a setting
 
 
 class CheckpointError(Exception):
@@ -32,27 +32,16 @@ class Progress:
     best: Weights = field(default_factory=dict)
 
 
-def weights_of(system: System) -> Weights:
-    """Copy the trained weights."""
-    return {name: parameter.data().asnumpy() for name, parameter in system.parameters.items()}
-
-
-def set_weights(system: System, weights: Weights) -> None:
-    """Set the trained weights."""
-    for name, parameter in system.parameters.items():
-        parameter.set_data(mx.nd.array(weights[name]))
-
-
-def save(folder: Path, setting: dict[str, Any], progress: Progress, system: System) -> None:
+def save(folder: Path, setting: dict[str, Any], progress: Progress, system: BaseSystem) -> None:
     """Write a new epoch beside the old one; `state.json` names the one that counts, and changes last."""
     name = f"epoch-{len(progress.epochs):04d}"
     partial, final = folder / f".{name}.partial", folder / name
     for stale in (partial, final):
         shutil.rmtree(stale, ignore_errors=True)
     partial.mkdir(parents=True)
-    np.savez(partial / "weights.npz", **weights_of(system))
+    np.savez(partial / "weights.npz", **system.weights())
     np.savez(partial / "best.npz", **progress.best)
-    system.trainer.save_states(str(partial / "trainer.states"))
+    system.save_states(partial / "trainer.states")
     os.replace(partial, final)
     state = {"setting": setting, "epochs": progress.epochs, "best_epoch": progress.best_epoch, "files": name}
     write_json(folder / "state.json", state)
@@ -66,14 +55,14 @@ def exists(folder: Path) -> bool:
     return (folder / "state.json").is_file()
 
 
-def load(folder: Path, setting: dict[str, Any], system: System) -> Progress:
+def load(folder: Path, setting: dict[str, Any], system: BaseSystem) -> Progress:
     """Bring a system to where the run stopped."""
     try:
         state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
         _check_setting(folder, state["setting"], setting)
         files = folder / state["files"]
-        set_weights(system, dict(np.load(files / "weights.npz")))
-        system.trainer.load_states(str(files / "trainer.states"))
+        system.set_weights(dict(np.load(files / "weights.npz")))
+        system.load_states(files / "trainer.states")
         return Progress(state["epochs"], state["best_epoch"], dict(np.load(files / "best.npz")))
     except (OSError, ValueError, KeyError) as error:
         raise CheckpointError(f"{folder} holds a broken checkpoint ({error}); start again in another folder") from error
@@ -82,7 +71,7 @@ def load(folder: Path, setting: dict[str, Any], system: System) -> Progress:
 def _check_setting(folder: Path, saved: dict[str, Any], given: dict[str, Any]) -> None:
     """Refuse to mix two runs."""
     for name in given:
-        if name not in MAY_DIFFER and saved.get(name) != given[name]:
+        if name not in MAY_DIFFER and saved.get(name, SINCE.get(name)) != given[name]:
             raise CheckpointError(
                 f"{folder} holds a run with {name} = {saved.get(name)!r}, but this one has {given[name]!r}; "
                 "resume with the same setting, or choose another --checkpoint"

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from experiments.arguments import count, names, seconds, whole
 from experiments.threads import limit_threads
-from experiments.treelstm import MODES
+from experiments.treelstm import ENGINES, MODES
 
 DATA = ("builtin", "sick")
+ALL_MODES = tuple(dict.fromkeys(mode for modes in MODES.values() for mode in modes))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -22,6 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if getattr(options, "resume", False) and not options.checkpoint:
         parser.error("--resume needs --checkpoint DIR, the folder of the run to go on with")
+    _check_modes(parser, options)
     limit_threads(options.threads)
     try:
         return options.run(options)
@@ -39,14 +41,17 @@ def _explained() -> tuple[type[Exception], ...]:
     from experiments.data.errors import DataError
     from experiments.treelstm.agreement import Disagreement
     from experiments.treelstm.checkpoint import CheckpointError
+    from experiments.treelstm.engines import MissingSystem
 
-    return DataError, Disagreement, CheckpointError
+    return DataError, Disagreement, CheckpointError, MissingSystem
 
 
 def _train(options: argparse.Namespace) -> int:
     from experiments.treelstm.train import Outputs, Setting, train
 
-    setting = Setting(options.mode, options.data, options.epochs, options.batch_size, options.seed, options.limit)
+    setting = Setting(
+        options.mode, options.data, options.epochs, options.batch_size, options.seed, options.limit, options.engine
+    )
     outputs = Outputs(options.data_dir, options.checkpoint, options.resume, options.json)
     result = train(setting, outputs)
     print(
@@ -71,6 +76,7 @@ def _compare(options: argparse.Namespace) -> int:
             options.data_dir,
             options.json,
             options.plot,
+            options.engine,
         )
     )
     return 0
@@ -89,6 +95,7 @@ def _agree(options: argparse.Namespace) -> int:
             options.limit,
             options.data_dir,
             options.json,
+            options.engine,
         )
     )
     print("they agree" if result["agree"] else "they do not agree")
@@ -99,13 +106,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m experiments.treelstm", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="command")
     train = _command(commands, "train", _train, "train one mode and test it")
-    train.add_argument("--mode", choices=MODES, required=True)
+    train.add_argument("--mode", choices=ALL_MODES, required=True)
     train.add_argument("--epochs", type=count, required=True)
     train.add_argument("--checkpoint", type=Path, metavar="DIR", help="keep the run here, epoch by epoch")
     train.add_argument("--resume", action="store_true", help="go on where --checkpoint ends")
     train.set_defaults(batch_size=25)
     compare = _command(commands, "compare", _compare, "throughput of several modes side by side")
-    compare.add_argument("--modes", type=_modes, default=MODES[:4], help="comma-separated: " + ", ".join(MODES))
+    compare.add_argument("--modes", type=_modes, help="comma-separated: " + _listed())
     compare.add_argument("--repeats", type=count, default=5)
     compare.add_argument("--seconds", type=seconds, default=1.0, help="of each measurement, about")
     compare.add_argument("--plot", type=Path, metavar="PATH", help="draw the results here")
@@ -122,6 +129,7 @@ def _command(
 ) -> argparse.ArgumentParser:
     """Add a command with the options that all have."""
     command: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text)
+    command.add_argument("--engine", choices=ENGINES, default=ENGINES[0])
     command.add_argument("--data", choices=DATA, default="builtin", help="builtin is generated and synthetic")
     command.add_argument("--data-dir", metavar="DIR", help="the folder of sick/ and glove/ (or GLUONJIT_DATA)")
     command.add_argument("--batch-size", type=count)
@@ -134,4 +142,19 @@ def _command(
 
 
 def _modes(text: str) -> tuple[str, ...]:
-    return names(text, MODES, "mode")
+    return names(text, ALL_MODES, "mode")
+
+
+def _listed() -> str:
+    """Name the modes of each engine."""
+    return "; ".join(f"{', '.join(modes)} on {engine}" for engine, modes in MODES.items())
+
+
+def _check_modes(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Refuse modes that the engine has not; without any, `compare` takes the first four."""
+    if "modes" in options and options.modes is None:
+        options.modes = MODES[options.engine][:4]
+    asked = [options.mode] if "mode" in options else options.modes if "modes" in options else options.systems
+    for mode in asked:
+        if mode not in MODES[options.engine]:
+            parser.error(f"there is no mode {mode!r} on {options.engine}; the modes are {_listed()}")

@@ -11,10 +11,10 @@ from experiments.data.corpus import load
 from experiments.data.errors import DataError
 from experiments.treelstm.agreement import check
 from experiments.treelstm.clock import PHASES, Minibatches, measure_all, row_of
+from experiments.treelstm.engines import systems_of
 from experiments.treelstm.environment import environment, threads
 from experiments.treelstm.files import write_json
 from experiments.treelstm.plot import draw
-from experiments.treelstm.systems import make_systems
 from experiments.treelstm.table import findings, table
 
 CHECKED = 32  # pairs on which all systems have to agree before anything is timed
@@ -34,17 +34,18 @@ class Comparison:
     data_dir: str | None = None
     json: Path | None = None
     plot: Path | None = None
+    engine: str = "mxnet"
 
 
 def compare(wanted: Comparison) -> dict[str, Any]:
     """Check, measure, show and save."""
-    corpus = load(wanted.data, wanted.data_dir, wanted.seed, wanted.limit)
+    corpus = load(wanted.data, wanted.data_dir, wanted.seed, wanted.limit, wanted.engine)
     print(f"data: {corpus.note}")
     if len(corpus.train) < wanted.batch_size:
         raise DataError(
             Path(wanted.data), None, f"{len(corpus.train)} pairs do not fill --batch-size {wanted.batch_size}"
         )
-    systems = make_systems(wanted.modes, corpus.vectors, wanted.seed)
+    systems = systems_of(wanted.engine).make_systems(wanted.modes, corpus.vectors, wanted.seed)
     largest = check(systems, corpus.train[:CHECKED])
     for label, deviation in largest.items():
         print(f"{label}: losses and gradients as {systems[0].label}, to {deviation:.1e}")
@@ -60,6 +61,7 @@ def compare(wanted: Comparison) -> dict[str, Any]:
     result = {
         "workload": workload,
         "note": corpus.note,
+        "engine": wanted.engine,
         "threads": threads(),
         "environment": environment(),
         "agreement": largest,

@@ -8,7 +8,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("gluonjit", "mxnet", "numpy", "gluonnlp")
+PACKAGES = ("gluonjit", "mxnet", "torch", "numpy", "gluonnlp")
 
 
 def threads() -> int:

@@ -14,8 +14,9 @@ from mxnet import gluon
 from mxnet.gluon import nn
 
 from experiments.data.trees import Pair
+from experiments.treelstm.engines import HEAD_SIZE, MEMORY_SIZE
 from experiments.treelstm.levels import Level, Plan, plan
-from experiments.treelstm.model import HEAD_SIZE, MEMORY_SIZE, WORD_SIZE, ChildSumCell, Similarity
+from experiments.treelstm.model import WORD_SIZE, ChildSumCell, Similarity
 
 
 class _Part(gluon.HybridBlock):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
-
-from mxnet import gluon
+from typing import TYPE_CHECKING, Any
 
 import gluonjit
+
+if TYPE_CHECKING:
+    from mxnet import gluon
 
 HOST_PARTS = ("capture", "analysis")  # their times need no waits for the engine
 PARTS = (*HOST_PARTS, "gather", "compute", "backward")

@@ -12,10 +12,9 @@ from mxnet import gluon
 from mxnet.gluon import nn
 
 from experiments.data.trees import CLASSES, Pair, Tree
+from experiments.treelstm.engines import HEAD_SIZE, MEMORY_SIZE
 
 WORD_SIZE = 300
-MEMORY_SIZE = 150
-HEAD_SIZE = 50
 
 State = tuple[Any, Any]
 

@@ -14,7 +14,8 @@ from mxnet import gluon
 
 import gluonjit
 from experiments.data.trees import Pair, Tree
-from experiments.treelstm.model import MEMORY_SIZE, WORD_SIZE, Relatedness, State
+from experiments.treelstm.engines import MEMORY_SIZE
+from experiments.treelstm.model import WORD_SIZE, Relatedness, State
 
 
 class PlainTreeLSTM(gluon.Block):

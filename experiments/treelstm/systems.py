@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from time import perf_counter
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import mxnet as mx
@@ -11,13 +11,12 @@ import numpy as np
 from mxnet import autograd, gluon
 
 from experiments.treelstm import jit, optimizer
+from experiments.treelstm.base import BaseSystem
+from experiments.treelstm.engines import L2, LEARNING_RATE
 from experiments.treelstm.handbatched import HandBatched
 from experiments.treelstm.model import HybridizedTreeLSTM, Relatedness, TreeLSTM
 from experiments.treelstm.plain import PlainCellTreeLSTM, PlainRelatedness, PlainTreeLSTM
 from experiments.treelstm.weights import initialize, named_parameters
-
-LEARNING_RATE = 0.05
-L2 = 1e-4
 
 
 class Program(NamedTuple):
@@ -52,23 +51,15 @@ def relatedness() -> Program:
     )
 
 
-class System:
-    """One way of running the model."""
-
-    sharing: bool | None = None  # whether equal work is done once; None where there is no such choice
-    one_by_one = False  # whether a minibatch takes as long as its samples, so that few of them tell the speed
+class System(BaseSystem):
+    """One way of running the model on MXNet."""
 
     def __init__(self, name: str, net: gluon.Block, program: Program | None = None) -> None:
-        self.name = name
+        super().__init__(name)
         self.net = net
         self.program = program or relatedness()
         self.parameters = self.program.parameters(net)
         self.trainer = gluon.Trainer(list(self.parameters.values()), self.program.optimizer(), kvstore=None)
-
-    @property
-    def label(self) -> str:
-        """The name in tables: `dynamic, no sharing` is a row of its own."""
-        return f"{self.name}, no sharing" if self.sharing is False else self.name
 
     def differentiate(self, samples: Sequence[Any]) -> list[Any]:
         """Leave the gradient of the summed loss in the parameters; return the losses of the samples."""
@@ -92,11 +83,6 @@ class System:
         """Return the outputs on the host."""
         return self.outputs(samples).asnumpy()
 
-    def scores(self, samples: Sequence[Any]) -> np.ndarray:
-        """Return the expected relatedness of each pair."""
-        probabilities = np.exp(self.infer(samples))
-        return probabilities @ np.arange(1, probabilities.shape[1] + 1)
-
     def results(self, samples: Sequence[Any]) -> dict[str, np.ndarray]:
         """Return the losses of a minibatch and the gradient of each parameter."""
         losses = self.differentiate(samples)
@@ -104,22 +90,30 @@ class System:
         found.update((name, parameter.grad().asnumpy()) for name, parameter in self.parameters.items())
         return found
 
-    def timed(self, phase: str, samples: Sequence[Any]) -> float:
-        """Run one minibatch and return its seconds, the engine's work included."""
-        run = {"train": self.step, "inference": self.infer}[phase]
-        mx.nd.waitall()
-        began = perf_counter()
-        run(samples)
-        mx.nd.waitall()
-        return perf_counter() - began
+    def total(self, losses: list[Any]) -> float:
+        """Return the sum of the losses of a minibatch, which waits for them."""
+        return float(mx.nd.concat(*losses, dim=0).sum().asscalar())
 
-    def figures(self) -> jit.Figures | None:
-        """Return what the last minibatch took, where the system knows."""
-        return None
+    def weights(self) -> dict[str, np.ndarray]:
+        """Copy the trained weights."""
+        return {name: parameter.data().asnumpy() for name, parameter in self.parameters.items()}
 
-    def profile(self, phase: str, samples: Sequence[Any]) -> jit.Figures | None:
-        """Run one minibatch, its parts timed apart; return what it took, where the system knows."""
-        return None
+    def set_weights(self, weights: dict[str, np.ndarray]) -> None:
+        """Set the trained weights."""
+        for name, parameter in self.parameters.items():
+            parameter.set_data(mx.nd.array(weights[name]))
+
+    def save_states(self, path: Path) -> None:
+        """Write what the optimizer remembers."""
+        self.trainer.save_states(str(path))
+
+    def load_states(self, path: Path) -> None:
+        """Read what the optimizer remembers."""
+        self.trainer.load_states(str(path))
+
+    def wait(self) -> None:
+        """Wait until everything has run."""
+        mx.nd.waitall()
 
 
 class PairByPair(System):

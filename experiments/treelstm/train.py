@@ -8,19 +8,18 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-import mxnet as mx
 import numpy as np
 from tqdm import tqdm
 
 from experiments.data.corpus import Corpus, load
 from experiments.data.trees import Pair
 from experiments.treelstm import checkpoint
+from experiments.treelstm.base import BaseSystem
 from experiments.treelstm.checkpoint import CheckpointError, Progress
+from experiments.treelstm.engines import HEAD_SIZE, L2, LEARNING_RATE, MEMORY_SIZE, systems_of
 from experiments.treelstm.environment import environment
 from experiments.treelstm.files import write_json
 from experiments.treelstm.metrics import fit
-from experiments.treelstm.model import HEAD_SIZE, MEMORY_SIZE
-from experiments.treelstm.systems import L2, LEARNING_RATE, Dynamic, System, make_system
 
 EVALUATION_BATCH = 256
 
@@ -35,6 +34,7 @@ class Setting:
     batch_size: int
     seed: int
     limit: int | None = None
+    engine: str = "mxnet"
     memory_size: int = MEMORY_SIZE
     head_size: int = HEAD_SIZE
     optimizer: str = "AdaGrad, L2 added to the gradient"
@@ -54,11 +54,10 @@ class Outputs:
 
 def train(setting: Setting, outputs: Outputs) -> dict[str, Any]:
     """Run or continue a training, and return what it reached."""
-    corpus = load(setting.data, outputs.data_dir, setting.seed, setting.limit)
+    corpus = load(setting.data, outputs.data_dir, setting.seed, setting.limit, setting.engine)
     print(f"data: {corpus.note}; {len(corpus.train)}/{len(corpus.dev)}/{len(corpus.test)} pairs")
-    system = make_system(setting.mode, corpus.vectors, setting.seed)
-    if isinstance(system, Dynamic):
-        system.repeat()  # a run that is interrupted and resumed ends like one that is not
+    system = systems_of(setting.engine).make_system(setting.mode, corpus.vectors, setting.seed)
+    system.repeat()  # a run that is interrupted and resumed ends like one that is not
     progress = _begin(setting, outputs, system)
     result: dict[str, Any] = dict.fromkeys(("test_pearson", "test_spearman", "test_mse", "dev_pearson"))
     result.update(epochs=progress.epochs, note=corpus.note, setting=asdict(setting), environment=environment())
@@ -67,14 +66,14 @@ def train(setting: Setting, outputs: Outputs) -> dict[str, Any]:
         if outputs.checkpoint:
             checkpoint.save(outputs.checkpoint, asdict(setting), progress, system)
         _keep(result, outputs, progress)
-    checkpoint.set_weights(system, progress.best)
+    system.set_weights(progress.best)
     tested = evaluate(system, corpus.test, "test")
     result.update((f"test_{name}", value) for name, value in tested.items())
     _keep(result, outputs, progress)
     return result
 
 
-def evaluate(system: System, pairs: Sequence[Pair], what: str) -> dict[str, float]:
+def evaluate(system: BaseSystem, pairs: Sequence[Pair], what: str) -> dict[str, float]:
     """Predict all pairs and compare with their scores."""
     chunks = [pairs[at : at + EVALUATION_BATCH] for at in range(0, len(pairs), EVALUATION_BATCH)]
     predicted = [system.scores(chunk) for chunk in tqdm(chunks, desc=what, leave=False, disable=None)]
@@ -86,13 +85,13 @@ def shuffled(count: int, seed: int, epoch: int) -> np.ndarray:
     return np.random.default_rng([seed, 3, epoch]).permutation(count)
 
 
-def _begin(setting: Setting, outputs: Outputs, system: System) -> Progress:
+def _begin(setting: Setting, outputs: Outputs, system: BaseSystem) -> Progress:
     """Start anew, or where a checkpoint ends."""
     folder = outputs.checkpoint
     if folder is None or not checkpoint.exists(folder):
         if outputs.resume:
             print(f"nothing to resume in {folder}: starting at the first epoch")
-        return Progress(best=checkpoint.weights_of(system))
+        return Progress(best=system.weights())
     if not outputs.resume:
         raise CheckpointError(f"{folder} holds a run already; give --resume to go on with it, or another folder")
     progress = checkpoint.load(folder, asdict(setting), system)
@@ -100,11 +99,11 @@ def _begin(setting: Setting, outputs: Outputs, system: System) -> Progress:
     return progress
 
 
-def _learn(epoch: int, setting: Setting, corpus: Corpus, system: System, progress: Progress) -> None:
+def _learn(epoch: int, setting: Setting, corpus: Corpus, system: BaseSystem, progress: Progress) -> None:
     """Run one epoch, and keep its weights if they are the best so far on the dev split."""
     began = perf_counter()
     loss = _run_epoch(epoch, setting, corpus.train, system)
-    mx.nd.waitall()
+    system.wait()
     seconds = perf_counter() - began
     dev = evaluate(system, corpus.dev, "dev")
     record = {"epoch": epoch, "loss": loss, "seconds": seconds, "pairs_per_s": len(corpus.train) / seconds}
@@ -112,21 +111,21 @@ def _learn(epoch: int, setting: Setting, corpus: Corpus, system: System, progres
     best = max((earlier["dev_pearson"] for earlier in progress.epochs), default=-np.inf)
     progress.epochs.append(record)
     if dev["pearson"] > best:
-        progress.best_epoch, progress.best = epoch, checkpoint.weights_of(system)
+        progress.best_epoch, progress.best = epoch, system.weights()
     print(
         f"epoch {epoch}: loss {loss:.4f}, dev Pearson {dev['pearson']:.4f}, MSE {dev['mse']:.4f}, "
         f"{record['pairs_per_s']:.0f} pairs/s"
     )
 
 
-def _run_epoch(epoch: int, setting: Setting, pairs: Sequence[Pair], system: System) -> float:
+def _run_epoch(epoch: int, setting: Setting, pairs: Sequence[Pair], system: BaseSystem) -> float:
     """Learn from all pairs once and return their mean loss."""
     order = shuffled(len(pairs), setting.seed, epoch)
     starts = range(0, len(pairs), setting.batch_size)
     total = 0.0
     for start in tqdm(starts, desc=f"epoch {epoch}", unit="batch", leave=False, disable=None):
         losses = system.step([pairs[index] for index in order[start : start + setting.batch_size]])
-        total += float(mx.nd.concat(*losses, dim=0).sum().asscalar())
+        total += system.total(losses)
     return total / len(pairs)
 
 

@@ -95,7 +95,7 @@ def _ordered(heads: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """
     inner = np.zeros(len(heads) + 1, dtype=bool)
     inner[heads] = True  # the root's -1 falls on the place behind the last
-    depth = _depths(heads)
+    depth = depths_of(heads)
     key = np.where(inner[:-1], depth.max(initial=0) + 1 - depth, 0)  # 0: a leaf, then the deepest level first
     order = np.argsort(key, kind="stable")
     row = np.empty(len(order), dtype=np.int64)
@@ -104,7 +104,7 @@ def _ordered(heads: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return order, row, np.append(starts, len(order))
 
 
-def _depths(heads: np.ndarray) -> np.ndarray:
+def depths_of(heads: np.ndarray) -> np.ndarray:
     """Return the distance of each node from its root, climbing all trees at once."""
     depth = np.zeros(len(heads), dtype=np.int64)
     climbing = np.flatnonzero(heads >= 0)

@@ -34,6 +34,7 @@ class Peer:
 
     sharing: bool | None = None
     one_by_one = False
+    foreign = True
 
     def __init__(self, name: str, command: Sequence[str], task: Task, threads: int) -> None:
         """Start `command` and wait until it has loaded the task. Raises PeerError when it does not."""
@@ -73,6 +74,10 @@ class Peer:
 
     def figures(self) -> None:
         """Nothing is known of what a minibatch took."""
+
+    def notes(self) -> dict[str, int]:
+        """There is nothing else to say of a peer."""
+        return {}
 
     def profile(self, phase: str, samples: Sequence[Any]) -> None:
         """Nothing is known of the parts of a minibatch."""

@@ -136,6 +136,14 @@ def phrases_of(tree: Any) -> tuple[np.ndarray, np.ndarray]:
     return left, right
 
 
+def heads_of(sample: Phrases) -> np.ndarray:
+    """Return the phrase that each phrase is a part of (2n-1,), -1 for the whole."""
+    heads = np.full(len(sample.left), -1)
+    inner = np.flatnonzero(sample.left >= 0)
+    heads[sample.left[inner]] = heads[sample.right[inner]] = inner
+    return heads
+
+
 def _read_phrases(arrays: Arrays) -> list[Phrases]:
     phrases = 2 * arrays["sizes"] - 1
     columns = [_cut(arrays[name], phrases) for name in ("left", "right", "labels")]

@@ -19,6 +19,7 @@ from typing import Any, Protocol, TextIO
 
 import numpy as np
 
+from experiments.throughput.peers import with_torch
 from experiments.throughput.peers.samples import load
 
 HERE = "experiments.throughput.peers"
@@ -52,11 +53,10 @@ def _torch(family: str, threads: int) -> Any:
 
     torch.set_num_threads(threads)
     torch.set_grad_enabled(False)
-    modules = {"pairs": "Relatedness", "phrases": "Sentiment", "tagged": "Tagger"}
-    return getattr(import_module(f"{HERE}.with_torch.{family}"), modules[family])
+    return with_torch.model(with_torch.OWN_BACKWARD, family)
 
 
-MODELS: dict[str, Callable[[str, int], Any]] = {"dynet": _dynet, "torch-handbatched-ownbwd": _torch}
+MODELS: dict[str, Callable[[str, int], Any]] = {"dynet": _dynet, with_torch.OWN_BACKWARD: _torch}
 
 
 class Server:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,12 +15,17 @@ TABLE = "embed_weight"
 
 
 class Learner:
-    """A model whose gradients are written by hand, so that nothing of autograd runs."""
+    """A model for a minibatch: it says its losses with the gradients of their sum, and its outputs."""
 
-    def __init__(self, weights: Arrays, rate: float) -> None:
-        self.weights = {name: torch.from_numpy(array.copy()) for name, array in weights.items() if name != TABLE}
-        self.table = torch.from_numpy(weights[TABLE].copy())
+    def __init__(self, weights: Arrays, rate: float, device: str = "cpu") -> None:
+        self.device = device
+        self.weights = {name: self.tensor(array.copy()) for name, array in weights.items() if name != TABLE}
+        self.table = self.tensor(weights[TABLE].copy())
         self._rate = rate
+
+    def tensor(self, array: np.ndarray) -> Tensor:
+        """Return an array where the model is; on the processor without a copy."""
+        return torch.from_numpy(array).to(self.device)
 
     def gradients(self, samples: Sequence[Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the losses of a minibatch and the gradients of their sum."""
@@ -32,21 +38,24 @@ class Learner:
     def differentiate(self, samples: Sequence[Any]) -> Arrays:
         """Return losses and gradients as arrays."""
         losses, found = self.gradients(samples)
-        return {"losses": losses.numpy(), **{name: gradient.numpy() for name, gradient in found.items()}}
+        return {name: array.cpu().numpy() for name, array in {"losses": losses, **found}.items()}
 
     def step(self, samples: Sequence[Any]) -> None:
         """Learn from one minibatch, by stochastic gradient descent on the mean loss."""
         _, found = self.gradients(samples)
-        for name, gradient in found.items():
-            self.weights[name].sub_(gradient, alpha=self._rate / len(samples))
+        with torch.no_grad():
+            for name, gradient in found.items():
+                self.weights[name].sub_(gradient, alpha=self._rate / len(samples))
 
     def infer(self, samples: Sequence[Any]) -> Any:
         """Return the outputs on the host."""
-        return self.outputs(samples).numpy()
+        return self.outputs(samples).cpu().numpy()
 
 
 def tanh(value: Tensor, out: Tensor) -> Tensor:
-    """Return tanh by the sigmoid, which PyTorch computes several times faster on a CPU."""
+    """Return tanh, on a CPU by the sigmoid, which PyTorch computes several times faster there."""
+    if value.is_cuda:
+        return torch.tanh(value, out=out)
     return torch.mul(value, 2, out=out).sigmoid_().mul_(2).sub_(1)
 
 
@@ -70,3 +79,15 @@ def state_backward(state: Sequence[Tensor], dh: Tensor, dc: Tensor, into: Sequen
     di.mul_(i).mul_(1 - i)
     torch.mul(u, u, out=du)
     du.neg_().add_(1).mul_(i).mul_(dc)
+
+
+def divergence(scores: Tensor, targets: Tensor) -> Tensor:
+    """Return the Kullback-Leibler divergence of each row, as in Gluon."""
+    return (targets * ((targets + 1e-12).log() - scores)).sum(1)
+
+
+def per_sample(losses: Tensor, sizes: Sequence[int]) -> Tensor:
+    """Add up the losses of each sample, of which there are `sizes`."""
+    counts = torch.tensor(sizes, device=losses.device)
+    owner = torch.repeat_interleave(torch.arange(len(sizes), device=losses.device), counts, output_size=len(losses))
+    return losses.new_zeros(len(sizes)).index_add(0, owner, losses)

@@ -9,12 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from experiments.throughput.peers.forest import Forest, forest_of
+from experiments.throughput.peers.forest import forest_of
 from experiments.throughput.peers.samples import Arrays, Pair
-from experiments.throughput.peers.with_torch.functions import Learner, log_softmax_backward, state_backward, tanh
+from experiments.throughput.peers.with_torch.functions import (
+    Learner,
+    divergence,
+    log_softmax_backward,
+    state_backward,
+    tanh,
+)
 
 
 class _Tape(NamedTuple):
@@ -34,18 +41,18 @@ class _Tape(NamedTuple):
 class Relatedness(Learner):
     """The model and its step."""
 
-    def __init__(self, weights: Arrays, rate: float) -> None:
-        super().__init__(weights, rate)
+    def __init__(self, weights: Arrays, rate: float, device: str = "cpu") -> None:
+        super().__init__(weights, rate, device)
         self.size = self.weights["f_weight"].shape[0]
 
     def outputs(self, samples: Sequence[Pair]) -> Tensor:
         """Return the (n, 5) log-probabilities of a minibatch."""
-        forest = _forest(samples)
+        forest = self._forest(samples)
         return self._head(self._climb(forest).h, forest)[0]
 
     def gradients(self, samples: Sequence[Pair]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the losses and the gradients of their sum."""
-        forest, targets = _forest(samples), _targets(samples)
+        forest, targets = self._forest(samples), self.tensor(np.stack([pair.target for pair in samples]))
         tape = self._climb(forest)
         scores, (product, distance, difference, hidden) = self._head(tape.h, forest)
         weights = self.weights
@@ -67,7 +74,7 @@ class Relatedness(Learner):
         dh[forest.roots[:half]] = (dproduct * right).add_(ddifference)
         dh[forest.roots[half:]] = (dproduct * left).sub_(ddifference)
         self._descend(forest, tape, dh, found)
-        return _losses(scores, targets), found
+        return divergence(scores, targets), found
 
     def _head(self, h: Tensor, forest: Any) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor, Tensor]]:
         """Compare the roots."""
@@ -153,24 +160,8 @@ class Relatedness(Learner):
         state = (*tape.gates[rows].split(size, 1), tape.tanh_c[rows])
         state_backward(state, dh[rows], dc[rows], dgates[rows].split(size, 1)[:3])
 
-
-def _forest(samples: Sequence[Pair]) -> Any:
-    """Join the trees of all left sides, then those of the right sides."""
-    sentences = [pair.left for pair in samples] + [pair.right for pair in samples]
-    return _tensors(forest_of(sentences))
-
-
-def _tensors(forest: Forest) -> Any:
-    """Return the forest with its index arrays as tensors."""
-    return forest._replace(
-        **{name: torch.from_numpy(getattr(forest, name)) for name in ("words", "children", "parents", "roots")}
-    )
-
-
-def _targets(samples: Sequence[Pair]) -> Tensor:
-    return torch.stack([torch.from_numpy(pair.target) for pair in samples])
-
-
-def _losses(scores: Tensor, targets: Tensor) -> Tensor:
-    """Kullback-Leibler divergence, as in Gluon."""
-    return (targets * ((targets + 1e-12).log() - scores)).sum(1)
+    def _forest(self, samples: Sequence[Pair]) -> Any:
+        """Join the trees of all left sides, then those of the right sides; index arrays are tensors."""
+        forest = forest_of([pair.left for pair in samples] + [pair.right for pair in samples])
+        names = ("words", "children", "parents", "roots")
+        return forest._replace(**{name: self.tensor(getattr(forest, name)) for name in names})

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from experiments.throughput.peers.forest import Binary, binary_of
 from experiments.throughput.peers.samples import Phrases
-from experiments.throughput.peers.with_torch.functions import Learner, state_backward, tanh
+from experiments.throughput.peers.with_torch.functions import Learner, per_sample, state_backward, tanh
 
 
 class _Tape(NamedTuple):
@@ -31,24 +31,28 @@ class Sentiment(Learner):
 
     def outputs(self, samples: Sequence[Phrases]) -> Tensor:
         """Return the scores of all phrases, sentence by sentence in the order in which phrases end."""
-        forest = _binary(samples)
+        forest = self._binary(samples)
         scores = self._scores(self._climb(forest).h)
         return scores[forest.rows]
 
     def gradients(self, samples: Sequence[Phrases]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the losses, those of a sentence's phrases added up, and the gradients of their sum."""
-        forest = _binary(samples)
+        forest = self._binary(samples)
         tape = self._climb(forest)
         scores = self._scores(tape.h).log_softmax(1)
         losses = functional.nll_loss(scores, forest.labels, reduction="none")
-        sizes = torch.tensor([len(sample.labels) for sample in samples])
-        owner = torch.repeat_interleave(torch.arange(len(samples)), sizes)
-        total = torch.zeros(len(samples)).index_add_(0, owner, losses[forest.rows])
+        total = per_sample(losses[forest.rows], [len(sample.labels) for sample in samples])
         dscores = scores.exp_()
-        dscores[torch.arange(len(dscores)), forest.labels] -= 1
+        dscores[torch.arange(len(dscores), device=self.device), forest.labels] -= 1
         found = {"out_weight": dscores.T @ tape.h, "out_bias": dscores.sum(0)}
         self._descend(forest, tape, dscores @ self.weights["out_weight"], found)
         return total, found
+
+    def _binary(self, samples: Sequence[Phrases]) -> Binary:
+        """Return the schedule with its index arrays as tensors."""
+        found = binary_of(samples)
+        names = ("words", "left", "right", "rows", "labels")
+        return found._replace(**{name: self.tensor(getattr(found, name)) for name in names})
 
     def _scores(self, h: Tensor) -> Tensor:
         return torch.addmm(self.weights["out_bias"], h, self.weights["out_weight"].T)
@@ -128,10 +132,3 @@ def _state_backward(tape: _Tape, rows: slice, dh: Tensor, dc: Tensor, dgates: Te
     size = dh.shape[1]
     state = (*tape.gates[rows].split(size, 1), tape.tanh_c[rows])
     state_backward(state, dh[rows], dc[rows], dgates[:, : 3 * size].split(size, 1))
-
-
-def _binary(samples: Sequence[Phrases]) -> Binary:
-    """Return the schedule with its index arrays as tensors."""
-    found = binary_of(samples)
-    names = ("words", "left", "right", "rows", "labels")
-    return found._replace(**{name: torch.from_numpy(getattr(found, name)) for name in names})

@@ -7,7 +7,7 @@ steps lie behind one another, in the order in which a direction takes them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,13 +15,21 @@ from torch import Tensor
 from torch.nn import functional
 
 from experiments.throughput.peers.samples import Tagged
-from experiments.throughput.peers.with_torch.functions import Learner, state_backward, tanh
+from experiments.throughput.peers.with_torch.functions import Learner, per_sample, state_backward, tanh
 
 DIRECTIONS = ("ahead", "back")
 
 
-class _Steps(NamedTuple):
-    """A minibatch: rows (begin, end) of each step; for each direction the token of each row, and the reverse."""
+class Steps(NamedTuple):
+    """A minibatch: rows (begin, end) of each step; for each direction the token of each row."""
+
+    sizes: Any
+    bounds: list[slice]
+    tokens: dict[str, Any]
+
+
+class _Placed(NamedTuple):
+    """The same as tensors, with numbers of words and tags, and for each direction the row of each token."""
 
     words: Tensor
     labels: Tensor
@@ -46,21 +54,20 @@ class Tagger(Learner):
 
     def outputs(self, samples: Sequence[Tagged]) -> Tensor:
         """Return the scores of all tokens, sentence by sentence."""
-        steps = _steps(samples)
+        steps = self._placed(samples)
         return self._scores(self._states(steps, {name: self._run(name, steps) for name in DIRECTIONS}))
 
     def gradients(self, samples: Sequence[Tagged]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the losses, the mean of each sentence's tokens, and the gradients of their sum."""
-        steps = _steps(samples)
+        steps = self._placed(samples)
         tapes = {name: self._run(name, steps) for name in DIRECTIONS}
         states = self._states(steps, tapes)
         scores = self._scores(states).log_softmax(1)
-        owner = torch.repeat_interleave(torch.arange(len(samples)), steps.sizes)
-        share = 1 / steps.sizes[owner].float()
+        share = torch.repeat_interleave(1 / steps.sizes.float(), steps.sizes, output_size=len(scores))
         losses = functional.nll_loss(scores, steps.labels, reduction="none") * share
-        total = torch.zeros(len(samples)).index_add_(0, owner, losses)
+        total = per_sample(losses, [len(sample.labels) for sample in samples])
         dscores = scores.exp_()
-        dscores[torch.arange(len(dscores)), steps.labels] -= 1
+        dscores[torch.arange(len(dscores), device=self.device), steps.labels] -= 1
         dscores.mul_(share[:, None])
         found = {"out_weight": dscores.T @ states, "out_bias": dscores.sum(0)}
         dstates = dscores @ self.weights["out_weight"]
@@ -69,14 +76,25 @@ class Tagger(Learner):
             found.update(self._run_backward(name, steps, tapes[name], dh))
         return total, found
 
-    def _states(self, steps: _Steps, tapes: dict[str, _Tape]) -> Tensor:
+    def _placed(self, samples: Sequence[Tagged]) -> _Placed:
+        steps = steps_of(samples)
+        return _Placed(
+            self.tensor(np.concatenate([sample.words for sample in samples])),
+            self.tensor(np.concatenate([sample.labels for sample in samples])),
+            self.tensor(steps.sizes),
+            steps.bounds,
+            {name: self.tensor(found) for name, found in steps.tokens.items()},
+            {name: self.tensor(np.argsort(found)) for name, found in steps.tokens.items()},
+        )
+
+    def _states(self, steps: _Placed, tapes: dict[str, _Tape]) -> Tensor:
         """Return the states of both directions at each token."""
         return torch.cat([tapes[name].h.index_select(0, steps.rows[name]) for name in DIRECTIONS], 1)
 
     def _scores(self, states: Tensor) -> Tensor:
         return torch.addmm(self.weights["out_bias"], states, self.weights["out_weight"].T)
 
-    def _run(self, name: str, steps: _Steps) -> _Tape:
+    def _run(self, name: str, steps: _Placed) -> _Tape:
         """Run one direction; all words are projected at once."""
         weights = self.weights
         h_weight = weights[f"{name}_h2h_weight"]
@@ -103,13 +121,13 @@ class Tagger(Learner):
             before = rows
         return _Tape(x, gates, c, tanh_c, h)
 
-    def _run_backward(self, name: str, steps: _Steps, tape: _Tape, dh: Tensor) -> dict[str, Tensor]:
+    def _run_backward(self, name: str, steps: _Placed, tape: _Tape, dh: Tensor) -> dict[str, Tensor]:
         """Go back step by step; dh begins as what the scores give."""
         h_weight = self.weights[f"{name}_h2h_weight"]
         size = h_weight.shape[1]
         dgates, dc = torch.empty_like(tape.gates), torch.zeros_like(dh)
         first = steps.bounds[0].stop  # rows of the first step, which has nothing before it
-        previous = torch.empty((len(dh) - first, size))
+        previous = dh.new_empty((len(dh) - first, size))
         for rows, before in zip(reversed(steps.bounds), [*reversed(steps.bounds[:-1]), None]):
             i, f, u, o = tape.gates[rows].split(size, 1)
             di, df, du, do = dgates[rows].split(size, 1)
@@ -132,8 +150,8 @@ class Tagger(Learner):
         }
 
 
-def _steps(samples: Sequence[Tagged]) -> _Steps:
-    """Sort and lay out a minibatch."""
+def steps_of(samples: Sequence[Tagged]) -> Steps:
+    """Sort and lay out a minibatch; all indices are numpy arrays."""
     sizes = np.array([len(sample.words) for sample in samples])
     starts = np.cumsum(sizes) - sizes
     longest_first = np.argsort(-sizes, kind="stable")
@@ -141,14 +159,5 @@ def _steps(samples: Sequence[Tagged]) -> _Steps:
     ends = np.cumsum(counts)
     step = np.repeat(np.arange(len(counts)), counts)
     sentence = longest_first[np.arange(len(step)) - np.repeat(ends - counts, counts)]
-    ahead = starts[sentence] + step
-    back = starts[sentence] + sizes[sentence] - 1 - step
-    tokens = {"ahead": torch.from_numpy(ahead), "back": torch.from_numpy(back)}
-    return _Steps(
-        torch.from_numpy(np.concatenate([sample.words for sample in samples])),
-        torch.from_numpy(np.concatenate([sample.labels for sample in samples])),
-        torch.from_numpy(sizes),
-        [slice(end - count, end) for end, count in zip(ends.tolist(), counts.tolist())],
-        tokens,
-        {name: torch.argsort(found) for name, found in tokens.items()},
-    )
+    tokens = {"ahead": starts[sentence] + step, "back": starts[sentence] + sizes[sentence] - 1 - step}
+    return Steps(sizes, [slice(end - count, end) for end, count in zip(ends.tolist(), counts.tolist())], tokens)

@@ -1,0 +1,44 @@
+"""The models by level, their functions compiled by `torch.compile` for any number of rows; compilations are counted.
+
+The loop over levels stays in Python: each number of levels would be a graph of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from experiments.throughput.peers.samples import Arrays
+from experiments.throughput.peers.with_torch import bylevel
+
+
+class _Counted(bylevel.ByLevel):
+    """Compiles the functions of a model, and counts how often."""
+
+    def __init__(self, weights: Arrays, rate: float, device: str = "cpu") -> None:
+        super().__init__(weights, rate, device)
+        self.compilations = 0
+        torch._dynamo.reset()  # so that another model's graphs are not taken for this one's
+        self.run = {
+            name: torch.compile(function, dynamic=True, backend=self._compile) for name, function in self.run.items()
+        }
+
+    def _compile(self, graph: Any, inputs: Sequence[Any]) -> Any:
+        from torch._inductor.compile_fx import compile_fx
+
+        self.compilations += 1
+        return compile_fx(graph, inputs)
+
+    def notes(self) -> dict[str, int]:
+        """Return how many functions there are, and how many graphs were compiled for them."""
+        return {"functions": len(self.run), "compilations": self.compilations}
+
+
+class Relatedness(_Counted, bylevel.Relatedness):
+    """The child-sum Tree-LSTM for pairs."""
+
+
+class Sentiment(_Counted, bylevel.Sentiment):
+    """The binary Tree-LSTM for phrases."""

@@ -1,0 +1,255 @@
+"""The ways of running a model on PyTorch that are compared: each from sample objects to gradients and new weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from experiments.throughput.peers import samples as plain
+from experiments.throughput.peers import with_torch
+from experiments.torch import jit, relatedness, weights
+from experiments.treelstm.base import BaseSystem
+from experiments.treelstm.engines import L2, LEARNING_RATE, MissingSystem
+from experiments.treelstm.initial import draw
+from experiments.treelstm.jit import Figures, last_figures, profiled
+
+Optimizer = Any
+"""A `torch.optim.Optimizer`."""
+
+
+class Program(NamedTuple):
+    """What systems run: the family of the model, the loss of a sample by a net, and how they learn."""
+
+    family: str
+    loss: Callable[[nn.Module, Any], Tensor]
+    optimizer: Callable[[Sequence[Tensor]], Optimizer]
+
+
+def pairs_program() -> Program:
+    """Return the program of the experiment. L2 is part of the gradient, as with Tai et al."""
+
+    def adagrad(parameters: Sequence[Tensor]) -> Optimizer:
+        return torch.optim.Adagrad(parameters, lr=LEARNING_RATE, weight_decay=L2, eps=1e-7)
+
+    return Program("pairs", relatedness.loss, adagrad)
+
+
+class _Learning(BaseSystem):
+    """What all systems on PyTorch have: parameters by name, and an optimizer."""
+
+    def __init__(self, name: str, program: Program, parameters: dict[str, Tensor]) -> None:
+        super().__init__(name)
+        self.program = program
+        self.parameters = parameters
+        self.optimizer = program.optimizer(list(parameters.values()))
+        self._cuda = next(iter(parameters.values())).is_cuda
+
+    def differentiate(self, samples: Sequence[Any], scale: float) -> Tensor:
+        """Leave `scale` times the gradient of the summed loss in the parameters; return the losses (n,)."""
+        raise NotImplementedError
+
+    def step(self, samples: Sequence[Any]) -> Tensor:
+        """Learn from one minibatch, by its mean loss."""
+        losses = self.differentiate(samples, 1 / len(samples))
+        self.optimizer.step()
+        return losses
+
+    def total(self, losses: Tensor) -> float:
+        """Return the sum of the losses of a minibatch, which waits for them."""
+        return float(losses.sum())
+
+    def results(self, samples: Sequence[Any]) -> dict[str, np.ndarray]:
+        """Return the losses of a minibatch and the gradient of each parameter."""
+        found = {"losses": self.differentiate(samples, 1.0)}
+        for name, parameter in self.parameters.items():
+            found[name] = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        return {name: array.detach().cpu().numpy().copy() for name, array in found.items()}
+
+    def weights(self) -> dict[str, np.ndarray]:
+        """Copy the trained weights."""
+        return {name: parameter.detach().cpu().numpy().copy() for name, parameter in self.parameters.items()}
+
+    def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Set the trained weights."""
+        with torch.no_grad():
+            for name, parameter in self.parameters.items():
+                parameter.copy_(torch.from_numpy(weights[name]))
+
+    def save_states(self, path: Path) -> None:
+        """Write what the optimizer remembers."""
+        torch.save(self.optimizer.state_dict(), path)
+
+    def load_states(self, path: Path) -> None:
+        """Read what the optimizer remembers."""
+        try:
+            self.optimizer.load_state_dict(torch.load(path, weights_only=True))
+        except RuntimeError as error:  # how PyTorch names a file that is none
+            raise ValueError(f"{path}: {error}") from error
+
+    def wait(self) -> None:
+        """Wait until everything has run."""
+        if self._cuda:
+            torch.cuda.synchronize()
+
+
+class PerSample(_Learning):
+    """A program for one sample, run a sample at a time, gradients added up."""
+
+    one_by_one = True
+
+    def __init__(self, name: str, net: nn.Module, program: Program) -> None:
+        super().__init__(name, program, dict(weights.parameters(net, program.family)))
+        self.net = net
+
+    def differentiate(self, samples: Sequence[Any], scale: float) -> Tensor:
+        """Differentiate each sample's loss on its own."""
+        self.optimizer.zero_grad()
+        losses = []
+        for sample in samples:
+            loss = self.program.loss(self.net, sample)
+            (loss * scale).backward()
+            losses.append(loss.detach())
+        return torch.stack(losses)
+
+    def outputs(self, samples: Sequence[Any]) -> Tensor:
+        """Return what the model gives for a minibatch, for pairs (n, 5) log-probabilities."""
+        found = [self.net(sample) for sample in samples]
+        return torch.stack(found) if found[0].dim() == 1 else torch.cat(found)
+
+    def infer(self, samples: Sequence[Any]) -> np.ndarray:
+        """Return the outputs on the host."""
+        with torch.no_grad():
+            return self.outputs(samples).cpu().numpy()
+
+
+class Dynamic(PerSample):
+    """The same program, unchanged, batched by gluonjit."""
+
+    one_by_one = False
+
+    def __init__(self, name: str, net: nn.Module, program: Program, sharing: bool, **options: Any) -> None:
+        """Batch a net; `options` are more of `gluonjit.hybridize`. Raises MissingSystem where it cannot be."""
+        super().__init__(name, net, program)
+        self.sharing = sharing
+        self._options = options
+        jit.batch_dynamically(net, sharing, **options)
+
+    def differentiate(self, samples: Sequence[Any], scale: float) -> Tensor:
+        """Differentiate the sum of the losses."""
+        self.optimizer.zero_grad()
+        losses = [self.program.loss(self.net, sample) for sample in samples]
+        total = jit.add(losses)
+        (total if scale == 1 else total * scale).backward()
+        return torch.stack([loss.detach() for loss in losses])
+
+    def repeat(self) -> None:
+        """Let equal runs give equal bits from here on."""
+        jit.batch_dynamically(self.net, True, granularity="cell", scheduler="agenda")
+
+    def figures(self) -> Figures:
+        """Return what the last minibatch took."""
+        return last_figures()
+
+    def profile(self, phase: str, samples: Sequence[Any]) -> Figures:
+        """Run one minibatch with a wait after each part; return what it took."""
+        with profiled(bool(self.sharing), **self._options):
+            self.timed(phase, samples)
+        return self.figures()
+
+
+class ByHand(_Learning):
+    """A program for a whole minibatch, as an expert writes it; `foreign` where autograd has no part in it."""
+
+    def __init__(self, name: str, model: Any, program: Program, as_plain: Mapping[int, Any]) -> None:
+        """Run a model of `with_torch`; `as_plain` has by the identity of each sample the same in plain arrays."""
+        super().__init__(name, program, model.weights)
+        self.model = model
+        self._plain = as_plain
+        self.foreign = name in FOREIGN
+
+    def differentiate(self, samples: Sequence[Any], scale: float) -> Tensor:
+        """Differentiate the losses of all samples together."""
+        with torch.no_grad():
+            losses, found = self.model.gradients(self._of(samples))
+            for name, parameter in self.parameters.items():
+                parameter.grad = found[name] if scale == 1 else found[name] * scale
+        return losses
+
+    def infer(self, samples: Sequence[Any]) -> np.ndarray:
+        """Return the outputs on the host."""
+        with torch.no_grad():
+            return np.asarray(self.model.infer(self._of(samples)))
+
+    def notes(self) -> dict[str, int]:
+        """Return what the model counts."""
+        return self.model.notes() if hasattr(self.model, "notes") else {}
+
+    def _of(self, samples: Sequence[Any]) -> list[Any]:
+        try:
+            return [self._plain[id(sample)] for sample in samples]
+        except KeyError:
+            self._plain = {**self._plain, **plain_of(self.program.family, samples)}
+        return [self._plain[id(sample)] for sample in samples]
+
+
+FOREIGN = (with_torch.OWN_BACKWARD, "torch-compile")  # whose sigmoid and tanh are not those of PyTorch
+
+
+def plain_of(family: str, samples: Sequence[Any]) -> dict[int, Any]:
+    """Return samples as plain arrays, by the identity of each, which has to stay."""
+    found = plain.FAMILIES[family]
+    return {id(sample): one for sample, one in zip(samples, found.read(found.write(samples)))}
+
+
+def by_hand(
+    name: str, given: Mapping[str, np.ndarray], program: Program, samples: Sequence[Any], device: str = "cpu"
+) -> ByHand:
+    """Build a system of `with_torch` by its name. Raises MissingSystem where there is none for the family."""
+    if program.family not in with_torch.MODULES[name]:
+        raise MissingSystem(f"{name}: there is none for {program.family}")
+    model = with_torch.model(name, program.family)(dict(given), 0.0, device)
+    return ByHand(name, model, program, plain_of(program.family, samples) if samples else {})
+
+
+MODES = {
+    "handbatched": "torch-handbatched",
+    "ownbwd": with_torch.OWN_BACKWARD,
+    "compile": "torch-compile",
+    "fold": "torchfold",
+}
+
+
+def make_net(vectors: np.ndarray, seed: int) -> nn.Module:
+    """Build the net for pairs; equal seeds give equal weights on all engines."""
+    net = relatedness.Relatedness(*vectors.shape)
+    shapes = {name: tuple(one.shape) for name, one in weights.parameters(net, "pairs").items()}
+    drawn = {name: array.astype(np.float32) for name, array in draw(shapes, seed).items()}
+    weights.set_weights(net, "pairs", {**drawn, "embed_weight": vectors})
+    return net
+
+
+def make_system(name: str, vectors: np.ndarray, seed: int, sharing: bool = True) -> BaseSystem:
+    """Build a system by its name; equal seeds give equal weights in all of them, on all engines."""
+    net, program = make_net(vectors, seed), pairs_program()
+    if name == "imperative":
+        return PerSample(name, net, program)
+    if name == "dynamic":
+        return Dynamic(name, net, program, sharing)
+    system = by_hand(MODES[name], weights.weights_of(net, "pairs"), program, ())
+    system.name = name
+    return system
+
+
+def make_systems(names: Sequence[str], vectors: np.ndarray, seed: int) -> list[BaseSystem]:
+    """Build systems; those that can share equal work come twice, with and without."""
+    systems = []
+    for name in names:
+        systems.append(make_system(name, vectors, seed))
+        if systems[-1].sharing:
+            systems.append(make_system(name, vectors, seed, sharing=False))
+    return systems

@@ -1,0 +1,92 @@
+"""What the ways of running the model have in common, whatever the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from experiments.treelstm.jit import Figures
+
+
+class BaseSystem:
+    """One way of running the model: from sample objects to gradients, new weights, or numbers on the host."""
+
+    sharing: bool | None = None  # whether equal work is done once; None where there is no such choice
+    one_by_one = False  # whether a minibatch takes as long as its samples, so that few of them tell the speed
+    foreign = False  # whether functions are computed in another way than the engine does, and round otherwise
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @property
+    def label(self) -> str:
+        """The name in tables: `dynamic, no sharing` is a row of its own."""
+        return f"{self.name}, no sharing" if self.sharing is False else self.name
+
+    def step(self, samples: Sequence[Any]) -> Any:
+        """Learn from one minibatch; returns its losses."""
+        raise NotImplementedError
+
+    def total(self, losses: Any) -> float:
+        """Return the sum of the losses of a minibatch, which waits for them."""
+        raise NotImplementedError
+
+    def infer(self, samples: Sequence[Any]) -> np.ndarray:
+        """Return the outputs on the host."""
+        raise NotImplementedError
+
+    def results(self, samples: Sequence[Any]) -> dict[str, np.ndarray]:
+        """Return the losses of a minibatch and the gradient of each parameter."""
+        raise NotImplementedError
+
+    def weights(self) -> dict[str, np.ndarray]:
+        """Copy the trained weights."""
+        raise NotImplementedError
+
+    def set_weights(self, weights: dict[str, np.ndarray]) -> None:
+        """Set the trained weights."""
+        raise NotImplementedError
+
+    def save_states(self, path: Path) -> None:
+        """Write what the optimizer remembers."""
+        raise NotImplementedError
+
+    def load_states(self, path: Path) -> None:
+        """Read what the optimizer remembers; raises an OSError or ValueError where that is not to be had."""
+        raise NotImplementedError
+
+    def wait(self) -> None:
+        """Wait until everything has run."""
+
+    def repeat(self) -> None:
+        """Let equal runs give equal bits from here on."""
+
+    def scores(self, samples: Sequence[Any]) -> np.ndarray:
+        """Return the expected relatedness of each pair."""
+        probabilities = np.exp(self.infer(samples))
+        return probabilities @ np.arange(1, probabilities.shape[1] + 1)
+
+    def timed(self, phase: str, samples: Sequence[Any]) -> float:
+        """Run one minibatch and return its seconds, the engine's work included."""
+        run = {"train": self.step, "inference": self.infer}[phase]
+        self.wait()
+        began = perf_counter()
+        run(samples)
+        self.wait()
+        return perf_counter() - began
+
+    def figures(self) -> Figures | None:
+        """Return what the last minibatch took, where the system knows."""
+        return None
+
+    def notes(self) -> dict[str, int]:
+        """Return what else there is to say of the system, in numbers."""
+        return {}
+
+    def profile(self, phase: str, samples: Sequence[Any]) -> Figures | None:
+        """Run one minibatch, its parts timed apart; return what it took, where the system knows."""
+        return None

@@ -5,13 +5,17 @@ The loop over levels stays in Python: each number of levels would be a graph of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from experiments.throughput.peers.samples import Arrays
 from experiments.throughput.peers.with_torch import bylevel
+
+LIMIT = 64  # graphs of one function; PyTorch's own limit of 8 leaves some numbers of rows to run without one
 
 
 class _Counted(bylevel.ByLevel):
@@ -31,9 +35,28 @@ class _Counted(bylevel.ByLevel):
         self.compilations += 1
         return compile_fx(graph, inputs)
 
+    def gradients(self, samples: Sequence[Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the losses of a minibatch and the gradients of their sum."""
+        with _any_sizes():
+            return super().gradients(samples)
+
+    def outputs(self, samples: Sequence[Any]) -> Tensor:
+        """Return the model's outputs for a minibatch."""
+        with _any_sizes():
+            return super().outputs(samples)
+
     def notes(self) -> dict[str, int]:
         """Return how many functions there are, and how many graphs were compiled for them."""
         return {"functions": len(self.run), "compilations": self.compilations}
+
+
+@contextmanager
+def _any_sizes() -> Iterator[None]:
+    """Let compiled functions take numbers of rows that happen to be equal as any others, and have graphs enough."""
+    from torch.fx.experimental import _config
+
+    with _config.patch(use_duck_shape=False), torch._dynamo.config.patch(recompile_limit=LIMIT):
+        yield
 
 
 class Relatedness(_Counted, bylevel.Relatedness):

@@ -6,7 +6,7 @@ that is equal, in one minibatch: equal words, and equal states, which come of eq
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from experiments.data.arrays import host
@@ -174,3 +174,11 @@ def lattice(sizes: Sizes, samples: Sequence[Any], shared: bool) -> list[Product]
         Product("memories of words: gate", rows["ends"].count, size, size, True),
         Product("tags", rows["states"].count, size, tags, True),
     ]
+
+
+FAMILIES: Mapping[str, Callable[[Sizes, Sequence[Any], bool], list[Product]]] = {
+    "pairs": pairs,
+    "phrases": phrases,
+    "tagged": tagged,
+}
+"""Those of models that peers have, by family."""

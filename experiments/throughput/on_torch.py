@@ -56,18 +56,11 @@ class Task:
 
     def products(self, samples: Sequence[Any], shared: bool) -> list[counts.Product]:
         """Return the model's products for some samples, each done on its own or equal ones once."""
-        return COUNTS[self.family](self.sizes, samples, shared)
+        return counts.FAMILIES[self.family](self.sizes, samples, shared)
 
     def weights(self) -> dict[str, np.ndarray]:
         """Return the weights that all systems begin with, word vectors included, by the names that peers use."""
         return weights.weights_of(self.net, self.family)
-
-
-COUNTS: Mapping[str, Callable[[counts.Sizes, Sequence[Any], bool], list[counts.Product]]] = {
-    "pairs": counts.pairs,
-    "phrases": counts.phrases,
-    "tagged": counts.tagged,
-}
 
 
 def load(name: str, data_dir: str | None, seed: int, limit: int | None) -> Task:

@@ -1,0 +1,78 @@
+"""The systems of a workload on a device, all with equal weights, and whether they compute what the processor does."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from experiments.gpu.workloads import Workload
+from experiments.throughput.peers import with_torch
+from experiments.torch.systems import Dynamic, PerSample, by_hand
+from experiments.torch.weights import weights_of
+from experiments.treelstm.agreement import deviations
+from experiments.treelstm.base import BaseSystem
+from experiments.treelstm.engines import MissingSystem
+
+TOLERANCE = 1e-4  # of the largest entry: the device adds up in another order, and has other functions
+
+# How gluonjit runs a plan, and what `gluonjit.hybridize` is told for it; what it does not know is left out with the
+# reason that it gives.
+MODES: dict[str, dict[str, Any]] = {
+    "eager": {},
+    "compiled": {"execution": "compiled"},
+    "cuda-graph": {"execution": "cuda-graph"},
+}
+BY_HAND = {"handbatched": "torch-handbatched", "handbatched-ownbwd": with_torch.OWN_BACKWARD}
+
+
+class Made(NamedTuple):
+    """Systems in the order of measurement, and by name why others are not there."""
+
+    systems: list[BaseSystem]
+    missing: dict[str, str]
+
+
+def make(workload: Workload, net: nn.Module, names: Sequence[str], device: str) -> Made:
+    """Build systems that begin with the weights of `net`; those of gluonjit with and without sharing."""
+    program, given = workload.program, weights_of(net, workload.family)
+    makers: dict[str, Callable[[], BaseSystem]] = {}
+
+    def twin() -> nn.Module:
+        return copy.deepcopy(net).to(device)
+
+    for name in names:
+        if name == "gluonjit":
+            for mode, options in MODES.items():
+                for sharing, end in ((True, ""), (False, ", no sharing")):
+                    of_mode = f"gluonjit-{mode}"
+                    makers[of_mode + end] = partial(Dynamic, of_mode, twin(), program, sharing, **options)
+        elif name == "per-sample":
+            makers[name] = partial(PerSample, name, twin(), program)
+        else:
+            makers[name] = partial(by_hand, BY_HAND[name], given, program, workload.samples, device)
+    systems: list[BaseSystem] = []
+    missing: dict[str, str] = {}
+    for name, build in makers.items():
+        try:
+            systems.append(build())
+        except MissingSystem as error:
+            missing[name] = str(error)
+            continue
+        systems[-1].name = name.split(",")[0]
+    return Made(systems, missing)
+
+
+def reference_of(workload: Workload, net: nn.Module, samples: Sequence[Any]) -> dict[str, Any]:
+    """Return losses and gradients of the per-sample program on the processor; samples may be on a device."""
+    return PerSample("reference", copy.deepcopy(net), workload.program).results(samples)
+
+
+def agreement(system: BaseSystem, samples: Sequence[Any], expected: dict[str, Any]) -> dict[str, float]:
+    """Return max|a - b| / max|b| of losses and of gradients, the worst of all weights."""
+    found = deviations(system.results(samples), expected)
+    losses = found.pop("losses")
+    return {"losses": losses, "gradients": max(found.values())}

@@ -25,8 +25,13 @@ SIZES ?= 1,4,16,64,256,1024
 
 # What `make bench` measures; a quicker look: make bench BENCH_SIZES=64 REPEATS=2 PEERS=dynet
 BENCH_SIZES ?= 25,64,256
+BENCH_ENGINE ?= mxnet
 PEERS ?= dynet,torch-handbatched-ownbwd
 ABLATIONS ?= all
+
+# What `make bench-gpu` runs; to try it on a processor: make bench-gpu GPU_ARGS='--device cpu --quick'
+GPU_PYTHON ?= python3
+GPU_ARGS ?=
 
 # Tests and experiments find the data sets through this variable alone.
 ifndef GLUONJIT_DATA
@@ -40,7 +45,7 @@ BENCH ?= $(if $(wildcard $(GLUONJIT_DATA)/sick/.),treelstm-sick,treelstm-builtin
 # One thread on one core: what is measured is then the program and not its neighbours.
 ONE_CORE := OMP_NUM_THREADS=1 $(shell command -v taskset >/dev/null && taskset -c 0 true 2>/dev/null && echo taskset -c 0)
 
-.PHONY: help setup test lint types imports unit experiment tradeoff bench clean
+.PHONY: help setup test lint types imports unit experiment tradeoff bench bench-gpu clean
 
 help:
 	@echo 'make setup        .venv with everything that tests and experiments need'
@@ -48,6 +53,7 @@ help:
 	@echo 'make experiment   a short training run and the throughput of every mode, on a generated corpus'
 	@echo 'make tradeoff     what finer and coarser granularity costs and gains, on a generated corpus'
 	@echo 'make bench        throughput beside DyNet and PyTorch, on SICK where it is, else on a generated corpus'
+	@echo 'make bench-gpu    the models in PyTorch on a GPU, by the python of GPU_PYTHON, which has torch and numpy'
 	@echo 'make clean        remove what make made, .venv included'
 
 setup: $(STAMP)
@@ -112,9 +118,14 @@ tradeoff: setup
 
 bench: setup
 	@mkdir -p results
-	$(ONE_CORE) $(BIN)/python -m experiments.throughput --engine mxnet --workload $(BENCH) --batch-size $(BENCH_SIZES) \
+	$(ONE_CORE) $(BIN)/python -m experiments.throughput --engine $(BENCH_ENGINE) --workload $(BENCH) --batch-size $(BENCH_SIZES) \
 		--threads 1 $(if $(PEERS),--peers $(PEERS)) $(if $(ABLATIONS),--ablations $(ABLATIONS)) --repeats $(REPEATS) \
 		--seed 1 --json results/throughput-$(BENCH).json --plot results/throughput-$(BENCH).png
+
+# Without `setup`: a machine with a GPU has its own PyTorch, and needs nothing else.
+bench-gpu:
+	@mkdir -p results
+	$(GPU_PYTHON) -m experiments.gpu $(GPU_ARGS) --json results/gpu.json --plot results/gpu.png
 
 clean:
 	rm -rf $(VENV) .venv-peers build dist gluonjit/*.so *.egg-info results

@@ -9,11 +9,21 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from time import perf_counter
+from typing import NamedTuple
 
 from experiments.arguments import count, names, seconds, whole
 from experiments.gpu import BATCH_SIZES, HIDDEN, SYSTEMS, WORKLOADS
 
-QUICK = {"hidden": (16,), "batch_size": (8,), "repeats": 1}  # what a quick run measures where nothing else is asked
+
+class Sizes(NamedTuple):
+    """What a run measures where nothing else is asked."""
+
+    hidden: tuple[int, ...]
+    batch_sizes: tuple[int, ...]
+    repeats: int
+
+
+WHOLE, QUICK = Sizes(HIDDEN, BATCH_SIZES, 5), Sizes((16,), (8,), 1)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,13 +55,14 @@ def _run(options: argparse.Namespace, command: str, began: float) -> int:
     from experiments.gpu.report import draw, result_of, table
     from experiments.treelstm.files import write_json
 
+    usual = QUICK if options.quick else WHOLE
     wanted = Wanted(
         options.device,
         options.workloads,
-        options.hidden or (QUICK["hidden"] if options.quick else HIDDEN),
-        options.batch_size or (QUICK["batch_size"] if options.quick else BATCH_SIZES),
+        options.hidden or usual.hidden,
+        options.batch_size or usual.batch_sizes,
         options.systems,
-        options.repeats or (QUICK["repeats"] if options.quick else 5),
+        options.repeats or usual.repeats,
         options.minutes,
         options.seed,
         options.quick,

@@ -18,8 +18,9 @@ from experiments.gpu.systems import TOLERANCE, agreement, make, reference_of
 from experiments.gpu.workloads import Workload, load
 from experiments.treelstm.base import BaseSystem
 
-WARM_UP = 3  # minibatches, of systems that batch themselves more
-WARM_UP_DYNAMIC = 14  # in which the library has chosen how to batch
+WARM_UP = 3  # minibatches at least
+WARM_UP_DYNAMIC = 14  # in which the library has chosen how to batch, if they take no longer than
+WARM_UP_SECONDS = 2.0
 FEW = 16  # samples of a system that runs them one by one
 CHECKED = 8  # samples on which all systems have to agree
 
@@ -70,6 +71,7 @@ def run(wanted: Wanted) -> Found:
     found = Found(rates_of(wanted.device, wanted.quick))
     count = max(2 * max(wanted.batch_sizes), 64)
     workloads = [load(name, wanted.data_dir, wanted.seed, count, wanted.device) for name in wanted.workloads]
+    on_host = {name: load(name, wanted.data_dir, wanted.seed, CHECKED, "cpu").samples for name in wanted.workloads}
     found.notes = {workload.name: workload.note for workload in workloads}
     longest = 0.0
     for hidden, workload in product(_by_interest(wanted.hidden), workloads):
@@ -78,7 +80,10 @@ def run(wanted: Wanted) -> Found:
             found.skipped.append({**where, "why": f"the {wanted.minutes:g} minutes are over"})
             continue
         began = perf_counter()
-        _measure(wanted, workload, hidden, budget, found, where)
+        net = workload.net(hidden, wanted.seed)
+        expected = reference_of(workload, net, on_host[workload.name])
+        systems = _agreeing(wanted, workload, net, expected, found, where)
+        _measure(wanted, workload, systems, budget, found, where)
         longest = max(longest, perf_counter() - began)
     return found
 
@@ -89,25 +94,33 @@ def _by_interest(hidden: Sequence[int]) -> list[int]:
     return sorted(hidden, key=lambda size: order.index(size) if size in order else len(order))
 
 
-def _measure(
-    wanted: Wanted, workload: Workload, hidden: int, budget: Budget, found: Found, where: dict[str, Any]
-) -> None:
-    """Check and time all systems of one workload and hidden size."""
-    net = workload.net(hidden, wanted.seed)
+def _agreeing(
+    wanted: Wanted, workload: Workload, net: Any, expected: dict[str, Any], found: Found, where: dict[str, Any]
+) -> list[BaseSystem]:
+    """Return the systems that compute what the processor does, and note why others are not among them."""
     made = make(workload, net, wanted.systems, wanted.device)
     found.skipped += [{**where, "system": name, "why": why} for name, why in made.missing.items()]
-    checked = workload.samples[:CHECKED]
-    on_host = load(workload.name, wanted.data_dir, wanted.seed, CHECKED, "cpu").samples
-    expected = reference_of(workload, net, on_host)
     systems = []
     for system in made.systems:
-        deviation = agreement(system, checked, expected)
+        deviation = agreement(system, workload.samples[:CHECKED], expected)
         agrees = max(deviation.values()) <= TOLERANCE
         found.correctness.append({**where, "system": system.label, **deviation, "agrees": agrees})
         if agrees:
             systems.append(system)
         else:
             found.skipped.append({**where, "system": system.label, "why": f"it does not agree: {deviation}"})
+    return systems
+
+
+def _measure(
+    wanted: Wanted,
+    workload: Workload,
+    systems: Sequence[BaseSystem],
+    budget: Budget,
+    found: Found,
+    where: dict[str, Any],
+) -> None:
+    """Time the systems of one workload and hidden size."""
     for size in wanted.batch_sizes:
         if size > len(workload.samples):
             few = f"{len(workload.samples)} samples do not fill a minibatch"
@@ -117,9 +130,10 @@ def _measure(
             found.skipped.append({**where, "batch_size": size, "why": f"the {wanted.minutes:g} minutes are over"})
             continue
         minibatches = _minibatches(workload.samples, size, wanted.seed)
-        found.floors += _floors(workload, hidden, next(minibatches), found.rates, {**where, "batch_size": size})
+        here = {**where, "batch_size": size}
+        found.floors += _floors(workload, next(minibatches), found.rates, here)
         for phase in PHASES:
-            found.rows += _rows(wanted, systems, phase, minibatches, {**where, "batch_size": size, "phase": phase})
+            found.rows += _rows(wanted, systems, phase, minibatches, {**here, "phase": phase})
 
 
 def _minibatches(samples: Sequence[Any], size: int, seed: int) -> Iterator[list[Any]]:
@@ -131,13 +145,11 @@ def _minibatches(samples: Sequence[Any], size: int, seed: int) -> Iterator[list[
             yield [samples[index] for index in order[at : at + size]]
 
 
-def _floors(
-    workload: Workload, hidden: int, samples: Sequence[Any], rates: Rates, where: dict[str, Any]
-) -> list[dict[str, Any]]:
+def _floors(workload: Workload, samples: Sequence[Any], rates: Rates, where: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the floor of a minibatch in each phase, with and without sharing."""
     floors = []
     for shared in (False, True):
-        products = workload.products(hidden, samples, shared)
+        products = workload.products(where["hidden"], samples, shared)
         for phase in PHASES:
             seconds = floor_of(products, phase, rates)
             floors.append(
@@ -161,8 +173,11 @@ def _rows(
 ) -> list[dict[str, Any]]:
     """Time one phase: all systems in turns on the same minibatches, after each has been warmed up."""
     for system in systems:
-        for _ in range(WARM_UP_DYNAMIC if system.sharing is not None else WARM_UP):
-            system.timed(phase, _part(system, next(minibatches)))
+        spent = 0.0
+        for done in range(WARM_UP_DYNAMIC if system.sharing is not None else WARM_UP):
+            if done >= WARM_UP and spent > WARM_UP_SECONDS:
+                break
+            spent += system.timed(phase, _part(system, next(minibatches)))
     rates: dict[str, list[float]] = {system.label: [] for system in systems}
     for repeat in range(wanted.repeats):
         batch = next(minibatches)

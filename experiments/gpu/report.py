@@ -76,10 +76,8 @@ def table(result: dict[str, Any]) -> str:
         lines.append(
             _line((*cells, *shown, "" if kernels is None else f"{kernels:,.0f}", "" if busy is None else f"{busy:.0%}"))
         )
-    best = max(result["gemm_gflops"].values())
-    lines.append(
-        f"products {best:,.0f} GFLOP/s, copies {result['bandwidth_gb_s']:,.0f} GB/s, {result['device']['name']}"
-    )
+    best, name = max(result["gemm_gflops"].values()), result["device"]["name"]
+    lines.append(f"products {best:,.0f} GFLOP/s, copies {result['bandwidth_gb_s']:,.0f} GB/s, {name}")
     lines += [f"left out: {why}" for why in dict.fromkeys(_why(skipped) for skipped in result["skipped"])]
     return "\n".join(lines)
 

@@ -47,7 +47,8 @@ def make(workload: Workload, net: nn.Module, names: Sequence[str], device: str) 
     for name in names:
         if name == "gluonjit":
             for mode, options in MODES.items():
-                for sharing, end in ((True, ""), (False, ", no sharing")):
+                # What sharing gains is seen in the first mode.
+                for sharing, end in ((True, ""), (False, ", no sharing"))[: 1 if options else 2]:
                     of_mode = f"gluonjit-{mode}"
                     makers[of_mode + end] = partial(Dynamic, of_mode, twin(), program, sharing, **options)
         elif name == "per-sample":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -88,7 +89,7 @@ class _Learning(BaseSystem):
         """Read what the optimizer remembers."""
         try:
             self.optimizer.load_state_dict(torch.load(path, weights_only=True))
-        except RuntimeError as error:  # how PyTorch names a file that is none
+        except (RuntimeError, UnpicklingError) as error:  # how PyTorch names a file that is none
             raise ValueError(f"{path}: {error}") from error
 
     def wait(self) -> None:

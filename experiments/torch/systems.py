@@ -50,23 +50,23 @@ class _Learning(BaseSystem):
         self.optimizer = program.optimizer(list(parameters.values()))
         self._cuda = next(iter(parameters.values())).is_cuda
 
-    def differentiate(self, samples: Sequence[Any], scale: float) -> Tensor:
-        """Leave `scale` times the gradient of the summed loss in the parameters; return the losses (n,)."""
+    def differentiate(self, samples: Sequence[Any], scale: float) -> Sequence[Tensor]:
+        """Leave `scale` times the gradient of the summed loss in the parameters; return the losses of the samples."""
         raise NotImplementedError
 
-    def step(self, samples: Sequence[Any]) -> Tensor:
+    def step(self, samples: Sequence[Any]) -> Sequence[Tensor]:
         """Learn from one minibatch, by its mean loss."""
         losses = self.differentiate(samples, 1 / len(samples))
         self.optimizer.step()
         return losses
 
-    def total(self, losses: Tensor) -> float:
+    def total(self, losses: Sequence[Tensor]) -> float:
         """Return the sum of the losses of a minibatch, which waits for them."""
-        return float(losses.sum())
+        return float(torch.stack(tuple(losses)).sum())
 
     def results(self, samples: Sequence[Any]) -> dict[str, np.ndarray]:
         """Return the losses of a minibatch and the gradient of each parameter."""
-        found = {"losses": self.differentiate(samples, 1.0)}
+        found = {"losses": torch.stack(tuple(self.differentiate(samples, 1.0)))}
         for name, parameter in self.parameters.items():
             found[name] = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
         return {name: array.detach().cpu().numpy().copy() for name, array in found.items()}
@@ -107,15 +107,15 @@ class PerSample(_Learning):
         super().__init__(name, program, dict(weights.parameters(net, program.family)))
         self.net = net
 
-    def differentiate(self, samples: Sequence[Any], scale: float) -> Tensor:
+    def differentiate(self, samples: Sequence[Any], scale: float) -> Sequence[Tensor]:
         """Differentiate each sample's loss on its own."""
         self.optimizer.zero_grad()
         losses = []
         for sample in samples:
             loss = self.program.loss(self.net, sample)
             (loss * scale).backward()
-            losses.append(loss.detach())
-        return torch.stack(losses)
+            losses.append(loss.detach())  # without its graph
+        return losses
 
     def outputs(self, samples: Sequence[Any]) -> Tensor:
         """Return what the model gives for a minibatch, for pairs (n, 5) log-probabilities."""
@@ -140,13 +140,13 @@ class Dynamic(PerSample):
         self._options = options
         jit.batch_dynamically(net, sharing, **options)
 
-    def differentiate(self, samples: Sequence[Any], scale: float) -> Tensor:
+    def differentiate(self, samples: Sequence[Any], scale: float) -> Sequence[Tensor]:
         """Differentiate the sum of the losses."""
         self.optimizer.zero_grad()
         losses = [self.program.loss(self.net, sample) for sample in samples]
         total = jit.add(losses)
         (total if scale == 1 else total * scale).backward()
-        return torch.stack([loss.detach() for loss in losses])
+        return losses
 
     def repeat(self) -> None:
         """Let equal runs give equal bits from here on."""
@@ -173,13 +173,13 @@ class ByHand(_Learning):
         self._plain = as_plain
         self.foreign = name in FOREIGN
 
-    def differentiate(self, samples: Sequence[Any], scale: float) -> Tensor:
+    def differentiate(self, samples: Sequence[Any], scale: float) -> Sequence[Tensor]:
         """Differentiate the losses of all samples together."""
         with torch.no_grad():
             losses, found = self.model.gradients(self._of(samples))
             for name, parameter in self.parameters.items():
                 parameter.grad = found[name] if scale == 1 else found[name] * scale
-        return losses
+        return list(losses.unbind())
 
     def infer(self, samples: Sequence[Any]) -> np.ndarray:
         """Return the outputs on the host."""

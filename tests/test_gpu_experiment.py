@@ -65,7 +65,7 @@ def test_a_quick_run_without_a_gpu_checks_and_measures_every_workload(
         }  # fmt: skip
         assert "has no engine for PyTorch" in skipped["gluonjit-eager"]
     said = capsys.readouterr().out
-    assert "treelstm-sick 4     2" in said and "GB/s, cpu" in said
+    assert "treelstm-sick  4       2" in said and "GB/s, cpu" in said
     assert draw(result, tmp_path / "gpu.png") in (None, "no figure: matplotlib is not installed")
 
 

@@ -145,7 +145,7 @@ def test_equal_seeds_give_equal_weights_on_both_engines() -> None:
 
 def test_what_a_family_has_no_model_of_is_named() -> None:
     system, samples = per_sample_of("tagged")
-    with pytest.raises(MissingSystem, match=r"torch-compile: there is none for tagged"):
+    with pytest.raises(MissingSystem, match="there is no torch-compile of tagged"):
         by_hand("torch-compile", weights_of(system.net, "tagged"), system.program, samples)
 
 

@@ -95,7 +95,7 @@ def _why(skipped: dict[str, Any]) -> str:
 
 
 def _line(cells: tuple[Any, ...]) -> str:
-    widths = (14, 6, 6, 10, 34)
+    widths = (15, 8, 7, 11, 30)
     left = "".join(f"{cell!s:<{width}}" for cell, width in zip(cells, widths))
     return left + "".join(f"{cell:>11}" for cell in cells[len(widths) :])
 

@@ -134,7 +134,7 @@ def make_systems(
         try:
             systems.append(make())
         except MissingSystem as error:
-            missing[name] = str(error)
+            missing[name] = f"{name}: {error}"
     return systems, missing
 
 

@@ -13,11 +13,11 @@ def batch_dynamically(net: Any, sharing: bool, **options: Any) -> None:
     """Make a net batch itself; this is the only change to it. Raises MissingSystem where that is not to be had."""
     hybridize = getattr(gluonjit, "hybridize", None)
     if hybridize is None:
-        raise MissingSystem(f"dynamic: gluonjit {gluonjit.__version__} has no engine for PyTorch")
+        raise MissingSystem(f"gluonjit {gluonjit.__version__} has no engine for PyTorch")
     try:
         hybridize(net, dynamic_batch=True, sharing=sharing, **options)
     except (gluonjit.errors.EngineError, gluonjit.errors.OptionError) as error:
-        raise MissingSystem(f"dynamic: {error}") from error
+        raise MissingSystem(str(error)) from error
 
 
 def add(losses: Sequence[Any]) -> Any:

@@ -212,7 +212,7 @@ def by_hand(
 ) -> ByHand:
     """Build a system of `with_torch` by its name. Raises MissingSystem where there is none for the family."""
     if program.family not in with_torch.MODULES[name]:
-        raise MissingSystem(f"{name}: there is none for {program.family}")
+        raise MissingSystem(f"there is no {name} of {program.family}")
     model = with_torch.model(name, program.family)(dict(given), 0.0, device)
     return ByHand(name, model, program, plain_of(program.family, samples) if samples else {})
 

@@ -132,7 +132,10 @@ def draw(result: dict[str, Any], path: Path) -> str | None:
             panel.plot(*zip(*points), linestyle="--", color="#888888", label="floor, nothing shared")
             panel.set(xscale="log", yscale="log", title=f"{name}, {phase}, batch {size}")
             panel.set(xlabel="hidden size", ylabel="samples a second")
-    grid[0][0].legend(fontsize=8)
+            sizes = [hidden for hidden, _ in points]
+            panel.set_xticks(sizes, [str(hidden) for hidden in sizes])
+            panel.minorticks_off()
+    figure.legend(*grid[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
     figure.suptitle(result["device"]["name"])
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)

@@ -143,6 +143,13 @@ def words_of(trees: list[Tree]) -> set[int]:
     return {part[0] for tree in trees for part in subtrees(tree)}
 
 
+def test_what_is_compared_does_not_depend_on_what_came_before(net: Encoder) -> None:
+    use(net, check_reuse=1)
+    infer(net, TREES)
+    for trees in (TREES[::-1], [*TREES[2:], *TREES]):
+        assert infer(net, trees).reuse.checked == len(trees)
+
+
 def test_training_uses_the_parameters_of_the_day(net: Encoder) -> None:
     use(net)
     trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.5}, kvstore=None)

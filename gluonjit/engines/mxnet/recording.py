@@ -130,7 +130,7 @@ class Recorder:
                 found.append((base, record.kind.rows, of, node))
                 calls = calls if product else 0
         found.sort(key=itemgetter(0))
-        return found, tuple(kinds)
+        return found, tuple(sorted(kinds))  # the batch may have met them in another order
 
     def _inputs(self, rows: list[int]) -> tuple[Any, tuple[Source, ...], list[int], int]:
         """Look-ups and leaves of these rows, the rows in that order, and the bytes of arrays that are kept for them."""

@@ -5,7 +5,7 @@ from setuptools import Extension, setup
 NATIVE = "gluonjit/native/"
 SOURCES = "module names value origins signatures capture replay slices arrays numbers hooks".split()
 ROWS = ("module", "check", "pack", "interpreter", "generic", "avx2", "avx512")
-ROWS_HEADERS = ("rows", "kernels", "functions", "elements", "lines", "products")
+ROWS_HEADERS = ("rows", "kernels", "functions", "elements", "lines", "products", "updates")
 
 setup(
     ext_modules=[

@@ -116,7 +116,7 @@ def test_products_are_those_of_numpy(k: int, n: int) -> None:
 
 @pytest.mark.parametrize(("k", "n"), SHAPES)
 def test_gradients_of_weights_are_those_of_numpy(k: int, n: int) -> None:
-    for nodes in COUNTS:
+    for nodes in (*range(10), 13, 100):
         machine = Machine(nodes)
         grad, given = machine.normal(NODE, n + 2), machine.normal(NODE, k + 3)
         weight = machine.random.standard_normal((n, k + 1)).astype(np.float32)

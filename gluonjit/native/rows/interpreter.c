@@ -130,8 +130,13 @@ static void products(const Run *run, const Instruction *code, int accumulate) {
         run->kernels->product(&view, code->b, code->y < 0 ? NULL : address(run, code->y), accumulate);
     } else {
         const Operand b = operand(run, code->b);
-        const View view = {.out = address(run, code->x), .a = a.data, .b = run->panels, .rows = code->w, .w = code->y,
-                           .ldo = (ptrdiff_t)run->args[code->x + 1], .lda = a.ld};
+        View view = {.out = address(run, code->x), .a = a.data, .b = b.data, .rows = code->w, .w = code->y,
+                     .ldo = (ptrdiff_t)run->args[code->x + 1], .lda = a.ld, .ldb = b.ld};
+        if (a.rows <= FEW && 2 * code->y >= run->kernels->panel) {
+            run->kernels->updated(&view, a.rows);
+            return;
+        }
+        view.b = run->panels;
         rows_pack(b.data, a.rows, code->y, b.ld, 1, run->panels, run->kernels->panel);
         run->kernels->transposed(&view, a.rows);
     }

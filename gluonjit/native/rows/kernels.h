@@ -7,6 +7,7 @@
 #include "elements.h"
 #include "lines.h"
 #include "products.h"
+#include "updates.h"
 
 const Kernels KERNELS = {
     .name = NAME,
@@ -26,4 +27,5 @@ const Kernels KERNELS = {
         },
     .product = product,
     .transposed = transposed,
+    .updated = updated,
 };

@@ -67,6 +67,7 @@ extern const Form rows_forms[OPS];
 enum { NODE = 0, CHILD = 1 };                /* spaces */
 enum { SCRATCH = 0, SAVED = 1, DIRECT = 2 }; /* homes */
 enum { ACC = 1 };                            /* flags */
+enum { FEW = 8 };                            /* rows of a^T @ b that `updated` takes, at most */
 
 typedef struct {
     int32_t op, out, a, b, w, x, y, flags;
@@ -93,6 +94,7 @@ typedef struct {
     Function functions[OPS][2]; /* NULL: none of these; [1]: out += */
     void (*product)(const View *view, ptrdiff_t k, const float *bias, int accumulate); /* out = a @ packed b + bias */
     void (*transposed)(const View *view, ptrdiff_t k); /* out (rows x w) += a^T (k x rows)^T @ packed b (k x w) */
+    void (*updated)(const View *view, ptrdiff_t k);    /* the same of b as it lies; k <= FEW, w >= panel / 2 */
 } Kernels;
 
 extern const Kernels rows_generic, rows_avx2, rows_avx512;

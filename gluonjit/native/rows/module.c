@@ -50,29 +50,79 @@ static void give_back(void *memory, size_t bytes) {
     spare.bytes = bytes;
 }
 
-/* Run a program whose buffers are there; 0, or -1 and an exception. */
-static int run_checked(Run *run) {
-    const size_t count = (size_t)run->registers;
-    const char *wrong = rows_check(run);
-    size_t bytes, taken;
-    void *memory, *tables;
-    if (wrong != NULL) {
-        PyErr_Format(PyExc_ValueError, "_rows.run: %s", wrong);
+typedef struct {
+    Run run;
+    Py_buffer buffers[3];
+    int held;
+} Program;
+
+/* From code, regs, args, nodes and block; 0, or -1 and an exception. */
+static int read_program(Program *program, PyObject *const *given) {
+    Run *run = &program->run;
+    Py_buffer *buffers = program->buffers;
+    run->kernels = kernels;
+    run->nodes = PyLong_AsSsize_t(given[3]);
+    run->block = PyLong_AsSsize_t(given[4]);
+    if (PyErr_Occurred()) return -1;
+    for (; program->held < 3; program->held++)
+        if (PyObject_GetBuffer(given[program->held], &buffers[program->held], PyBUF_C_CONTIGUOUS) != 0) return -1;
+    if (buffers[0].len % (Py_ssize_t)sizeof(Instruction) != 0 || buffers[1].len % (Py_ssize_t)sizeof(Register) != 0 ||
+        buffers[0].itemsize != 4 || buffers[1].itemsize != 4 || buffers[2].itemsize != 8) {
+        PyErr_SetString(PyExc_ValueError, "_rows.run: code is int32 (n, 8), regs int32 (n, 4) and args int64");
         return -1;
     }
-    if (run->nodes <= 0) return 0;
-    if (run->block <= 0 || run->block > run->nodes) run->block = run->nodes;
-    run->first = (const int32_t *)(intptr_t)run->args[0];
-    tables = malloc(count * (sizeof(Place) + sizeof(size_t)) + 1);
+    run->code = buffers[0].buf;
+    run->regs = buffers[1].buf;
+    run->args = buffers[2].buf;
+    run->instructions = buffers[0].len / (Py_ssize_t)sizeof(Instruction);
+    run->registers = buffers[1].len / (Py_ssize_t)sizeof(Register);
+    run->slots = buffers[2].len / (Py_ssize_t)sizeof(int64_t);
+    return 0;
+}
+
+static void release(Program *programs, Py_ssize_t count) {
+    Py_ssize_t i;
+    for (i = 0; i < count; i++)
+        while (programs[i].held > 0) PyBuffer_Release(&programs[i].buffers[--programs[i].held]);
+}
+
+/* Run programs one after the other, in the same scratch, if all of them can be run; 0, or -1 and an exception. */
+static int run_programs(Program *programs, Py_ssize_t count) {
+    size_t registers = 0, floats = 0, taken;
+    char *tables, *table;
+    void *memory;
+    float *scratch;
+    Py_ssize_t i;
+    for (i = 0; i < count; i++) {
+        const char *wrong = rows_check(&programs[i].run);
+        if (wrong != NULL) {
+            PyErr_Format(PyExc_ValueError, count > 1 ? "_rows.run: %s (program %zd)" : "_rows.run: %s", wrong, i);
+            return -1;
+        }
+        registers += (size_t)programs[i].run.registers;
+    }
+    table = tables = malloc(registers * (sizeof(Place) + sizeof(size_t)) + 1);
     if (tables == NULL) goto no_memory;
-    run->places = tables;
-    run->sizes = (size_t *)(run->places + count);
-    bytes = rows_scratch(run) * sizeof(float) + 64;
-    memory = take(bytes, &taken);
+    for (i = 0; i < count; i++) {
+        Run *run = &programs[i].run;
+        size_t needed;
+        if (run->nodes <= 0) continue;
+        if (run->block <= 0 || run->block > run->nodes) run->block = run->nodes;
+        run->first = (const int32_t *)(intptr_t)run->args[0];
+        run->places = (Place *)table;
+        run->sizes = (size_t *)(run->places + run->registers);
+        table = (char *)(run->sizes + run->registers);
+        needed = rows_scratch(run);
+        if (needed > floats) floats = needed;
+    }
+    memory = take(floats * sizeof(float) + 64, &taken);
     if (memory == NULL) goto no_memory;
-    run->scratch = (float *)(((uintptr_t)memory + 63) & ~(uintptr_t)63);
+    scratch = (float *)(((uintptr_t)memory + 63) & ~(uintptr_t)63);
     Py_BEGIN_ALLOW_THREADS
-    rows_run(run);
+    for (i = 0; i < count; i++) {
+        programs[i].run.scratch = scratch;
+        rows_run(&programs[i].run);
+    }
     Py_END_ALLOW_THREADS
     give_back(memory, taken);
     free(tables);
@@ -85,33 +135,45 @@ no_memory:
 
 /* run(code, regs, args, nodes, block) */
 static PyObject *run(PyObject *module, PyObject *const *given, Py_ssize_t count) {
-    Py_buffer buffers[3];
-    Run program = {.kernels = kernels};
-    int held, result = -1;
+    Program program;
+    int result;
     (void)module;
     if (count != 5) {
         PyErr_SetString(PyExc_TypeError, "_rows.run takes code, regs, args, nodes and block");
         return NULL;
     }
-    program.nodes = PyLong_AsSsize_t(given[3]);
-    program.block = PyLong_AsSsize_t(given[4]);
-    if (PyErr_Occurred()) return NULL;
-    for (held = 0; held < 3; held++)
-        if (PyObject_GetBuffer(given[held], &buffers[held], PyBUF_C_CONTIGUOUS) != 0) goto done;
-    if (buffers[0].len % (Py_ssize_t)sizeof(Instruction) != 0 || buffers[1].len % (Py_ssize_t)sizeof(Register) != 0 ||
-        buffers[0].itemsize != 4 || buffers[1].itemsize != 4 || buffers[2].itemsize != 8) {
-        PyErr_SetString(PyExc_ValueError, "_rows.run: code is int32 (n, 8), regs int32 (n, 4) and args int64");
-        goto done;
+    memset(&program, 0, sizeof program);
+    result = read_program(&program, given) != 0 ? -1 : run_programs(&program, 1);
+    release(&program, 1);
+    if (result != 0) return NULL;
+    Py_RETURN_NONE;
+}
+
+/* run_many([(code, regs, args, nodes, block), ...]) */
+static PyObject *run_many(PyObject *module, PyObject *given) {
+    PyObject *items = PySequence_Tuple(given);
+    const Py_ssize_t count = items == NULL ? 0 : PyTuple_GET_SIZE(items);
+    Program *programs = calloc((size_t)count + 1, sizeof(Program));
+    int result = items == NULL ? -1 : 0;
+    Py_ssize_t i;
+    (void)module;
+    if (programs == NULL) {
+        Py_XDECREF(items);
+        return PyErr_NoMemory();
     }
-    program.code = buffers[0].buf;
-    program.regs = buffers[1].buf;
-    program.args = buffers[2].buf;
-    program.instructions = buffers[0].len / (Py_ssize_t)sizeof(Instruction);
-    program.registers = buffers[1].len / (Py_ssize_t)sizeof(Register);
-    program.slots = buffers[2].len / (Py_ssize_t)sizeof(int64_t);
-    result = run_checked(&program);
-done:
-    while (held > 0) PyBuffer_Release(&buffers[--held]);
+    for (i = 0; i < count && result == 0; i++) {
+        PyObject *item = PyTuple_GET_ITEM(items, i);
+        if (!PyTuple_Check(item) || PyTuple_GET_SIZE(item) != 5) {
+            PyErr_SetString(PyExc_TypeError, "_rows.run_many takes tuples of code, regs, args, nodes and block");
+            result = -1;
+        } else {
+            result = read_program(&programs[i], &PyTuple_GET_ITEM(item, 0));
+        }
+    }
+    if (result == 0) result = run_programs(programs, count);
+    release(programs, count);
+    free(programs);
+    Py_XDECREF(items);
     if (result != 0) return NULL;
     Py_RETURN_NONE;
 }
@@ -150,6 +212,7 @@ static PyObject *use(PyObject *module, PyObject *name) {
 
 static PyMethodDef methods[] = {
     {"run", (PyCFunction)(void (*)(void))run, METH_FASTCALL, "Run a row program over the nodes of a step."},
+    {"run_many", run_many, METH_O, "Run row programs one after the other."},
     {"pack", pack, METH_VARARGS, "Write the right operand of a product in panels."},
     {"packed_size", packed_size, METH_VARARGS, "How many floats the panels of a (k, n) matrix take."},
     {"features", features, METH_NOARGS, "The kernels in use: avx512, avx2 or generic."},

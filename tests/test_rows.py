@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable
 
 import numpy as np
 import pytest
+from rows_cases import BINARY, UNARY, Case
 from rows_support import (
     ACC,
     COUNTS,
@@ -19,7 +19,6 @@ from rows_support import (
     columns_of,
     each_kernel,
     sigmoid,
-    softmax,
     values_of,
     view,
 )
@@ -27,79 +26,7 @@ from rows_support import (
 kernels = pytest.fixture(params=KERNELS, autouse=True)(each_kernel)
 
 
-class Case(NamedTuple):
-    """An operation, its operands' columns (0: those of w) and what it gives in numpy."""
-
-    op: str
-    function: Callable[..., Any]
-    a: int = 0
-    b: int = NONE
-    out: int = 0
-    positive: bool = False
-    x: float = 0.0
-
-
-def pick(a: Any, b: Any) -> Any:
-    return a[np.arange(len(a)), columns_of(b, a.shape[1])][:, None]
-
-
 RIGHT = 4e-7  # relative: of float32 operations one after the other, each to rounding
-ERF = np.vectorize(math.erf, otypes=[float])
-UNARY = [
-    Case("COPY", lambda a: a),
-    Case("NEG", lambda a: -a),
-    Case("SIGMOID", sigmoid),
-    Case("TANH", np.tanh),
-    Case("RELU", lambda a: np.maximum(a, 0)),
-    Case("EXP", np.exp),
-    Case("LOG", np.log, positive=True),
-    Case("SQRT", np.sqrt, positive=True),
-    Case("SQUARE", np.square),
-    Case("ABS", np.abs),
-    Case("RECIPROCAL", lambda a: 1 / a, positive=True),
-    Case("SOFTRELU", lambda a: np.log1p(np.exp(a))),
-    Case("SOFTSIGN", lambda a: a / (1 + np.abs(a))),
-    Case("SIGN", np.sign),
-    Case("STEP", lambda a: a > 0),
-    Case("RSQRT", lambda a: a**-0.5, positive=True),
-    Case("ERF", ERF),
-    Case("SIN", np.sin),
-    Case("COS", np.cos),
-    Case("ADDS", lambda a: a + 1.5, x=1.5),
-    Case("MULS", lambda a: a * 1.5, x=1.5),
-    Case("RSUBS", lambda a: 1.5 - a, x=1.5),
-    Case("RDIVS", lambda a: 1.5 / a, x=1.5, positive=True),
-    Case("POWS", lambda a: a**1.5, x=1.5, positive=True),
-    Case("POWS", lambda a: a**2, x=2),
-    Case("POWS", lambda a: a, x=1),
-    Case("POWS", lambda a: 1 / a, x=-1, positive=True),
-    Case("MAXS", lambda a: np.maximum(a, 0.5), x=0.5),
-    Case("MINS", lambda a: np.minimum(a, 0.5), x=0.5),
-    Case("LOGSOFTMAX", lambda a: np.log(softmax(a))),
-    Case("SOFTMAX", softmax),
-    Case("SUMW", lambda a: a.sum(1, keepdims=True), out=1),
-    Case("MAXW", lambda a: a.max(1, keepdims=True), out=1),
-]
-BINARY = [
-    Case("ADD", np.add, b=0),
-    Case("SUB", np.subtract, b=0),
-    Case("MUL", np.multiply, b=0),
-    Case("DIV", np.divide, b=0, positive=True),
-    Case("MAX", np.maximum, b=0),
-    Case("MIN", np.minimum, b=0),
-    Case("GE", np.greater_equal, b=0),
-    Case("LT", np.less, b=0),
-    Case("DSIGMOID", lambda a, b: a * b * (1 - b), b=0),
-    Case("DTANH", lambda a, b: a * (1 - b * b), b=0),
-    Case("DRELU", lambda a, b: a * (b > 0), b=0),
-    Case("DLOGSOFTMAX", lambda a, b: a - np.exp(b) * a.sum(1, keepdims=True), b=0),
-    Case("DSOFTMAX", lambda a, b: b * (a - (a * b).sum(1, keepdims=True)), b=0),
-    Case("MULW", np.multiply, b=1),
-    Case("DIVW", np.divide, b=1, positive=True),
-    Case("ADDW", np.add, b=1),
-    Case("SUBW", np.subtract, b=1),
-    Case("PICK", pick, b=1, out=1),
-]
 
 
 @pytest.mark.parametrize("case", UNARY + BINARY, ids=lambda case: case.op)

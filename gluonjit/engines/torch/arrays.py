@@ -1,0 +1,73 @@
+"""Shape, dtype and device of tensors, in the words of the graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from gluonjit.graph import Spec, intern_spec, natural_mode
+
+VERSIONS = {"costs": "1", "torch": str(torch.__version__)}
+"""What measured costs belong to; the first number grows when what is timed changes."""
+FLOATS = {"float16", "bfloat16", "float32", "float64"}
+_names: dict[Any, str] = {}
+_dtypes: dict[str, Any] = {}
+_device_names: dict[Any, str] = {}
+_devices: dict[str, Any] = {}
+_metas: dict[Spec, Any] = {}
+
+
+def name_of_dtype(dtype: Any) -> str:
+    """The dtype by name, such as "float32"."""
+    name = _names.get(dtype)
+    if name is None:
+        name = _names[dtype] = str(dtype).removeprefix("torch.")
+        _dtypes[name] = dtype
+    return name
+
+
+def dtype_named(name: str) -> Any:
+    """The dtype of this name."""
+    found = _dtypes.get(name)
+    if found is None:
+        found = _dtypes[name] = getattr(torch, name)
+    return found
+
+
+def name_of_device(device: Any) -> str:
+    """The device by name, such as "cpu" or "cuda:0"."""
+    name = _device_names.get(device)
+    if name is None:
+        name = _device_names[device] = str(device)
+        _devices[name] = device
+    return name
+
+
+def device_named(name: str) -> Any:
+    """The device of this name."""
+    found = _devices.get(name)
+    if found is None:
+        found = _devices[name] = torch.device(name)
+    return found
+
+
+def spec_of(tensor: Any) -> Spec:
+    """How a free-standing tensor looks."""
+    shape = tuple(tensor.shape)
+    return intern_spec(shape, name_of_dtype(tensor.dtype), name_of_device(tensor.device), natural_mode(shape))
+
+
+def room_for(spec: Spec, rows: int) -> Any:
+    """A tensor, not yet filled, of so many rows like those of `spec`."""
+    return torch.empty((rows, *spec.row_shape), dtype=dtype_named(spec.dtype), device=device_named(spec.device))
+
+
+def meta_of(spec: Spec) -> Any:
+    """A tensor without memory of this shape and dtype: the body of lazy ones."""
+    found = _metas.get(spec)
+    if found is None:
+        if len(_metas) > 10_000:
+            _metas.clear()
+        found = _metas[spec] = torch.empty(spec.shape, dtype=dtype_named(spec.dtype), device="meta")
+    return found

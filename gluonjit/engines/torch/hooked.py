@@ -1,0 +1,22 @@
+"""PyTorch's own functions, as they were before this package wrapped them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+original_call: Any = torch.nn.Module.__call__
+original_apply: Any = torch.nn.Module._apply
+original_load_state_dict: Any = torch.nn.Module.load_state_dict
+original_function_apply: Any = torch.autograd.Function.__dict__["apply"]
+original_backward: Any = torch.autograd.backward
+original_grad: Any = torch.autograd.grad
+original_optimizer_step: Any = None
+make_subclass: Any = torch.Tensor._make_subclass
+make_wrapper: Any = torch.Tensor._make_wrapper_subclass
+
+
+def current_mode() -> int:
+    """2 where gradients are recorded on this thread, as PyTorch has it; whether it trains is each module's own."""
+    return 2 if torch.is_grad_enabled() else 0

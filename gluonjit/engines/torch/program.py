@@ -1,0 +1,234 @@
+"""From a trace to one batched program of PyTorch's operators; and programs that run node by node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import torch
+
+from gluonjit.engines.torch import rules
+from gluonjit.engines.torch.rules import ANY, Val, Writer
+from gluonjit.engines.torch.trace import Operand, Trace, TraceOp
+from gluonjit.graph import Output, Spec, intern_spec, natural_mode, operand_groups
+
+
+class Program(Protocol):
+    """What runs the nodes of a step.
+
+    consts: the tensors that are the same for all nodes; trace, results: what it was made from, for other executors;
+    text: what it does: programs of one text and the same constants are one.
+    """
+
+    consts: list[Any]
+    trace: Trace
+    results: tuple[int, ...]
+    operators: int  # that one call runs, of any number of nodes, or where they run alone of one node
+    text: Any
+
+    def __call__(
+        self, operands: Sequence[Any], consts: Sequence[Any], count: int, besides: Sequence[Any] = ()
+    ) -> list[Any]:
+        """The results of `count` nodes; an operand here is a group of the kind's operands."""
+
+
+class Batched:
+    """A program for any number of nodes, as a function of Python that calls operators."""
+
+    def __init__(
+        self, trace: Trace, results: Sequence[int], writer: Writer, groups: int, finals: Sequence[int], besides: int = 0
+    ) -> None:
+        self.trace = trace
+        self.results = tuple(results)
+        self.consts = [tensor for _, tensor in trace.consts]
+        self.operators = len(writer.code)
+        self.text = (tuple([(step.text, step.inputs, step.outputs) for step in writer.code]), tuple(finals))
+        self._run = _compiled(writer, groups, len(self.consts), besides, finals)
+
+    def __call__(
+        self, operands: Sequence[Any], consts: Sequence[Any], count: int, besides: Sequence[Any] = ()
+    ) -> list[Any]:
+        """The results of `count` nodes."""
+        found: list[Any] = self._run(count, *operands, *consts, *besides)
+        return found
+
+
+def _compiled(writer: Writer, groups: int, consts: int, besides: int, finals: Sequence[int]) -> Callable[..., Any]:
+    """The instructions as one function: (count, *groups, *constants, *besides) gives the final slots."""
+    inputs = groups + consts + besides
+    used = {slot for step in writer.code for slot in step.inputs} | set(finals)
+    last = {slot: number for number, step in enumerate(writer.code) for slot in step.inputs}
+    scope: dict[str, Any] = {}
+    lines = [f"def run(count, {', '.join(f'v{slot}' for slot in range(inputs))}):"]
+    for number, step in enumerate(writer.code):
+        scope[f"f{number}"] = step.function
+        targets = ", ".join(f"v{slot}" if slot in used else "_" for slot in step.outputs)
+        given = [*(["count"] if step.counts else []), *(f"v{slot}" for slot in step.inputs)]
+        lines.append(f"    {targets} = f{number}({', '.join(given)})")
+        gone = [slot for slot in set(step.inputs) if last[slot] == number and slot >= inputs and slot not in finals]
+        if gone:
+            lines.append(f"    del {', '.join(f'v{slot}' for slot in sorted(gone))}")
+    lines.append(f"    return [{', '.join(f'v{slot}' for slot in finals)}]")
+    exec("\n".join(lines), scope)
+    found: Callable[..., Any] = scope["run"]
+    return found
+
+
+class Lone:
+    """A traced program run node by node, for what cannot be batched."""
+
+    def __init__(self, trace: Trace, results: Sequence[int], outputs: Sequence[Spec]) -> None:
+        self.trace = trace
+        self.results = tuple(results)
+        self.consts = [tensor for _, tensor in trace.consts]
+        self.operators = max(len(trace.ops), 1)
+        self.text = None
+        self._outputs = outputs
+
+    def __call__(
+        self, operands: Sequence[Any], consts: Sequence[Any], count: int, besides: Sequence[Any] = ()
+    ) -> list[Any]:
+        """The results of `count` nodes, one after the other."""
+        pieces: list[list[Any]] = [[] for _ in self._outputs]
+        for node in range(count):
+            given = [piece(chunk, spec, node * spec.rows) for chunk, spec in zip(operands, self.trace.operands)]
+            for collected, result in zip(pieces, interpret(self.trace, self.results, given, consts)):
+                collected.append(result)
+        return [join(spec, parts) for spec, parts in zip(self._outputs, pieces)]
+
+
+def interpret(trace: Trace, results: Sequence[int], operands: Sequence[Any], consts: Sequence[Any]) -> list[Any]:
+    """Run a trace, operator by operator, on one sample's tensors."""
+    known: dict[int, Any] = dict(enumerate(operands))
+    known.update((position, tensor) for (position, _), tensor in zip(trace.consts, consts))
+    for op in trace.ops:
+        inputs = [known[position] for position in op.inputs]
+        found = rules.operator_named(op.name)(**{name: _given(value, inputs) for name, value in op.attrs})
+        known.update(zip(op.outputs, found if isinstance(found, (list, tuple)) else (found,)))
+    return [known[position] for position in results]
+
+
+def _given(value: Any, inputs: Sequence[Any]) -> Any:
+    if value.__class__ is Operand:
+        return inputs[value]
+    return [_given(item, inputs) for item in value] if isinstance(value, tuple) else value
+
+
+def piece(chunk: Any, spec: Spec, row: int) -> Any:
+    """The tensor of this spec that begins at a row of a chunk."""
+    return chunk[row : row + spec.rows] if spec.mode == "rows" else chunk[row]
+
+
+def join(spec: Spec, tensors: Sequence[Any]) -> Any:
+    """Tensors of this spec as one chunk."""
+    if spec.mode == "rows":
+        return tensors[0] if len(tensors) == 1 else torch.cat(list(tensors))
+    return torch.stack(list(tensors))
+
+
+class Built(NamedTuple):
+    """A program; one with `poly` takes operands of any number of rows, equal for all in one node."""
+
+    program: Any
+    outputs: tuple[Output, ...]
+    rows: int
+    poly: bool
+
+
+def pruned(trace: Trace, results: Sequence[int]) -> Trace:
+    """The trace without operators and constants that no result needs."""
+    wanted = set(results)
+    ops: list[TraceOp] = []
+    for op in reversed(trace.ops):
+        if wanted.intersection(op.outputs):
+            wanted.update(op.inputs)
+            ops.append(op)
+    found = Trace(trace.operands)
+    found.device, found.shapes = trace.device, trace.shapes
+    found.consts = [(position, tensor) for position, tensor in trace.consts if position in wanted]
+    found.ops = ops[::-1]
+    return found
+
+
+def build(trace: Trace, results: Sequence[int]) -> Built:
+    """The batched program of a trace, for any number of rows if that is possible. Raises rules.NotBatchable."""
+    if not trace.operands:
+        raise rules.NotBatchable("it has no tensor operands")
+    if len({spec.rows for spec in trace.operands if spec.mode == "rows"}) == 1:
+        try:
+            return _build(trace, results, True)
+        except rules.NotBatchable:  # then for this number of rows, or the reason is another
+            pass
+    return _build(trace, results, False)
+
+
+def _build(trace: Trace, results: Sequence[int], poly: bool) -> Built:
+    groups = operand_groups(trace.operands, poly)
+    writer = Writer(len(groups) + len(trace.consts))
+    values = operand_values(trace, groups, poly, writer)
+    for number, (position, _) in enumerate(trace.consts):
+        shape, dtype = trace.shapes[position]
+        values[position] = Val(len(groups) + number, shape, dtype, None, shape)
+    for op in trace.ops:
+        write(op, values, trace, writer)
+    finals = [stored(values[position], writer) for position in results]
+    outputs, rows = lay_out([trace.shapes[position] for position in results], trace.device)
+    program = Batched(trace, results, writer, len(groups), [val.slot for val in finals])
+    return Built(program, outputs, rows, poly)
+
+
+def operand_values(trace: Trace, groups: Sequence[Any], poly: bool, writer: Writer) -> dict[int, Val]:
+    """The operands, cut out of the groups in which they are gathered."""
+    values: dict[int, Val] = {}
+    for number, group in enumerate(groups):
+        first = trace.operands[group[0][0]]
+        slots = split_group(number, len(group), first, writer)
+        for (position,), slot in zip(group, slots):
+            spec = trace.operands[position]
+            lead = 1 if spec.mode == "stack" else ANY if poly else spec.rows
+            values[position] = Val(slot, spec.shape, spec.dtype, lead, spec.row_shape)
+    return values
+
+
+def split_group(slot: int, count: int, spec: Spec, writer: Writer) -> tuple[int, ...]:
+    """The operands of a group, whose rows come one operand after the other."""
+    if count == 1:
+        return (slot,)
+
+    def parts(rows: Any) -> Any:
+        return rows.view(count, -1, *spec.row_shape).unbind(0)
+
+    return writer.emit(parts, [slot], f"parts{count}", count)
+
+
+def write(op: TraceOp, values: dict[int, Val], trace: Trace, writer: Writer) -> None:
+    """Write down an operator, and note its results among the values."""
+    inputs = [values[position] for position in op.inputs]
+    args = {name: _placed(value, inputs) for name, value in op.attrs}
+    outputs = [trace.shapes[position] for position in op.outputs]
+    values.update(zip(op.outputs, rules.batch_op(op.name, args, outputs, writer)))
+
+
+def _placed(value: Any, inputs: Sequence[Val]) -> Any:
+    if value.__class__ is Operand:
+        return inputs[value]
+    return tuple([_placed(item, inputs) for item in value]) if isinstance(value, tuple) else value
+
+
+def stored(val: Val, writer: Writer) -> Val:
+    """A result in the form in which it is kept: from two dimensions on as rows, and (1,) too."""
+    call = rules.Call("the result", None, {}, [], writer)
+    whole = call.spread(val) if val.shared else val
+    if natural_mode(val.shape) == "stack":
+        return call.stack(whole)
+    return call.form(whole, ANY if whole.lead == ANY else val.shape[0], val.shape[1:])
+
+
+def lay_out(shaped: Sequence[tuple[tuple[int, ...], str]], device: str) -> tuple[tuple[Output, ...], int]:
+    """Outputs of a node, one after the other, and the number of rows they take."""
+    outputs, offset = [], 0
+    for shape, dtype in shaped:
+        spec = intern_spec(shape, dtype, device, natural_mode(shape))
+        outputs.append(Output(spec, offset))
+        offset += spec.rows
+    return tuple(outputs), offset

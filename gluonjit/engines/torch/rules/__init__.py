@@ -1,0 +1,24 @@
+"""How each operator of ATen runs for many nodes at once: a table of rules, one row an operator.
+
+A program for one sample is a list of operators with known shapes. `batch_op` writes down what runs one of them for
+all samples; `NotBatchable` says why an operator has to run for each alone.
+"""
+
+from __future__ import annotations
+
+from .table import RANDOM, RULES, batch_op, operator_named, rule_of
+from .values import ANY, Call, Instruction, NotBatchable, Val, Writer
+
+__all__ = [
+    "ANY",
+    "RANDOM",
+    "RULES",
+    "Call",
+    "Instruction",
+    "NotBatchable",
+    "Val",
+    "Writer",
+    "batch_op",
+    "operator_named",
+    "rule_of",
+]

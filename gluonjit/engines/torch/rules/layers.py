@@ -1,0 +1,77 @@
+"""Layers: norms, convolutions and pooling, whose leading dimension is one of samples already."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from gluonjit.engines.torch.rules.values import ANY, Call, NotBatchable, Val
+
+
+def layer_norm(call: Call) -> list[Val]:
+    """native_layer_norm: over the last dimensions."""
+    val = call["input"]
+    axes = len(call["normalized_shape"])
+    if any(isinstance(call.get(name), Val) and not call[name].shared for name in ("weight", "bias")):
+        raise NotBatchable(f"{call.name}: weights of each sample's own")
+    placed = call.ending(val, axes)
+    if len(placed.rest) != axes and placed.lead != ANY:
+        placed = call.form(val, prod(val.shape[: len(val.shape) - axes]), val.shape[len(val.shape) - axes :])
+    slots = call.again({"input": placed}, 3)
+    small = (*placed.rest[: len(placed.rest) - axes], *(1,) * axes)
+    return [
+        call.result(slot, placed.lead, rest, k)
+        for k, (slot, rest) in enumerate(zip(slots, (placed.rest, small, small)))
+    ]
+
+
+def over_samples(call: Call) -> list[Val]:
+    """convolution, pooling and batch norm in inference: (n, C, ...) of all nodes are one such array."""
+    name = "input" if "input" in call.args else "self"
+    val = call[name]
+    if any(not other.shared for other in call.vals() if other is not val):
+        raise NotBatchable(f"{call.name}: weights of each sample's own")
+    if call.get("training", False):
+        raise NotBatchable(f"{call.name}: it normalizes over a sample's own rows")
+    rank, out = len(val.shape), call.outputs[0][0]
+    spatial = _RANKS.get(call.name)
+    alone = spatial is not None and rank == spatial - 1  # without a leading dimension: one image
+    placed = call.stack(val) if alone else _rows(call, val)
+    count = len(call.outputs)
+    slots = call.again({name: placed}, count)
+    found = []
+    for number, slot in enumerate((slots,) if count == 1 else slots):
+        shape = call.outputs[number][0]
+        if len(shape) == len(out):
+            found.append(call.result(slot, placed.lead, shape if alone else shape[1:], number))
+        else:  # statistics, which nothing uses
+            found.append(Val(slot, shape, call.outputs[number][1], None, shape))
+    return found
+
+
+def _rows(call: Call, val: Val) -> Val:
+    return call.form(val, ANY if val.lead == ANY else val.shape[0], val.shape[1:])
+
+
+_RANKS: dict[str, Any] = {
+    "max_pool2d_with_indices.default": 4,
+    "avg_pool2d.default": 4,
+    "_adaptive_avg_pool2d.default": 4,
+    "max_pool3d_with_indices.default": 5,
+    "avg_pool3d.default": 5,
+    "avg_pool1d.default": 3,
+    "reflection_pad1d.default": 3,
+    "reflection_pad2d.default": 4,
+    "upsample_nearest2d.default": 4,
+}
+
+
+def padded(call: Call) -> list[Val]:
+    """constant_pad_nd: of the last dimensions."""
+    val, pad = call["self"], call["pad"]
+    axes = len(pad) // 2
+    if axes > len(val.shape) or (val.lead == ANY and axes == len(val.shape)):
+        raise NotBatchable(f"{call.name}: the rows of a sample are padded")
+    placed = call.form(val, ANY, val.shape[1:]) if val.lead == ANY else call.stack(val)
+    rest = call.outputs[0][0] if placed.lead == 1 else call.outputs[0][0][1:]
+    return [call.result(call.again({"self": placed}), placed.lead, rest)]

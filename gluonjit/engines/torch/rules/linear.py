@@ -1,0 +1,86 @@
+"""Products of matrices."""
+
+from __future__ import annotations
+
+import torch
+
+from gluonjit.engines.torch.rules.values import ANY, Call, NotBatchable, Val
+
+
+def mm(call: Call) -> list[Val]:
+    """(r, k) @ (k, n): with a weight on the right all rows of all nodes in one product."""
+    left, right = call["self"], call["mat2"]
+    if right.shared:
+        rows = _rows(call, left)
+        return [call.result(call.emit(torch.mm, [rows, right]), rows.lead, (right.shape[1],))]
+    return [call.stacked(call.emit(torch.matmul, [_whole(call, left), call.stack(right)]))]
+
+
+def addmm(call: Call) -> list[Val]:
+    """bias + (r, k) @ (k, n)."""
+    bias, left, right = call["self"], call["mat1"], call["mat2"]
+    scales = [call.get("beta", 1), call.get("alpha", 1)]
+    if right.shared and bias.shared and (len(bias.shape) < 2 or bias.shape[0] == 1) and scales == [1, 1]:
+        rows = _rows(call, left)
+        return [call.result(call.emit(torch.addmm, [bias, rows, right]), rows.lead, (right.shape[1],))]
+    product = call.emit(torch.matmul, [_whole(call, left), _whole(call, right)])
+    scaled = call.stacked(call.emit(torch.mul, [call.stacked(product)], scales[1]))
+    added = bias if bias.shared else call.form(bias, 1, (*(1,) * (2 - len(bias.shape)), *bias.shape))
+    return [call.stacked(call.emit(_plus, [scaled, added], scales[0]))]
+
+
+def _plus(product: torch.Tensor, added: torch.Tensor, scale: float) -> torch.Tensor:
+    return torch.add(product, added, alpha=scale)
+
+
+def _rows(call: Call, val: Val) -> Val:
+    """A matrix as rows: those of all nodes."""
+    if val.lead == ANY:
+        return call.form(val, ANY, val.shape[1:])
+    return call.form(val, val.shape[0], val.shape[1:])
+
+
+def _whole(call: Call, val: Val) -> Val:
+    return val if val.shared else call.stack(val)
+
+
+def mv(call: Call) -> list[Val]:
+    """(n, k) @ (k,)."""
+    matrix, vector = call["self"], call["vec"]
+    if matrix.shared:
+        return [call.stacked(call.emit(_times_transposed, [call.stack(vector), matrix]))]
+    if vector.shared:
+        return [call.stacked(call.emit(torch.matmul, [call.stack(matrix), vector]))]
+    return [call.stacked(call.emit(_each_times, [call.stack(matrix), call.stack(vector)]))]
+
+
+def _times_transposed(vectors: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
+    return torch.mm(vectors, matrix.t())
+
+
+def _each_times(matrices: torch.Tensor, vectors: torch.Tensor) -> torch.Tensor:
+    return torch.bmm(matrices, vectors.unsqueeze(2)).squeeze(2)
+
+
+def dot(call: Call) -> list[Val]:
+    """(k,) with (k,)."""
+    left, right = call["self"], call["tensor"]
+    return [call.stacked(call.emit(_dots, [_whole(call, left), _whole(call, right)]))]
+
+
+def _dots(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    return (left * right).sum(-1)
+
+
+def bmm(call: Call) -> list[Val]:
+    """(b, m, k) @ (b, k, n)."""
+    return [call.stacked(call.emit(torch.matmul, [_whole(call, call["self"]), _whole(call, call["mat2"])]))]
+
+
+def baddbmm(call: Call) -> list[Val]:
+    """bias + (b, m, k) @ (b, k, n)."""
+    bias = call["self"]
+    if call.get("beta", 1) != 1 or call.get("alpha", 1) != 1 or (not bias.shared and len(bias.shape) != 3):
+        raise NotBatchable(f"{call.name}: scaled, or with a bias of another shape")
+    product = call.emit(torch.matmul, [_whole(call, call["batch1"]), _whole(call, call["batch2"])])
+    return [call.stacked(call.emit(torch.add, [call.stacked(product), _whole(call, bias)]))]

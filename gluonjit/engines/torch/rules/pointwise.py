@@ -1,0 +1,99 @@
+"""Operators that work element by element, with broadcasting."""
+
+from __future__ import annotations
+
+from gluonjit.engines.torch.rules.values import ANY, Call, NotBatchable, Shape, Val
+
+_CASTS = {"add", "sub", "mul", "div", "pow", "maximum", "minimum", "where", "addcmul", "addcdiv", "lerp", "rsub"}
+
+
+def pointwise(call: Call) -> list[Val]:
+    """Elements of all nodes at once: in whatever form they lie, if it is one."""
+    vals = call.vals()
+    shape = call.outputs[0][0]
+    if len(call.outputs) != 1 and any(out[0] != shape for out in call.outputs):
+        raise NotBatchable(f"{call.name}: results of several shapes")
+    changed = _cast(call, vals)
+    batched = [val for val in changed.values() if not val.shared]
+    lead, rest = _common(call, batched, [val for val in changed.values() if val.shared], shape)
+    placed = {}
+    for position, val in changed.items():
+        if val.shared:
+            placed[position] = val
+        elif val.shape == shape:
+            placed[position] = call.form(val, lead, rest)
+        else:
+            placed[position] = _broadcast(call, val, shape, lead, rest)
+    args = _replaced(call, placed)
+    count = len(call.outputs)
+    slots = call.again(args, count)
+    return [call.result(slot, lead, rest, k) for k, slot in enumerate((slots,) if count == 1 else slots)]
+
+
+def _cast(call: Call, vals: list[Val]) -> dict[int, Val]:
+    """Values by position, of one dtype: one node's single number counts for less than an array of numbers."""
+    found = dict(enumerate(vals))
+    dtypes = {val.dtype for val in vals if val.dtype != "bool"}
+    if len(dtypes) > 1:
+        base = call.name.split(".")[0]
+        if base not in _CASTS:
+            raise NotBatchable(f"{call.name}: operands of several dtypes, {', '.join(sorted(dtypes))}")
+        wanted = call.outputs[0][1]
+        found = {k: val if val.dtype == "bool" else call.cast(val, wanted) for k, val in found.items()}
+    return found
+
+
+def _common(call: Call, batched: list[Val], shared: list[Val], shape: Shape) -> tuple[int, Shape]:
+    """The form in which the result lies."""
+    whole = [val for val in batched if val.shape == shape]
+    if any(val.lead == ANY for val in batched):
+        if any(val.lead != ANY or len(val.shape) != len(shape) for val in batched):
+            raise NotBatchable(f"{call.name}: the rows of a sample are not each for itself")
+        if any(len(val.shape) == len(shape) and val.shape[0] != 1 for val in shared):
+            raise NotBatchable(f"{call.name}: an operand that is the same for all samples has an entry for each row")
+        if any(val.shape[0] != shape[0] for val in batched):
+            raise NotBatchable(f"{call.name}: rows are broadcast")
+        return (ANY, whole[0].rest) if len(whole) == len(batched) and _fits(shared, whole[0]) else (ANY, shape[1:])
+    if whole and len(whole) == len(batched) and _fits(shared, whole[0]):
+        first = whole[0]
+        assert first.lead is not None
+        return first.lead, first.rest
+    return 1, shape
+
+
+def _fits(shared: list[Val], val: Val) -> bool:
+    """Whether these broadcast against the value in its form as they do against its shape."""
+    for other in shared:
+        axes = len(other.shape)
+        if axes and (len(val.rest) < axes or val.rest[len(val.rest) - axes :] != val.shape[len(val.shape) - axes :]):
+            return False
+    return True
+
+
+def _broadcast(call: Call, val: Val, shape: Shape, lead: int, rest: Shape) -> Val:
+    if lead == ANY:
+        return call.form(val, ANY, val.shape[1:])
+    if (lead, rest) != (1, shape):
+        raise NotBatchable(f"{call.name}: {val.shape} against {shape}")
+    return call.form(val, 1, (*(1,) * (len(shape) - len(val.shape)), *val.shape))
+
+
+def _replaced(call: Call, placed: dict[int, Val]) -> dict[str, object]:
+    """The arguments with these values, in order."""
+    values = iter(placed[k] for k in range(len(placed)))
+    args: dict[str, object] = {}
+    for name, value in call.args.items():
+        if isinstance(value, Val):
+            args[name] = next(values)
+        elif isinstance(value, tuple) and any(isinstance(item, Val) for item in value):
+            args[name] = tuple([next(values) if isinstance(item, Val) else item for item in value])
+    return args
+
+
+def filled(call: Call) -> list[Val]:
+    """A tensor made like another: of its form."""
+    (val,) = call.vals()
+    if val.shape != call.outputs[0][0]:
+        raise NotBatchable(f"{call.name}: another shape")
+    slot = call.again({"self": val})
+    return [call.result(slot, val.lead, val.rest)]

@@ -1,0 +1,98 @@
+"""Operators along dimensions: sums, norms, softmax, sorting."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from gluonjit.engines.torch.rules.shapes import along, axis
+from gluonjit.engines.torch.rules.values import Call, NotBatchable, Shape, Val
+
+
+def reduced(call: Call) -> list[Val]:
+    """Over one, several or all dimensions; a single one wherever it lies."""
+    val = call["self"]
+    rank = len(val.shape)
+    dims = _dims(call, rank)
+    if dims is None or not rank:
+        return _over_all(call, val)
+    if len(dims) == 1:
+        placed, back = along(call, val, dims[0])
+        given: Any = (back,) if isinstance(call.get("dim"), tuple) else back
+        rest = _without(placed.rest, len(placed.rest) + back, call.get("keepdim", False))
+        return _results(call, call.again({"self": placed, "dim": given}, len(call.outputs)), placed, rest)
+    placed = call.stack(val)
+    slots = call.again({"self": placed, "dim": tuple([dim + 1 for dim in dims])}, len(call.outputs))
+    return _results(call, slots, placed, call.outputs[0][0])
+
+
+def _dims(call: Call, rank: int) -> list[int] | None:
+    """The dimensions, or None for all."""
+    given = call.get("dim")
+    if given is None or given == ():
+        return None
+    return [axis(rank, dim) for dim in (given if isinstance(given, tuple) else (given,))]
+
+
+def _over_all(call: Call, val: Val) -> list[Val]:
+    if call.get("keepdim", False) or len(call.outputs) > 1:
+        raise NotBatchable(f"{call.name}: over all dimensions")
+    flat = call.form(val, 1, (prod(val.shape),))
+    over = OVER_ALL.get(call.name)
+    if over is not None:  # an operator that knows no dimensions
+        return [call.stacked(call.emit(over, [flat], *_extras(call)))]
+    return [call.stacked(call.again({"self": flat, "dim": (1,) if _takes_several(call) else 1}))]
+
+
+def _takes_several(call: Call) -> bool:
+    kinds = {argument.name: str(argument.type) for argument in call.func._schema.arguments}
+    return "List" in kinds.get("dim", "")
+
+
+def _extras(call: Call) -> list[Any]:
+    return [call["dtype"]] if call.get("dtype") is not None else []
+
+
+def _without(rest: Shape, where: int, keep: bool) -> Shape:
+    return (*rest[:where], *((1,) if keep else ()), *rest[where + 1 :])
+
+
+def _results(call: Call, slots: Any, placed: Val, rest: Shape) -> list[Val]:
+    listed = (slots,) if len(call.outputs) == 1 else slots
+    return [call.result(slot, placed.lead, rest, k) for k, slot in enumerate(listed)]
+
+
+def kept(call: Call) -> list[Val]:
+    """Along one dimension that stays: softmax, cumsum, sort."""
+    val = call["self"]
+    if not val.shape:
+        raise NotBatchable(f"{call.name}: of a single number")
+    placed, back = along(call, val, call.get("dim", -1))
+    slots = call.again({"self": placed, "dim": back}, len(call.outputs))
+    sizes = {shape[len(shape) + back] for shape, _ in call.outputs}
+    where = len(placed.rest) + back
+    rest = (*placed.rest[:where], sizes.pop(), *placed.rest[where + 1 :])
+    return _results(call, slots, placed, rest)
+
+
+def _sum(flat: Any, dtype: Any = None) -> Any:
+    return flat.sum(1, dtype=dtype)
+
+
+def _mean(flat: Any, dtype: Any = None) -> Any:
+    return flat.mean(1, dtype=dtype)
+
+
+def _prod(flat: Any, dtype: Any = None) -> Any:
+    return flat.prod(1, dtype=dtype)
+
+
+OVER_ALL = {
+    "sum.default": _sum,
+    "mean.default": _mean,
+    "prod.default": _prod,
+    "max.default": lambda flat: flat.max(1)[0],
+    "min.default": lambda flat: flat.min(1)[0],
+    "any.default": lambda flat: flat.any(1),
+    "all.default": lambda flat: flat.all(1),
+}

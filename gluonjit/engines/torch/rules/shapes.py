@@ -1,0 +1,200 @@
+"""Changes of shape: views, cuts, and what puts values together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gluonjit.engines.torch.rules.values import ANY, Call, NotBatchable, Shape, Val
+
+
+def viewed(call: Call) -> list[Val]:
+    """The same elements in the same order: nothing has to run."""
+    (val,) = call.vals()
+    shape, dtype = call.outputs[0]
+    if dtype != val.dtype:
+        raise NotBatchable(f"{call.name}: a view with another dtype")
+    if val.lead == ANY and (not shape or shape[0] != val.shape[0]):
+        raise NotBatchable(f"{call.name}: the rows of a sample are not each for itself")
+    return [Val(val.slot, shape, val.dtype, val.lead, val.rest)]
+
+
+def moved(call: Call) -> list[Val]:
+    """The same elements as a tensor of its own, without gradient, or as they are: in whatever form they lie."""
+    (val,) = call.vals()
+    return [call.result(call.again({"self": val}), val.lead, val.rest)]
+
+
+def axis(rank: int, dim: int) -> int:
+    """A dimension counted from the front."""
+    return dim + rank if dim < 0 else dim
+
+
+def permuted(call: Call) -> list[Val]:
+    """t, transpose and permute."""
+    val = call["self"]
+    rank = len(val.shape)
+    order = list(range(rank))
+    if call.name == "permute.default":
+        order = [axis(rank, dim) for dim in call["dims"]]
+    elif rank >= 2:
+        first, second = (0, 1) if call.name == "t.default" else (axis(rank, call["dim0"]), axis(rank, call["dim1"]))
+        order[first], order[second] = order[second], order[first]
+    if val.lead == ANY:
+        if order[:1] != [0]:
+            raise NotBatchable(f"{call.name}: the rows of a sample are not each for itself")
+        val = call.form(val, ANY, val.shape[1:])
+        return [call.result(call.emit(_permute, [val], tuple(order)), ANY, call.outputs[0][0][1:])]
+    found = call.emit(_permute, [call.stack(val)], (0, *[dim + 1 for dim in order]))
+    return [call.stacked(found)]
+
+
+def _permute(tensor: Any, order: tuple[int, ...]) -> Any:
+    return tensor.permute(order)
+
+
+def expanded(call: Call) -> list[Val]:
+    """Broadcast to a shape."""
+    val, shape = call["self"], call.outputs[0][0]
+    if shape == val.shape:
+        return [val]
+    if val.lead == ANY:
+        raise NotBatchable(f"{call.name}: the rows of a sample are not each for itself")
+    aligned = call.form(val, 1, (*(1,) * (len(shape) - len(val.shape)), *val.shape))
+    return [call.stacked(call.emit(_expand, [aligned], shape))]
+
+
+def _expand(tensor: Any, shape: Shape) -> Any:
+    return tensor.expand(-1, *shape)
+
+
+def along(call: Call, val: Val, dim: int) -> tuple[Val, int]:
+    """The value in a form in which a dimension of it is one of the tensor's, and that one, counted from the end."""
+    back = len(val.shape) - axis(len(val.shape), dim)
+    return call.ending(val, back), -back
+
+
+def cut(call: Call) -> list[Val]:
+    """slice and select: along one dimension."""
+    val = call["self"]
+    placed, back = along(call, val, call.get("dim", 0))
+    rest = _rest(placed, val.shape, call.outputs[0][0], back)
+    return [call.result(call.again({"self": placed, "dim": back}), placed.lead, rest)]
+
+
+def cut_list(call: Call) -> list[Val]:
+    """split, chunk and unbind."""
+    val = call["self"]
+    placed, back = along(call, val, call.get("dim", 0))
+    pieces = len(call.outputs)
+    if pieces == 1:
+        if "unbind" in call.name:
+            found = call.emit(_only, [placed], back)
+            return [call.result(found, placed.lead, _rest(placed, val.shape, call.outputs[0][0], back))]
+        return [Val(placed.slot, val.shape, val.dtype, placed.lead, placed.rest)]
+    slots = call.again({"self": placed, "dim": back}, pieces)
+    return [
+        call.result(slot, placed.lead, _rest(placed, val.shape, call.outputs[k][0], back), k)
+        for k, slot in enumerate(slots)
+    ]
+
+
+def _only(tensor: Any, dim: int) -> Any:
+    return tensor.select(dim, 0)
+
+
+def _rest(placed: Val, before: Shape, after: Shape, back: int) -> Shape:
+    """The rows' shape when along that dimension the shape of a node's value has become `after`."""
+    kept = len(placed.rest) + back
+    where = len(before) + back
+    if len(after) < len(before):
+        return (*placed.rest[:kept], *placed.rest[kept + 1 :])
+    return (*placed.rest[:kept], after[where], *placed.rest[kept + 1 :])
+
+
+def concatenated(call: Call) -> list[Val]:
+    """cat along a dimension."""
+    vals = [val for val in call["tensors"] if val.shape != (0,)]
+    if len({val.dtype for val in vals}) > 1:
+        raise NotBatchable(f"{call.name}: operands of several dtypes")
+    shape = call.outputs[0][0]
+    dim = axis(len(shape), call.get("dim", 0))
+    back = len(shape) - dim
+    placed = [val if val.shared else call.ending(val, back) for val in vals]
+    forms = {(val.lead, val.rest[: len(val.rest) - back]) for val in placed}
+    if any(val.shared for val in vals) or len(forms) > 1:
+        placed = [call.spread(val) for val in vals]
+    first = placed[0]
+    rest = (*first.rest[: len(first.rest) - back], *shape[dim:])
+    return [call.result(call.again({"tensors": tuple(placed), "dim": -back}), first.lead, rest)]
+
+
+def stacked(call: Call) -> list[Val]:
+    """stack along a new dimension."""
+    vals = call["tensors"]
+    if len({val.dtype for val in vals}) > 1:
+        raise NotBatchable(f"{call.name}: operands of several dtypes")
+    shape = call.outputs[0][0]
+    dim = axis(len(shape), call.get("dim", 0))
+    placed = [call.spread(val) for val in vals]
+    return [call.stacked(call.again({"tensors": tuple(placed), "dim": dim + 1}))]
+
+
+def repeated(call: Call) -> list[Val]:
+    """repeat."""
+    val, repeats = call["self"], tuple(call["repeats"])
+    aligned = call.form(val, 1, (*(1,) * (len(repeats) - len(val.shape)), *val.shape))
+    return [call.stacked(call.emit(_repeat, [aligned], repeats))]
+
+
+def _repeat(tensor: Any, repeats: Shape) -> Any:
+    return tensor.repeat(1, *repeats)
+
+
+def flipped(call: Call) -> list[Val]:
+    """flip and roll: along several dimensions."""
+    val = call["self"]
+    dims = tuple([axis(len(val.shape), dim) + 1 for dim in call["dims"]])
+    if not dims:
+        raise NotBatchable(f"{call.name}: along no dimension")
+    return [call.stacked(call.again({"self": call.stack(val), "dims": dims}))]
+
+
+def picked(call: Call) -> list[Val]:
+    """index_select with an index that is the same for all nodes; or entries of a shared table."""
+    val, index = call["self"], call["index"]
+    dim = axis(len(val.shape), call["dim"])
+    if index.shared:
+        placed, back = along(call, val, dim)
+        rest = _rest(placed, val.shape, call.outputs[0][0], back)
+        return [call.result(call.again({"self": placed, "dim": back}), placed.lead, rest)]
+    if not val.shared or dim:
+        raise NotBatchable(f"{call.name}: each sample picks by numbers of its own")
+    return [call.stacked(call.emit(_entries, [val, call.stack(index)]))]
+
+
+def _entries(table: Any, index: Any) -> Any:
+    return table.index_select(0, index.flatten()).reshape(*index.shape, *table.shape[1:])
+
+
+def gathered(call: Call) -> list[Val]:
+    """gather."""
+    val = call["self"]
+    dim = axis(len(val.shape), call["dim"])
+    changes = {"self": call.spread(val), "index": call.spread(call["index"]), "dim": dim + 1}
+    return [call.stacked(call.again(changes))]
+
+
+def embedded(call: Call) -> list[Val]:
+    """embedding: entries of a table that is the same for all nodes."""
+    weight, indices = call["weight"], call["indices"]
+    if not weight.shared:
+        raise NotBatchable(f"{call.name}: a table of each sample's own")
+    slot = call.again({"weight": weight, "indices": indices})
+    return [call.result(slot, indices.lead, (*indices.rest, weight.shape[1]))]
+
+
+def diagonal(call: Call) -> list[Val]:
+    """tril and triu: of the last two dimensions, as they are of one node's value."""
+    val = call["self"]
+    placed = call.ending(val, 2)
+    return [call.result(call.again({"self": placed}), placed.lead, placed.rest)]

@@ -1,0 +1,108 @@
+"""The rules, one for each operator of ATen, and what is done with an operator that has none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from gluonjit.engines.torch.rules import layers, linear, losses, pointwise, reductions, shapes
+from gluonjit.engines.torch.rules.values import FAST, Call, NotBatchable, Shaped, Val, Writer, call_operator
+
+Rule = Callable[[Call], list[Val]]
+RANDOM = torch.Tag.nondeterministic_seeded
+
+_ROWS: list[tuple[Rule, str]] = [
+    (shapes.viewed, "view.default _unsafe_view.default unsqueeze.default squeeze.dim squeeze.dims squeeze.default"),
+    (shapes.viewed, "flatten.using_ints _reshape_alias.default reshape.default alias.default unflatten.int"),
+    (shapes.moved, "clone.default detach.default _to_copy.default contiguous.default"),
+    (shapes.permuted, "t.default transpose.int permute.default"),
+    (shapes.expanded, "expand.default broadcast_to.default"),
+    (shapes.cut, "slice.Tensor select.int narrow.default"),
+    (shapes.cut_list, "split.Tensor split_with_sizes.default unsafe_split.Tensor unsafe_split_with_sizes.default"),
+    (shapes.cut_list, "unbind.int chunk.default unsafe_chunk.default"),
+    (shapes.concatenated, "cat.default"),
+    (shapes.stacked, "stack.default"),
+    (shapes.repeated, "repeat.default"),
+    (shapes.flipped, "flip.default"),
+    (shapes.picked, "index_select.default"),
+    (shapes.gathered, "gather.default"),
+    (shapes.embedded, "embedding.default"),
+    (shapes.diagonal, "tril.default triu.default"),
+    (linear.mm, "mm.default"),
+    (linear.addmm, "addmm.default"),
+    (linear.mv, "mv.default"),
+    (linear.dot, "dot.default vdot.default"),
+    (linear.bmm, "bmm.default"),
+    (linear.baddbmm, "baddbmm.default"),
+    (reductions.reduced, "sum.dim_IntList sum.default mean.dim mean.default amax.default amin.default max.dim min.dim"),
+    (reductions.reduced, "max.default min.default any.dim any.default all.dim all.default prod.dim_int prod.default"),
+    (reductions.reduced, "argmax.default argmin.default logsumexp.default var.correction std.correction"),
+    (reductions.reduced, "linalg_vector_norm.default norm.ScalarOpt_dim var_mean.correction"),
+    (reductions.kept, "_softmax.default _log_softmax.default cumsum.default cumprod.default sort.default topk.default"),
+    (losses.elementwise, "mse_loss.default smooth_l1_loss.default huber_loss.default binary_cross_entropy.default"),
+    (losses.elementwise, "binary_cross_entropy_with_logits.default soft_margin_loss.default"),
+    (losses.nll, "nll_loss_forward.default"),
+    (layers.layer_norm, "native_layer_norm.default"),
+    (layers.over_samples, "convolution.default native_batch_norm.default max_pool2d_with_indices.default"),
+    (
+        layers.over_samples,
+        "avg_pool2d.default _adaptive_avg_pool2d.default avg_pool1d.default upsample_nearest2d.default",
+    ),
+    (layers.over_samples, "max_pool3d_with_indices.default avg_pool3d.default upsample_nearest2d.default"),
+    (layers.padded, "constant_pad_nd.default"),
+    (pointwise.filled, "empty_like.default zeros_like.default ones_like.default full_like.default rand_like.default"),
+    (pointwise.filled, "randn_like.default bernoulli.p bernoulli.default"),
+    (pointwise.pointwise, "where.self masked_fill.Scalar masked_fill.Tensor log_sigmoid_forward.default"),
+]
+RULES: dict[str, Rule] = {name: rule for rule, names in _ROWS for name in names.split()}
+
+FAST.update(
+    {
+        torch.ops.aten.add.Tensor: torch.add,
+        torch.ops.aten.sub.Tensor: torch.sub,
+        torch.ops.aten.mul.Tensor: torch.mul,
+        torch.ops.aten.div.Tensor: torch.div,
+        torch.ops.aten.sigmoid.default: torch.sigmoid,
+        torch.ops.aten.tanh.default: torch.tanh,
+        torch.ops.aten.relu.default: torch.relu,
+        torch.ops.aten.exp.default: torch.exp,
+        torch.ops.aten.abs.default: torch.abs,
+        torch.ops.aten.clone.default: torch.clone,
+        torch.ops.aten.detach.default: torch.detach,
+        torch.ops.aten.t.default: torch.t,
+    }
+)
+
+
+def operator_named(name: str) -> Any:
+    """The operator of ATen of a name with its overload."""
+    space, _, rest = ("aten." + name if not name.startswith("prim") else name).partition(".")
+    base, _, overload = rest.partition(".")
+    return getattr(getattr(getattr(torch.ops, space), base), overload)
+
+
+def rule_of(name: str) -> Rule | None:
+    """The rule of an operator, if there is one: by its name, or because it works element by element."""
+    rule = RULES.get(name)
+    if rule is None and torch.Tag.pointwise in operator_named(name).tags:
+        return pointwise.pointwise
+    return rule
+
+
+def batch_op(name: str, args: Mapping[str, Any], outputs: Sequence[Shaped], writer: Writer) -> list[Val]:
+    """Write down one operator for all nodes; tensors among `args` are Val. Raises NotBatchable."""
+    func = operator_named(name)
+    call = Call(name, func, args, outputs, writer)
+    vals = call.vals()
+    if all(val.shared for val in vals):
+        if RANDOM in func.tags:
+            raise NotBatchable(f"{name}: it draws at random, from what is the same for all samples")
+        slots = call_operator(writer, func, args, len(outputs))
+        listed = (slots,) if len(outputs) == 1 else slots
+        return [Val(slot, shape, dtype, None, shape) for slot, (shape, dtype) in zip(listed, outputs)]
+    rule = rule_of(name)
+    if rule is None:
+        raise NotBatchable(f"{name}: there is no rule for it")
+    return rule(call)

@@ -1,0 +1,144 @@
+"""What needs no computing: rows of a value, and values put together of whole rows, are lists of row numbers.
+
+Each function takes values of one graph and gives a value of it, or None where the result is not made of whole
+rows of its operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gluonjit.graph.values import Rows, Spec, Value, intern_spec
+
+Shape = tuple[int, ...]
+
+
+class Copied:
+    """What the value of an operator that need not run refers to: its rows are the operand's, its memory is its own."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def same_rows(value: Value, spec: Spec, rows: Rows) -> Value:
+    """A value that refers to rows of another."""
+    return Value(rows, value.depth, spec, value.graph, value.taped, value)
+
+
+def row(value: Value, index: int, scalar: Shape = (1,)) -> Value | None:
+    """`x[index]`; `scalar` is the shape of a single number. Raises IndexError where there is no such row."""
+    spec = value.spec
+    if spec.mode != "rows":
+        return None
+    if not -spec.rows <= index < spec.rows:
+        raise IndexError(f"index {index} is out of bounds for axis 0 with size {spec.rows}")
+    index %= spec.rows
+    rows = value.rows[index] if isinstance(value.rows, tuple) else value.rows + index
+    rest = spec.row_shape
+    if rest:
+        target = spec.one_row()
+    else:
+        target = intern_spec(scalar, spec.dtype, spec.device, "rows" if scalar == (1,) else "stack")
+    if value.depth:
+        return same_rows(value, target, rows)
+    singles = value.graph.single_rows
+    place = ~rows if rest else (rows, scalar)
+    found: Value | None = singles.get(place)
+    if found is None:
+        found = singles[place] = same_rows(value, target, rows)
+    return found
+
+
+def quick_row(value: Value, key: Any) -> Value | None:
+    """`x[key]` for a whole number; None leaves the case to `indexed`."""
+    return row(value, key) if key.__class__ is int else None
+
+
+def row_range(value: Value, begin: int, end: int) -> Value | None:
+    """`x[begin:end]` for 0 <= begin < end <= len(x)."""
+    spec = value.spec
+    if spec.mode != "rows" or not 0 <= begin < end <= spec.rows:
+        return None
+    rows: Rows
+    if isinstance(value.rows, tuple):
+        rows = value.rows[begin:end] if end - begin > 1 else value.rows[begin]
+    else:
+        rows = value.rows + begin
+    return same_rows(value, spec.with_rows(end - begin), rows)
+
+
+def quick_slice(value: Value, key: slice) -> Value | None:
+    """`x[begin:end]` for whole numbers in range; None leaves the case to `indexed`."""
+    spec = value.spec
+    begin, end = key.start, key.stop
+    if begin.__class__ is not int or end.__class__ is not int or key.step is not None:
+        return None
+    if spec.mode != "rows" or not 0 <= begin < end <= spec.rows:
+        return None
+    rows = value.rows
+    count = end - begin
+    if count > 1:
+        chosen = rows[begin:end] if isinstance(rows, tuple) else rows + begin
+        return Value(chosen, value.depth, spec.with_rows(count), value.graph, value.taped, value)
+    row = rows[begin] if rows.__class__ is tuple else rows + begin  # type: ignore[operator]
+    if value.depth:  # a node's result: who holds a slice of it keeps it alive, a cache must not
+        return Value(row, value.depth, spec.with_rows(1), value.graph, value.taped, value)
+    singles = value.graph.single_rows
+    found: Value | None = singles.get(row)
+    if found is None:
+        found = singles[row] = Value(row, value.depth, spec.with_rows(1), value.graph, value.taped, value)
+    return found
+
+
+def indexed(value: Value, key: Any, scalar: Shape = (1,)) -> Value | None:
+    """`x[key]` for an integer, or a slice of step 1, along axis 0."""
+    if isinstance(key, tuple) and key and all(part == slice(None) for part in key[1:] if isinstance(part, slice)):
+        if any(not isinstance(part, slice) for part in key[1:]):
+            return None
+        key = key[0]
+    if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
+        return row(value, int(key), scalar)
+    if isinstance(key, slice) and value.spec.mode == "rows":
+        begin, end, step = key.indices(value.spec.rows)
+        return row_range(value, begin, end) if step == 1 else None
+    return None
+
+
+def reshaped(value: Value, shape: Shape) -> Value | None:
+    """A change of shape that only adds or drops the axis of a single row."""
+    spec = value.spec
+    if shape == spec.shape:
+        return same_rows(value, spec, value.rows)
+    if spec.mode == "stack" and shape == (1, *spec.shape):
+        return same_rows(value, intern_spec(shape, spec.dtype, spec.device, "rows"), value.rows)
+    if spec.mode == "rows" and spec.rows == 1 and shape == spec.row_shape:
+        return same_rows(value, intern_spec(shape, spec.dtype, spec.device, "stack"), value.rows)
+    return None
+
+
+def joined(values: Sequence[Value], shape: Shape, mode: str) -> Value | None:
+    """Values of one `mode`, one after the other along axis 0; together they have this shape."""
+    first = values[0].spec
+    for value in values:
+        spec = value.spec
+        if (spec.mode, spec.row_shape, spec.dtype, spec.device) != (
+            mode,
+            first.row_shape,
+            first.dtype,
+            first.device,
+        ):
+            return None
+    rows = tuple([number for value in values for number in value.row_list()])
+    return Value(
+        rows,
+        max([value.depth for value in values]),
+        intern_spec(shape, first.dtype, first.device, "rows"),
+        values[0].graph,
+        any([value.taped for value in values]),
+        tuple(values),
+    )

@@ -20,7 +20,7 @@ MXNet 1.9.1 knows, names that numpy has removed and MXNet reads are put back bef
 from gluonjit import errors, nn
 from gluonjit.frameworks import before_import, when_imported
 from gluonjit.hybrid import Batch, Options, Report, batching, explain
-from gluonjit.public import add_n, cache_info, cell, clear_caches, verify
+from gluonjit.public import add_n, cache_info, cell, clear_caches, hybridize, verify
 
 __version__ = "0.1.0"
 __all__ = [
@@ -34,9 +34,11 @@ __all__ = [
     "clear_caches",
     "errors",
     "explain",
+    "hybridize",
     "nn",
     "verify",
 ]
 
 before_import("mxnet", "gluonjit.compat:prepare_mxnet")
 when_imported("mxnet", "gluonjit.engines.mxnet:install")
+when_imported("torch", "gluonjit.engines.torch:install")

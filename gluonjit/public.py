@@ -13,7 +13,24 @@ from gluonjit.hybrid.functions import cell
 from gluonjit.hybrid.report import Report
 from gluonjit.hybrid.state import ENGINES
 
-__all__ = ["add_n", "cache_info", "cell", "clear_caches", "verify"]
+__all__ = ["add_n", "cache_info", "cell", "clear_caches", "hybridize", "verify"]
+
+
+def hybridize(net: Any, dynamic_batch: bool = True, **options: Any) -> Any:
+    """Let a model written for one sample run many samples as one batched program; returns the model.
+
+    net: a torch.nn.Module, or a Gluon Block (as its own `hybridize(dynamic_batch=True, ...)`); options: those of
+    `gluonjit.Options`, for the whole model. With `dynamic_batch=False` the model runs eagerly, as before.
+    Raises OptionError for unusable options before anything has changed, and TypeError where `net` is no model.
+    """
+    for engine in ENGINES:
+        if engine.owns_block(net):
+            engine.hybridize(net, dynamic_batch, options)
+            return net
+    raise TypeError(
+        f"gluonjit.hybridize({type(net).__name__}, ...): the first argument is a model, a torch.nn.Module or a "
+        f"gluon.Block"
+    )
 
 
 def add_n(arrays: Iterable[Any]) -> Any:

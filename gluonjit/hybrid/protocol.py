@@ -67,6 +67,9 @@ class Engine(Protocol):
     def owns_block(self, net: Any) -> bool:
         """Whether this is a model of the framework."""
 
+    def hybridize(self, net: Any, dynamic_batch: bool, options: dict[str, Any]) -> None:
+        """Turn dynamic batching of a model on or off."""
+
     def verify(
         self, net: Any, samples: Sequence[Any], loss: Any, rtol: float | None, train_mode: bool, options: dict[str, Any]
     ) -> Report:

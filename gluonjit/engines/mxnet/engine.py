@@ -84,6 +84,10 @@ class MXNetEngine:
         """Whether this is a Gluon block."""
         return isinstance(net, mx.gluon.Block)
 
+    def hybridize(self, net: Any, dynamic_batch: bool, options: dict[str, Any]) -> None:
+        """Turn dynamic batching of a block on or off."""
+        net.hybridize(dynamic_batch=dynamic_batch, **options)
+
     def verify(
         self, net: Any, samples: Sequence[Any], loss: Any, rtol: float | None, train_mode: bool, options: dict[str, Any]
     ) -> Report:

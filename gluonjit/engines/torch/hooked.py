@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+
+from gluonjit.hybrid import LOCAL
 
 original_call: Any = torch.nn.Module.__call__
 original_apply: Any = torch.nn.Module._apply
@@ -20,3 +24,16 @@ make_wrapper: Any = torch.Tensor._make_wrapper_subclass
 def current_mode() -> int:
     """2 where gradients are recorded on this thread, as PyTorch has it; whether it trains is each module's own."""
     return 2 if torch.is_grad_enabled() else 0
+
+
+@contextmanager
+def plain(learning: bool = False) -> Iterator[None]:
+    """Operators inside run at once and are no part of the program; gradients are recorded where `learning`."""
+    state = LOCAL.state
+    state.paused += 1
+    try:
+        # Tensors made in inference mode could not be used to learn later.
+        with torch.inference_mode(False), torch.set_grad_enabled(learning):
+            yield
+    finally:
+        state.paused -= 1

@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gluonjit.engines.torch.arrays import device_named, dtype_named, name_of_dtype
 from gluonjit.engines.torch.hooked import make_wrapper
+from gluonjit.engines.torch.rules import rule_of
 from gluonjit.graph import Spec
 from gluonjit.hybrid import LOCAL
 
@@ -169,6 +170,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
                 return [stand_in(item) for item in value]
             return torch.device("meta") if isinstance(value, torch.device) else value
 
+        other = without_rule(func)
+        if other is not None and written is None:
+            with self:
+                return other(**named)
         attrs = tuple([(key, placed(value)) for key, value in named.items()])
         found = func(**{key: stand_in(value) for key, value in named.items()})
         if RANDOM in func.tags:
@@ -222,6 +227,15 @@ def _tensors(values: Any) -> list[Any]:
 def _name(func: Any) -> str:
     name: str = str(func)
     return name.removeprefix("aten.")
+
+
+def without_rule(func: Any) -> Any:
+    """For an operator that has no rule a function that does the same with others, if PyTorch has one."""
+    if rule_of(_name(func)) is not None:
+        return None
+    from torch._decomp import decomposition_table  # takes a while to import, and most programs need none of it
+
+    return decomposition_table.get(func)
 
 
 _FUNCTIONAL = {"bernoulli_.float": "bernoulli.p", "normal_.default": "normal_functional.default"}

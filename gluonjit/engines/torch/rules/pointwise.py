@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gluonjit.engines.torch.rules.values import ANY, Call, NotBatchable, Shape, Val
+from gluonjit.engines.torch.rules.values import ANY, Call, NotBatchable, Shape, Val, call_operator
 
 _CASTS = {"add", "sub", "mul", "div", "pow", "maximum", "minimum", "where", "addcmul", "addcdiv", "lerp", "rsub"}
 
@@ -97,3 +97,15 @@ def filled(call: Call) -> list[Val]:
         raise NotBatchable(f"{call.name}: another shape")
     slot = call.again({"self": val})
     return [call.result(slot, val.lead, val.rest)]
+
+
+def made_like(call: Call) -> list[Val]:
+    """new_zeros and its like: of any size, with the dtype and device of another; the same for all nodes."""
+    shape, dtype = call.outputs[0]
+    func = call.func
+    args = {name: value for name, value in call.args.items() if name != "self"}
+    first, *rest = call.vals()
+    if rest:
+        raise NotBatchable(f"{call.name}: with several tensors")
+    slot = call_operator(call.writer, func, {"self": first, **args})
+    return [Val(slot, shape, dtype, None, shape)]

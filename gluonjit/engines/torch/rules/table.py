@@ -54,6 +54,7 @@ _ROWS: list[tuple[Rule, str]] = [
     (layers.padded, "constant_pad_nd.default"),
     (pointwise.filled, "empty_like.default zeros_like.default ones_like.default full_like.default rand_like.default"),
     (pointwise.filled, "randn_like.default bernoulli.p bernoulli.default"),
+    (pointwise.made_like, "new_zeros.default new_ones.default new_full.default"),
     (pointwise.pointwise, "where.self masked_fill.Scalar masked_fill.Tensor log_sigmoid_forward.default"),
 ]
 RULES: dict[str, Rule] = {name: rule for rule, names in _ROWS for name in names.split()}

@@ -1,0 +1,54 @@
+"""What is known of a cell, a call of which is one node: modules, functions declared with `gluonjit.cell`, operators."""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import WeakSet
+
+from gluonjit.graph import Kind
+from gluonjit.hybrid import Options
+
+_cells: WeakSet[Cell] = WeakSet()
+
+
+def cells_known() -> list[Cell]:
+    """Every cell there is."""
+    return list(_cells)
+
+
+class Cell:
+    """What is known of one cell: its options, its kinds by signature, and why some calls are not one node.
+
+    A copy or a pickle of a module gets a cell of its own, with the same options and nothing cached.
+    """
+
+    def __init__(self, name: str, options: Options, operator: bool = False) -> None:
+        self.name = name
+        self.options = options
+        self.operator = operator
+        self.kinds: dict[Any, Kind] = {}
+        self.families: dict[Any, Kind] = {}
+        self.expanded: dict[Any, str] = {}
+        self.plain: dict[Any, Any] = {}  # what calls give that is no tensor: it follows from shapes alone
+        self.lookup: Any = None
+        self.seen: Any = None  # what the module looked like when its calls were traced
+        _cells.add(self)
+
+    def entries(self) -> int:
+        """How many signatures it knows: of kinds, and of calls that are not one node."""
+        return len(self.kinds) + len(self.expanded) + len(self.plain)
+
+    def clear(self) -> None:
+        """Forget what was traced."""
+        self.kinds.clear()
+        self.families.clear()
+        self.expanded.clear()
+        self.plain.clear()
+        self.lookup = None
+        self.seen = None
+
+    def __reduce__(self) -> Any:
+        return Cell, (self.name, self.options, self.operator)
+
+    def __deepcopy__(self, memo: Any) -> Cell:
+        return Cell(self.name, self.options, self.operator)

@@ -1,0 +1,88 @@
+"""Functions that stand in the place of those of PyTorch that change parameters, or that need computed tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from gluonjit.engines.torch import hooked
+from gluonjit.engines.torch.lazy import LazyTensor
+from gluonjit.engines.torch.operands import concrete
+from gluonjit.engines.torch.structure import map_structure
+from gluonjit.engines.torch.trace import NeedsValue
+from gluonjit.errors import CaptureError
+from gluonjit.hybrid import LOCAL
+
+
+def computed(item: Any) -> Any:
+    """Lazy tensors in nested arguments as computed ones."""
+    return map_structure(item, lambda part: concrete(part) if part.__class__ is LazyTensor else part)
+
+
+def _flush(reason: str) -> None:
+    state = LOCAL.state
+    if not state.paused and (state.batch is not None or state.explicit):
+        state.flush(reason)
+
+
+def apply(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """torch.nn.Module._apply: moves or casts parameters."""
+    _flush("a module's parameters were moved or cast")
+    return hooked.original_apply(self, *args, **kwargs)
+
+
+def load_state_dict(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """torch.nn.Module.load_state_dict."""
+    _flush("load_state_dict")
+    return hooked.original_load_state_dict(self, *args, **kwargs)
+
+
+def before_step(optimizer: Any, args: Any, kwargs: Any) -> None:
+    """Before an optimizer's step."""
+    _flush("an optimizer's step")
+
+
+def function_apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+    """torch.autograd.Function.apply: its backward is its own, which a trace would not see."""
+    state = LOCAL.state
+    if state.trace is not None:
+        raise NeedsValue
+    if not state.paused:
+        args, kwargs = computed(args), computed(kwargs)
+    return hooked.original_function_apply.__get__(None, cls)(*args, **kwargs)
+
+
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: Any = None,
+    create_graph: bool = False,
+    grad_variables: Any = None,
+    inputs: Any = None,
+) -> None:
+    """torch.autograd.backward: runs what waits, then backward through all of it at once."""
+    tensors = _as_tuple(tensors)
+    _refuse(tensors, create_graph, "backward")
+    hooked.original_backward(
+        computed(tensors), computed(grad_tensors), retain_graph, create_graph, grad_variables, computed(inputs)
+    )
+
+
+def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """torch.autograd.grad."""
+    outputs = _as_tuple(outputs)
+    _refuse(outputs, kwargs.get("create_graph", args[1] if len(args) > 1 else False), "torch.autograd.grad")
+    return hooked.original_grad(computed(outputs), computed(inputs), computed(grad_outputs), *args, **kwargs)
+
+
+def _as_tuple(tensors: Any) -> tuple[Any, ...]:
+    return (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
+
+
+def _refuse(tensors: tuple[Any, ...], create_graph: bool, call: str) -> None:
+    if create_graph and any(tensor.__class__ is LazyTensor for tensor in tensors):
+        raise CaptureError(
+            f"{call}(create_graph=True) of a dynamically batched value: gradients of gradients do not go through a "
+            f"batch. Call gluonjit.hybridize(net, dynamic_batch=False) for this computation."
+        )

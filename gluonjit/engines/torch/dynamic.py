@@ -1,0 +1,129 @@
+"""Turning dynamic batching on and off for a module and everything in it, and what then stands before its calls."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+
+from gluonjit.engines.torch import hooked
+from gluonjit.engines.torch.cell import Cell
+from gluonjit.engines.torch.cells import Refusal, as_lazy, capture, expand, open_batch
+from gluonjit.engines.torch.lazy import waits
+from gluonjit.engines.torch.structure import map_structure
+from gluonjit.errors import CaptureError
+from gluonjit.graph import raised_at
+from gluonjit.hybrid import LOCAL, Batch, Options, engine_of
+
+KEY = "_gluonjit"
+"""A dynamically batched module keeps its Cell in its own __dict__, so that copies and pickles take it along."""
+
+_automatic: WeakKeyDictionary[Any, Cell] = WeakKeyDictionary()
+
+
+def enable(module: Any, options: dict[str, Any]) -> None:
+    """Batch this module dynamically. Raises OptionError before anything has changed."""
+    chosen = Options().updated("hybridize(dynamic_batch=True)", options)
+    disable(module)
+    for name, inner in module.named_modules():
+        inner.__dict__[KEY] = Cell(name or type(inner).__name__, chosen)
+
+
+def disable(module: Any) -> None:
+    """Give back exactly the module there was; what waits runs first."""
+    for inner in module.modules():
+        if inner.__dict__.pop(KEY, None) is not None:
+            LOCAL.state.flush("hybridize() turned dynamic batching off")
+
+
+def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """torch.nn.Module.__call__."""
+    state = LOCAL.state
+    if state.trace is None and not state.paused:
+        cell: Cell | None = self.__dict__.get(KEY)
+        if cell is None and state.batch is not None:
+            cell = _automatic_cell(self, args, kwargs)
+        if cell is not None:
+            return _captured(self, cell, args, kwargs)
+    return hooked.original_call(self, *args, **kwargs)
+
+
+def _automatic_cell(module: Any, args: Any, kwargs: Any) -> Cell | None:
+    """The cell of a module nobody hybridized, such as a loss, called on tensors of the open batch."""
+    batch = LOCAL.state.batch
+    if batch.engine is not engine_of("torch") or not (  # type: ignore[union-attr]
+        batch.explicit or LOCAL.state.inside or waits(args) or waits(kwargs)  # type: ignore[union-attr]
+    ):
+        return None
+    cell = _automatic.get(module)
+    if cell is None:
+        cell = _automatic[module] = Cell(type(module).__name__, LOCAL.state.options)
+    return cell
+
+
+def _captured(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
+    """The call as one node, or else as what it calls; one outside of all others is then a sample."""
+    state = LOCAL.state
+    batch = open_batch(cell.options)
+    if not state.inside and not batch.explicit and batch.options is not cell.options and KEY in module.__dict__:
+        if batch.options != cell.options:
+            batch.flush("another module has other options")
+            state.close()
+            batch = open_batch(cell.options)
+    if id(module) not in batch.noted:
+        _note_parameters(batch, module)
+    try:
+        if _hooked(module):
+            raise Refusal("it has forward hooks, which must run for each call")
+        return capture(cell, module, module.forward, args, kwargs, batch)
+    except Refusal as refusal:
+        reason = str(refusal)
+    if state.inside:
+        return expand(cell, _itself(module), args, kwargs, reason, batch)
+    return _sample(module, args, kwargs, batch)
+
+
+def _itself(module: Any) -> Any:
+    """The module's own call, with the hooks that it has."""
+    return lambda *args, **kwargs: hooked.original_call(module, *args, **kwargs)
+
+
+def _sample(module: Any, args: Any, kwargs: Any, batch: Batch) -> Any:
+    """An outermost module is called: what it calls is captured."""
+    state = LOCAL.state
+    begin = perf_counter()
+    batch.begin_sample()
+    state.inside += 1
+    try:
+        return hooked.original_call(module, *map_structure(args, as_lazy), **kwargs)
+    except CaptureError as error:
+        error.args = (f"{error} (In sample {batch.sample - 1}, at {raised_at(error.__traceback__)}.)",)
+        raise
+    finally:
+        state.inside -= 1
+        batch.end_sample()
+        batch.report.note(f"sample {batch.sample - 1}", "capture", begin, perf_counter())
+
+
+def _hooked(module: Any) -> bool:
+    return bool(
+        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+    ) or any(_hooked(child) for child in module._modules.values() if child is not None)
+
+
+def _note_parameters(batch: Batch, module: Any) -> None:
+    """Let the batch know the parameters and buffers of this module, once."""
+    for inner in module.modules():
+        if id(inner) in batch.noted:
+            continue
+        batch.noted[id(inner)] = inner
+        for tensor in (*inner._parameters.values(), *inner._buffers.values()):
+            if tensor is not None:
+                batch.parameters[id(tensor)] = tensor
+
+
+def is_module(net: Any) -> bool:
+    """Whether this is a model of PyTorch's."""
+    return isinstance(net, torch.nn.Module)

@@ -1,0 +1,121 @@
+"""PyTorch as an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from gluonjit.analysis import Plan
+from gluonjit.analysis.costs.measured import Measured, Progress
+from gluonjit.engines.torch.arrays import VERSIONS
+from gluonjit.engines.torch.cell import Cell, cells_known
+from gluonjit.engines.torch.cells import Refusal, capture, expand, open_batch
+from gluonjit.engines.torch.dynamic import disable, enable
+from gluonjit.engines.torch.hooked import current_mode
+from gluonjit.engines.torch.lazy import waits
+from gluonjit.engines.torch.opkinds import clear_kinds, kind_count, sum_kind
+from gluonjit.engines.torch.ops import call_operator
+from gluonjit.engines.torch.results import numbers_of, settle
+from gluonjit.engines.torch.session import Session
+from gluonjit.errors import EngineError, OptionError
+from gluonjit.graph import Kind, Spec, Value, clear_specs, spec_count
+from gluonjit.hybrid import LOCAL, Options, Report
+from gluonjit.hybrid.functions import CellFunction
+from gluonjit.hybrid.provenance import Provenance
+
+
+class TorchEngine:
+    """Implements `gluonjit.hybrid.Engine` on PyTorch."""
+
+    name = "torch"
+    versions: Mapping[str, str] = VERSIONS
+
+    def current_mode(self) -> int:
+        """2 where gradients are recorded on this thread."""
+        return current_mode()
+
+    def sum_kind(self, spec: Spec, count: int) -> Kind:
+        """The kind that adds up `count` tensors of this spec."""
+        return sum_kind(spec, count)
+
+    def session(self, plan: Plan, report: Report, options: Options, samples: int, provenance: Provenance) -> Session:
+        """Make room for a flush."""
+        return Session(plan, report, options, samples, provenance)
+
+    def force(self, value: Value) -> Any:
+        """The numbers of a value, with their history; runs its batch if that has not run."""
+        settle(value)
+        return numbers_of(value)
+
+    def call_operator(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A function of PyTorch's called on a lazy tensor."""
+        return call_operator(func, args, kwargs)
+
+    def wants(self, args: Sequence[Any]) -> bool:
+        """Inside a dynamically batched module or `batching`, or where an argument waits for its batch."""
+        state = LOCAL.state
+        return bool(state.inside or (state.explicit and state.batch) or waits(args))
+
+    def call_cell(self, function: CellFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Capture a call of a function declared with `gluonjit.cell`."""
+        cell = function.caches.get(self.name)
+        if cell is None:
+            cell = function.caches[self.name] = Cell(function.name, LOCAL.state.options)
+        owner = args[0] if args and isinstance(args[0], torch.nn.Module) else None
+        batch = open_batch(cell.options)
+        try:
+            return capture(cell, owner, function.function, args, kwargs, batch)
+        except Refusal as refusal:
+            reason = str(refusal)
+        return expand(cell, function.function, args, kwargs, reason, batch)
+
+    def owns(self, array: Any) -> bool:
+        """Whether this is a tensor."""
+        return isinstance(array, torch.Tensor)
+
+    def owns_block(self, net: Any) -> bool:
+        """Whether this is a module."""
+        return isinstance(net, torch.nn.Module)
+
+    def hybridize(self, net: Any, dynamic_batch: bool, options: dict[str, Any]) -> None:
+        """Turn dynamic batching of a module on or off."""
+        if dynamic_batch:
+            enable(net, options)
+        else:
+            if options:
+                raise OptionError(f"hybridize(dynamic_batch=False) takes no options, but was given {sorted(options)}")
+            disable(net)
+
+    def verify(
+        self, net: Any, samples: Sequence[Any], loss: Any, rtol: float | None, train_mode: bool, options: dict[str, Any]
+    ) -> Report:
+        """Compare eager and batched execution."""
+        raise EngineError("gluonjit.verify() of a torch.nn.Module: not there yet")
+
+    def add_n(self, arrays: Sequence[Any]) -> Any:
+        """The sum of tensors of one shape."""
+        return torch.stack(list(arrays)).sum(0)
+
+    def calibrate(self, seconds: float, progress: Progress) -> Measured:
+        """Measure what work costs here."""
+        raise EngineError("python -m gluonjit calibrate: not there yet for torch")
+
+    def cache_info(self) -> dict[str, int]:
+        """Entries in the caches of sums and of cells (4,096 each at most), and of specs."""
+        return {
+            "sums": kind_count(),
+            "cells": sum(cell.entries() for cell in cells_known()),
+            "specs": spec_count(),
+        }
+
+    def clear_caches(self) -> None:
+        """Forget all kinds."""
+        clear_kinds()
+        clear_specs()
+        for cell in cells_known():
+            cell.clear()
+
+
+ENGINE = TorchEngine()

@@ -1,0 +1,37 @@
+"""What `import torch` gets when gluonjit is there: every patch of a function of PyTorch, in one table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from gluonjit.engines.torch import changes, dynamic
+from gluonjit.engines.torch.engine import ENGINE
+from gluonjit.graph import LIBRARIES
+from gluonjit.hybrid import register as register_engine
+
+PATCHES: list[tuple[Any, str, Any]] = [
+    (torch.nn.Module, "__call__", dynamic.call),
+    (torch.nn.Module, "_apply", changes.apply),
+    (torch.nn.Module, "load_state_dict", changes.load_state_dict),
+    (torch.autograd.Function, "apply", classmethod(changes.function_apply)),
+    (torch.autograd, "backward", changes.backward),
+    (torch.autograd, "grad", changes.grad),
+]
+
+_installed = False
+
+
+def install(module: Any = None) -> None:
+    """Patch PyTorch. Called once, when its import has finished."""
+    global _installed
+    if _installed:
+        return
+    _installed = True
+    LIBRARIES.add("torch")
+    for owner, name, replacement in PATCHES:
+        setattr(owner, name, replacement)
+    register_optimizer_step_pre_hook(changes.before_step)
+    register_engine(ENGINE)

@@ -1,0 +1,234 @@
+"""From the first call of a signature to its kind: trace it, batch it, or say why it cannot be one node."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from gluonjit.engines.torch import rules
+from gluonjit.engines.torch.cell import Cell
+from gluonjit.engines.torch.program import Lone, build, lay_out, pruned
+from gluonjit.engines.torch.structure import Constant, map_structure
+from gluonjit.engines.torch.trace import NeedsValue, Recorder, Trace, recording
+from gluonjit.engines.torch.work import work_of
+from gluonjit.graph import Kind, Spec, family_key
+from gluonjit.hybrid import Batch
+
+_READS = (
+    "it reads a tensor's numbers, writes to a tensor from outside, or uses one that is neither an argument nor a "
+    "parameter"
+)
+_PLAIN = (type(None), bool, int, float, str, torch.dtype, torch.device, torch.Size)
+
+
+class Plain(Exception):
+    """A call whose result holds no tensor of its own: it follows from shapes."""
+
+    def __init__(self, structure: Any) -> None:
+        super().__init__()
+        self.structure = structure
+
+
+def make_kind(
+    cell: Cell,
+    owner: Any,
+    run: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    specs: Sequence[Spec],
+    batch: Batch,
+) -> Kind | str:
+    """Trace a call and build its batched program. A string says why the call cannot be one node. Raises Plain."""
+    devices = {spec.device for spec in specs}
+    if len(devices) > 1:
+        return f"its operands are on several devices: {', '.join(sorted(devices))}"
+    trace = Trace(specs)
+    constants = _constants(owner, args, kwargs, batch)
+    drawn = _draws()
+    before = attributes(owner)
+    try:
+        with recording(trace, lambda tensor: id(tensor) in constants or cell.operator) as recorder:
+            stand_ins = iter(recorder.placeholders())
+            given, named = map_structure((args, kwargs), lambda item: _stand_in(item, stand_ins, constants))
+            result = run(*given, **named)
+    except NeedsValue:
+        return _READS
+    except RecursionError:  # the program's own depth: says nothing about the cell
+        raise
+    except Exception as error:  # the call itself, run next, raises what the user has to see
+        return f"tracing it raised {type(error).__name__}: {error}"
+    if _draws() != drawn:
+        return "it draws random numbers in Python"
+    if attributes(owner) != before:
+        return "it changes its own attributes"
+    places: list[int] = []
+    try:
+        structure = map_structure(result, lambda item: _placed(recorder, item, places, len(specs)))
+    except Unknown as unknown:
+        return f"it returns {unknown}"
+    if not places:
+        raise Plain(structure)
+    trace = pruned(trace, places)
+    if not cell.operator and recurrent(trace):
+        return (
+            "it goes through the same weight again with what that has given before, as a loop over a sequence does: "
+            "what it calls in each turn is captured instead"
+        )
+    return _kind_of(cell, trace, places, structure, recorder.draws)
+
+
+class Unknown(Exception):
+    """A result that can be no part of a node's."""
+
+
+def _stand_in(item: Any, stand_ins: Any, constants: dict[int, Any]) -> Any:
+    return next(stand_ins) if isinstance(item, torch.Tensor) and id(item) not in constants else item
+
+
+def _placed(recorder: Recorder, item: Any, places: list[int], operands: int) -> Any:
+    """The place of a result among the node's values; of one that is an argument, what is left of -1 after it."""
+    if isinstance(item, torch.Tensor):
+        if not recorder.owns(item):
+            raise Unknown(f"a {type(item).__name__} that is not computed from its arguments")
+        if item.position < operands:
+            return ~int(item.position)
+        if item.position not in places:
+            places.append(int(item.position))
+        return places.index(item.position)
+    if isinstance(item, _PLAIN):
+        return Constant(item)
+    raise Unknown(f"a {type(item).__name__}, which is neither a tensor nor a plain constant")
+
+
+def _constants(owner: Any, args: Any, kwargs: Any, batch: Batch) -> dict[int, Any]:
+    """Tensors that are the same in every call: parameters, buffers and what else modules keep, by address."""
+    found = dict(batch.parameters)
+    if isinstance(owner, torch.nn.Module):
+        for module in owner.modules():
+            found.update((id(tensor), tensor) for tensor in module._parameters.values() if tensor is not None)
+            found.update((id(tensor), tensor) for tensor in module._buffers.values() if tensor is not None)
+            found.update((id(item), item) for item in module.__dict__.values() if isinstance(item, torch.Tensor))
+
+    def note(item: Any) -> Any:
+        if isinstance(item, torch.nn.Parameter):
+            found[id(item)] = item
+
+    map_structure((args, kwargs), note)
+    return found
+
+
+def _draws() -> Any:
+    """The states of the random numbers that programs draw on the host, in short."""
+    numpy_state = np.random.get_state()
+    return hash(random.getstate()), numpy_state[2], hash(numpy_state[1].tobytes()), torch.initial_seed()
+
+
+def attributes(owner: Any) -> Any:
+    """What a module's program may depend on beside its arguments: its own plain attributes and parts, and theirs."""
+    if not isinstance(owner, torch.nn.Module):
+        return ()
+    found: list[Any] = []
+    for module in owner.modules():
+        found.append(id(module))
+        for name, item in module.__dict__.items():
+            if isinstance(item, _PLAIN):
+                found.append((name, item))
+            elif name in ("_parameters", "_buffers", "_modules"):
+                found += [(key, id(part)) for key, part in item.items()]
+            elif isinstance(item, (list, tuple, dict, set)):
+                found.append((name, id(item), len(item)))
+            else:
+                found.append((name, id(item)))
+    return found
+
+
+def recurrent(trace: Trace) -> bool:
+    """Whether a weight is used on what depends on an earlier use of it."""
+    weights = {position for position, _ in trace.consts if len(trace.shapes[position][0]) >= 2}
+    aliases: dict[int, int] = {position: position for position in weights}
+    passed: dict[int, frozenset[int]] = {}
+    for op in trace.ops:
+        if all(position in aliases for position in op.inputs) and op.inputs:
+            aliases.update((position, aliases[op.inputs[0]]) for position in op.outputs)
+            continue
+        through = frozenset().union(*[passed.get(position, frozenset()) for position in op.inputs])
+        used = {aliases[position] for position in op.inputs if position in aliases}
+        if used & through:
+            return True
+        passed.update((position, through | used) for position in op.outputs)
+    return False
+
+
+def _kind_of(cell: Cell, trace: Trace, places: list[int], structure: Any, draws: bool) -> Kind | str:
+    learns = any(tensor.requires_grad for _, tensor in trace.consts)
+    flat = type(structure) is tuple and list(structure) == list(range(len(places)))
+    shape = None if structure == 0 else tuple if flat else structure
+    if not trace.operands:
+        return "it has no tensor operands"
+    try:
+        built = build(trace, places)
+    except rules.NotBatchable as refusal:
+        if not cell.operator:
+            return str(refusal)
+        outputs, rows = lay_out([trace.shapes[position] for position in places], trace.device)
+        lone = Lone(trace, places, [output.spec for output in outputs])
+        kind = Kind(
+            cell.name,
+            trace.operands,
+            outputs,
+            rows,
+            lone,
+            not draws,
+            lone=str(refusal),
+            operator=True,
+            structure=shape,
+            work=work_of(trace, lone.operators),
+        )
+        lone.learns = learns
+        return kind
+    built.program.learns = learns
+    kind = Kind(
+        cell.name,
+        trace.operands,
+        built.outputs,
+        built.rows,
+        built.program,
+        not draws,
+        operator=cell.operator,
+        poly=built.poly,
+        sum_of=_terms(trace, places) if cell.operator else 0,
+        structure=shape,
+        work=work_of(trace, built.program.operators),
+    )
+    _join_family(cell, kind)
+    return kind
+
+
+def _terms(trace: Trace, places: list[int]) -> int:
+    """How many arrays of equal spec an operator adds up, and does nothing else; 0 for others."""
+    if len(trace.ops) != 1 or trace.ops[0].name != "add.Tensor" or len(trace.operands) != 2 or trace.consts:
+        return 0
+    (op,) = trace.ops
+    first, second = trace.operands
+    plain = dict(op.attrs).get("alpha", 1) == 1 and sorted(op.inputs) == [0, 1]
+    return 2 if plain and first is second and first.dtype != "bool" and op.outputs == tuple(places) else 0
+
+
+def _join_family(cell: Cell, kind: Kind) -> None:
+    """Let kinds with the same program run together, whatever the calls looked like and however many rows they have."""
+    program = kind.program
+    key = (
+        kind.poly,
+        kind.pure,
+        *[family_key(spec) if kind.poly else spec for spec in kind.operands],
+        *[family_key(output.spec) if kind.poly else output.spec for output in kind.outputs],
+        program.text,
+        *[id(tensor) for tensor in program.consts],
+    )
+    first = cell.families.setdefault(key, kind)
+    if first is not kind:
+        kind.family, kind.program = first, first.program

@@ -1,0 +1,229 @@
+"""The tensor that a captured call returns: its numbers do not exist before they are needed.
+
+It is a torch.Tensor. Shape, dtype and device are known; whatever asks for numbers runs the pending batch. What
+operators are called on it is captured. Slicing along axis 0 makes references to rows, not nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from typing import Any
+
+import torch
+
+from gluonjit.engines.torch.arrays import FLOATS, device_named, dtype_named, meta_of
+from gluonjit.engines.torch.hooked import make_subclass
+from gluonjit.engines.torch.operands import concrete
+from gluonjit.graph import Value
+from gluonjit.graph.references import indexed, quick_slice, row
+from gluonjit.hybrid import LOCAL, engine_of
+
+_SCALAR: tuple[int, ...] = ()
+
+
+class LazyTensor(torch.Tensor):
+    """A tensor of a captured call. `_v` is its value in a graph, `_c` the computed tensor once it was read."""
+
+    __slots__ = ("_c", "_v")
+
+    _c: Any
+    _v: Value
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Every operator and method that is not answered below."""
+        return engine_of("torch").call_operator(func, args, kwargs or {})  # type: ignore[attr-defined]
+
+    @property
+    def shape(self) -> Any:
+        """Known without computing."""
+        return torch.Size(self._v.spec.shape)
+
+    @property
+    def dtype(self) -> Any:
+        """Known without computing."""
+        return dtype_named(self._v.spec.dtype)
+
+    @property
+    def device(self) -> Any:
+        """Known without computing."""
+        return device_named(self._v.spec.device)
+
+    @property
+    def ndim(self) -> int:
+        """Known without computing."""
+        return len(self._v.spec.shape)
+
+    @property
+    def is_cuda(self) -> bool:
+        """Known without computing."""
+        return self._v.spec.device.startswith("cuda")
+
+    is_meta = False
+    is_sparse = False
+    is_quantized = False
+    is_nested = False
+    is_mkldnn = False
+    layout = torch.strided
+    names = None
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients go through it; known without computing."""
+        if self._c is not None:
+            return bool(self._c.requires_grad)
+        return self._v.taped and self._v.spec.dtype in FLOATS
+
+    @requires_grad.setter
+    def requires_grad(self, wanted: bool) -> None:
+        self.requires_grad_(wanted)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Any:
+        """As torch.Tensor.requires_grad_; computes the tensor, which then is a leaf of what is captured later."""
+        concrete(self).requires_grad_(requires_grad)
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether it has no history."""
+        return not self.requires_grad or bool(concrete(self).is_leaf)
+
+    @property
+    def grad_fn(self) -> Any:
+        """The history; computes the tensor where there is one."""
+        return concrete(self).grad_fn if self.requires_grad else None
+
+    @property
+    def grad(self) -> Any:
+        """The gradient, where `retain_grad` asked for it."""
+        return concrete(self).grad
+
+    @grad.setter
+    def grad(self, value: Any) -> None:
+        concrete(self).grad = value
+
+    @property
+    def data(self) -> Any:
+        """The computed tensor without history."""
+        return concrete(self).data
+
+    def size(self, dim: int | None = None) -> Any:
+        """As torch.Tensor.size."""
+        shape = self._v.spec.shape
+        return torch.Size(shape) if dim is None else shape[dim]
+
+    def dim(self) -> int:
+        """As torch.Tensor.dim."""
+        return len(self._v.spec.shape)
+
+    ndimension = dim
+
+    def numel(self) -> int:
+        """As torch.Tensor.numel."""
+        return prod(self._v.spec.shape)
+
+    nelement = numel
+
+    def is_floating_point(self) -> bool:
+        """As torch.Tensor.is_floating_point."""
+        return self._v.spec.dtype in FLOATS
+
+    def get_device(self) -> int:
+        """As torch.Tensor.get_device."""
+        index = self.device.index
+        return -1 if index is None else int(index)
+
+    def __len__(self) -> int:
+        if not self._v.spec.shape:
+            raise TypeError("len() of a 0-d tensor")
+        return self._v.spec.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self._v.spec.shape:
+            raise TypeError("iteration over a 0-d tensor")
+        return iter([self[k] for k in range(self._v.spec.shape[0])])
+
+    def __getitem__(self, key: Any) -> Any:
+        value, state = self._v, LOCAL.state
+        batch = state.batch
+        if batch is not None and value.graph is batch.graph and not state.paused and state.trace is None:
+            if torch.is_grad_enabled() or not value.taped:  # else what is sliced has no history
+                kind = key.__class__
+                found = row(value, key, _SCALAR) if kind is int else quick_slice(value, key) if kind is slice else None
+                if found is None:
+                    found = indexed(value, key, _SCALAR)
+                if found is not None:
+                    return wrap(found)
+        return self.__torch_function__(torch.Tensor.__getitem__, (LazyTensor,), (self, key))
+
+    def item(self) -> Any:
+        """As torch.Tensor.item."""
+        return concrete(self).item()
+
+    def tolist(self) -> Any:
+        """As torch.Tensor.tolist."""
+        return concrete(self).tolist()
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """As torch.Tensor.numpy."""
+        return concrete(self).numpy(force=force)
+
+    def __array__(self, dtype: Any = None) -> Any:
+        return concrete(self).__array__(dtype) if dtype is not None else concrete(self).__array__()
+
+    def __bool__(self) -> bool:
+        return bool(concrete(self))
+
+    def __float__(self) -> float:
+        return float(concrete(self))
+
+    def __int__(self) -> int:
+        return int(concrete(self))
+
+    def __index__(self) -> int:
+        return int(concrete(self).__index__())
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        return repr(concrete(self))
+
+    def __format__(self, spec: str) -> str:
+        return format(concrete(self), spec)
+
+    __hash__ = object.__hash__
+
+    def __reduce_ex__(self, proto: Any) -> Any:
+        return concrete(self).__reduce_ex__(proto)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return concrete(self).__deepcopy__(memo)
+
+    def backward(
+        self, gradient: Any = None, retain_graph: Any = None, create_graph: Any = False, inputs: Any = None
+    ) -> None:
+        """As torch.Tensor.backward: runs the batch forward, then backward through all of it at once."""
+        torch.autograd.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+def wrap(value: Value) -> LazyTensor:
+    """A lazy tensor of this value."""
+    tensor: LazyTensor = make_subclass(LazyTensor, meta_of(value.spec))
+    tensor._v = value
+    tensor._c = None
+    return tensor
+
+
+def wrap_concrete(value: Value, computed: Any) -> LazyTensor:
+    """A lazy tensor whose numbers exist already: slices of it are references to its rows."""
+    tensor = wrap(value)
+    tensor._c = computed
+    return tensor
+
+
+def waits(item: Any) -> bool:
+    """Whether an argument is, or holds, a lazy tensor that is not computed."""
+    if item.__class__ is LazyTensor:
+        return item._c is None
+    if isinstance(item, (list, tuple)):
+        return any(waits(part) for part in item)
+    return isinstance(item, dict) and any(waits(part) for part in item.values())

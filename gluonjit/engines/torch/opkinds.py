@@ -1,0 +1,54 @@
+"""Kinds that the library makes itself."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from gluonjit.engines.torch.program import Batched, lay_out
+from gluonjit.engines.torch.rules import Writer
+from gluonjit.engines.torch.trace import Operand, Trace, TraceOp
+from gluonjit.graph import Kind, Spec, Work, intern_spec
+
+_kinds: dict[Any, Kind] = {}
+_MOST_KINDS = 4096
+
+
+def sum_kind(spec: Spec, count: int) -> Kind:
+    """The kind that adds up `count` tensors of this spec, given as one operand of all their rows."""
+    key = (spec, count)
+    kind = _kinds.get(key)
+    if kind is None:
+        if len(_kinds) >= _MOST_KINDS:
+            _kinds.clear()
+        kind = _kinds[key] = _make_sum(spec, count)
+    return kind
+
+
+def _make_sum(spec: Spec, count: int) -> Kind:
+    stacked = intern_spec((count * spec.rows, *spec.row_shape), spec.dtype, spec.device, "rows")
+    rest = spec.row_shape
+
+    def total(rows: Any) -> Any:
+        return rows.view(-1, count, spec.rows, *rest).sum(1).reshape(-1, *rest)
+
+    trace = Trace([stacked])
+    trace.shapes.append((spec.shape, spec.dtype))
+    attrs = (("self", Operand(0)), ("dim", (0,)))
+    trace.ops.append(TraceOp("sum.dim_IntList", attrs, (0,), (1,)))
+    writer = Writer(1)
+    finals = writer.emit(total, [0], f"sum of {count} times {spec}")
+    program = Batched(trace, (1,), writer, 1, finals)
+    outputs, rows = lay_out([(spec.shape, spec.dtype)], spec.device)
+    work = Work(1, float(prod(stacked.shape)), stacked.bytes + spec.bytes)
+    return Kind(f"add_n of {count}", (stacked,), outputs, rows, program, sum_of=count, work=work)
+
+
+def clear_kinds() -> None:
+    """Forget them."""
+    _kinds.clear()
+
+
+def kind_count() -> int:
+    """Kinds in the cache."""
+    return len(_kinds)

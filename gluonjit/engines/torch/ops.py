@@ -1,0 +1,109 @@
+"""Capture of single operators: what a program calls on lazy tensors outside of any cell."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+import torch
+
+from gluonjit.engines.torch.cell import Cell
+from gluonjit.engines.torch.cells import Refusal, capture, open_batch
+from gluonjit.engines.torch.lazy import LazyTensor, waits
+from gluonjit.engines.torch.operands import concrete
+from gluonjit.engines.torch.references import REFERENCES
+from gluonjit.engines.torch.structure import map_structure
+from gluonjit.engines.torch.trace import NeedsValue
+from gluonjit.hybrid import LOCAL, Options
+
+_MOST = 4096
+_operators: OrderedDict[Any, Cell] = OrderedDict()
+
+
+def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A function of PyTorch's that was called on a lazy tensor: captured, or run at once where it cannot be."""
+    state = LOCAL.state
+    if state.trace is not None:  # a tensor from outside of what is traced
+        raise NeedsValue
+    if state.paused or func in AT_ONCE or not (state.inside or waits(args) or waits(kwargs)):
+        return run_now(func, args, kwargs)
+    name = getattr(func, "__name__", str(func))
+    if name.endswith("_") and not name.endswith("__"):
+        return _in_place(func, args, kwargs)
+    if name in _IN_PLACE:
+        return _in_place(func, args, kwargs)
+    batch = open_batch()
+    try:
+        reference = REFERENCES.get(func)
+        if reference is not None:
+            found = reference(batch, args, kwargs)
+            if found is not None:
+                return found
+        return capture(_cell_of(func, name), None, func, args, kwargs, batch)
+    except Refusal as refusal:
+        batch.report.unbatched[name] = str(refusal)
+    return run_now(func, args, kwargs)
+
+
+def run_now(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The function on computed tensors; runs what they wait for."""
+    return func(*map_structure(args, _computed), **map_structure(kwargs, _computed))
+
+
+def _computed(item: Any) -> Any:
+    if item.__class__ is LazyTensor:
+        return concrete(item)
+    if item.__class__ is slice:
+        return slice(_computed(item.start), _computed(item.stop), _computed(item.step))
+    return item
+
+
+_WRITING = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
+_IN_PLACE = {"__setitem__", *(f"__i{name}__" for name in _WRITING)}
+
+
+def _in_place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """An operator that writes to a tensor: that gets memory of its own first, which nobody else shares."""
+    target = args[0]
+    if target.__class__ is not LazyTensor:
+        return run_now(func, args, kwargs)
+    own(target)
+    found = run_now(func, args, kwargs)
+    return target if found is target._c else found
+
+
+def own(lazy: LazyTensor) -> None:
+    """Let a lazy tensor be computed, with memory of its own."""
+    computed = concrete(lazy)
+    with torch.inference_mode(False):
+        lazy._c = computed.clone()
+    lazy._v = lazy._v.__class__(lazy._v.rows, 0, lazy._v.spec, None, lazy._v.taped, None)
+
+
+AT_ONCE: set[Any] = {
+    torch.Tensor.retain_grad,
+    torch.Tensor.register_hook,
+    torch.Tensor.storage,
+    torch.Tensor.untyped_storage,
+    torch.Tensor.data_ptr,
+    torch.Tensor.share_memory_,
+    torch.Tensor.stride,
+    torch.Tensor.is_contiguous,
+    torch.Tensor.element_size,
+    torch.save,
+    torch.equal,
+    torch.allclose,
+    torch.is_nonzero,
+    torch.nonzero,
+    torch.unique,
+}
+"""Functions that read numbers, memory, or attach something to a tensor."""
+
+
+def _cell_of(func: Any, name: str) -> Cell:
+    cell = _operators.get(func)
+    if cell is None:
+        cell = _operators[func] = Cell(name, Options(), operator=True)
+        while len(_operators) > _MOST:
+            _operators.popitem(last=False)
+    return cell

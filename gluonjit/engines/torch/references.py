@@ -1,0 +1,182 @@
+"""Functions that need no computing: slices, stacks and concatenations along axis 0 are lists of rows.
+
+Each takes the open batch and a call's arguments, and gives what the call does, or None where it is not made of whole
+rows; then it is captured as a node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from gluonjit.engines.torch.lazy import wrap
+from gluonjit.engines.torch.operands import Unfit, value_of
+from gluonjit.graph import Value
+from gluonjit.graph.references import indexed, joined, reshaped, row, row_range, same_rows
+from gluonjit.hybrid import Batch
+
+Reference = Callable[[Batch, tuple[Any, ...], dict[str, Any]], Any]
+_SCALAR: tuple[int, ...] = ()
+
+
+def _value(batch: Batch, item: Any) -> Value | None:
+    """The value of a tensor whose slices are references: what is sliced while nothing records has no history."""
+    if not isinstance(item, torch.Tensor):
+        return None
+    try:
+        value = value_of(batch, item)
+    except Unfit:
+        return None
+    return value if torch.is_grad_enabled() or not value.taped else None
+
+
+def _wrapped(value: Value | None) -> Any:
+    return None if value is None else wrap(value)
+
+
+def _given(args: tuple[Any, ...], kwargs: dict[str, Any], position: int, name: str, default: Any = None) -> Any:
+    return args[position] if len(args) > position else kwargs.get(name, default)
+
+
+def _index(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    value = _value(batch, args[0])
+    return None if value is None else _wrapped(indexed(value, args[1], _SCALAR))
+
+
+def _reshape(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    value = _value(batch, args[0])
+    shape = args[1:] if len(args) != 2 or isinstance(args[1], int) else args[1]
+    if value is None or kwargs or not all(isinstance(size, int) for size in shape) or -1 in shape:
+        return None
+    return _wrapped(reshaped(value, tuple(shape)))
+
+
+def _unsqueeze(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    value = _value(batch, args[0])
+    dim = _given(args, kwargs, 1, "dim")
+    if value is None or dim not in (0, -1 - len(value.spec.shape)):
+        return None
+    return _wrapped(reshaped(value, (1, *value.spec.shape)))
+
+
+def _squeeze(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    value = _value(batch, args[0])
+    if value is None:
+        return None
+    shape, dim = value.spec.shape, _given(args, kwargs, 1, "dim")
+    if not isinstance(dim, int) or not shape or dim not in (0, -len(shape)) or shape[0] != 1:
+        return None
+    return _wrapped(reshaped(value, shape[1:]))
+
+
+def _select(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    value = _value(batch, args[0])
+    dim, index = _given(args, kwargs, 1, "dim"), _given(args, kwargs, 2, "index")
+    if value is None or dim != 0 or not isinstance(index, int):
+        return None
+    return _wrapped(row(value, index, _SCALAR))
+
+
+def _narrow(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    value = _value(batch, args[0])
+    dim, start, length = (_given(args, kwargs, k, name) for k, name in ((1, "dim"), (2, "start"), (3, "length")))
+    if value is None or dim != 0 or not isinstance(start, int) or not isinstance(length, int) or start < 0:
+        return None
+    return _wrapped(row_range(value, start, start + length))
+
+
+def _unbind(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    value = _value(batch, args[0])
+    if value is None or _given(args, kwargs, 1, "dim", 0) != 0 or value.spec.mode != "rows":
+        return None
+    found = [row(value, k, _SCALAR) for k in range(value.spec.rows)]
+    return tuple([wrap(part) for part in found if part is not None])
+
+
+def _split(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    value = _value(batch, args[0])
+    size = _given(args, kwargs, 1, "split_size_or_sections", kwargs.get("split_size"))
+    if value is None or _given(args, kwargs, 2, "dim", 0) != 0 or value.spec.mode != "rows":
+        return None
+    rows = value.spec.rows
+    if isinstance(size, int):
+        ends = [min(begin + size, rows) for begin in range(0, rows, size)] if size > 0 else []
+        sizes = [end - begin for begin, end in zip([0, *ends], ends)]
+    elif isinstance(size, (list, tuple)) and sum(size) == rows and all(size):
+        sizes = list(size)
+    else:
+        return None
+    found, begin = [], 0
+    for count in sizes:
+        part = row_range(value, begin, begin + count)
+        if part is None:
+            return None
+        found.append(wrap(part))
+        begin += count
+    return tuple(found)
+
+
+def _joiner(mode: str) -> Reference:
+    def join(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        listed = _given(args, kwargs, 0, "tensors")
+        if not isinstance(listed, (list, tuple)) or not listed or _given(args, kwargs, 1, "dim", 0) != 0:
+            return None
+        if set(kwargs) - {"tensors", "dim"}:
+            return None
+        values: list[Value] = []
+        for item in listed:
+            value = _value(batch, item)
+            if value is None or (mode == "stack" and value.spec.shape != values[0].spec.shape if values else False):
+                return None
+            values.append(value)
+        first = values[0].spec
+        rows = sum([value.spec.rows for value in values])
+        shape = (len(values), *first.shape) if mode == "stack" else (rows, *first.row_shape)
+        return _wrapped(joined(values, shape, mode))
+
+    return join
+
+
+def _same(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    value = _value(batch, args[0])
+    if value is None or len(args) > 1 or kwargs:
+        return None
+    return wrap(same_rows(value, value.spec, value.rows))
+
+
+def _plus_nothing(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`0 + x`, with which the built-in `sum` begins."""
+    if kwargs or len(args) != 2 or args[1].__class__ is not int or args[1]:
+        return None
+    value = _value(batch, args[0])
+    return None if value is None or value.spec.dtype == "bool" else wrap(same_rows(value, value.spec, value.rows))
+
+
+REFERENCES: dict[Any, Reference] = {
+    torch.Tensor.__getitem__: _index,
+    torch.Tensor.reshape: _reshape,
+    torch.reshape: _reshape,
+    torch.Tensor.view: _reshape,
+    torch.Tensor.unsqueeze: _unsqueeze,
+    torch.unsqueeze: _unsqueeze,
+    torch.Tensor.squeeze: _squeeze,
+    torch.squeeze: _squeeze,
+    torch.Tensor.select: _select,
+    torch.select: _select,
+    torch.Tensor.narrow: _narrow,
+    torch.narrow: _narrow,
+    torch.Tensor.unbind: _unbind,
+    torch.unbind: _unbind,
+    torch.Tensor.split: _split,
+    torch.split: _split,
+    torch.cat: _joiner("rows"),
+    torch.concat: _joiner("rows"),
+    torch.concatenate: _joiner("rows"),
+    torch.stack: _joiner("stack"),
+    torch.Tensor.contiguous: _same,
+    torch.Tensor.__radd__: _plus_nothing,
+    torch.Tensor.__add__: _plus_nothing,
+    torch.Tensor.add: _plus_nothing,
+}

@@ -1,0 +1,225 @@
+"""The tensors of one flush: an arena for each shape of rows, and steps that read rows of it and write the next."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+
+from gluonjit.analysis import Plan
+from gluonjit.analysis.plan import Gather, LeafChunk, LookupChunk, Place
+from gluonjit.engines.torch.arrays import device_named, dtype_named, room_for
+from gluonjit.engines.torch.chunks import Chunk, Result, chunk_of
+from gluonjit.engines.torch.failures import failed
+from gluonjit.engines.torch.finite import Finite
+from gluonjit.engines.torch.hooked import plain
+from gluonjit.engines.torch.operands import version_of
+from gluonjit.engines.torch.program import join
+from gluonjit.engines.torch.tape import Tape, joined_history
+from gluonjit.errors import CaptureError, GluonJITError
+from gluonjit.graph import Leaf
+from gluonjit.hybrid import Options, Report
+from gluonjit.hybrid.provenance import Provenance
+
+
+class Session:
+    """Implements `gluonjit.hybrid.Session`.
+
+    Operands are taken from an arena by one index tensor, and results are written into it. Under recording each step is
+    recorded by itself; `Tape` goes backward through them, as one function of PyTorch's autograd.
+    """
+
+    def __init__(self, plan: Plan, report: Report, options: Options, samples: int, provenance: Provenance) -> None:
+        self.plan = plan
+        self.report = report
+        self.provenance = provenance
+        self.profile = options.profile
+        self.finite = Finite(provenance) if options.check_finite else None
+        self.arrays: list[Any] = [None if arena.sole else room_for(arena.spec, arena.rows) for arena in plan.arenas]
+        taped = any(step.mode >= 2 for step in plan.steps)
+        self.tape = Tape(report, plan, samples, options.profile, self.finite) if taped else None
+        self._inputs: dict[Place, Any] = {}
+        self._chunks: dict[Place, Chunk] = {}
+        self._makers = {place: number for number, step in enumerate(plan.steps) for place in step.places}
+        self._places: list[list[Place]] = [[] for _ in plan.arenas]
+        for place in [chunk.place for chunk in plan.inputs] + list(self._makers):
+            self._places[place.arena].append(place)
+        self._begins = [[place.begin for place in places] for places in self._places]
+        self._indices = _upload(plan)
+
+    def put_lookup(self, chunk: LookupChunk) -> None:
+        """Look the entries up; where the table is learned, gradients go on to it."""
+        table, device = chunk.table, device_named(chunk.spec.device)
+        with plain(table.taped):
+            if table.weight is None:
+                rows = torch.tensor(chunk.indices, dtype=dtype_named(chunk.spec.dtype), device=device)
+            else:
+                index = torch.tensor(chunk.indices, device=device)
+                rows = torch.embedding(table.weight, index, **table.attrs)
+        with plain():
+            self._put(chunk.place, rows, True)
+
+    def put_leaves(self, chunk: LeafChunk) -> None:
+        """Put tensors together that were there before the batch; gradients go on to those that learn."""
+        tensors = [_unchanged(leaf) for leaf in chunk.leaves]
+        with plain(any(leaf.taped for leaf in chunk.leaves)):
+            rows = join(chunk.leaves[0].spec, tensors)
+        with plain():
+            self._put(chunk.place, rows, rows is not tensors[0])
+
+    def _put(self, place: Place, rows: Any, own: bool) -> None:
+        if self.finite is not None:
+            self.finite.inputs(place.arena, place.begin, rows)
+        if rows.requires_grad:
+            self._inputs[place] = rows
+            if self.tape is not None:
+                self.tape.note_input(place, rows)
+        if self.plan.arenas[place.arena].sole:
+            # The program may write to its own tensor later, which what has been captured must not show.
+            self.arrays[place.arena] = rows.detach() if own else rows.detach().clone()
+        else:
+            self._rows(place).copy_(rows.detach())
+
+    def _rows(self, place: Place) -> Any:
+        array = self.arrays[place.arena]
+        if array is None:
+            arena = self.plan.arenas[place.arena]
+            array = self.arrays[place.arena] = room_for(arena.spec, arena.rows)
+        return array[place.begin : place.end]
+
+    def run(self, number: int) -> None:
+        """Gather the operands of a step, run it, and put its results into their places."""
+        try:
+            with plain():
+                self._run(number)
+        except GluonJITError:
+            raise
+        except Exception as error:
+            raise failed(self.provenance, self.rows, number, error) from error
+
+    def _run(self, number: int) -> None:
+        step = self.plan.steps[number]
+        tape = self.tape if step.mode >= 2 else None
+        begin = perf_counter()
+        operands = [self._operand(gather, index) for gather, index in zip(step.gathers, self._indices[number])]
+        middle = self._lap(number, "gather", begin)
+        if self.finite is not None:
+            self.finite.weights(number, step.kind.program.consts)
+        results = self.compute(number, operands, tape)
+        for place, result in zip(step.places, results):
+            rows = self._rows(place)
+            if result.shape != rows.shape:
+                raise RuntimeError(f"a result has shape {tuple(result.shape)}, expected {tuple(rows.shape)}")
+            rows.copy_(result.detach())
+        self._lap(number, "compute", middle)
+        if self.finite is not None:
+            self.finite.results(number, results)
+
+    def compute(self, number: int, operands: list[Any], tape: Tape | None) -> list[Any]:
+        """The results of a step. Here another executor may run what `program.trace` says; it then tells the tape."""
+        step = self.plan.steps[number]
+        program = step.kind.program
+        if tape is None:
+            found: list[Any] = program(operands, program.consts, step.count, ())
+            return found
+        return tape.run(number, operands)
+
+    def _lap(self, number: int, part: str, begin: float) -> float:
+        if self.profile:
+            self.wait()
+        now = perf_counter()
+        self.report.took(self.plan.steps[number].kind.name, part, begin, now, number)
+        return now
+
+    def _operand(self, gather: Gather, index: Any) -> Any:
+        array = self.arrays[gather.place.arena]
+        if index is None:
+            return array[gather.place.begin : gather.place.end]
+        self.report.gathers += 1
+        return array.index_select(0, index)
+
+    def result(self, arena: int, position: int) -> Result:
+        """Where a live value's rows lie: in a copy of those of its step, so that the arena can go."""
+        place = self._place_of(arena, position)
+        chunk = self._chunks.get(place)
+        if chunk is None:
+            kind = self.plan.steps[self._makers[place]].kind
+            sizes = {spec.rows for spec in _specs_at(self.plan, self._makers[place], place)}
+            whole = self.plan.arenas[arena].sole
+            with plain():
+                rows = self.arrays[arena] if whole else self._rows(place).clone()
+            chunk = self._chunks[place] = chunk_of(rows, sizes.pop() if len(sizes) == 1 else 0, kind.name)
+        return Result(chunk, position - place.begin)
+
+    def _place_of(self, arena: int, position: int) -> Place:
+        return self._places[arena][bisect_right(self._begins[arena], position) - 1]
+
+    def rows(self, arena: int, positions: Sequence[int]) -> Any:
+        """Rows of an arena with their history, for values that are references to them."""
+        parts, begin = [], 0
+        while begin < len(positions):
+            place = self._place_of(arena, positions[begin])
+            end = begin + 1
+            while end < len(positions) and place.begin <= positions[end] < place.end:
+                end += 1
+            parts.append(self._rows_of(place, positions[begin:end]))
+            begin = end
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def _rows_of(self, place: Place, positions: Sequence[int]) -> Any:
+        learned = self._inputs.get(place)
+        chunk = self._chunks.get(place)
+        offsets = [position - place.begin for position in positions]
+        if learned is None and chunk is not None:
+            return chunk.rows(offsets)
+        rows = self._rows(place) if learned is None else learned
+        return rows[torch.tensor(offsets, device=rows.device)]
+
+    def wait(self) -> None:
+        """Wait for the device where the parts are timed."""
+        if self.profile and torch.cuda.is_available():
+            torch.cuda.synchronize()
+
+    def finish(self) -> None:
+        """Give the values that somebody can read their history, and forget what only the run needed."""
+        self._indices = []
+        if self.tape is not None:
+            with plain(True):
+                joined_history(self.tape, self._chunks)
+
+
+def _unchanged(leaf: Leaf) -> Any:
+    tensor, version = leaf.payload
+    if version_of(tensor) != version:
+        raise CaptureError(
+            f"a tensor of shape {tuple(tensor.shape)} was written to after captured calls had read it and before they "
+            f"ran. Write to a copy (tensor.clone()), or read a result of theirs before, which runs them."
+        )
+    return tensor
+
+
+def _specs_at(plan: Plan, number: int, place: Place) -> list[Any]:
+    """The specs of the results of a step's nodes that lie at this place."""
+    output = plan.steps[number].places.index(place)
+    return [record.kind.outputs[output].spec for record, _ in plan.steps[number].parts]
+
+
+def _upload(plan: Plan) -> list[list[Any]]:
+    """The index tensor of each gather of each step, None where rows follow each other. They travel as one."""
+    found: list[list[Any]] = [[None] * len(step.gathers) for step in plan.steps]
+    by_device: dict[str, list[tuple[int, int, Any]]] = {}
+    for number, step in enumerate(plan.steps):
+        for position, gather in enumerate(step.gathers):
+            if gather.index is not None:
+                device = plan.arenas[gather.place.arena].spec.device
+                by_device.setdefault(device, []).append((number, position, gather.index))
+    for device, wanted in by_device.items():
+        packed = torch.from_numpy(np.concatenate([index for _, _, index in wanted])).to(device_named(device))
+        parts = packed.split([len(index) for _, _, index in wanted])
+        for (number, position, _), part in zip(wanted, parts):
+            found[number][position] = part
+    return found

@@ -1,0 +1,238 @@
+"""Backward through one flush: step by step in reverse, with the gradients of rows in arenas of their own.
+
+Each step is recorded by itself, so that gathering costs no zero-filled gradient of a whole arena, and each weight gets
+one gradient for the whole flush. To PyTorch's autograd the flush is one function, of the weights and of the inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from gluonjit.analysis import Plan
+from gluonjit.analysis.costs import ObservedBackward
+from gluonjit.analysis.plan import Gather, Place
+from gluonjit.engines.torch.arrays import FLOATS, VERSIONS, device_named, dtype_named
+from gluonjit.engines.torch.chunks import Chunk
+from gluonjit.engines.torch.hooked import plain
+from gluonjit.errors import CaptureError
+from gluonjit.hybrid import Report
+from gluonjit.hybrid.costs import cost_model
+
+
+class Ran(NamedTuple):
+    """A step that was recorded: its learned operands, with what they were gathered by, its constants and results."""
+
+    number: int
+    operands: list[tuple[Gather, Any, Any]]
+    consts: list[Any]
+    results: list[tuple[Place, Any]]
+
+
+class Tape:
+    """The history of one flush."""
+
+    def __init__(self, report: Report, plan: Plan, samples: int, profile: bool, finite: Any = None) -> None:
+        self.report = report
+        self.plan = plan
+        self.samples = samples
+        self.profile = profile
+        self.backwards = 0
+        self.freed = False
+        self.outputs: list[Chunk] = []
+        self._places: list[Place] = []
+        self._done = [np.zeros(arena.rows, dtype=bool) for arena in plan.arenas]
+        self._finite = finite
+        self._inputs: list[tuple[Place, Any]] = []
+        self._steps: list[Ran] = []
+        self._constants: dict[int, tuple[Any, Any]] = {}  # a weight, and what stands for it in the steps
+        self._learned = [np.zeros(arena.rows, dtype=bool) for arena in plan.arenas]
+
+    def note_input(self, place: Place, rows: Any) -> None:
+        """Rows that were there before, from which gradients go on."""
+        self._inputs.append((place, rows))
+        self._learned[place.arena][place.begin : place.end] = True
+
+    def _constant(self, tensor: Any) -> Any:
+        """A weight as a leaf of the steps' own recording, if it is learned."""
+        if not tensor.requires_grad:
+            return tensor
+        known = self._constants.get(id(tensor))
+        if known is None:
+            known = self._constants[id(tensor)] = (tensor, tensor.detach().requires_grad_())
+        return known[1]
+
+    def _learns(self, gather: Gather) -> bool:
+        place = gather.place
+        rows = slice(place.begin, place.end) if gather.index is None else gather.index
+        return bool(self._learned[place.arena][rows].any())
+
+    def run(self, number: int, operands: list[Any]) -> list[Any]:
+        """Run a step and record it."""
+        step = self.plan.steps[number]
+        program = step.kind.program
+        given, learned = [], []
+        for gather, operand in zip(step.gathers, operands):
+            if self._learns(gather):
+                # Its own count of writes: the arena is written to again, elsewhere, before backward needs this.
+                operand = operand.data.requires_grad_()
+                learned.append((gather, gather.index, operand))
+            given.append(operand)
+        consts = [self._constant(tensor) for tensor in program.consts]
+        with torch.enable_grad():
+            results: list[Any] = program(given, consts, step.count, ())
+        recorded = [(place, result) for place, result in zip(step.places, results) if result.requires_grad]
+        if recorded:
+            weights = [tensor for tensor in consts if tensor.requires_grad]
+            self._steps.append(Ran(number, learned, weights, recorded))
+            for place, _ in recorded:
+                self._learned[place.arena][place.begin : place.end] = True
+        return results
+
+    def learned(self, place: Place) -> bool:
+        """Whether gradients go through these rows."""
+        return bool(self._learned[place.arena][place.begin : place.end].any())
+
+    def sources(self) -> list[Any]:
+        """What `gradients` gives gradients for, in its order."""
+        return [tensor for tensor, _ in self._constants.values()] + [rows for _, rows in self._inputs]
+
+    def begin(self, chunks: Mapping[Place, Chunk]) -> list[Chunk]:
+        """Note which rows somebody can read; returns those that gradients go through."""
+        self._places = [place for place in chunks if self.learned(place) and _is_float(self.plan, place)]
+        self.outputs = [chunks[place] for place in self._places]
+        return self.outputs
+
+    def gradients(self, heads: tuple[Any, ...], retain: bool) -> list[Any]:
+        """Gradients of the sources, given those of what can be read; None for those that these do not depend on."""
+        if self.freed:
+            raise RuntimeError(_TWICE)
+        begin = perf_counter()
+        self.backwards += 1
+        arenas: list[Any] = [None] * len(self.plan.arenas)
+        reached = [np.zeros(arena.rows, dtype=bool) for arena in self.plan.arenas]
+        for place, head in zip(self._places, heads):
+            if head is not None:
+                self._arena(arenas, place.arena)[place.begin : place.end].add_(head)
+                reached[place.arena][place.begin : place.end] = True
+        free = not retain and len(self._places) == sum(head is not None for head in heads)
+        found: dict[int, Any] = {}
+        laps = []
+        for ran in reversed(self._steps):
+            first = perf_counter()
+            if self._backward(ran, arenas, reached, found, free):
+                laps.append((ran.number, perf_counter() - first))
+        gradients = [found.get(id(leaf)) for _, leaf in self._constants.values()]
+        for place, rows in self._inputs:
+            at = slice(place.begin, place.end)
+            gradients.append(arenas[place.arena][at] if reached[place.arena][at].any() else None)
+            del rows
+        if free:
+            self.free()
+        self._account(begin, laps)
+        return gradients
+
+    def _arena(self, arenas: list[Any], number: int) -> Any:
+        if arenas[number] is None:
+            arena = self.plan.arenas[number]
+            shape = (arena.rows, *arena.spec.row_shape)
+            arenas[number] = torch.zeros(
+                shape, dtype=dtype_named(arena.spec.dtype), device=device_named(arena.spec.device)
+            )
+        return arenas[number]
+
+    def _backward(self, ran: Ran, arenas: list[Any], reached: list[Any], found: dict[int, Any], free: bool) -> bool:
+        """Go backward through a step; False where nothing depends on its results."""
+        heads = [
+            (result, self._arena(arenas, place.arena)[place.begin : place.end])
+            for place, result in ran.results
+            if reached[place.arena][place.begin : place.end].any()
+        ]
+        if not heads:
+            return False
+        inputs = [operand for _, _, operand in ran.operands] + ran.consts
+        results, gradients = zip(*heads)
+        got = torch.autograd.grad(results, inputs, gradients, retain_graph=not free, allow_unused=True)
+        for (gather, index, _), gradient in zip(ran.operands, got):
+            if gradient is not None:
+                self._add(gather, index, gradient, arenas, reached)
+        for leaf, gradient in zip(ran.consts, got[len(ran.operands) :]):
+            if gradient is not None:
+                known = found.get(id(leaf))
+                if known is None:
+                    found[id(leaf)] = gradient if gradient.is_contiguous() else gradient.contiguous()
+                else:
+                    known.add_(gradient)
+        if self._finite is not None:
+            self._finite.gradients(ran.number, arenas, list(found.values()))
+        return True
+
+    def _add(self, gather: Gather, index: Any, gradient: Any, arenas: list[Any], reached: list[Any]) -> None:
+        place = gather.place
+        arena = self._arena(arenas, place.arena)
+        if index is None:
+            arena[place.begin : place.end].add_(gradient)
+            reached[place.arena][place.begin : place.end] = True
+        else:
+            arena.index_add_(0, torch.from_numpy(index).to(arena.device), gradient)
+            reached[place.arena][index] = True
+
+    def _account(self, begin: float, laps: list[tuple[int, float]]) -> None:
+        end = perf_counter()
+        self.report.took("backward", "backward", begin, end)
+        if self.profile:
+            rest = end - begin - sum(seconds for _, seconds in laps)
+            cost_model("torch", VERSIONS).observe_backward(ObservedBackward(self.plan, laps, rest))
+
+    def free(self) -> None:
+        """Forget the history."""
+        self.freed = True
+        self._steps = []
+
+
+_TWICE = (
+    "Trying to backward through the graph a second time: an earlier backward has freed the history of this batch. "
+    "Specify retain_graph=True in that call if you need to go through it again."
+)
+
+
+class Flush(torch.autograd.Function):  # type: ignore[misc]
+    """A flush as a function of everything that learns; its results are what somebody can read."""
+
+    @staticmethod
+    def forward(ctx: Any, tape: Tape, *sources: Any) -> Any:
+        """What has been computed already."""
+        ctx.tape = tape
+        ctx.set_materialize_grads(False)
+        return tuple([chunk.tensor for chunk in tape.outputs])
+
+    @staticmethod
+    def backward(ctx: Any, *heads: Any) -> Any:
+        """Gradients of the sources."""
+        if torch.is_grad_enabled():
+            raise CaptureError(
+                "backward(create_graph=True) of a dynamically batched value: gradients of gradients do not go "
+                "through a batch. Call gluonjit.hybridize(net, dynamic_batch=False) for this computation."
+            )
+        with plain():
+            return (None, *ctx.tape.gradients(heads, _keeps_graph()))
+
+
+_keeps_graph = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)
+
+
+def joined_history(tape: Tape, chunks: Mapping[Place, Chunk]) -> None:
+    """Give what can be read its history in PyTorch's autograd."""
+    outputs, sources = tape.begin(chunks), tape.sources()
+    if outputs and sources:
+        with torch.enable_grad():
+            for chunk, tensor in zip(outputs, Flush.apply(tape, *sources)):
+                chunk.tensor = tensor
+
+
+def _is_float(plan: Plan, place: Place) -> bool:
+    return plan.arenas[place.arena].spec.dtype in FLOATS

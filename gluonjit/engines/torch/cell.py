@@ -22,15 +22,17 @@ class Cell:
     A copy or a pickle of a module gets a cell of its own, with the same options and nothing cached.
     """
 
-    def __init__(self, name: str, options: Options, operator: bool = False) -> None:
+    def __init__(self, name: str, options: Options, operator: bool = False, stateless: bool = False) -> None:
         self.name = name
         self.options = options
         self.operator = operator
+        self.stateless = stateless  # of any module that looks so
         self.kinds: dict[Any, Kind] = {}
         self.families: dict[Any, Kind] = {}
         self.expanded: dict[Any, str] = {}
         self.plain: dict[Any, Any] = {}  # what calls give that is no tensor: it follows from shapes alone
         self.lookup: Any = None
+        self.loops = False  # over a sequence: its turns are the nodes
         self.seen: Any = None  # what the module looked like when its calls were traced
         _cells.add(self)
 
@@ -45,6 +47,7 @@ class Cell:
         self.expanded.clear()
         self.plain.clear()
         self.lookup = None
+        self.loops = False
         self.seen = None
 
     def __reduce__(self) -> Any:

@@ -11,7 +11,7 @@ import torch
 
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.hooked import current_mode
-from gluonjit.engines.torch.kinds import Plain, attributes, make_kind
+from gluonjit.engines.torch.kinds import LOOPS, Plain, attributes, make_kind
 from gluonjit.engines.torch.lazy import LazyTensor, wrap
 from gluonjit.engines.torch.lookups import look_up, table_of
 from gluonjit.engines.torch.operands import Unfit, leaf, value_of
@@ -208,9 +208,11 @@ def _record(
     asked = _asked_for(cell, owner, batch)
     if asked:
         raise Refusal(asked)
-    looks = attributes(owner)
+    looks = () if cell.stateless else attributes(owner)
     if cell.seen is not None and cell.seen != looks:
         cell.clear()
+    if cell.loops:
+        raise Refusal(LOOPS)
     wanted = (batch.options.without, *key)
     reason = cell.expanded.get(wanted)
     if reason is not None:

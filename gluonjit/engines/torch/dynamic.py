@@ -21,6 +21,8 @@ KEY = "_gluonjit"
 """A dynamically batched module keeps its Cell in its own __dict__, so that copies and pickles take it along."""
 
 _automatic: WeakKeyDictionary[Any, Cell] = WeakKeyDictionary()
+_stateless: dict[Any, Cell] = {}
+_MOST = 1024
 
 
 def enable(module: Any, options: dict[str, Any]) -> None:
@@ -59,7 +61,27 @@ def _automatic_cell(module: Any, args: Any, kwargs: Any) -> Cell | None:
         return None
     cell = _automatic.get(module)
     if cell is None:
-        cell = _automatic[module] = Cell(type(module).__name__, LOCAL.state.options)
+        cell = _automatic[module] = _alike(module) or Cell(type(module).__name__, LOCAL.state.options)
+    return cell
+
+
+def _alike(module: Any) -> Cell | None:
+    """The cell of modules like this one, if it has neither parameters nor parts, as a loss made for each call."""
+    looks: list[Any] = [type(module)]
+    for name, item in module.__dict__.items():
+        if name in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
+            if len(item):
+                return None
+        elif isinstance(item, (bool, int, float, str, type(None))):
+            looks.append((name, item))
+        elif not name.startswith("_"):
+            return None
+    key = tuple(looks)
+    cell = _stateless.get(key)
+    if cell is None:
+        if len(_stateless) >= _MOST:
+            _stateless.clear()
+        cell = _stateless[key] = Cell(type(module).__name__, LOCAL.state.options, stateless=True)
     return cell
 
 

@@ -16,7 +16,9 @@ original_load_state_dict: Any = torch.nn.Module.load_state_dict
 original_function_apply: Any = torch.autograd.Function.__dict__["apply"]
 original_backward: Any = torch.autograd.backward
 original_grad: Any = torch.autograd.grad
-original_optimizer_step: Any = None
+run_backward: Any = torch.autograd.Variable._execution_engine.run_backward
+"""(results, gradients, keep_graph, create_graph, inputs, allow_unreachable, accumulate_grad): what both of them call;
+`torch.autograd.grad` would import sympy, which takes a second."""
 make_subclass: Any = torch.Tensor._make_subclass
 make_wrapper: Any = torch.Tensor._make_wrapper_subclass
 

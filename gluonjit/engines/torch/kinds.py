@@ -22,6 +22,10 @@ _READS = (
     "it reads a tensor's numbers, writes to a tensor from outside, or uses one that is neither an argument nor a "
     "parameter"
 )
+LOOPS = (
+    "it goes through the same weight again with what that has given before, as a loop over a sequence does: what it "
+    "calls in each turn is captured instead"
+)
 _PLAIN = (type(None), bool, int, float, str, torch.dtype, torch.device, torch.Size)
 
 
@@ -74,10 +78,8 @@ def make_kind(
         raise Plain(structure)
     trace = pruned(trace, places)
     if not cell.operator and recurrent(trace):
-        return (
-            "it goes through the same weight again with what that has given before, as a loop over a sequence does: "
-            "what it calls in each turn is captured instead"
-        )
+        cell.loops = True
+        return LOOPS
     return _kind_of(cell, trace, places, structure, recorder.draws)
 
 
@@ -106,14 +108,14 @@ def _placed(recorder: Recorder, item: Any, places: list[int], operands: int) -> 
 
 def _constants(owner: Any, args: Any, kwargs: Any, batch: Batch) -> dict[int, Any]:
     """Tensors that are the same in every call: parameters, buffers and what else modules keep, by address."""
-    found = dict(batch.parameters)
+    found: dict[int, Any] = dict(batch.parameters)
     if isinstance(owner, torch.nn.Module):
         for module in owner.modules():
             found.update((id(tensor), tensor) for tensor in module._parameters.values() if tensor is not None)
             found.update((id(tensor), tensor) for tensor in module._buffers.values() if tensor is not None)
             found.update((id(item), item) for item in module.__dict__.values() if isinstance(item, torch.Tensor))
 
-    def note(item: Any) -> Any:
+    def note(item: Any) -> None:
         if isinstance(item, torch.nn.Parameter):
             found[id(item)] = item
 
@@ -123,7 +125,7 @@ def _constants(owner: Any, args: Any, kwargs: Any, batch: Batch) -> dict[int, An
 
 def _draws() -> Any:
     """The states of the random numbers that programs draw on the host, in short."""
-    numpy_state = np.random.get_state()
+    numpy_state: Any = np.random.get_state()
     return hash(random.getstate()), numpy_state[2], hash(numpy_state[1].tobytes()), torch.initial_seed()
 
 

@@ -17,12 +17,12 @@ from gluonjit.engines.torch.hooked import make_subclass
 from gluonjit.engines.torch.operands import concrete
 from gluonjit.graph import Value
 from gluonjit.graph.references import indexed, quick_slice, row
-from gluonjit.hybrid import LOCAL, engine_of
+from gluonjit.hybrid import LOCAL, Batch, engine_of
 
 _SCALAR: tuple[int, ...] = ()
 
 
-class LazyTensor(torch.Tensor):
+class LazyTensor(torch.Tensor):  # type: ignore[misc]
     """A tensor of a captured call. `_v` is its value in a graph, `_c` the computed tensor once it was read."""
 
     __slots__ = ("_c", "_v")
@@ -221,9 +221,12 @@ def wrap_concrete(value: Value, computed: Any) -> LazyTensor:
 
 
 def waits(item: Any) -> bool:
-    """Whether an argument is, or holds, a lazy tensor that is not computed."""
+    """Whether an argument is, or holds, a lazy tensor whose batch has not run."""
     if item.__class__ is LazyTensor:
-        return item._c is None
+        if item._c is not None:
+            return False
+        value = item._v
+        return value.result is None and value.graph is not None and isinstance(value.graph.owner, Batch)
     if isinstance(item, (list, tuple)):
         return any(waits(part) for part in item)
     return isinstance(item, dict) and any(waits(part) for part in item.values())

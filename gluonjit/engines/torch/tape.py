@@ -18,7 +18,7 @@ from gluonjit.analysis.costs import ObservedBackward
 from gluonjit.analysis.plan import Gather, Place
 from gluonjit.engines.torch.arrays import FLOATS, VERSIONS, device_named, dtype_named
 from gluonjit.engines.torch.chunks import Chunk
-from gluonjit.engines.torch.hooked import plain
+from gluonjit.engines.torch.hooked import plain, run_backward
 from gluonjit.errors import CaptureError
 from gluonjit.hybrid import Report
 from gluonjit.hybrid.costs import cost_model
@@ -77,9 +77,9 @@ class Tape:
         program = step.kind.program
         given, learned = [], []
         for gather, operand in zip(step.gathers, operands):
+            operand = operand.data  # its own count of writes: the arena is written to again before backward
             if self._learns(gather):
-                # Its own count of writes: the arena is written to again, elsewhere, before backward needs this.
-                operand = operand.data.requires_grad_()
+                operand.requires_grad_()
                 learned.append((gather, gather.index, operand))
             given.append(operand)
         consts = [self._constant(tensor) for tensor in program.consts]
@@ -156,7 +156,7 @@ class Tape:
             return False
         inputs = [operand for _, _, operand in ran.operands] + ran.consts
         results, gradients = zip(*heads)
-        got = torch.autograd.grad(results, inputs, gradients, retain_graph=not free, allow_unused=True)
+        got = run_backward(results, gradients, not free, False, tuple(inputs), True, False)
         for (gather, index, _), gradient in zip(ran.operands, got):
             if gradient is not None:
                 self._add(gather, index, gradient, arenas, reached)

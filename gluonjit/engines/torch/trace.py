@@ -19,6 +19,7 @@ Attrs = tuple[tuple[str, Any], ...]
 Shaped = tuple[tuple[int, ...], str]
 RANDOM = torch.Tag.nondeterministic_seeded
 DETACH = "detach.default"
+_BY_NUMBERS = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
 
 
 class NeedsValue(Exception):
@@ -55,10 +56,10 @@ class Trace:
         self.ops: list[TraceOp] = []
 
 
-class TraceTensor(torch.Tensor):
+class TraceTensor(torch.Tensor):  # type: ignore[misc]
     """What a traced function is given: a tensor that stands for a position of a trace."""
 
-    __slots__ = ("meta", "position", "recorder")
+    __slots__ = ("position", "recorder")
     __torch_function__ = torch._C._disabled_torch_function_impl
 
     @classmethod
@@ -79,36 +80,42 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         self.draws = False
         self._constant = constant
         self._known: dict[int, int] = {}
-        self._metas: list[Any] = [
-            torch.empty(spec.shape, dtype=dtype_named(spec.dtype), device="meta") for spec in trace.operands
-        ]
-        self._viewed: set[int] = set()  # positions that share their memory with others
+        # What operators run on to tell the shapes of their results. Not of device "meta": in Python, PyTorch's kernels
+        # for that one import its compiler, which takes seconds.
+        self._shapes: list[Any] = [torch.zeros(spec.shape, dtype=dtype_named(spec.dtype)) for spec in trace.operands]
+        self._sharing: dict[int, set[int]] = {}  # for positions that share their memory with others all of those
+        self._outdated: set[int] = set()  # positions whose memory was written to by way of another
         self.learns = torch.is_grad_enabled()
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """To leave torch.compile alone: to say so with True would import all of it, which takes seconds."""
+        return False
 
     def placeholders(self) -> list[TraceTensor]:
         """The operands."""
         return [self._tensor(position) for position in range(len(self.trace.operands))]
 
     def _tensor(self, position: int) -> TraceTensor:
-        meta = self._metas[position]
+        like = self._shapes[position]
         found: TraceTensor = make_wrapper(
             TraceTensor,
-            meta.shape,
-            strides=meta.stride(),
-            storage_offset=meta.storage_offset(),
-            dtype=meta.dtype,
+            like.shape,
+            strides=like.stride(),
+            storage_offset=like.storage_offset(),
+            dtype=like.dtype,
             device=device_named(self.trace.device),
         )
-        found.meta, found.position, found.recorder = meta, position, self
+        found.position, found.recorder = position, self
         return found
 
     def owns(self, tensor: Any) -> bool:
         """Whether a tensor was computed in this trace, or is an operand of it."""
-        return tensor.__class__ is TraceTensor and tensor.recorder is self
+        return tensor.__class__ is TraceTensor and tensor.recorder is self and tensor.position not in self._outdated
 
-    def _position(self, tensor: Any) -> int:
+    def _position(self, tensor: Any, viewing: bool = False) -> int:
         if tensor.__class__ is TraceTensor:
-            if tensor.recorder is not self:
+            if tensor.recorder is not self or (tensor.position in self._outdated and not viewing):
                 raise NeedsValue
             return int(tensor.position)
         found = self._known.get(id(tensor))
@@ -119,27 +126,30 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         return found
 
     def _new_constant(self, tensor: Any) -> int:
-        position = self._new(torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta"))
+        position = self._new(tensor.detach().cpu())
         self._known[id(tensor)] = position
         self.trace.consts.append((position, tensor))
         return position
 
-    def _new(self, meta: Any) -> int:
-        self._metas.append(meta)
-        self.trace.shapes.append((tuple(meta.shape), name_of_dtype(meta.dtype)))
-        return len(self._metas) - 1
+    def _new(self, like: Any) -> int:
+        self._shapes.append(like)
+        self.trace.shapes.append((tuple(like.shape), name_of_dtype(like.dtype)))
+        return len(self._shapes) - 1
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Record an operator and return placeholders of its results."""
         schema = func._schema
-        if func.namespace not in ("aten", "prim") or torch.Tag.dynamic_output_shape in func.tags:
+        if func.namespace not in ("aten", "prim") or not _BY_NUMBERS.isdisjoint(func.tags):
             raise NeedsValue
         named = dict(zip([argument.name for argument in schema.arguments], args), **(kwargs or {}))
         written = None
         if schema.is_mutable:
             written = self._written(func, named)
+            defaults = {argument.name: argument.default_value for argument in schema.arguments}
             func = _functional(func)
-            named = dict(zip([argument.name for argument in func._schema.arguments], named.values()))
+            for argument in func._schema.arguments:
+                if argument.name not in named and not argument.has_default_value():
+                    named[argument.name] = defaults[argument.name]
         if not _tensors(named.values()) and RANDOM not in func.tags:
             return self._made(func, named)
         if func._schema.name == "aten::lift_fresh":
@@ -154,10 +164,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
 
     def _record(self, func: Any, named: dict[str, Any], written: TraceTensor | None) -> Any:
         inputs: list[int] = []
+        viewing = any(result.alias_info is not None for result in func._schema.returns)
 
         def placed(value: Any) -> Any:
             if isinstance(value, torch.Tensor):
-                inputs.append(self._position(value))
+                inputs.append(self._position(value, viewing))
                 return Operand(len(inputs) - 1)
             if isinstance(value, (list, tuple)):
                 return tuple([placed(item) for item in value])
@@ -165,40 +176,40 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
 
         def stand_in(value: Any) -> Any:
             if isinstance(value, torch.Tensor):
-                return self._metas[self._position(value)]
+                return self._shapes[self._position(value, viewing)]
             if isinstance(value, (list, tuple)):
                 return [stand_in(item) for item in value]
-            return torch.device("meta") if isinstance(value, torch.device) else value
+            return torch.device("cpu") if isinstance(value, torch.device) else value
 
-        other = without_rule(func)
-        if other is not None and written is None:
+        other = without_rule(func) if written is None else None
+        if other is not None:
             with self:
-                return other(**named)
+                return other(*_positional(func, named), **_by_name(func, named))
         attrs = tuple([(key, placed(value)) for key, value in named.items()])
         found = func(**{key: stand_in(value) for key, value in named.items()})
         if RANDOM in func.tags:
             self.draws = True
         listed = list(found) if isinstance(found, (list, tuple)) else [found]
-        if not all(isinstance(meta, torch.Tensor) for meta in listed):
-            if any(isinstance(meta, torch.Tensor) for meta in listed):
-                raise NeedsValue
-            return found
-        outputs = [self._new(meta) for meta in listed]
+        if not all(isinstance(item, torch.Tensor) for item in listed):
+            raise NeedsValue
+        outputs = [self._new(item) for item in listed]
         self.trace.ops.append(TraceOp(_name(func), attrs, tuple(inputs), tuple(outputs)))
-        if any(result.alias_info is not None for result in func._schema.returns):
-            self._viewed.update(inputs, outputs)
+        if viewing:
+            self._share((*inputs, *outputs))
+            if not self._outdated.isdisjoint(inputs):  # autograd looks at the base of a view that was written to
+                self._outdated.update(outputs)
         if not torch.is_grad_enabled() and self.learns:
             outputs = [self._detached(position) for position in outputs]
         elif torch.is_grad_enabled() and not self.learns:
             raise NeedsValue
         if written is not None:
-            written.position, written.meta = outputs[0], self._metas[outputs[0]]
+            written.position = outputs[0]
             return written
         results = [self._tensor(position) for position in outputs]
         return type(found)(results) if isinstance(found, (list, tuple)) else results[0]
 
     def _detached(self, position: int) -> int:
-        result = self._new(self._metas[position])
+        result = self._new(self._shapes[position])
         self.trace.ops.append(TraceOp(DETACH, (("self", Operand(0)),), (position,), (result,)))
         return result
 
@@ -209,9 +220,17 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         target = named.get(writes[0])
         if len(writes) != 1 or writes[0] != arguments[0].name or target.__class__ is not TraceTensor:
             raise NeedsValue
-        if target.position < len(self.trace.operands) or target.position in self._viewed:
+        shared = self._sharing.get(target.position, {target.position})
+        if min(shared) < len(self.trace.operands) or not shared.isdisjoint(
+            position for position, _ in self.trace.consts
+        ):
             raise NeedsValue
-        return target  # type: ignore[no-any-return]
+        self._outdated.update(shared - {target.position})
+        return target
+
+    def _share(self, positions: Sequence[int]) -> None:
+        whole = set(positions).union(*[self._sharing.get(position, ()) for position in positions])
+        self._sharing.update(dict.fromkeys(whole, whole))
 
 
 def _tensors(values: Any) -> list[Any]:
@@ -233,9 +252,25 @@ def without_rule(func: Any) -> Any:
     """For an operator that has no rule a function that does the same with others, if PyTorch has one."""
     if rule_of(_name(func)) is not None:
         return None
+    if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
+        return func.decompose
     from torch._decomp import decomposition_table  # takes a while to import, and most programs need none of it
 
     return decomposition_table.get(func)
+
+
+def _positional(func: Any, named: dict[str, Any]) -> list[Any]:
+    arguments = [argument for argument in func._schema.arguments if not argument.kwarg_only]
+    last = max([k for k, argument in enumerate(arguments) if argument.name in named], default=-1)
+    return [named.get(argument.name, argument.default_value) for argument in arguments[: last + 1]]
+
+
+def _by_name(func: Any, named: dict[str, Any]) -> dict[str, Any]:
+    return {
+        argument.name: named[argument.name]
+        for argument in func._schema.arguments
+        if argument.kwarg_only and argument.name in named
+    }
 
 
 _FUNCTIONAL = {"bernoulli_.float": "bernoulli.p", "normal_.default": "normal_functional.default"}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 
 from gluonjit.engines.torch.rules.values import ANY, Call, NotBatchable, Val
@@ -84,3 +87,29 @@ def baddbmm(call: Call) -> list[Val]:
         raise NotBatchable(f"{call.name}: scaled, or with a bias of another shape")
     product = call.emit(torch.matmul, [_whole(call, call["batch1"]), _whole(call, call["batch2"])])
     return [call.stacked(call.emit(torch.add, [call.stacked(product), _whole(call, bias)]))]
+
+
+def trilinear(call: Call) -> list[Val]:
+    """_trilinear, as bilinear layers call it: of three tensors that are aligned by new axes and summed over some."""
+    vals, expands = [call[f"i{k}"] for k in (1, 2, 3)], [tuple(call[f"expand{k}"]) for k in (1, 2, 3)]
+    rank = len(vals[0].shape) + len(expands[0])
+    placed = []
+    for val, new in zip(vals, expands):
+        sizes = iter(val.shape)
+        shape = tuple([1 if axis in new else next(sizes) for axis in range(rank)])
+        if val.shared:
+            text = f"aligned{shape}"
+            (slot,) = call.writer.emit(_aligned(shape), [val.slot], text)
+            placed.append(val._replace(slot=slot, shape=shape, rest=shape))
+        else:
+            placed.append(call.form(val, 1, shape))
+    dims = tuple([axis + 1 for axis in call["sumdim"]])
+    return [call.stacked(call.emit(_sum_of_products, placed, dims))]
+
+
+def _aligned(shape: tuple[int, ...]) -> Callable[[torch.Tensor], torch.Tensor]:
+    return lambda tensor: tensor.reshape(1, *shape)
+
+
+def _sum_of_products(first: torch.Tensor, second: torch.Tensor, third: torch.Tensor, dims: Any) -> torch.Tensor:
+    return (first * second * third).sum(dims)

@@ -87,12 +87,28 @@ def _prod(flat: Any, dtype: Any = None) -> Any:
     return flat.prod(1, dtype=dtype)
 
 
+def _largest(flat: Any) -> Any:
+    return flat.amax(1)
+
+
+def _smallest(flat: Any) -> Any:
+    return flat.amin(1)
+
+
+def _any(flat: Any) -> Any:
+    return flat.any(1)
+
+
+def _all(flat: Any) -> Any:
+    return flat.all(1)
+
+
 OVER_ALL = {
     "sum.default": _sum,
     "mean.default": _mean,
     "prod.default": _prod,
-    "max.default": lambda flat: flat.max(1)[0],
-    "min.default": lambda flat: flat.min(1)[0],
-    "any.default": lambda flat: flat.any(1),
-    "all.default": lambda flat: flat.all(1),
+    "max.default": _largest,
+    "min.default": _smallest,
+    "any.default": _any,
+    "all.default": _all,
 }

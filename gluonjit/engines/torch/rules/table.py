@@ -36,6 +36,7 @@ _ROWS: list[tuple[Rule, str]] = [
     (linear.dot, "dot.default vdot.default"),
     (linear.bmm, "bmm.default"),
     (linear.baddbmm, "baddbmm.default"),
+    (linear.trilinear, "_trilinear.default"),
     (reductions.reduced, "sum.dim_IntList sum.default mean.dim mean.default amax.default amin.default max.dim min.dim"),
     (reductions.reduced, "max.default min.default any.dim any.default all.dim all.default prod.dim_int prod.default"),
     (reductions.reduced, "argmax.default argmin.default logsumexp.default var.correction std.correction"),

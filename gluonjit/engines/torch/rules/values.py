@@ -190,7 +190,8 @@ def _bound(func: Any, template: Mapping[str, Any]) -> Callable[..., Any]:
     if list(template) == [argument.name for argument in func._schema.arguments[: len(plain)]] and all(
         isinstance(value, _Slot) and value == k for k, value in enumerate(plain)
     ):
-        return FAST.get(func, func)
+        found: Callable[..., Any] = FAST.get(func, func)
+        return found
 
     def call(*tensors: Any) -> Any:
         given = {

@@ -31,6 +31,8 @@ class Cell:
         self.families: dict[Any, Kind] = {}
         self.expanded: dict[Any, str] = {}
         self.plain: dict[Any, Any] = {}  # what calls give that is no tensor: it follows from shapes alone
+        self.joints: dict[Any, Any] = {}  # calls that may differ in the number of children alone
+        self.by_number = ""  # why calls with other numbers of children run apart, if they do
         self.lookup: Any = None
         self.loops = False  # over a sequence: its turns are the nodes
         self.seen: Any = None  # what the module looked like when its calls were traced
@@ -46,6 +48,8 @@ class Cell:
         self.families.clear()
         self.expanded.clear()
         self.plain.clear()
+        self.joints.clear()
+        self.by_number = ""
         self.lookup = None
         self.loops = False
         self.seen = None

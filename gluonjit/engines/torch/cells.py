@@ -233,6 +233,8 @@ def _record(
         if not isinstance(made, Kind):
             return made
         kind = cell.kinds[wanted] = made
+    if cell.by_number:
+        batch.report.by_number[cell.name] = cell.by_number
     taped = key[-1] or (key[1] and kind.program.learns)
     record = batch.records[key] = Record(kind, 2 if taped else 0, share_of(kind, batch))
     return record

@@ -11,6 +11,7 @@ import torch
 
 from gluonjit.engines.torch import rules
 from gluonjit.engines.torch.cell import Cell
+from gluonjit.engines.torch.lifting import join_kinds
 from gluonjit.engines.torch.program import Lone, build, lay_out, pruned
 from gluonjit.engines.torch.structure import Constant, map_structure
 from gluonjit.engines.torch.trace import NeedsValue, Recorder, Trace, recording
@@ -80,7 +81,11 @@ def make_kind(
     if not cell.operator and recurrent(trace):
         cell.loops = True
         return LOOPS
-    return _kind_of(cell, trace, places, structure, recorder.draws)
+    made = _kind_of(cell, trace, places, structure, recorder.draws)
+    if isinstance(made, str) or cell.operator or not made.pure or "arity" in batch.options.without:
+        return made
+    key = (batch.options.without, torch.is_grad_enabled(), getattr(owner, "training", None))
+    return join_kinds(cell, key, (*args, *kwargs.values()), specs, made, places, batch)
 
 
 class Unknown(Exception):

@@ -65,7 +65,7 @@ def _compiled(writer: Writer, groups: int, consts: int, besides: int, finals: Se
     for number, step in enumerate(writer.code):
         scope[f"f{number}"] = step.function
         targets = ", ".join(f"v{slot}" if slot in used else "_" for slot in step.outputs)
-        given = [*(["count"] if step.counts else []), *(f"v{slot}" for slot in step.inputs)]
+        given = [*([step.counts] if step.counts else []), *(f"v{slot}" for slot in step.inputs)]
         lines.append(f"    {targets} = f{number}({', '.join(given)})")
         gone = [slot for slot in set(step.inputs) if last[slot] == number and slot >= inputs and slot not in finals]
         if gone:
@@ -207,15 +207,16 @@ def split_group(slot: int, count: int, spec: Spec, writer: Writer) -> tuple[int,
 def write(op: TraceOp, values: dict[int, Val], trace: Trace, writer: Writer) -> None:
     """Write down an operator, and note its results among the values."""
     inputs = [values[position] for position in op.inputs]
-    args = {name: _placed(value, inputs) for name, value in op.attrs}
+    args = {name: placed(value, inputs) for name, value in op.attrs}
     outputs = [trace.shapes[position] for position in op.outputs]
     values.update(zip(op.outputs, rules.batch_op(op.name, args, outputs, writer)))
 
 
-def _placed(value: Any, inputs: Sequence[Val]) -> Any:
+def placed(value: Any, inputs: Sequence[Val]) -> Any:
+    """An argument as a trace has it, with values in the place of inputs."""
     if value.__class__ is Operand:
         return inputs[value]
-    return tuple([_placed(item, inputs) for item in value]) if isinstance(value, tuple) else value
+    return tuple([placed(item, inputs) for item in value]) if isinstance(value, tuple) else value
 
 
 def stored(val: Val, writer: Writer) -> Val:

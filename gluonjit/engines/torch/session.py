@@ -50,6 +50,7 @@ class Session:
             self._places[place.arena].append(place)
         self._begins = [[place.begin for place in places] for places in self._places]
         self._indices = _upload(plan)
+        self._besides = _besides(plan)
 
     def put_lookup(self, chunk: LookupChunk) -> None:
         """Look the entries up; where the table is learned, gradients go on to it."""
@@ -124,9 +125,9 @@ class Session:
         step = self.plan.steps[number]
         program = step.kind.program
         if tape is None:
-            found: list[Any] = program(operands, program.consts, step.count, ())
+            found: list[Any] = program(operands, program.consts, step.count, self._besides.get(number, ()))
             return found
-        return tape.run(number, operands)
+        return tape.run(number, operands, self._besides.get(number, ()))
 
     def _lap(self, number: int, part: str, begin: float) -> float:
         if self.profile:
@@ -187,6 +188,7 @@ class Session:
     def finish(self) -> None:
         """Give the values that somebody can read their history, and forget what only the run needed."""
         self._indices = []
+        self._besides = {}
         if self.tape is not None:
             with plain(True):
                 joined_history(self.tape, self._chunks)
@@ -206,6 +208,16 @@ def _specs_at(plan: Plan, number: int, place: Place) -> list[Any]:
     """The specs of the results of a step's nodes that lie at this place."""
     output = plan.steps[number].places.index(place)
     return [record.kind.outputs[output].spec for record, _ in plan.steps[number].parts]
+
+
+def _besides(plan: Plan) -> dict[int, tuple[Any, ...]]:
+    """For each step whose nodes have any number of children whose child each is."""
+    found: dict[int, tuple[Any, ...]] = {}
+    for number, step in enumerate(plan.steps):
+        if step.arities is not None:
+            owners = torch.from_numpy(np.repeat(np.arange(step.count), step.arities))
+            found[number] = (owners.to(device_named(step.kind.operands[0].device)),)
+    return found
 
 
 def _upload(plan: Plan) -> list[list[Any]]:

@@ -71,7 +71,7 @@ class Tape:
         rows = slice(place.begin, place.end) if gather.index is None else gather.index
         return bool(self._learned[place.arena][rows].any())
 
-    def run(self, number: int, operands: list[Any]) -> list[Any]:
+    def run(self, number: int, operands: list[Any], besides: tuple[Any, ...]) -> list[Any]:
         """Run a step and record it."""
         step = self.plan.steps[number]
         program = step.kind.program
@@ -84,7 +84,7 @@ class Tape:
             given.append(operand)
         consts = [self._constant(tensor) for tensor in program.consts]
         with torch.enable_grad():
-            results: list[Any] = program(given, consts, step.count, ())
+            results: list[Any] = program(given, consts, step.count, besides)
         recorded = [(place, result) for place, result in zip(step.places, results) if result.requires_grad]
         if recorded:
             weights = [tensor for tensor in consts if tensor.requires_grad]

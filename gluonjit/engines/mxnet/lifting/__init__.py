@@ -1,12 +1,61 @@
-"""Cells that take any number of children as one kind: what is done for a child runs for all children of all nodes.
-
-A cell called with a list of states, or with any number of arguments, has a program for each number of them. Where those
-programs are one, child by child, with sums over the children, that one is made: in it a value belongs to a node or to
-a child, and a sum over the children is a sum over segments.
-"""
+"""Cells of MXNet that take any number of children as one kind; what is common to all engines is in hybrid.lifting."""
 
 from __future__ import annotations
 
-from .joining import Traced, join
+from collections.abc import Sequence
+from typing import Any
+
+from mxnet.ndarray import NDArray
+
+from gluonjit.engines.mxnet import rules
+from gluonjit.engines.mxnet.cell import Cell
+from gluonjit.engines.mxnet.lifting.building import build_lifted
+from gluonjit.engines.mxnet.lifting.checking import agrees
+from gluonjit.engines.mxnet.lifting.dialect import MXNetDialect
+from gluonjit.engines.mxnet.program import Built, current
+from gluonjit.engines.mxnet.trace import Trace
+from gluonjit.graph import Kind, Spec
+from gluonjit.hybrid import Batch, lifting
+from gluonjit.hybrid.lifting import Dialect, Lifted, Roles, Traced
 
 __all__ = ["Traced", "join"]
+
+
+class _Maker:
+    """Implements `gluonjit.hybrid.lifting.Maker`."""
+
+    dialect: Dialect = MXNetDialect()
+    refusals: tuple[type[Exception], ...] = (rules.NotBatchable,)
+    of_rows = False
+
+    def is_array(self, item: Any) -> bool:
+        """Whether this is an NDArray."""
+        return isinstance(item, NDArray)
+
+    def current(self, kind: Kind) -> bool:
+        """Whether the parameters still are the arrays that the program was traced with."""
+        return current(kind)
+
+    def build(self, lifted: Lifted, roles: Roles, trace: Trace, direct: bool) -> Built:
+        """The program as one symbolic graph."""
+        return build_lifted(lifted, trace.operands, roles.roles, trace, direct)
+
+    def agrees(self, built: Built, members: Sequence[tuple[Kind, Roles]]) -> bool:
+        """Whether it gives what the kinds' own programs give, on random numbers."""
+        return agrees(built, [(kind, roles.roles) for kind, roles in members])
+
+    def adopt(self, built: Built, kinds: Sequence[Kind]) -> None:
+        """The program's parameters are those of all."""
+        built.program.parameters = [pair for kind in kinds for pair in kind.program.parameters]
+
+    def program(self, built: Built) -> Any:
+        """The graph."""
+        return built.program
+
+
+_MAKER = _Maker()
+
+
+def join(cell: Cell, key: Any, args: Sequence[Any], specs: Sequence[Spec], new: Traced, batch: Batch) -> Kind:
+    """The kind of a call, which runs together with those of other numbers of children where it is like them."""
+    return lifting.join(_MAKER, cell, key, args, specs, new, batch)

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import mxnet as mx
 
 from gluonjit.engines.mxnet import rules
-from gluonjit.engines.mxnet.lifting.lifted import ADD_UP, GATHER_UP, SPREAD, Lifted, LiftedOp
 from gluonjit.engines.mxnet.program import OWNERS, SEGMENTS, Batched, Built, lay_out, segment_sum, split_group, stored
 from gluonjit.engines.mxnet.rules import Val
 from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.graph import Spec, operand_groups
+from gluonjit.hybrid.lifting import ADD_UP, GATHER_UP, SPREAD, Lifted, LiftedOp
 
 
 def build_lifted(

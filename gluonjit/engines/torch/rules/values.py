@@ -44,7 +44,7 @@ class Instruction(NamedTuple):
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     text: str
-    counts: bool = False  # whether the number of nodes is passed first
+    counts: str = ""  # an expression for the number of nodes, or of children, which is passed first
 
 
 class Writer:
@@ -52,6 +52,7 @@ class Writer:
 
     def __init__(self, slots: int) -> None:
         self.slots = slots
+        self.count = "count"  # how many nodes, or children, what is written is for
         self.code: list[Instruction] = []
 
     def emit(
@@ -60,7 +61,7 @@ class Writer:
         """Add an instruction; returns the slots of its results."""
         made = tuple(range(self.slots, self.slots + outputs))
         self.slots += outputs
-        self.code.append(Instruction(function, tuple(inputs), made, text, counts))
+        self.code.append(Instruction(function, tuple(inputs), made, text, self.count if counts else ""))
         return made
 
 

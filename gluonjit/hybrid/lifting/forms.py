@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations
 from typing import Any, NamedTuple
 
-from mxnet.ndarray import NDArray
-
-from gluonjit.graph import Spec
+from gluonjit.graph import Spec, family_key
 
 Looks = tuple[Any, ...]
+_MOST_OPERANDS = 5  # of one row each, of which any may be those of the only child
 
 
 class Form(NamedTuple):
-    """One way to read a call: what calls with more or fewer children have in common, and each child's operands."""
+    """One way to read a call: what calls with more or fewer children have in common, and each child's operands.
+
+    With `of_rows` there is one entry for all children, whose operands have a row for each of them.
+    """
 
     common: Looks
     children: tuple[tuple[int, ...], ...]
+    of_rows: bool = False
 
 
 class _Argument(NamedTuple):
@@ -27,16 +31,37 @@ class _Argument(NamedTuple):
     items: tuple[_Argument, ...] = ()
 
 
-def forms(args: Sequence[Any], specs: Sequence[Spec]) -> Iterator[Form]:
+def forms(args: Sequence[Any], specs: Sequence[Spec], is_array: Callable[[Any], bool]) -> Iterator[Form]:
     """The ways to read a call: its lists are the children, or its last arguments are."""
     numbers = iter(range(len(specs)))
-    found = [_look(arg, specs, numbers) for arg in args]
+    found = [_look(arg, specs, numbers, is_array) for arg in args]
     yield from _in_lists(found)
     for first in range(len(found)):
         last = found[first:]
         if last[0].operands and _alike(last):
             common = ("last", *[argument.looks for argument in found[:first]], last[0].looks)
             yield Form(common, tuple([argument.operands for argument in last]))
+
+
+def forms_of_rows(specs: Sequence[Spec]) -> Iterator[Form]:
+    """More ways to read a call: some operands have a row for each child. A single row may be one child's, or none's."""
+    rows = [position for position, spec in enumerate(specs) if spec.mode == "rows"]
+    counts = {specs[position].rows for position in rows}
+    several = counts - {1}
+    if len(several) > 1 or not rows:
+        return
+    if several:
+        (count,) = several
+        yield _of_rows(specs, tuple([position for position in rows if specs[position].rows == count]))
+    elif len(rows) <= _MOST_OPERANDS:
+        for size in range(len(rows), 0, -1):
+            for chosen in combinations(rows, size):
+                yield _of_rows(specs, chosen)
+
+
+def _of_rows(specs: Sequence[Spec], chosen: tuple[int, ...]) -> Form:
+    common = [family_key(spec) if position in chosen else spec for position, spec in enumerate(specs)]
+    return Form(("rows", chosen, *common), (chosen,), True)
 
 
 def _in_lists(found: Sequence[_Argument]) -> Iterator[Form]:
@@ -53,12 +78,12 @@ def _in_lists(found: Sequence[_Argument]) -> Iterator[Form]:
     yield Form(("lists", *common), tuple([sum([item.operands for item in child], ()) for child in items]))
 
 
-def _look(arg: Any, specs: Sequence[Spec], numbers: Iterator[int]) -> _Argument:
-    if isinstance(arg, NDArray):
+def _look(arg: Any, specs: Sequence[Spec], numbers: Iterator[int], is_array: Callable[[Any], bool]) -> _Argument:
+    if is_array(arg):
         number = next(numbers)
         return _Argument(("array", specs[number]), (number,))
     if isinstance(arg, (list, tuple)):
-        items = tuple([_look(item, specs, numbers) for item in arg])
+        items = tuple([_look(item, specs, numbers, is_array) for item in arg])
         operands = tuple([operand for item in items for operand in item.operands])
         return _Argument((type(arg), *[item.looks for item in items]), operands, items)
     return _Argument(("constant", type(arg), arg), ())

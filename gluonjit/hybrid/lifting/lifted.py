@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from gluonjit.engines.mxnet.lifting.reading import Unlike, read
-from gluonjit.engines.mxnet.trace import Attrs, Shaped, Trace
+from gluonjit.hybrid.lifting.reading import Attrs, Dialect, Listed, Program, Unlike, read
+from gluonjit.hybrid.lifting.roles import Roles, Shaped
 
 NODE, CHILD = "node", "child"
-SPREAD, GATHER_UP, ADD_UP = "spread out", "gather up", "add up"  # no operators of MXNet are called so
-Role = Sequence[int]
+SPREAD, GATHER_UP, ADD_UP = "spread out", "gather up", "add up"  # no operators are called so
 
 
 class Source(NamedTuple):
@@ -23,7 +22,7 @@ class Source(NamedTuple):
 
 
 class LiftedOp(NamedTuple):
-    """An operator of MXNet by its name, or one of three more: SPREAD gives a node's value to its children,
+    """An operator of the engine by its name, or one of three more: SPREAD gives a node's value to its children,
     GATHER_UP sums the children's for their node, ADD_UP adds values that belong alike."""
 
     name: str
@@ -59,22 +58,27 @@ class _Value(NamedTuple):
 class _Lifting:
     """A domain that makes a lifted program of what is done for the node and for its first child."""
 
-    def __init__(self, trace: Trace, children: Sequence[Role]) -> None:
+    def __init__(self, trace: Program, children: Roles) -> None:
         self.lifted = Lifted()
-        self._operands: dict[int, _Value] = {}
+        self._operands: dict[int, _Value | Listed] = {}
         self._spread: dict[int, int] = {}
+        count = children.count(trace.operands)
         owner = {
-            position: (role, child) for role, listed in enumerate(children) for child, position in enumerate(listed)
+            position: (role, child)
+            for role, listed in enumerate(children.roles)
+            for child, position in enumerate(listed)
         }
         shared = 0
         for position, spec in enumerate(trace.operands):
-            shaped = (spec.shape, spec.dtype)
             role, child = owner.get(position, (None, None))
             if role is None:
+                shaped = (spec.shape, spec.dtype)
                 self._operands[position] = self._source(Source(shared), NODE, shaped, None)
                 shared += 1
             elif child == 0:
-                self._operands[position] = self._source(Source(position, role), CHILD, shaped, 0)
+                first = self._source(Source(position, role), CHILD, children.shaped(spec), 0)
+                others = [_Value(child, None) for child in range(1, count)]
+                self._operands[position] = Listed((first, *others)) if children.of_rows else first
             else:
                 self._operands[position] = _Value(child, None)
         self._constants = {
@@ -86,8 +90,8 @@ class _Lifting:
         self.lifted.sources.append(source)
         return _Value(child, self.lifted.new(space, shaped))
 
-    def operand(self, position: int) -> _Value:
-        """An operand of the node, or of one child."""
+    def operand(self, position: int) -> _Value | Listed:
+        """An operand of the node, of one child, or of all children."""
         return self._operands[position]
 
     def constant(self, array: Any) -> _Value:
@@ -147,13 +151,13 @@ class _Lifting:
         return self._spread[number]
 
 
-def lift(trace: Trace, results: Sequence[int], children: Sequence[Role]) -> Lifted:
+def lift(trace: Program, results: Sequence[int], children: Roles, dialect: Dialect) -> Lifted:
     """The lifted program of a trace with at least two children. Raises Unlike where there is none.
 
     It still has to be compared with traces (`is_like`): here nobody looks at other children than the first.
     """
     domain = _Lifting(trace, children)
-    values = read(trace, results, domain)
+    values = read(trace, results, domain, dialect)
     if any(value.child is not None for value in values):
         raise Unlike("a result is of one child")
     domain.lifted.results = [value.number for value in values]

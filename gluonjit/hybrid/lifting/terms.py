@@ -5,24 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gluonjit.engines.mxnet.lifting.lifted import ADD_UP, CHILD, GATHER_UP, SPREAD, Lifted, Role
-from gluonjit.engines.mxnet.lifting.reading import Unlike, read
-from gluonjit.engines.mxnet.trace import Attrs, Shaped, Trace
+from gluonjit.hybrid.lifting.lifted import ADD_UP, CHILD, GATHER_UP, SPREAD, Lifted
+from gluonjit.hybrid.lifting.reading import Attrs, Dialect, Listed, Program, Unlike, read
+from gluonjit.hybrid.lifting.roles import Roles, Shaped
 
 
 class Terms:
     """A domain in which a value is a number: equal terms have equal ones. `names` says what each operand is."""
 
     def __init__(self, names: Mapping[int, Any]) -> None:
-        self._names = names
+        self._names = names  # a list of names for an operand of several children
         self._numbers: dict[Any, int] = {}
 
     def _number(self, term: Any) -> int:
         return self._numbers.setdefault(term, len(self._numbers))
 
-    def operand(self, position: int) -> int:
+    def operand(self, position: int) -> Any:
         """An operand by what it is to the call."""
-        return self._number(("operand", self._names[position]))
+        name = self._names[position]
+        if isinstance(name, list):
+            return Listed(tuple([self.named(part) for part in name]))
+        return self.named(name)
 
     def named(self, name: Any) -> int:
         """The operand of this name."""
@@ -41,19 +44,23 @@ class Terms:
         return self._number(("sum", tuple(sorted(terms)))) if len(terms) > 1 else terms[0]
 
 
-def is_like(lifted: Lifted, trace: Trace, results: Sequence[int], children: Sequence[Role]) -> bool:
-    """Whether a trace is what a lifted program does for this number of children. `children`: operands, role by role."""
+def is_like(lifted: Lifted, trace: Program, results: Sequence[int], children: Roles, dialect: Dialect) -> bool:
+    """Whether a trace is what a lifted program does for this number of children."""
     names: dict[int, Any] = {}
-    for role, positions in enumerate(children):
-        names.update((position, (role, child)) for child, position in enumerate(positions))
+    count = children.count(trace.operands)
+    for role, positions in enumerate(children.roles):
+        if children.of_rows:
+            names[positions[0]] = [(role, child) for child in range(count)]
+        else:
+            names.update((position, (role, child)) for child, position in enumerate(positions))
     shared = [position for position in range(len(trace.operands)) if position not in names]
     names.update((position, number) for number, position in enumerate(shared))
     domain = Terms(names)
     try:
-        found = read(trace, results, domain)
+        found = read(trace, results, domain, dialect)
     except Unlike:
         return False
-    return found == _unrolled(lifted, domain, len(shared), len(children[0]))
+    return found == _unrolled(lifted, domain, len(shared), count)
 
 
 def _unrolled(lifted: Lifted, domain: Terms, shared: int, count: int) -> list[int]:

@@ -1,0 +1,64 @@
+"""Cells of PyTorch that take any number of children as one kind; what is common to all engines is in hybrid.lifting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from gluonjit.engines.torch import rules
+from gluonjit.engines.torch.lifting.building import build_lifted
+from gluonjit.engines.torch.lifting.checking import agrees
+from gluonjit.engines.torch.lifting.dialect import TorchDialect
+from gluonjit.engines.torch.program import Built
+from gluonjit.engines.torch.trace import Trace
+from gluonjit.graph import Kind, Spec
+from gluonjit.hybrid import Batch, lifting
+from gluonjit.hybrid.lifting import Dialect, Lifted, Roles, Traced
+
+__all__ = ["join_kinds"]
+
+
+class _Maker:
+    """Implements `gluonjit.hybrid.lifting.Maker`."""
+
+    dialect: Dialect = TorchDialect()
+    refusals: tuple[type[Exception], ...] = (rules.NotBatchable,)
+    of_rows = True
+
+    def is_array(self, item: Any) -> bool:
+        """Whether this is an operand: a parameter is a constant."""
+        return isinstance(item, torch.Tensor) and not isinstance(item, torch.nn.Parameter)
+
+    def current(self, kind: Kind) -> bool:
+        """Cells forget all their kinds when their module has changed."""
+        return True
+
+    def build(self, lifted: Lifted, roles: Roles, trace: Trace, direct: bool) -> Built:
+        """The program for all nodes of a step and all their children."""
+        return build_lifted(lifted, roles, trace)
+
+    def agrees(self, built: Built, members: Sequence[tuple[Kind, Roles]]) -> bool:
+        """Whether it gives what the kinds' own programs give, on random numbers."""
+        return agrees(built, members)
+
+    def adopt(self, built: Built, kinds: Sequence[Kind]) -> None:
+        """Gradients go to the constants of all."""
+        built.program.learns = any(kind.program.learns for kind in kinds)
+
+    def program(self, built: Built) -> Any:
+        """What runs."""
+        return built.program
+
+
+_MAKER = _Maker()
+
+
+def join_kinds(
+    cell: Any, key: Any, args: Sequence[Any], specs: Sequence[Spec], kind: Kind, results: Sequence[int], batch: Batch
+) -> Kind:
+    """The kind of a call, which runs together with those of other numbers of children where it is like them."""
+    origins = tuple([(operand, 0) for operand in range(len(specs))])
+    traced = Traced(kind, kind.program.trace, tuple(results), origins)
+    return lifting.join(_MAKER, cell, key, args, specs, traced, batch)

@@ -1,0 +1,121 @@
+"""From a lifted program to one batched program for all nodes of a step and all their children."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from gluonjit.engines.torch import rules
+from gluonjit.engines.torch.program import Batched, Built, lay_out, placed, split_group, stored
+from gluonjit.engines.torch.rules import Val, Writer
+from gluonjit.engines.torch.rules.pointwise import pointwise
+from gluonjit.engines.torch.trace import Trace
+from gluonjit.graph import operand_groups
+from gluonjit.hybrid.lifting import ADD_UP, CHILD, GATHER_UP, SPREAD, Lifted, LiftedOp, Roles
+
+NODES = "count"
+
+
+def build_lifted(lifted: Lifted, roles: Roles, trace: Trace) -> Built:
+    """The program of a step: `trace` is one of those that it was lifted from. Raises rules.NotBatchable.
+
+    Besides operands and constants it is given whose child each is.
+    """
+    operands = trace.operands
+    if any(spec.rows != 1 for position, spec in enumerate(operands) if position not in roles.positions()):
+        raise rules.NotBatchable("an operand has several rows")
+    if not roles.of_rows and any(operands[role[0]].rows != 1 for role in roles.roles):
+        raise rules.NotBatchable("an operand of a child has several rows")
+    groups = len(operand_groups(operands, False, roles.roles))
+    consts = [number for number, source in enumerate(lifted.sources) if source.constant is not None]
+    owners = groups + len(consts)
+    writer = Writer(owners + 1)
+    values = _operands(lifted, roles, trace, writer)
+    for k, number in enumerate(consts):
+        shape, dtype = lifted.shapes[number]
+        values[number] = Val(groups + k, shape, dtype, None, shape)
+    for op in lifted.ops:
+        writer.count = f"len(v{owners})" if lifted.spaces[op.outputs[0]] == CHILD else NODES
+        values.update(zip(op.outputs, _applied(lifted, op, values, writer, owners)))
+    writer.count = NODES
+    finals = [stored(values[number], writer) for number in lifted.results]
+    outputs, rows = lay_out([lifted.shapes[number] for number in lifted.results], trace.device)
+    program = Batched(trace, (), writer, groups, [val.slot for val in finals], 1)
+    program.consts = [lifted.sources[number].constant for number in consts]
+    return Built(program, outputs, rows, False)
+
+
+def _operands(lifted: Lifted, roles: Roles, trace: Trace, writer: Writer) -> dict[int, Val]:
+    """The values of operands, cut out of the groups in which they are gathered."""
+    operands = trace.operands
+    shared = [position for position in range(len(operands)) if position not in roles.positions()]
+    of_role = {role: number for number, role in enumerate(roles.roles)}
+    found: dict[tuple[int | None, int], Val] = {}
+    for number, group in enumerate(operand_groups(operands, False, roles.roles)):
+        spec = operands[group[0][0]]
+        for role, slot in zip(group, split_group(number, len(group), spec, writer)):
+            if role in of_role:
+                shape, dtype = roles.shaped(spec)
+                found[of_role[role], 0] = Val(slot, shape, dtype, 1, spec.row_shape)
+            else:
+                found[None, shared.index(role[0])] = Val(slot, spec.shape, spec.dtype, 1, spec.row_shape)
+    values: dict[int, Val] = {}
+    for number, source in enumerate(lifted.sources):
+        if source.constant is None:
+            values[number] = found[source.role, 0 if source.role is not None else source.number]
+    return values
+
+
+def _applied(lifted: Lifted, op: LiftedOp, values: dict[int, Val], writer: Writer, owners: int) -> list[Val]:
+    inputs = [values[number] for number in op.inputs]
+    outputs = [lifted.shapes[number] for number in op.outputs]
+    if op.name == SPREAD:
+        return [_spread(inputs[0], writer, owners)]
+    if op.name == GATHER_UP:
+        return [_gathered(inputs[0], writer, owners)]
+    if op.name == ADD_UP:
+        return [_sum(inputs, outputs[0], writer)]
+    if rules.RANDOM in rules.operator_named(op.name).tags:
+        raise rules.NotBatchable(f"{op.name} draws random numbers")
+    args = {name: placed(value, inputs) for name, value in op.attrs}
+    return rules.batch_op(op.name, args, outputs, writer)
+
+
+def _spread(val: Val, writer: Writer, owners: int) -> Val:
+    """A node's value for each of its children."""
+    if val.shared:
+        return val
+    one = rules.Call(SPREAD, None, {}, [], writer).form(val, 1, val.rest if val.lead == 1 else val.shape)
+    (slot,) = writer.emit(_rows_of, [one.slot, owners], SPREAD)
+    return one._replace(slot=slot)
+
+
+def _rows_of(tensor: Any, owners: Any) -> Any:
+    return tensor.index_select(0, owners)
+
+
+def _gathered(val: Val, writer: Writer, owners: int) -> Val:
+    """The sum of the children's values for each node."""
+    if val.shared:
+        raise rules.NotBatchable("a sum over children of what is the same for all of them")
+    one = rules.Call(GATHER_UP, None, {}, [], writer).form(val, 1, val.rest if val.lead == 1 else val.shape)
+    (slot,) = writer.emit(_segment_sum, [one.slot, owners], GATHER_UP, 1, True)
+    return one._replace(slot=slot)
+
+
+def _segment_sum(count: int, tensor: Any, owners: Any) -> Any:
+    return tensor.new_zeros((count, *tensor.shape[1:])).index_add(0, owners, tensor)
+
+
+def _sum(vals: list[Val], shaped: Any, writer: Writer) -> Val:
+    """Values of one shape added up."""
+    total = vals[0]
+    func = torch.ops.aten.add.Tensor
+    for val in vals[1:]:
+        call = rules.Call("add.Tensor", func, {"self": total, "other": val}, [shaped], writer)
+        if total.shared and val.shared:
+            total = total._replace(slot=call.again({}))
+        else:
+            (total,) = pointwise(call)
+    return total

@@ -1,0 +1,68 @@
+"""Compares a program over children with those for each number of children, on random numbers, before it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from gluonjit.engines.torch.arrays import device_named, dtype_named
+from gluonjit.engines.torch.hooked import plain
+from gluonjit.engines.torch.program import Built
+from gluonjit.graph import Kind
+from gluonjit.hybrid.lifting import Roles
+
+_NODES = 2  # of each kind
+_TOLERANCE = 1e-4
+
+
+def agrees(built: Built, members: Sequence[tuple[Kind, Roles]]) -> bool:
+    """Whether the program gives what the kinds' own programs give."""
+    draw = torch.Generator().manual_seed(0)
+    with plain():
+        numbers = [[_random(draw, spec) for spec in kind.operands] for kind, _ in members]
+        expected = [_alone(kind, own) for (kind, _), own in zip(members, numbers)]
+        actual = _together(built, members, numbers)
+        for number, found in enumerate(actual):
+            wanted = torch.cat([results[number] for results in expected])
+            scale = max(float(wanted.abs().max()), 1e-6)
+            if not float((found - wanted).abs().max()) <= _TOLERANCE * scale:
+                return False
+    return True
+
+
+def _random(draw: Any, spec: Any) -> Any:
+    """Rows of `_NODES` operands."""
+    drawn = torch.rand((_NODES * spec.rows, *spec.row_shape), generator=draw) * 2 - 1
+    return drawn.to(dtype_named(spec.dtype)).to(device_named(spec.device))
+
+
+def _alone(kind: Kind, numbers: Sequence[Any]) -> list[Any]:
+    """The results of a kind's nodes by its own program."""
+    operands = [torch.cat([numbers[position] for role in group for position in role]) for group in kind.groups]
+    found: list[Any] = kind.program(operands, kind.program.consts, _NODES, ())
+    return found
+
+
+def _together(built: Built, members: Sequence[tuple[Kind, Roles]], numbers: Sequence[Sequence[Any]]) -> list[Any]:
+    """The results of the nodes of all kinds by one program."""
+    kinds = [
+        Kind(kind.name, kind.operands, built.outputs, built.rows, built.program, children=roles.roles)
+        for kind, roles in members
+    ]
+    operands = []
+    for number, group in enumerate(kinds[0].groups):
+        parts = []
+        for role in range(len(group)):
+            for kind, own in zip(kinds, numbers):
+                rows = [
+                    own[position].view(_NODES, -1, *kind.operands[position].row_shape)
+                    for position in kind.groups[number][role]
+                ]
+                parts.append(torch.cat(rows, 1).flatten(0, 1))
+        operands.append(torch.cat(parts))
+    arities = torch.tensor([kind.arity for kind in kinds for _ in range(_NODES)])
+    owners = torch.arange(len(arities)).repeat_interleave(arities).to(operands[0].device)
+    found: list[Any] = built.program(operands, built.program.consts, len(arities), (owners,))
+    return found

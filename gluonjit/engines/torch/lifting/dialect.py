@@ -1,0 +1,165 @@
+"""What ATen's operators do to children: which add up, which put tensors together, and which treat each row alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from gluonjit.engines.torch.rules import operator_named
+from gluonjit.engines.torch.trace import Operand, TraceOp
+from gluonjit.hybrid.lifting import Known, Listed, Sum, Unlike, Value
+from gluonjit.hybrid.lifting.reading import Attrs, Domain, Program, terms_of
+from gluonjit.hybrid.lifting.roles import Shaped
+
+_SAME = {"clone.default", "alias.default", "contiguous.default"}
+_OF_ROWS = {"mm.default": (0,), "addmm.default": (1,)}
+"""Products, and which of their inputs has the rows."""
+_ALONG = {
+    "slice.Tensor": "dim",
+    "select.int": "dim",
+    "split.Tensor": "dim",
+    "unsafe_split.Tensor": "dim",
+    "split_with_sizes.default": "dim",
+    "cat.default": "dim",
+    "_softmax.default": "dim",
+    "_log_softmax.default": "dim",
+    "sum.dim_IntList": "dim",
+    "mean.dim": "dim",
+    "unsqueeze.default": "dim",
+    "squeeze.dim": "dim",
+}
+"""Operators along dimensions, and the argument that says which."""
+_SIZED = {"view.default": "size", "_unsafe_view.default": "size", "reshape.default": "shape", "expand.default": "size"}
+_WIDE = {"native_layer_norm.default", "detach.default", "_to_copy.default"}
+_SQUEEZE: Attrs = (("self", Operand(0)), ("dim", 0))
+
+
+class TorchDialect:
+    """Implements `gluonjit.hybrid.lifting.Dialect`."""
+
+    def plain(self, op: TraceOp) -> tuple[str, Attrs]:
+        """Name and attributes as they are."""
+        return op.name, op.attrs
+
+    def folded(
+        self, op: TraceOp, trace: Program, known: Mapping[int, Known], value: Value, domain: Domain
+    ) -> list[Known] | None:
+        """A longer sum, the same value, values side by side, or what is done to each of those."""
+        shaped = trace.shapes[op.outputs[0]]
+        attrs = dict(op.attrs)
+        if op.name in _SAME:
+            return [known[op.inputs[0]]]
+        if op.name == "add.Tensor" and attrs.get("alpha", 1) == 1 and _alike(op, trace, shaped):
+            added = _added(op, attrs, known, value)
+            if added is not None:
+                return [added]
+        listed = [known[position] for position in op.inputs]
+        if any(isinstance(item, Listed) for item in listed):
+            return _each(op, attrs, trace, listed, value, domain)
+        return _joined(op, attrs, trace, value, domain)
+
+
+def _alike(op: TraceOp, trace: Program, shaped: Shaped) -> bool:
+    return shaped[1].startswith(("float", "bfloat")) and all(trace.shapes[k] == shaped for k in op.inputs)
+
+
+def _added(op: TraceOp, attrs: Mapping[str, Any], known: Mapping[int, Known], value: Value) -> Known | None:
+    """Terms of a sum; `x + 0`, with which the built-in `sum` begins, is x."""
+    if any(isinstance(known[position], Listed) for position in op.inputs):
+        return None
+    if len(op.inputs) == 1:
+        other = attrs["other"] if attrs["self"].__class__ is Operand else attrs["self"]
+        return known[op.inputs[0]] if other == 0 else None
+    return Sum(tuple([term for position in op.inputs for term in terms_of(known[position], position, value)]))
+
+
+def _joined(op: TraceOp, attrs: Mapping[str, Any], trace: Program, value: Value, domain: Domain) -> list[Known] | None:
+    """Tensors of one shape put together along axis 0: rows, of which each has a first axis of 1."""
+    if op.name not in ("stack.default", "cat.default") or attrs.get("dim", 0) != 0:
+        return None
+    shapes = {trace.shapes[position] for position in op.inputs}
+    if len(shapes) != 1:
+        return None
+    ((shape, dtype),) = shapes
+    values = [value(position) for position in op.inputs]
+    if op.name == "cat.default":
+        return [Listed(tuple(values))] if len(shape) >= 2 and shape[0] == 1 else None
+    rows = [domain.apply("unsqueeze.default", _SQUEEZE, [item], [((1, *shape), dtype)])[0] for item in values]
+    return [Listed(tuple(rows))]
+
+
+def _each(
+    op: TraceOp, attrs: Mapping[str, Any], trace: Program, given: Sequence[Known], value: Value, domain: Domain
+) -> list[Known]:
+    """What an operator does to rows, each a child's: the same to each of them, or their sum. Raises Unlike."""
+    counts = {len(item.values) for item in given if isinstance(item, Listed)}
+    if len(counts) > 1:
+        raise Unlike(f"{op.name} takes rows of several kinds of children")
+    (count,) = counts
+    if op.name == "sum.dim_IntList" and attrs.get("dim") == (0,) and attrs.get("dtype") is None:
+        return [Sum(_summed(op, attrs, trace, given[0], domain))]
+    if op.name == "unbind.int" and attrs.get("dim", 0) == 0:
+        return [_without_axis(item, trace.shapes[op.outputs[0]], domain) for item in _values(given[0])]
+    if op.name == "select.int" and attrs.get("dim", 0) == 0:
+        return [_without_axis(_values(given[0])[attrs["index"]], trace.shapes[op.outputs[0]], domain)]
+    plain = _for_each(op, attrs, trace, given, count)
+    outputs = [_first_row(trace.shapes[position], count, op.name) for position in op.outputs]
+    rows: list[list[Any]] = [[] for _ in op.outputs]
+    others = [None if isinstance(item, Listed) else value(k) for k, item in zip(op.inputs, given)]
+    for child in range(count):
+        inputs = [item.values[child] if isinstance(item, Listed) else other for item, other in zip(given, others)]
+        for collected, result in zip(rows, domain.apply(op.name, plain, inputs, outputs)):
+            collected.append(result)
+    return [Listed(tuple(collected)) for collected in rows]
+
+
+def _values(known: Known) -> tuple[Any, ...]:
+    return known.values if isinstance(known, Listed) else ()
+
+
+def _summed(op: TraceOp, attrs: Mapping[str, Any], trace: Program, rows: Known, domain: Domain) -> tuple[Any, ...]:
+    values = _values(rows)
+    if attrs.get("keepdim", False):
+        return values
+    return tuple([_without_axis(item, trace.shapes[op.outputs[0]], domain) for item in values])
+
+
+def _without_axis(item: Any, shaped: Shaped, domain: Domain) -> Any:
+    return domain.apply("squeeze.dim", _SQUEEZE, [item], [shaped])[0]
+
+
+def _first_row(shaped: Shaped, count: int, name: str) -> Shaped:
+    shape, dtype = shaped
+    if not shape or shape[0] != count:
+        raise Unlike(f"{name} puts what children bring into one array, and does not sum it up")
+    return (1, *shape[1:]), dtype
+
+
+def _for_each(op: TraceOp, attrs: Mapping[str, Any], trace: Program, given: Sequence[Known], count: int) -> Attrs:
+    """The operator's arguments for a single row, where it treats rows alike. Raises Unlike."""
+    ranks = {len(trace.shapes[k][0]) for k, item in zip(op.inputs, given) if isinstance(item, Listed)}
+    rank = max(ranks)
+    alone = [trace.shapes[k][0] for k, item in zip(op.inputs, given) if not isinstance(item, Listed)]
+    if torch.Tag.pointwise in operator_named(op.name).tags or op.name in ("where.self", "masked_fill.Scalar"):
+        if len(ranks) == 1 and all(len(shape) < rank or (len(shape) == rank and shape[0] == 1) for shape in alone):
+            return op.attrs
+    elif op.name in _OF_ROWS:
+        rows = [k for k, item in enumerate(given) if isinstance(item, Listed)]
+        bias = trace.shapes[op.inputs[0]][0] if op.name == "addmm.default" else ()
+        if tuple(rows) == _OF_ROWS[op.name] and (len(bias) < 2 or bias[0] == 1):
+            return op.attrs
+    elif op.name in _ALONG and len(ranks) == 1:
+        dims = attrs.get(_ALONG[op.name], 0)
+        listed = dims if isinstance(dims, tuple) else (dims,)
+        whole = all(isinstance(item, Listed) for item in given)
+        if whole and listed and all(dim not in (0, -rank) and not (dim == -1 - rank) for dim in listed):
+            return op.attrs
+    elif op.name in _SIZED:
+        sizes = attrs[_SIZED[op.name]]
+        if sizes and len(sizes) >= 2 and sizes[0] in (count, -1) and -1 not in sizes[1:]:
+            return tuple([(key, (1, *sizes[1:]) if key == _SIZED[op.name] else item) for key, item in op.attrs])
+    elif op.name in _WIDE and isinstance(given[0], Listed) and len(attrs.get("normalized_shape", ())) < rank:
+        return op.attrs
+    raise Unlike(f"{op.name} puts what children bring into one array, and does not treat its rows alike")

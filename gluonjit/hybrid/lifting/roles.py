@@ -1,0 +1,29 @@
+"""Which operands of a call are those of children."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gluonjit.graph import Spec
+
+Shaped = tuple[tuple[int, ...], str]
+
+
+class Roles(NamedTuple):
+    """For each role its operands, child by child; with `of_rows` a role has one operand, with a row for each child."""
+
+    roles: tuple[tuple[int, ...], ...]
+    of_rows: bool = False
+
+    def count(self, specs: Sequence[Spec]) -> int:
+        """How many children there are."""
+        return specs[self.roles[0][0]].rows if self.of_rows else len(self.roles[0])
+
+    def positions(self) -> set[int]:
+        """All operands of children."""
+        return {position for role in self.roles for position in role}
+
+    def shaped(self, spec: Spec) -> Shaped:
+        """Shape and dtype of what one child brings."""
+        return ((1, *spec.row_shape), spec.dtype) if self.of_rows else (spec.shape, spec.dtype)

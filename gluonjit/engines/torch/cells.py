@@ -137,13 +137,18 @@ def _flatten(arg: Any, owner: Any, batch: Batch, signature: list[Any], values: l
     kind = arg.__class__
     if kind is tuple or kind is list or kind is torch.Size:
         signature.append(kind)
+        graph = batch.graph
         for item in arg:
-            _flatten(item, owner, batch, signature, values)
+            if item.__class__ is LazyTensor and item._v.graph is graph:
+                values.append(item._v)
+                signature.append(item._v.spec)
+            else:
+                _flatten(item, owner, batch, signature, values)
         signature.append(None)
     elif arg is owner:
         signature.append(arg)
     elif isinstance(arg, torch.Tensor):
-        if isinstance(arg, torch.nn.Parameter) or id(arg) in batch.parameters:
+        if kind is not LazyTensor and (isinstance(arg, torch.nn.Parameter) or id(arg) in batch.parameters):
             signature.append(("constant", id(arg)))
             return
         try:

@@ -6,8 +6,6 @@ from time import perf_counter
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import torch
-
 from gluonjit.engines.torch import hooked
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import Refusal, as_lazy, capture, expand, open_batch
@@ -88,16 +86,16 @@ def _alike(module: Any) -> Cell | None:
 def _captured(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
     """The call as one node, or else as what it calls; one outside of all others is then a sample."""
     state = LOCAL.state
-    batch = open_batch(cell.options)
-    if not state.inside and not batch.explicit and batch.options is not cell.options and KEY in module.__dict__:
-        if batch.options != cell.options:
-            batch.flush("another module has other options")
-            state.close()
-            batch = open_batch(cell.options)
-    if id(module) not in batch.noted:
-        _note_parameters(batch, module)
+    batch = state.batch
+    if batch is None or batch.room < 0 or batch.engine is not engine_of("torch"):
+        batch = open_batch(cell.options)
+    if not state.inside and batch.options is not cell.options:
+        batch = _with_options(batch, cell, module)
+    noted = batch.noted.get(id(module))
+    if noted is None:
+        noted = _noted(batch, module)
     try:
-        if _hooked(module):
+        if noted[1] or module._forward_hooks or module._forward_pre_hooks:
             raise Refusal("it has forward hooks, which must run for each call")
         return capture(cell, module, module.forward, args, kwargs, batch)
     except Refusal as refusal:
@@ -129,23 +127,28 @@ def _sample(module: Any, args: Any, kwargs: Any, batch: Batch) -> Any:
         batch.report.note(f"sample {batch.sample - 1}", "capture", begin, perf_counter())
 
 
+def _with_options(batch: Batch, cell: Cell, module: Any) -> Batch:
+    """The open batch with the options of an outermost module."""
+    if batch.explicit or KEY not in module.__dict__ or batch.options == cell.options:
+        return batch
+    batch.flush("another module has other options")
+    LOCAL.state.close()
+    return open_batch(cell.options)
+
+
 def _hooked(module: Any) -> bool:
     return bool(
         module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
-    ) or any(_hooked(child) for child in module._modules.values() if child is not None)
+    )
 
 
-def _note_parameters(batch: Batch, module: Any) -> None:
-    """Let the batch know the parameters and buffers of this module, once."""
+def _noted(batch: Batch, module: Any) -> tuple[Any, bool]:
+    """Let the batch know this module, once: its parameters and buffers, and whether anything in it has hooks."""
+    hooked_inside = False
     for inner in module.modules():
-        if id(inner) in batch.noted:
-            continue
-        batch.noted[id(inner)] = inner
+        hooked_inside = hooked_inside or _hooked(inner)
         for tensor in (*inner._parameters.values(), *inner._buffers.values()):
             if tensor is not None:
                 batch.parameters[id(tensor)] = tensor
-
-
-def is_module(net: Any) -> bool:
-    """Whether this is a model of PyTorch's."""
-    return isinstance(net, torch.nn.Module)
+    found = batch.noted[id(module)] = (module, hooked_inside)
+    return found

@@ -11,7 +11,7 @@ import torch
 
 from gluonjit.engines.torch import rules
 from gluonjit.engines.torch.cell import Cell
-from gluonjit.engines.torch.lifting import join_kinds
+from gluonjit.engines.torch.lifting import Traced, join_kinds
 from gluonjit.engines.torch.program import Lone, build, lay_out, pruned
 from gluonjit.engines.torch.structure import Constant, map_structure
 from gluonjit.engines.torch.trace import NeedsValue, Recorder, Trace, recording
@@ -85,7 +85,8 @@ def make_kind(
     if isinstance(made, str) or cell.operator or not made.pure or "arity" in batch.options.without:
         return made
     key = (batch.options.without, torch.is_grad_enabled(), getattr(owner, "training", None))
-    return join_kinds(cell, key, (*args, *kwargs.values()), specs, made, places, batch)
+    origins = tuple([(operand, 0) for operand in range(len(specs))])
+    return join_kinds(cell, key, (*args, *kwargs.values()), specs, Traced(made, trace, tuple(places), origins), batch)
 
 
 class Unknown(Exception):

@@ -17,7 +17,7 @@ from gluonjit.graph import Kind, Spec
 from gluonjit.hybrid import Batch, lifting
 from gluonjit.hybrid.lifting import Dialect, Lifted, Roles, Traced
 
-__all__ = ["join_kinds"]
+__all__ = ["Traced", "join_kinds"]
 
 
 class _Maker:
@@ -55,10 +55,6 @@ class _Maker:
 _MAKER = _Maker()
 
 
-def join_kinds(
-    cell: Any, key: Any, args: Sequence[Any], specs: Sequence[Spec], kind: Kind, results: Sequence[int], batch: Batch
-) -> Kind:
+def join_kinds(cell: Any, key: Any, args: Sequence[Any], specs: Sequence[Spec], new: Traced, batch: Batch) -> Kind:
     """The kind of a call, which runs together with those of other numbers of children where it is like them."""
-    origins = tuple([(operand, 0) for operand in range(len(specs))])
-    traced = Traced(kind, kind.program.trace, tuple(results), origins)
-    return lifting.join(_MAKER, cell, key, args, specs, traced, batch)
+    return lifting.join(_MAKER, cell, key, args, specs, new, batch)

@@ -34,7 +34,7 @@ class Cell:
         self.joints: dict[Any, Any] = {}  # calls that may differ in the number of children alone
         self.by_number = ""  # why calls with other numbers of children run apart, if they do
         self.lookup: Any = None
-        self.loops = False  # over a sequence: its turns are the nodes
+        self.never = ""  # why no call of it is one node, if so
         self.seen: Any = None  # what the module looked like when its calls were traced
         _cells.add(self)
 
@@ -43,7 +43,7 @@ class Cell:
         return len(self.kinds) + len(self.expanded) + len(self.plain)
 
     def clear(self) -> None:
-        """Forget what was traced."""
+        """Forget what was traced; what is never one node stays so."""
         self.kinds.clear()
         self.families.clear()
         self.expanded.clear()
@@ -51,7 +51,6 @@ class Cell:
         self.joints.clear()
         self.by_number = ""
         self.lookup = None
-        self.loops = False
         self.seen = None
 
     def __reduce__(self) -> Any:

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from time import perf_counter
 from types import FunctionType
 from typing import Any
+from weakref import WeakSet
 
 import torch
 
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.hooked import current_mode
-from gluonjit.engines.torch.kinds import LOOPS, Plain, attributes, make_kind
+from gluonjit.engines.torch.kinds import Plain, attributes, make_kind
 from gluonjit.engines.torch.lazy import LazyTensor, wrap
 from gluonjit.engines.torch.lookups import look_up, table_of
 from gluonjit.engines.torch.operands import Unfit, leaf, value_of
@@ -36,6 +37,10 @@ _CONSTANTS = (
     type(Ellipsis),
 )
 _autocast: Callable[[], bool] = getattr(torch._C, "_is_any_autocast_enabled", lambda: False)
+
+
+PARTS: WeakSet[Any] = WeakSet()
+"""Modules that are part of a cell: a change of one's attributes may change what the cell does."""
 
 
 class Refusal(Exception):
@@ -71,7 +76,7 @@ def capture(
             return found
     signature: list[Any] = [cell, learning, _autocast()]
     if owner is not None:
-        signature.append(owner.training)
+        signature.append(batch.changes)
     values: list[Value] = []
     for arg in args:
         if arg.__class__ is LazyTensor and arg._v.graph is graph:
@@ -216,15 +221,18 @@ def _record(
     looks = () if cell.stateless else attributes(owner)
     if cell.seen is not None and cell.seen != looks:
         cell.clear()
-    if cell.loops:
-        raise Refusal(LOOPS)
-    wanted = (batch.options.without, *key)
+    if cell.never:
+        raise Refusal(cell.never)
+    training = getattr(owner, "training", None)
+    wanted = (batch.options.without, training, *(key if owner is None else (*key[:3], *key[4:])))
     reason = cell.expanded.get(wanted)
     if reason is not None:
         raise Refusal(reason)
     if wanted in cell.plain:
         return cell.plain[wanted]
     kind = cell.kinds.get(wanted)
+    if owner is not None:
+        PARTS.update(owner.modules())
     cache = batch.report.cache
     if kind is not None:
         cache["hits"] += 1
@@ -240,7 +248,7 @@ def _record(
         kind = cell.kinds[wanted] = made
     if cell.by_number:
         batch.report.by_number[cell.name] = cell.by_number
-    taped = key[-1] or (key[1] and kind.program.learns)
+    taped = key[-1] or (key[1] and any(tensor.requires_grad for tensor in kind.program.consts))
     record = batch.records[key] = Record(kind, 2 if taped else 0, share_of(kind, batch))
     return record
 

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch import hooked
+from gluonjit.engines.torch.cells import PARTS
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import concrete
 from gluonjit.engines.torch.structure import map_structure
@@ -36,6 +37,14 @@ def load_state_dict(self: Any, *args: Any, **kwargs: Any) -> Any:
     """torch.nn.Module.load_state_dict."""
     _flush("load_state_dict")
     return hooked.original_load_state_dict(self, *args, **kwargs)
+
+
+def setattr_(self: Any, name: str, value: Any) -> None:
+    """torch.nn.Module.__setattr__: later calls of a cell with this module may do something else than earlier ones."""
+    state = LOCAL.state
+    if state.batch is not None and state.trace is None and self in PARTS:
+        state.batch.changes += 1
+    hooked.original_setattr(self, name, value)
 
 
 def before_step(optimizer: Any, args: Any, kwargs: Any) -> None:

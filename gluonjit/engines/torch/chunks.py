@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
 from gluonjit.graph import Spec
+
+
+class Readers:
+    """Who can read a chunk. Apart from it: what history refers to must not refer back to tensors with that history.
+
+    values: how many values; done: those from which backward has come, without being told to keep the history; whole:
+    whether it may come otherwise than value by value.
+    """
+
+    __slots__ = ("done", "values", "whole")
+
+    def __init__(self) -> None:
+        self.values = 0
+        self.done: set[int] = set()
+        self.whole = False
+
+    @property
+    def spent(self) -> bool:
+        """Whether no other backward can come from here."""
+        return not self.whole and len(self.done) >= self.values
 
 
 class Chunk:
@@ -16,12 +36,12 @@ class Chunk:
     size: rows of each node's value, 0 where they are not equally many.
     """
 
-    __slots__ = ("name", "pieces", "size", "tensor")
+    __slots__ = ("pieces", "readers", "size", "tensor")
 
-    def __init__(self, tensor: Any, size: int, name: str) -> None:
+    def __init__(self, tensor: Any, size: int) -> None:
         self.tensor = tensor
         self.size = size
-        self.name = name
+        self.readers = Readers()
         self.pieces: Any = None
 
     def value(self, spec: Spec, row: int) -> Any:
@@ -29,14 +49,16 @@ class Chunk:
         if self.size and spec.rows == self.size and row % self.size == 0 and self.tensor.requires_grad:
             if self.pieces is None:
                 # Each by a slice of its own would cost a gradient of the whole chunk for each.
-                self.pieces = Pieces.apply(self.tensor, self.size)
+                self.pieces = Pieces.apply(self.tensor, self.size, self.readers)
             found = self.pieces[row // self.size]
         else:
+            self.readers.whole = True
             found = self.tensor[row : row + spec.rows]
         return found if spec.mode == "rows" else found.reshape(spec.shape)
 
     def rows(self, offsets: Sequence[int]) -> Any:
         """Some of the rows."""
+        self.readers.whole = True
         return self.tensor[torch.tensor(offsets, device=self.tensor.device)]
 
 
@@ -48,26 +70,33 @@ class Result(NamedTuple):
 
 
 class Pieces(torch.autograd.Function):  # type: ignore[misc]
-    """A chunk as tensors of so many rows, none of which is a view."""
+    """A chunk as a tensor for each value, none of which is a view."""
 
     @staticmethod
-    def forward(ctx: Any, rows: Any, size: int) -> Any:
+    def forward(ctx: Any, rows: Any, size: int, readers: Readers) -> Any:
         """Take it apart."""
         ctx.set_materialize_grads(False)
-        ctx.like = rows.new_empty(0).expand(0)
-        ctx.shape, ctx.size = rows.shape, size
+        ctx.shape, ctx.size, ctx.readers = rows.shape, size, readers
         return tuple([part.clone() for part in rows.split(size)])
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         """Put the gradients together."""
-        whole = ctx.like.new_zeros(ctx.shape)
-        for number, gradient in enumerate(gradients):
-            if gradient is not None:
-                whole[number * ctx.size : (number + 1) * ctx.size] = gradient
-        return whole, None
+        given = [number for number, gradient in enumerate(gradients) if gradient is not None]
+        whole = gradients[given[0]].new_zeros(ctx.shape)
+        readers: Readers = ctx.readers
+        if not readers.done.isdisjoint(given):
+            raise RuntimeError(TWICE)
+        if not keeps_graph():
+            readers.done.update(given)
+        for number in given:
+            whole[number * ctx.size : (number + 1) * ctx.size] = gradients[number]
+        return whole, None, None
 
 
-def chunk_of(rows: Any, size: int, name: str) -> Chunk:
-    """A chunk of these rows."""
-    return Chunk(rows, size, name)
+TWICE = (
+    "Trying to backward through the graph a second time: an earlier backward has freed the history of this batch. "
+    "Specify retain_graph=True in that call if you need to go through it again."
+)
+keeps_graph: Callable[[], bool] = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)
+"""Whether the backward that is under way was told to keep the history."""

@@ -116,6 +116,7 @@ class TorchEngine:
         clear_specs()
         for cell in cells_known():
             cell.clear()
+            cell.never = ""
 
 
 ENGINE = TorchEngine()

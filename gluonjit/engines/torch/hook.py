@@ -14,6 +14,7 @@ from gluonjit.hybrid import register as register_engine
 
 PATCHES: list[tuple[Any, str, Any]] = [
     (torch.nn.Module, "__call__", dynamic.call),
+    (torch.nn.Module, "__setattr__", changes.setattr_),
     (torch.nn.Module, "_apply", changes.apply),
     (torch.nn.Module, "load_state_dict", changes.load_state_dict),
     (torch.autograd.Function, "apply", classmethod(changes.function_apply)),

@@ -12,6 +12,7 @@ from gluonjit.hybrid import LOCAL
 
 original_call: Any = torch.nn.Module.__call__
 original_apply: Any = torch.nn.Module._apply
+original_setattr: Any = torch.nn.Module.__setattr__
 original_load_state_dict: Any = torch.nn.Module.load_state_dict
 original_function_apply: Any = torch.autograd.Function.__dict__["apply"]
 original_backward: Any = torch.autograd.backward

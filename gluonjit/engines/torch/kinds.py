@@ -23,7 +23,7 @@ _READS = (
     "it reads a tensor's numbers, writes to a tensor from outside, or uses one that is neither an argument nor a "
     "parameter"
 )
-LOOPS = (
+_LOOPS = (
     "it goes through the same weight again with what that has given before, as a loop over a sequence does: what it "
     "calls in each turn is captured instead"
 )
@@ -53,10 +53,10 @@ def make_kind(
         return f"its operands are on several devices: {', '.join(sorted(devices))}"
     trace = Trace(specs)
     constants = _constants(owner, args, kwargs, batch)
-    drawn = _draws()
     before = attributes(owner)
+    outside = Outside(owner)
     try:
-        with recording(trace, lambda tensor: id(tensor) in constants or cell.operator) as recorder:
+        with outside, recording(trace, lambda tensor: id(tensor) in constants or cell.operator) as recorder:
             stand_ins = iter(recorder.placeholders())
             given, named = map_structure((args, kwargs), lambda item: _stand_in(item, stand_ins, constants))
             result = run(*given, **named)
@@ -66,10 +66,11 @@ def make_kind(
         raise
     except Exception as error:  # the call itself, run next, raises what the user has to see
         return f"tracing it raised {type(error).__name__}: {error}"
-    if _draws() != drawn:
+    if outside.drawn:
         return "it draws random numbers in Python"
-    if attributes(owner) != before:
-        return "it changes its own attributes"
+    if outside.changed or attributes(owner) != before:
+        cell.never = "it changes its own attributes"
+        return cell.never
     places: list[int] = []
     try:
         structure = map_structure(result, lambda item: _placed(recorder, item, places, len(specs)))
@@ -79,8 +80,8 @@ def make_kind(
         raise Plain(structure)
     trace = pruned(trace, places)
     if not cell.operator and recurrent(trace):
-        cell.loops = True
-        return LOOPS
+        cell.never = _LOOPS
+        return _LOOPS
     made = _kind_of(cell, trace, places, structure, recorder.draws)
     if isinstance(made, str) or cell.operator or not made.pure or "arity" in batch.options.without:
         return made
@@ -129,10 +130,37 @@ def _constants(owner: Any, args: Any, kwargs: Any, batch: Batch) -> dict[int, An
     return found
 
 
-def _draws() -> Any:
-    """The states of the random numbers that programs draw on the host, in short."""
-    numpy_state: Any = np.random.get_state()
-    return hash(random.getstate()), numpy_state[2], hash(numpy_state[1].tobytes()), torch.initial_seed()
+class Outside:
+    """For `with`: what a traced function does beside giving a result is undone, as far as that is plain to see.
+
+    drawn: whether it drew random numbers in Python; changed: whether it set attributes of the module.
+    """
+
+    def __init__(self, owner: Any) -> None:
+        self._modules = list(owner.modules()) if isinstance(owner, torch.nn.Module) else []
+        self.drawn = self.changed = False
+
+    def __enter__(self) -> None:
+        self._torch = torch.get_rng_state()
+        self._python = random.getstate()
+        self._numpy: Any = np.random.get_state()
+        self._attributes = [dict(module.__dict__) for module in self._modules]
+
+    def __exit__(self, *error: object) -> None:
+        if random.getstate() != self._python:
+            self.drawn = True
+            random.setstate(self._python)
+        found: Any = np.random.get_state()
+        if found[2] != self._numpy[2] or not np.array_equal(found[1], self._numpy[1]):
+            self.drawn = True
+            np.random.set_state(self._numpy)
+        torch.set_rng_state(self._torch)
+        for module, before in zip(self._modules, self._attributes):
+            now = module.__dict__
+            if len(now) != len(before) or any(now.get(name) is not item for name, item in before.items()):
+                self.changed = True
+                now.clear()
+                now.update(before)
 
 
 def attributes(owner: Any) -> Any:
@@ -146,7 +174,7 @@ def attributes(owner: Any) -> Any:
             if isinstance(item, _PLAIN):
                 found.append((name, item))
             elif name in ("_parameters", "_buffers", "_modules"):
-                found += [(key, id(part)) for key, part in item.items()]
+                found += [(key, id(part), getattr(part, "requires_grad", None)) for key, part in item.items()]
             elif isinstance(item, (list, tuple, dict, set)):
                 found.append((name, id(item), len(item)))
             else:
@@ -172,7 +200,6 @@ def recurrent(trace: Trace) -> bool:
 
 
 def _kind_of(cell: Cell, trace: Trace, places: list[int], structure: Any, draws: bool) -> Kind | str:
-    learns = any(tensor.requires_grad for _, tensor in trace.consts)
     flat = type(structure) is tuple and list(structure) == list(range(len(places)))
     shape = None if structure == 0 else tuple if flat else structure
     if not trace.operands:
@@ -196,9 +223,7 @@ def _kind_of(cell: Cell, trace: Trace, places: list[int], structure: Any, draws:
             structure=shape,
             work=work_of(trace, lone.operators),
         )
-        lone.learns = learns
         return kind
-    built.program.learns = learns
     kind = Kind(
         cell.name,
         trace.operands,

@@ -25,7 +25,6 @@ class Program(Protocol):
     results: tuple[int, ...]
     operators: int  # that one call runs, of any number of nodes, or where they run alone of one node
     text: Any
-    learns: bool  # whether gradients go to any of the constants
 
     def __call__(
         self, operands: Sequence[Any], consts: Sequence[Any], count: int, besides: Sequence[Any] = ()
@@ -43,7 +42,6 @@ class Batched:
         self.results = tuple(results)
         self.consts = [tensor for _, tensor in trace.consts]
         self.operators = len(writer.code)
-        self.learns = False
         self.text = (tuple([(step.text, step.inputs, step.outputs) for step in writer.code]), tuple(finals))
         self._run = _compiled(writer, groups, len(self.consts), besides, finals)
 
@@ -85,7 +83,6 @@ class Lone:
         self.consts = [tensor for _, tensor in trace.consts]
         self.operators = max(len(trace.ops), 1)
         self.text = None
-        self.learns = False
         self._outputs = outputs
 
     def __call__(

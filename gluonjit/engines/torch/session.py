@@ -13,7 +13,7 @@ import torch
 from gluonjit.analysis import Plan
 from gluonjit.analysis.plan import Gather, LeafChunk, LookupChunk, Place
 from gluonjit.engines.torch.arrays import device_named, dtype_named, room_for
-from gluonjit.engines.torch.chunks import Chunk, Result, chunk_of
+from gluonjit.engines.torch.chunks import Chunk, Result
 from gluonjit.engines.torch.failures import failed
 from gluonjit.engines.torch.finite import Finite
 from gluonjit.engines.torch.hooked import plain
@@ -148,12 +148,12 @@ class Session:
         place = self._place_of(arena, position)
         chunk = self._chunks.get(place)
         if chunk is None:
-            kind = self.plan.steps[self._makers[place]].kind
             sizes = {spec.rows for spec in _specs_at(self.plan, self._makers[place], place)}
             whole = self.plan.arenas[arena].sole
             with plain():
                 rows = self.arrays[arena] if whole else self._rows(place).clone()
-            chunk = self._chunks[place] = chunk_of(rows, sizes.pop() if len(sizes) == 1 else 0, kind.name)
+            chunk = self._chunks[place] = Chunk(rows, sizes.pop() if len(sizes) == 1 else 0)
+        chunk.readers.values += 1
         return Result(chunk, position - place.begin)
 
     def _place_of(self, arena: int, position: int) -> Place:

@@ -17,7 +17,7 @@ from gluonjit.analysis import Plan
 from gluonjit.analysis.costs import ObservedBackward
 from gluonjit.analysis.plan import Gather, Place
 from gluonjit.engines.torch.arrays import FLOATS, VERSIONS, device_named, dtype_named
-from gluonjit.engines.torch.chunks import Chunk
+from gluonjit.engines.torch.chunks import TWICE, Chunk, Readers, keeps_graph
 from gluonjit.engines.torch.hooked import plain, run_backward
 from gluonjit.errors import CaptureError
 from gluonjit.hybrid import Report
@@ -43,9 +43,8 @@ class Tape:
         self.profile = profile
         self.backwards = 0
         self.freed = False
-        self.outputs: list[Chunk] = []
+        self._readers: list[Readers] = []
         self._places: list[Place] = []
-        self._done = [np.zeros(arena.rows, dtype=bool) for arena in plan.arenas]
         self._finite = finite
         self._inputs: list[tuple[Place, Any]] = []
         self._steps: list[Ran] = []
@@ -104,13 +103,14 @@ class Tape:
     def begin(self, chunks: Mapping[Place, Chunk]) -> list[Chunk]:
         """Note which rows somebody can read; returns those that gradients go through."""
         self._places = [place for place in chunks if self.learned(place) and _is_float(self.plan, place)]
-        self.outputs = [chunks[place] for place in self._places]
-        return self.outputs
+        found = [chunks[place] for place in self._places]
+        self._readers = [chunk.readers for chunk in found]
+        return found
 
     def gradients(self, heads: tuple[Any, ...], retain: bool) -> list[Any]:
         """Gradients of the sources, given those of what can be read; None for those that these do not depend on."""
         if self.freed:
-            raise RuntimeError(_TWICE)
+            raise RuntimeError(TWICE)
         begin = perf_counter()
         self.backwards += 1
         arenas: list[Any] = [None] * len(self.plan.arenas)
@@ -119,7 +119,7 @@ class Tape:
             if head is not None:
                 self._arena(arenas, place.arena)[place.begin : place.end].add_(head)
                 reached[place.arena][place.begin : place.end] = True
-        free = not retain and len(self._places) == sum(head is not None for head in heads)
+        free = not retain and all(readers.spent for readers in self._readers)
         found: dict[int, Any] = {}
         laps = []
         for ran in reversed(self._steps):
@@ -194,21 +194,15 @@ class Tape:
         self._steps = []
 
 
-_TWICE = (
-    "Trying to backward through the graph a second time: an earlier backward has freed the history of this batch. "
-    "Specify retain_graph=True in that call if you need to go through it again."
-)
-
-
 class Flush(torch.autograd.Function):  # type: ignore[misc]
     """A flush as a function of everything that learns; its results are what somebody can read."""
 
     @staticmethod
-    def forward(ctx: Any, tape: Tape, *sources: Any) -> Any:
+    def forward(ctx: Any, tape: Tape, results: list[Any], *sources: Any) -> Any:
         """What has been computed already."""
         ctx.tape = tape
         ctx.set_materialize_grads(False)
-        return tuple([chunk.tensor for chunk in tape.outputs])
+        return tuple(results)
 
     @staticmethod
     def backward(ctx: Any, *heads: Any) -> Any:
@@ -219,10 +213,7 @@ class Flush(torch.autograd.Function):  # type: ignore[misc]
                 "through a batch. Call gluonjit.hybridize(net, dynamic_batch=False) for this computation."
             )
         with plain():
-            return (None, *ctx.tape.gradients(heads, _keeps_graph()))
-
-
-_keeps_graph = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)
+            return (None, None, *ctx.tape.gradients(heads, keeps_graph()))
 
 
 def joined_history(tape: Tape, chunks: Mapping[Place, Chunk]) -> None:
@@ -230,7 +221,7 @@ def joined_history(tape: Tape, chunks: Mapping[Place, Chunk]) -> None:
     outputs, sources = tape.begin(chunks), tape.sources()
     if outputs and sources:
         with torch.enable_grad():
-            for chunk, tensor in zip(outputs, Flush.apply(tape, *sources)):
+            for chunk, tensor in zip(outputs, Flush.apply(tape, [chunk.tensor for chunk in outputs], *sources)):
                 chunk.tensor = tensor
 
 

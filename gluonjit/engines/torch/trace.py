@@ -139,6 +139,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Record an operator and return placeholders of its results."""
         schema = func._schema
+        if _name(func) in _NORMS and _trains(schema, args):
+            raise NeedsValue  # it writes to running statistics, which its schema does not say
         if func.namespace not in ("aten", "prim") or not _BY_NUMBERS.isdisjoint(func.tags):
             raise NeedsValue
         named = dict(zip([argument.name for argument in schema.arguments], args), **(kwargs or {}))
@@ -271,6 +273,14 @@ def _by_name(func: Any, named: dict[str, Any]) -> dict[str, Any]:
         for argument in func._schema.arguments
         if argument.kwarg_only and argument.name in named
     }
+
+
+_NORMS = {"native_batch_norm.default", "cudnn_batch_norm.default", "miopen_batch_norm.default"}
+
+
+def _trains(schema: Any, args: Sequence[Any]) -> bool:
+    named = dict(zip([argument.name for argument in schema.arguments], args))
+    return bool(named.get("training")) and named.get("running_mean") is not None
 
 
 _FUNCTIONAL = {"bernoulli_.float": "bernoulli.p", "normal_.default": "normal_functional.default"}

@@ -44,8 +44,7 @@ class _Maker:
         return agrees(built, members)
 
     def adopt(self, built: Built, kinds: Sequence[Kind]) -> None:
-        """Gradients go to the constants of all."""
-        built.program.learns = any(kind.program.learns for kind in kinds)
+        """Its constants are those that it was lifted with: they are the same for all."""
 
     def program(self, built: Built) -> Any:
         """What runs."""

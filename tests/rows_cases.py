@@ -70,6 +70,7 @@ BINARY = [
     Case("MIN", np.minimum, b=0),
     Case("GE", np.greater_equal, b=0),
     Case("LT", np.less, b=0),
+    Case("XLOGY", lambda a, b: a * np.log(b), b=0, positive=True),
     Case("DSIGMOID", lambda a, b: a * b * (1 - b), b=0),
     Case("DTANH", lambda a, b: a * (1 - b * b), b=0),
     Case("DRELU", lambda a, b: a * (b > 0), b=0),

@@ -513,6 +513,7 @@ def test_a_minibatch_that_is_over_leaves_no_memory_behind() -> None:
     from gluonjit.engines.torch import tape
 
     net = dynamic()
+    gc.collect()  # what other tests have left
     gc.disable()
     try:
         results = [net(sample) for sample in samples()]

@@ -1,8 +1,8 @@
 """Steps as fused programs: one call in C for the whole of a step, forward and backward, in float32 on the host."""
 
-from gluonjit.fused.assembly import Compiled, Way, compiled
 from gluonjit.fused.program import CHILD, NODE, Builder, NotFusable, Program, View, Weight
-from gluonjit.fused.running import ROWS, Launches, Memory, rows_of
+from gluonjit.fused.running import Memory, roles_of
+from gluonjit.fused.steps import Done, Steps
 
 __all__ = [
     "Program",
@@ -12,11 +12,8 @@ __all__ = [
     "NODE",
     "CHILD",
     "NotFusable",
-    "Way",
-    "Compiled",
-    "compiled",
+    "Steps",
+    "Done",
     "Memory",
-    "Launches",
-    "rows_of",
-    "ROWS",
+    "roles_of",
 ]

@@ -187,9 +187,9 @@ Rule = Callable[[_Deriving, Instr, View], None]
 def _product(to: _Deriving, instr: Instr, dy: View) -> None:
     weight, a = instr.weight, instr.a
     assert weight is not None and a is not None
-    to.add(a, Instr("GEMM", a=dy, weight=weight, turned=True))
+    to.add(a, Instr("GEMM", a=dy, weight=weight, turned=not instr.turned))
     if to.learns(weight):
-        to.code.append(Instr("GEMM_DW", a=dy, b=a, weight=weight))
+        to.code.append(Instr("GEMM_DW", a=a if instr.turned else dy, b=dy if instr.turned else a, weight=weight))
     if to.learns(instr.bias):
         to.code.append(Instr("COLSUM", a=dy, weight=instr.bias))
 
@@ -272,6 +272,13 @@ def _divide(to: _Deriving, instr: Instr, dy: View) -> None:
     to.add(instr.a, Instr("DIV", a=dy, b=instr.b))
     if to.wants(instr.b):
         to.add(instr.b, Instr("NEG", a=to.temporary("DIV", to.temporary("MUL", dy, instr.out), instr.b)))
+
+
+def _x_log_y(to: _Deriving, instr: Instr, dy: View) -> None:
+    if to.wants(instr.a):
+        raise NotFusable("XLOGY has no derivative by its first operand")
+    if to.wants(instr.b):
+        to.add(instr.b, Instr("DIV", a=to.temporary("MUL", dy, instr.a), b=instr.b))
 
 
 def _chosen(first: str, other: str, swapped: bool) -> Rule:
@@ -366,6 +373,7 @@ RULES: dict[str, Rule] = {
     "SUB": _subtract,
     "MUL": _multiply,
     "DIV": _divide,
+    "XLOGY": _x_log_y,
     "MAX": _chosen("GE", "LT", False),
     "MIN": _chosen("GE", "LT", True),
     "ADDS": _passed(),

@@ -104,10 +104,10 @@ class Builder:
         self.code.append(Instr(op, out, a, b, number))
         return out
 
-    def linear(self, a: View, weight: Weight, bias: Weight | None) -> View:
-        """a (rows, in) times the transpose of the weight (out, in), plus the bias (out)."""
-        out = self.register(self.space(a), weight.rows)
-        self.code.append(Instr("GEMM", out, a, weight=weight, bias=bias))
+    def linear(self, a: View, weight: Weight, bias: Weight | None, turned: bool = False) -> View:
+        """a (rows, in) times the transpose of the weight (out, in), plus the bias (out); `turned`: it is (in, out)."""
+        out = self.register(self.space(a), weight.columns if turned else weight.rows)
+        self.code.append(Instr("GEMM", out, a, weight=weight, bias=bias, turned=turned))
         return out
 
     def vector(self, op: str, a: View, weight: Weight) -> View:

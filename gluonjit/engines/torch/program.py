@@ -11,6 +11,7 @@ from gluonjit.engines.torch import rules
 from gluonjit.engines.torch.rules import ANY, Val, Writer
 from gluonjit.engines.torch.trace import Operand, Trace, TraceOp
 from gluonjit.graph import Output, Spec, intern_spec, natural_mode, operand_groups
+from gluonjit.hybrid.lifting import Lifted, Roles
 
 
 class Program(Protocol):
@@ -40,6 +41,8 @@ class Batched:
     ) -> None:
         self.trace = trace
         self.results = tuple(results)
+        self.lifted: tuple[Lifted, Roles] | None = None  # what it was made from instead, for any number of children
+        self.fused: Any = None  # a program that does the same in C, False where there is none; see `fused_steps`
         self.consts = [tensor for _, tensor in trace.consts]
         self.operators = len(writer.code)
         self.text = (tuple([(step.text, step.inputs, step.outputs) for step in writer.code]), tuple(finals))

@@ -16,6 +16,7 @@ from gluonjit.engines.torch.arrays import device_named, dtype_named, room_for
 from gluonjit.engines.torch.chunks import Chunk, Result
 from gluonjit.engines.torch.failures import failed
 from gluonjit.engines.torch.finite import Finite
+from gluonjit.engines.torch.fused_steps import FusedSteps
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.operands import version_of
 from gluonjit.engines.torch.program import join
@@ -49,8 +50,12 @@ class Session:
         for place in [chunk.place for chunk in plan.inputs] + list(self._makers):
             self._places[place.arena].append(place)
         self._begins = [[place.begin for place in places] for places in self._places]
-        self._indices = _upload(plan)
-        self._besides = _besides(plan)
+        self._fused = FusedSteps(plan, self.arrays, options.without)
+        if self.tape is not None:
+            self.tape.fused = self._fused
+        graphs = [number for number in range(len(plan.steps)) if number not in self._fused]
+        self._indices = _upload(plan, graphs)
+        self._besides = _besides(plan, graphs)
 
     def put_lookup(self, chunk: LookupChunk) -> None:
         """Look the entries up; where the table is learned, gradients go on to it."""
@@ -106,6 +111,12 @@ class Session:
         step = self.plan.steps[number]
         tape = self.tape if step.mode >= 2 else None
         begin = perf_counter()
+        if number in self._fused:
+            if self._run_fused(number, tape):
+                self._lap(number, "compute", begin)
+                return
+            self._indices.update(_upload(self.plan, [number]))
+            self._besides.update(_besides(self.plan, [number]))
         operands = [self._operand(gather, index) for gather, index in zip(step.gathers, self._indices[number])]
         middle = self._lap(number, "gather", begin)
         if self.finite is not None:
@@ -120,8 +131,23 @@ class Session:
         if self.finite is not None:
             self.finite.results(number, results)
 
+    def _run_fused(self, number: int, tape: Tape | None) -> bool:
+        """Run a step in C; False where that cannot be."""
+        step = self.plan.steps[number]
+        if self.finite is not None:
+            self.finite.weights(number, step.kind.program.consts)
+        ran = self._fused.run(number, None if tape is None else tape.learns)
+        if ran is None:
+            return False
+        self.report.gathers += sum([gather.index is not None for gather in step.gathers])
+        if tape is not None:
+            tape.note_fused(ran)
+        if self.finite is not None:
+            self.finite.results(number, [self._rows(place) for place in step.places])
+        return True
+
     def compute(self, number: int, operands: list[Any], tape: Tape | None) -> list[Any]:
-        """The results of a step. Here another executor may run what `program.trace` says; it then tells the tape."""
+        """The results of a step."""
         step = self.plan.steps[number]
         program = step.kind.program
         if tape is None:
@@ -187,7 +213,7 @@ class Session:
 
     def finish(self) -> None:
         """Give the values that somebody can read their history, and forget what only the run needed."""
-        self._indices = []
+        self._indices = {}
         self._besides = {}
         if self.tape is not None:
             with plain(True):
@@ -210,22 +236,23 @@ def _specs_at(plan: Plan, number: int, place: Place) -> list[Any]:
     return [record.kind.outputs[output].spec for record, _ in plan.steps[number].parts]
 
 
-def _besides(plan: Plan) -> dict[int, tuple[Any, ...]]:
-    """For each step whose nodes have any number of children whose child each is."""
+def _besides(plan: Plan, steps: Sequence[int]) -> dict[int, tuple[Any, ...]]:
+    """For each of these steps whose nodes have any number of children whose child each is."""
     found: dict[int, tuple[Any, ...]] = {}
-    for number, step in enumerate(plan.steps):
+    for number in steps:
+        step = plan.steps[number]
         if step.arities is not None:
             owners = torch.from_numpy(np.repeat(np.arange(step.count), step.arities))
             found[number] = (owners.to(device_named(step.kind.operands[0].device)),)
     return found
 
 
-def _upload(plan: Plan) -> list[list[Any]]:
-    """The index tensor of each gather of each step, None where rows follow each other. They travel as one."""
-    found: list[list[Any]] = [[None] * len(step.gathers) for step in plan.steps]
+def _upload(plan: Plan, steps: Sequence[int]) -> dict[int, list[Any]]:
+    """The index tensor of each gather of these steps, None where rows follow each other. They travel as one."""
+    found: dict[int, list[Any]] = {number: [None] * len(plan.steps[number].gathers) for number in steps}
     by_device: dict[str, list[tuple[int, int, Any]]] = {}
-    for number, step in enumerate(plan.steps):
-        for position, gather in enumerate(step.gathers):
+    for number in steps:
+        for position, gather in enumerate(plan.steps[number].gathers):
             if gather.index is not None:
                 device = plan.arenas[gather.place.arena].spec.device
                 by_device.setdefault(device, []).append((number, position, gather.index))

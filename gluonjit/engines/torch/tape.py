@@ -18,6 +18,7 @@ from gluonjit.analysis.costs import ObservedBackward
 from gluonjit.analysis.plan import Gather, Place
 from gluonjit.engines.torch.arrays import FLOATS, VERSIONS, device_named, dtype_named
 from gluonjit.engines.torch.chunks import TWICE, Chunk, Readers, keeps_graph
+from gluonjit.engines.torch.fused_steps import FusedSteps, RanFused
 from gluonjit.engines.torch.hooked import plain, run_backward
 from gluonjit.errors import CaptureError
 from gluonjit.hybrid import Report
@@ -47,7 +48,8 @@ class Tape:
         self._places: list[Place] = []
         self._finite = finite
         self._inputs: list[tuple[Place, Any]] = []
-        self._steps: list[Ran] = []
+        self._steps: list[Ran | RanFused] = []
+        self.fused: FusedSteps | None = None
         self._constants: dict[int, tuple[Any, Any]] = {}  # a weight, and what stands for it in the steps
         self._learned = [np.zeros(arena.rows, dtype=bool) for arena in plan.arenas]
 
@@ -65,7 +67,8 @@ class Tape:
             known = self._constants[id(tensor)] = (tensor, tensor.detach().requires_grad_())
         return known[1]
 
-    def _learns(self, gather: Gather) -> bool:
+    def learns(self, gather: Gather) -> bool:
+        """Whether any of these rows was computed from something that learns."""
         place = gather.place
         rows = slice(place.begin, place.end) if gather.index is None else gather.index
         return bool(self._learned[place.arena][rows].any())
@@ -77,7 +80,7 @@ class Tape:
         given, learned = [], []
         for gather, operand in zip(step.gathers, operands):
             operand = operand.data  # its own count of writes: the arena is written to again before backward
-            if self._learns(gather):
+            if self.learns(gather):
                 operand.requires_grad_()
                 learned.append((gather, gather.index, operand))
             given.append(operand)
@@ -91,6 +94,16 @@ class Tape:
             for place, _ in recorded:
                 self._learned[place.arena][place.begin : place.end] = True
         return results
+
+    def note_fused(self, ran: RanFused) -> None:
+        """Remember a step that ran in C, where something learns."""
+        step = self.plan.steps[ran.number]
+        for tensor in step.kind.program.consts:
+            self._constant(tensor)
+        if ran.learns:
+            self._steps.append(ran)
+            for place in step.places:
+                self._learned[place.arena][place.begin : place.end] = True
 
     def learned(self, place: Place) -> bool:
         """Whether gradients go through these rows."""
@@ -124,7 +137,11 @@ class Tape:
         laps = []
         for ran in reversed(self._steps):
             first = perf_counter()
-            if self._backward(ran, arenas, reached, found, free):
+            if isinstance(ran, RanFused):
+                went = self._backward_fused(ran, arenas, reached, found)
+            else:
+                went = self._backward(ran, arenas, reached, found, free)
+            if went:
                 laps.append((ran.number, perf_counter() - first))
         gradients = [found.get(id(leaf)) for _, leaf in self._constants.values()]
         for place, rows in self._inputs:
@@ -171,6 +188,27 @@ class Tape:
             self._finite.gradients(ran.number, arenas, list(found.values()))
         return True
 
+    def _backward_fused(self, ran: RanFused, arenas: list[Any], reached: list[Any], found: dict[int, Any]) -> bool:
+        """Go backward through a step that ran in C; False where nothing depends on its results."""
+        step = self.plan.steps[ran.number]
+        if not any(reached[place.arena][place.begin : place.end].any() for place in step.places):
+            return False
+
+        def learned(tensor: Any) -> Any:
+            leaf = self._constant(tensor)
+            if id(leaf) not in found:
+                found[id(leaf)] = torch.zeros_like(leaf, requires_grad=False)
+            return found[id(leaf)]
+
+        assert self.fused is not None
+        self.fused.backward(ran, lambda number: self._arena(arenas, number), learned)
+        for gather in ran.operands:
+            rows = slice(gather.place.begin, gather.place.end) if gather.index is None else gather.index
+            reached[gather.place.arena][rows] = True
+        if self._finite is not None:
+            self._finite.gradients(ran.number, arenas, list(found.values()))
+        return True
+
     def _add(self, gather: Gather, index: Any, gradient: Any, arenas: list[Any], reached: list[Any]) -> None:
         place = gather.place
         arena = self._arena(arenas, place.arena)
@@ -192,6 +230,7 @@ class Tape:
         """Forget the history."""
         self.freed = True
         self._steps = []
+        self.fused = None
 
 
 class Flush(torch.autograd.Function):  # type: ignore[misc]

@@ -84,6 +84,7 @@
     BINARY(MIN, a < b || a != a ? a : b)                                           \
     BINARY(GE, a >= b ? 1.0f : 0.0f)                                               \
     BINARY(LT, a < b ? 1.0f : 0.0f)                                                \
+    BINARY(XLOGY, a == 0.0f && b == b ? 0.0f : a *log_of(b))                       \
     UNARY(ADDS, a + x)                                                             \
     UNARY(MULS, a *x)                                                              \
     UNARY(RSUBS, x - a)                                                            \

@@ -52,7 +52,8 @@
     X(LOGSOFTMAX, 'w', 'w', '-', 0) X(DLOGSOFTMAX, 'w', 'w', 'w', 0)                                    \
     X(SOFTMAX, 'w', 'w', '-', 0) X(DSOFTMAX, 'w', 'w', 'w', 0)                                          \
     X(MAXW, '1', 'w', '-', 0) X(PICK, '1', 'w', '1', 0) X(DPICK, 'w', '1', '1', 0)                      \
-    X(DIVW, 'w', 'w', '1', 0) X(ADDW, 'w', 'w', '1', 0) X(SUBW, 'w', 'w', '1', 0)
+    X(DIVW, 'w', 'w', '1', 0) X(ADDW, 'w', 'w', '1', 0) X(SUBW, 'w', 'w', '1', 0)       \
+    X(XLOGY, 'w', 'w', 'w', 0)
 
 #define ROWS_NAME(name, out, a, b, slots) OP_##name,
 enum { ROWS_OPS(ROWS_NAME) OPS };

@@ -42,6 +42,7 @@ def build_lifted(lifted: Lifted, roles: Roles, trace: Trace) -> Built:
     finals = [stored(values[number], writer) for number in lifted.results]
     outputs, rows = lay_out([lifted.shapes[number] for number in lifted.results], trace.device)
     program = Batched(trace, (), writer, groups, [val.slot for val in finals], 1)
+    program.lifted = (lifted, roles)
     program.consts = [lifted.sources[number].constant for number in consts]
     return Built(program, outputs, rows, False)
 

@@ -1,0 +1,98 @@
+"""Steps of a flush that run in C as a whole (see `gluonjit.fused`), on the memory of PyTorch's tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple
+
+from gluonjit.analysis import Plan
+from gluonjit.analysis.plan import Gather
+from gluonjit.engines.torch.arrays import room_for
+from gluonjit.engines.torch.fusing import fused_lifted, fused_program
+from gluonjit.fused import Done, NotFusable, Program, Steps, roles_of
+from gluonjit.graph import Kind
+
+
+class RanFused(NamedTuple):
+    """A step that ran in C, and the gathers of its learned operands; none where nothing learns."""
+
+    number: int
+    operands: list[Gather]
+    learns: bool
+    done: Done
+
+
+class FusedSteps:
+    """The steps of a flush that run in C. What a gradient is has to be told for as long as somebody goes backward."""
+
+    def __init__(self, plan: Plan, arrays: list[Any], without: Collection[str]) -> None:
+        self.plan, self._arrays = plan, arrays
+        self._steps = Steps(plan, without, _program)
+        self._gradient: Callable[[int], Any] = _nothing
+        self._learned: Callable[[Any], Any] = _nothing
+
+    def __contains__(self, number: int) -> bool:
+        """Whether a step may run in C."""
+        return number in self._steps
+
+    def run(self, number: int, learns: Callable[[Gather], bool] | None) -> RanFused | None:
+        """Run a step, under recording with what tells which operands learn; None where it has to run otherwise."""
+        step = self.plan.steps[number]
+        learned: dict[int, Gather] = {}
+        weights: list[int] = []
+        if learns is not None:
+            learned = {operand: gather for operand, gather in enumerate(roles_of(step)) if learns(gather)}
+            weights = [k for k, tensor in enumerate(step.kind.program.consts) if tensor.requires_grad]
+        learning = bool(learned or weights)
+        done = self._steps.run(number, learned, weights, range(len(step.places)) if learning else (), self)
+        return None if done is None else RanFused(number, list(learned.values()), learning, done)
+
+    def backward(self, ran: RanFused, gradient: Callable[[int], Any], learned: Callable[[Any], Any]) -> None:
+        """Add to the gradients of arenas and weights, which are made when they are asked for."""
+        self._gradient, self._learned = gradient, learned
+        try:
+            self._steps.backward(ran.number, ran.done, self)
+        finally:
+            self._gradient = self._learned = _nothing
+
+    # --- gluonjit.fused.Memory -----------------------------------------------------------------------------------
+
+    def arena(self, number: int) -> int:
+        """The address of an arena's rows."""
+        array = self._arrays[number]
+        if array is None:
+            arena = self.plan.arenas[number]
+            array = self._arrays[number] = room_for(arena.spec, arena.rows)
+        elif not array.is_contiguous():
+            array = self._arrays[number] = array.contiguous()
+        return int(array.data_ptr())
+
+    def gradient(self, number: int) -> int:
+        """The address of the gradients of an arena's rows."""
+        return int(self._gradient(number).data_ptr())
+
+    def constant(self, array: Any) -> int:
+        """The address of a weight."""
+        return int(array.data_ptr())
+
+    def learned(self, array: Any) -> int:
+        """The address of a weight's gradient."""
+        return int(self._learned(array).data_ptr())
+
+
+def _nothing(asked: Any) -> Any:
+    raise RuntimeError("a gradient is asked for outside of a backward pass")
+
+
+def _program(kind: Kind) -> Program:
+    program = kind.program
+    if any(spec.device != "cpu" for spec in kind.operands) or not all(map(_plain, program.consts)):
+        raise NotFusable("tensors that are not of float32, or not in the host's memory")
+    if program.lifted is not None:
+        lifted, roles = program.lifted
+        return fused_lifted(kind, lifted, roles, program.consts)
+    return fused_program(kind, program.trace, program.results, program.consts)
+
+
+def _plain(tensor: Any) -> bool:
+    return str(tensor.dtype) == "torch.float32" and tensor.device.type == "cpu" and bool(tensor.is_contiguous())

@@ -1,0 +1,112 @@
+"""The steps of a flush that run in C, for any engine: which those are, in which way each is called, and its run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple
+
+from gluonjit.analysis import Plan, Step
+from gluonjit.fused.assembly import Compiled, Way, compiled
+from gluonjit.fused.program import NotFusable, Program
+from gluonjit.fused.running import ROWS, Launches, Memory, rows_of
+from gluonjit.graph import Kind
+
+
+class Fused:
+    """What one batched program is in C, for each way in which it has been called; None where it cannot be."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.ways: dict[Way, Compiled | None] = {}
+
+    def compiled(self, way: Way) -> Compiled | None:
+        """The program for a way of calling it."""
+        if way not in self.ways:
+            try:
+                self.ways[way] = compiled(self.program, way, ROWS.OPS)
+            except NotFusable:
+                self.ways[way] = None
+        return self.ways[way]
+
+
+class Done(NamedTuple):
+    """A step that ran in C, and what its backward pass needs."""
+
+    compiled: Compiled
+    saved: Any
+
+
+class Steps:
+    """The steps of one flush that run in C. `make(kind)` makes a kind's program, or raises NotFusable.
+
+    A batched program remembers in its attribute `fused` what it is in C: None at first, False if it is nothing.
+    """
+
+    def __init__(self, plan: Plan, without: Collection[str], make: Callable[[Kind], Program]) -> None:
+        self.plan = plan
+        self._programs = {} if ROWS is None or "fused" in without else _programs(plan, make)
+        self._launches = Launches(plan, self._programs)
+
+    def __contains__(self, number: int) -> bool:
+        """Whether a step may run in C."""
+        return number in self._programs
+
+    def run(
+        self,
+        number: int,
+        learned: Collection[int],
+        weights: Collection[int],
+        results: Collection[int],
+        memory: Memory,
+    ) -> Done | None:
+        """Run a step; None where it has no derivative, so that it has to run otherwise.
+
+        learned, weights: the operands and constants that gradients go on to; results: those that have a gradient.
+        """
+        step = self.plan.steps[number]
+        way = Way(_direct(step), frozenset(learned), frozenset(weights), frozenset(results))
+        found = step.kind.program.fused.compiled(way)
+        if found is None:
+            del self._programs[number]
+            return None
+        return Done(found, self._launches.forward(number, found, step.kind.program.consts, memory))
+
+    def backward(self, number: int, done: Done, memory: Memory) -> None:
+        """Add to the gradients of a step's operands and weights."""
+        consts = self.plan.steps[number].kind.program.consts
+        self._launches.backward(number, done.compiled, consts, done.saved, memory)
+
+
+def _direct(step: Step) -> frozenset[int]:
+    """The operands whose rows follow each other."""
+    found: list[int] = []
+    first = 0
+    for group, gather in zip(step.kind.groups, step.gathers):
+        if gather.index is None:
+            found += range(first, first + len(group))
+        first += len(group)
+    return frozenset(found)
+
+
+def _programs(plan: Plan, make: Callable[[Kind], Program]) -> dict[int, Program]:
+    found = {}
+    for number, step in enumerate(plan.steps):
+        fused = _fused(step.kind, make)
+        if fused is not None:
+            try:
+                rows_of(fused.program, step)
+            except NotFusable:
+                continue
+            found[number] = fused.program
+    return found
+
+
+def _fused(kind: Kind, make: Callable[[Kind], Program]) -> Fused | None:
+    program = kind.program
+    if getattr(program, "fused", False) is None:
+        try:
+            program.fused = Fused(make(kind))
+        except NotFusable:
+            program.fused = False
+    found: Fused | bool = getattr(program, "fused", False)
+    return found if isinstance(found, Fused) else None

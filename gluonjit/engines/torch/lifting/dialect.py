@@ -32,6 +32,7 @@ _ALONG = {
 }
 """Operators along dimensions, and the argument that says which."""
 _SIZED = {"view.default": "size", "_unsafe_view.default": "size", "reshape.default": "shape", "expand.default": "size"}
+_REPEATS = {"repeat.default": "repeats", "expand.default": "size"}
 _WIDE = {"native_layer_norm.default", "detach.default", "_to_copy.default"}
 _SQUEEZE: Attrs = (("self", Operand(0)), ("dim", 0))
 
@@ -58,6 +59,8 @@ class TorchDialect:
         listed = [known[position] for position in op.inputs]
         if any(isinstance(item, Listed) for item in listed):
             return _each(op, attrs, trace, listed, value, domain)
+        if op.name in _REPEATS:
+            return _repeated(op, attrs, trace, known, value, domain)
         return _joined(op, attrs, trace, value, domain)
 
 
@@ -88,6 +91,25 @@ def _joined(op: TraceOp, attrs: Mapping[str, Any], trace: Program, value: Value,
         return [Listed(tuple(values))] if len(shape) >= 2 and shape[0] == 1 else None
     rows = [domain.apply("unsqueeze.default", _SQUEEZE, [item], [((1, *shape), dtype)])[0] for item in values]
     return [Listed(tuple(rows))]
+
+
+def _repeated(
+    op: TraceOp, attrs: Mapping[str, Any], trace: Program, known: Mapping[int, Known], value: Value, domain: Domain
+) -> list[Known] | None:
+    """A node's value, once for each child: as rows."""
+    counts = {len(item.values) for item in known.values() if isinstance(item, Listed)}
+    sizes = tuple(attrs[_REPEATS[op.name]])
+    shape, dtype = trace.shapes[op.inputs[0]]
+    before = (*(1,) * (len(sizes) - len(shape)), *shape)
+    rest = set(sizes[1:]) <= {1} if op.name == "repeat.default" else sizes[1:] in (before[1:], (-1,) * len(before[1:]))
+    if len(counts) != 1 or not sizes or sizes[0] not in counts or before[0] != 1 or not rest:
+        return None
+    row = value(op.inputs[0])
+    if len(before) == len(shape) + 1:
+        row = domain.apply("unsqueeze.default", _SQUEEZE, [row], [(before, dtype)])[0]
+    elif len(before) != len(shape):
+        return None
+    return [Listed((row,) * sizes[0])]
 
 
 def _each(

@@ -1,0 +1,169 @@
+"""Cells in PyTorch that take any number of children are one kind, however they are written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch_support import ChildSum, Tree, TreeModel, assert_same, make_trees  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(0)
+
+
+class Stacked(ChildSum):
+    """The same with the states of children in one tensor, a row for each."""
+
+    def forward(self, x: Any, children: list[tuple[Any, Any]]) -> tuple[Any, Any]:
+        if not children:
+            return super().forward(x, children)
+        h = torch.stack([state for state, _ in children])
+        c = torch.stack([memory for _, memory in children])
+        i, o, u = (self.gates_x(x) + self.gates_h(h.sum(0))).chunk(3, -1)
+        forget = torch.sigmoid(self.forget_h(h) + self.forget_x(x))
+        memory = i.sigmoid() * u.tanh() + (forget * c).sum(0)
+        return o.sigmoid() * memory.tanh(), memory
+
+
+class Joined(nn.Module):
+    """The same on tensors that the program has joined: (1, C) of the node, (k, C) of its k children."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = ChildSum(8, 6)
+
+    def forward(self, x: Any, h: Any, c: Any) -> tuple[Any, Any]:
+        cell = self.inner
+        gates = cell.gates_x(x) + cell.gates_h(torch.sum(h, dim=0, keepdim=True))
+        i, o, u = torch.split(gates, gates.size(1) // 3, dim=1)
+        forget = torch.sigmoid(cell.forget_h(h) + cell.forget_x(x).repeat(len(h), 1))
+        memory = torch.sigmoid(i) * torch.tanh(u) + torch.sum(forget * c, dim=0, keepdim=True)
+        return torch.sigmoid(o) * torch.tanh(memory), memory
+
+
+class JoiningModel(TreeModel):
+    """A tree whose leaves have one child of zeros, as in several programs for the Tree-LSTM."""
+
+    def __init__(self) -> None:
+        super().__init__(Joined(), vectors=False)
+
+    def encode(self, tree: Tree, words: Any, next_word: list[int]) -> Any:
+        k = next_word[0]
+        next_word[0] += 1
+        if tree.children:
+            states = [self.encode(child, words, next_word) for child in tree.children]
+            h, c = (torch.cat(part, dim=0) for part in zip(*states))
+        else:
+            h, c = torch.zeros(1, 6), torch.zeros(1, 6)
+        return self.cell(words[k : k + 1], h, c)
+
+
+def depth(tree: Tree) -> int:
+    return 1 + max(map(depth, tree.children), default=0)
+
+
+def check(net: Any, trees: list[Tree]) -> Any:
+    return assert_same(net, trees, lambda net, tree: net(tree).logsumexp(-1).sum())
+
+
+@pytest.mark.parametrize("make", [ChildSum, Stacked])
+@pytest.mark.parametrize("vectors", [True, False], ids=["vectors", "rows"])
+def test_a_list_of_children_is_one_launch_a_level(make: Any, vectors: bool) -> None:
+    if make is Stacked and not vectors:
+        pytest.skip("it stacks vectors")
+    trees = make_trees(20, 16, 4)
+    report = check(TreeModel(make(8, 6), vectors), trees)
+    assert report.kinds["cell"].launches == max(map(depth, trees))
+    assert not report.by_number
+
+
+def test_tensors_with_a_row_for_each_child_are_one_launch_a_level() -> None:
+    trees = make_trees(20, 16, 4)
+    report = check(JoiningModel(), trees)
+    assert report.kinds["cell"].launches == max(map(depth, trees))
+    assert not report.by_number
+
+
+def test_without_it_there_is_a_kind_for_each_number() -> None:
+    trees = make_trees(20, 16, 4)
+    net = TreeModel()
+    together = check(net, trees).kinds["cell"].launches
+    apart = assert_same(TreeModel(), trees, lambda net, tree: net(tree).sum(), without=("arity",))
+    assert apart.kinds["cell"].launches > together
+
+
+class Averaging(ChildSum):
+    """Divides by the number of children, which is another program for each number."""
+
+    def forward(self, x: Any, children: list[tuple[Any, Any]]) -> tuple[Any, Any]:
+        total = self.forget_x(x)
+        if children:
+            total = total + self.forget_h(torch.stack([h for h, _ in children]).mean(0))
+        return total.tanh(), total
+
+
+def test_what_depends_on_the_number_of_children_runs_apart_and_the_report_says_why() -> None:
+    report = check(TreeModel(Averaging(8, 6)), make_trees(20, 16, 4))
+    assert "cell" in report.by_number
+
+
+def test_launches_are_those_of_the_same_model_in_mxnet() -> None:
+    mx = pytest.importorskip("mxnet")
+    from mxnet import autograd, gluon
+
+    import gluonjit
+
+    class Cell(gluon.HybridBlock):
+        def __init__(self) -> None:
+            super().__init__()
+            self.hidden = 6
+            self.gates_x, self.gates_h = gluon.nn.Dense(18, in_units=8), gluon.nn.Dense(18, use_bias=False, in_units=6)
+            self.forget_x, self.forget_h = gluon.nn.Dense(6, in_units=8), gluon.nn.Dense(6, use_bias=False, in_units=6)
+
+        def hybrid_forward(self, F: Any, x: Any, children: Any) -> Any:
+            gates = self.gates_x(x)
+            if children:
+                gates = gates + self.gates_h(sum(h for h, _ in children))
+            i, o, u = F.split(gates, num_outputs=3, axis=-1)
+            c = F.sigmoid(i) * F.tanh(u)
+            if children:
+                c = c + sum(F.sigmoid(self.forget_x(x) + self.forget_h(h)) * memory for h, memory in children)
+            return F.sigmoid(o) * F.tanh(c), c
+
+    class Model(gluon.Block):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed, self.cell = gluon.nn.Embedding(50, 8), Cell()
+            self.head = gluon.nn.Dense(3, in_units=6)
+
+        def forward(self, tree: Tree) -> Any:
+            words = self.embed(mx.nd.array(tree.words(), dtype="int32"))
+            return self.head(self.encode(tree, words, [0])[0])
+
+        def encode(self, tree: Tree, words: Any, next_word: list[int]) -> Any:
+            k = next_word[0]
+            next_word[0] += 1
+            children = [self.encode(child, words, next_word) for child in tree.children]
+            return self.cell(words[k : k + 1], children)
+
+    trees = make_trees(20, 16, 4)
+    options = {"granularity": "cell", "scheduler": "depth", "sharing": True, "without": ("hoisting",)}
+    ours = TreeModel(vectors=False)
+    gluonjit.hybridize(ours, dynamic_batch=True, **options)
+    sum(ours(tree).sum() for tree in trees).backward()
+    kinds = gluonjit.explain().kinds
+    theirs = Model()
+    theirs.initialize()
+    gluonjit.hybridize(theirs, dynamic_batch=True, **options)
+    with autograd.record():
+        total = gluonjit.add_n([theirs(tree).sum() for tree in trees])
+    total.backward()
+    other = gluonjit.explain().kinds
+    (theirs_cell,) = [row for name, row in other.items() if name.startswith("cell")]
+    assert (kinds["cell"].nodes, kinds["cell"].launches) == (theirs_cell.nodes, theirs_cell.launches)

@@ -167,3 +167,18 @@ def test_launches_are_those_of_the_same_model_in_mxnet() -> None:
     other = gluonjit.explain().kinds
     (theirs_cell,) = [row for name, row in other.items() if name.startswith("cell")]
     assert (kinds["cell"].nodes, kinds["cell"].launches) == (theirs_cell.nodes, theirs_cell.launches)
+
+
+def test_what_is_computed_of_words_alone_runs_once_before_the_recursion() -> None:
+    trees = make_trees(20, 16, 4)
+    report = assert_same(TreeModel(), trees, lambda net, tree: net(tree).sum(), granularity="cell", sharing=True)
+    row = report.kinds["cell: products of leaves"]
+    inner = {tree.word for root in trees for tree in nodes(root) if tree.children}
+    assert row.launches == 1
+    assert row.nodes == len(inner)
+    without = assert_same(TreeModel(), trees, lambda net, tree: net(tree).sum(), without=("hoisting",))
+    assert "cell: products of leaves" not in without.kinds
+
+
+def nodes(tree: Tree) -> list[Tree]:
+    return [tree, *[inner for child in tree.children for inner in nodes(child)]]

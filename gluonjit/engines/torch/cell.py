@@ -29,6 +29,7 @@ class Cell:
         self.stateless = stateless  # of any module that looks so
         self.kinds: dict[Any, Kind] = {}
         self.families: dict[Any, Kind] = {}
+        self.products: dict[Any, Kind] = {}  # cut out of the cell's kinds
         self.expanded: dict[Any, str] = {}
         self.plain: dict[Any, Any] = {}  # what calls give that is no tensor: it follows from shapes alone
         self.joints: dict[Any, Any] = {}  # calls that may differ in the number of children alone
@@ -39,13 +40,14 @@ class Cell:
         _cells.add(self)
 
     def entries(self) -> int:
-        """How many signatures it knows: of kinds, and of calls that are not one node."""
-        return len(self.kinds) + len(self.expanded) + len(self.plain)
+        """How many signatures it knows: of kinds, of what is cut out of them, and of calls that are not one node."""
+        return len(self.kinds) + len(self.products) + len(self.expanded) + len(self.plain)
 
     def clear(self) -> None:
         """Forget what was traced; what is never one node stays so."""
         self.kinds.clear()
         self.families.clear()
+        self.products.clear()
         self.expanded.clear()
         self.plain.clear()
         self.joints.clear()

@@ -17,7 +17,7 @@ from gluonjit.engines.torch.lazy import LazyTensor, wrap
 from gluonjit.engines.torch.lookups import look_up, table_of
 from gluonjit.engines.torch.operands import Unfit, leaf, value_of
 from gluonjit.engines.torch.structure import Constant, map_structure
-from gluonjit.graph import Kind, Record, Value
+from gluonjit.graph import Kind, Record, Rows, Value
 from gluonjit.hybrid import LOCAL, RUNNING, Batch, Options, engine_of
 
 _MOST_KINDS = 4096
@@ -110,7 +110,10 @@ def capture(
     shared = record.kind.pure and batch.sharing
     results = record.memo.get(rows) if shared else None
     if results is None:
-        results = graph.add_node(record, rows, depth + 1, 4)
+        operands: tuple[Rows, ...] = rows
+        if record.kind.hoists:
+            operands, depth = _hoisted(batch, record, values, depth, learning)
+        results = graph.add_node(record, operands, depth + 1, 4)
         batch.room -= record.share
         if shared:
             record.memo[rows] = results
@@ -130,6 +133,36 @@ def _result(place: Any, values: list[Value], results: tuple[Value, ...]) -> Any:
     if place.__class__ is Constant:
         return place.value
     return wrap(results[place]) if place >= 0 else wrap(values[~place])
+
+
+def _hoisted(
+    batch: Batch, record: Record, values: list[Value], depth: int, learning: bool
+) -> tuple[tuple[Rows, ...], int]:
+    """Operands of a cell some of whose products are nodes of their own, and the greatest depth among them."""
+    operands = [values[argument].rows for argument in record.kind.kept]
+    for argument, kind in record.kind.hoists:
+        value = values[argument]
+        taped = learning and (value.taped or learns(kind))
+        key = (kind, taped)
+        products = batch.records.get(key)
+        if products is None:
+            products = batch.records[key] = Record(kind, 2 if taped else 0, share_of(kind, batch))
+        known = products.memo.get((value.rows,)) if batch.sharing else None
+        if known is None:
+            products.calls += 1
+            known = batch.graph.add_node(products, (value.rows,), value.depth + 1, 5)
+            products.memo[(value.rows,)] = known
+            batch.room -= products.share
+        operands += [result.rows for result in known]
+        depth = max(depth, value.depth + 1)
+    return tuple(operands), depth
+
+
+def learns(kind: Kind) -> bool:
+    """Whether gradients go to any of the weights that a kind uses."""
+    return any(tensor.requires_grad for tensor in kind.program.consts) or any(
+        learns(product) for _, product in kind.hoists
+    )
 
 
 def share_of(kind: Kind, batch: Batch) -> float:
@@ -248,7 +281,7 @@ def _record(
         kind = cell.kinds[wanted] = made
     if cell.by_number:
         batch.report.by_number[cell.name] = cell.by_number
-    taped = key[-1] or (key[1] and any(tensor.requires_grad for tensor in kind.program.consts))
+    taped = key[-1] or (key[1] and learns(kind))
     record = batch.records[key] = Record(kind, 2 if taped else 0, share_of(kind, batch))
     return record
 
@@ -267,7 +300,7 @@ def _made(
         raise Refusal("autocast is on, under which the dtype of a result depends on the operator")
     try:
         with RUNNING:
-            made = make_kind(cell, owner, run, args, kwargs, [value.spec for value in values], batch)
+            made = make_kind(cell, owner, run, args, kwargs, values, batch)
     except Plain as plain:
         cell.plain[wanted] = plain.structure
         return plain.structure

@@ -11,12 +11,13 @@ import torch
 
 from gluonjit.engines.torch import rules
 from gluonjit.engines.torch.cell import Cell
+from gluonjit.engines.torch.hoist import Piece, cut
 from gluonjit.engines.torch.lifting import Traced, join_kinds
 from gluonjit.engines.torch.program import Lone, build, lay_out, pruned
 from gluonjit.engines.torch.structure import Constant, map_structure
 from gluonjit.engines.torch.trace import NeedsValue, Recorder, Trace, recording
 from gluonjit.engines.torch.work import work_of
-from gluonjit.graph import Kind, Spec, family_key
+from gluonjit.graph import Kind, Value, family_key
 from gluonjit.hybrid import Batch
 
 _READS = (
@@ -44,10 +45,12 @@ def make_kind(
     run: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-    specs: Sequence[Spec],
+    values: Sequence[Value],
     batch: Batch,
 ) -> Kind | str:
     """Trace a call and build its batched program. A string says why the call cannot be one node. Raises Plain."""
+    specs = [value.spec for value in values]
+    leaves = [not value.depth and (value.base is None or isinstance(value.base, Value)) for value in values]
     devices = {spec.device for spec in specs}
     if len(devices) > 1:
         return f"its operands are on several devices: {', '.join(sorted(devices))}"
@@ -82,12 +85,45 @@ def make_kind(
     if not cell.operator and recurrent(trace):
         cell.never = _LOOPS
         return _LOOPS
-    made = _kind_of(cell, trace, places, structure, recorder.draws)
-    if isinstance(made, str) or cell.operator or not made.pure or "arity" in batch.options.without:
+    pieces = None
+    if not cell.operator and not recorder.draws and "hoisting" not in batch.options.without:
+        pieces = cut(trace, places, leaves)
+    rest, places = (trace, places) if pieces is None else (pieces.rest, pieces.results)
+    made = _kind_of(cell, rest, places, structure, recorder.draws)
+    if isinstance(made, str) or cell.operator or not made.pure:
+        return made
+    origins = tuple([(operand, 0) for operand in range(len(specs))])
+    if pieces is not None:
+        products = [(piece.operand, _product(cell, piece)) for piece in pieces.pieces]
+        if any(isinstance(kind, str) for _, kind in products):
+            return _kind_of(cell, trace, places, structure, recorder.draws)
+        made.hoists, made.kept, origins = tuple(products), pieces.kept, pieces.origins
+    if "arity" in batch.options.without:
         return made
     key = (batch.options.without, torch.is_grad_enabled(), getattr(owner, "training", None))
-    origins = tuple([(operand, 0) for operand in range(len(specs))])
-    return join_kinds(cell, key, (*args, *kwargs.values()), specs, Traced(made, trace, tuple(places), origins), batch)
+    new = Traced(made, rest, tuple(places), origins)
+    return join_kinds(cell, key, (*args, *kwargs.values()), specs, new, batch)
+
+
+def _product(cell: Cell, piece: Piece) -> Any:
+    """The kind of what was cut out of a cell: one for all kinds of the cell that have it."""
+    try:
+        built = build(piece.trace, piece.own)
+    except rules.NotBatchable as refusal:
+        return str(refusal)
+    program = built.program
+    key = (piece.trace.operands[0], program.text, *[id(tensor) for tensor in program.consts])
+    kind = cell.products.get(key)
+    if kind is None:
+        kind = cell.products[key] = Kind(
+            f"{cell.name}: products of leaves",
+            piece.trace.operands,
+            built.outputs,
+            built.rows,
+            program,
+            work=work_of(piece.trace, program.operators),
+        )
+    return kind
 
 
 class Unknown(Exception):

@@ -1,0 +1,145 @@
+"""What a cell computes of one operand alone, and that from outside the recursion, runs before it.
+
+Such an operand is a row of an input: a word's vector, say. What is computed of it and of weights alone becomes a node
+of its own, captured once for equal rows, and all of them run in one step, whatever their depth in the recursion.
+(What a cell is like is settled by its first call. Should a later call pass something computed there, the product runs
+right after it: one launch more, the same result.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from gluonjit.engines.torch.program import pruned
+from gluonjit.engines.torch.rules import operator_named
+from gluonjit.engines.torch.trace import Trace, TraceOp
+from gluonjit.graph import intern_spec, natural_mode
+
+_PRODUCTS = {"mm.default", "addmm.default", "mv.default"}
+_VIEWS = {"view.default", "_unsafe_view.default", "unsqueeze.default", "squeeze.dim", "t.default"}
+
+
+class Piece(NamedTuple):
+    """What is computed of one operand alone. Its results have positions in the whole trace, and others in its own."""
+
+    operand: int
+    trace: Trace
+    results: tuple[int, ...]
+    own: tuple[int, ...]
+
+
+class Cut(NamedTuple):
+    """What is left of a trace, which of its operands that still needs, and what was cut out."""
+
+    rest: Trace
+    results: list[int]
+    kept: tuple[int, ...]
+    pieces: tuple[Piece, ...]
+
+    @property
+    def origins(self) -> tuple[tuple[int, int], ...]:
+        """For each operand of the rest the one it is, or comes from, and how many such stand before it."""
+        sources = [*self.kept, *[piece.operand for piece in self.pieces for _ in piece.results]]
+        return tuple([(operand, sources[:number].count(operand)) for number, operand in enumerate(sources)])
+
+
+def cut(trace: Trace, results: Sequence[int], leaves: Sequence[bool]) -> Cut | None:
+    """Cut what is computed of leaf operands out of a trace; None where there is none of it, or nothing else.
+
+    `leaves` says which operands are rows of inputs.
+    """
+    wanted = {k for k, leaf in enumerate(leaves) if leaf and trace.operands[k].rows == 1}
+    of = _owners(trace, wanted)
+    pieces = []
+    for operand in sorted(wanted):
+        found = _piece(trace, results, of, operand)
+        if found is not None:
+            pieces.append(found)
+    if not pieces:
+        return None
+    gone = {piece.operand for piece in pieces}
+    kept = tuple([operand for operand in range(len(leaves)) if operand not in gone])
+    rest = _without(trace, results, kept, pieces)
+    if not any(op.name in _PRODUCTS for op in rest[0].ops):
+        return None  # all of it is computed of inputs: there is no recursion
+    return Cut(rest[0], rest[1], kept, tuple(pieces))
+
+
+def _owners(trace: Trace, wanted: set[int]) -> dict[int, int | None]:
+    """For each position the leaf operand that it is computed of, None where that is constants alone; others are out."""
+    of: dict[int, int | None] = {position: None for position, _ in trace.consts}
+    of.update({operand: operand for operand in wanted})
+    for op in trace.ops:
+        found = {of.get(position, -1) for position in op.inputs} - {None}
+        if len(found) <= 1 and -1 not in found and (not found or _may_be_cut(op.name)):
+            of.update(dict.fromkeys(op.outputs, found.pop() if found else None))
+    return of
+
+
+def _may_be_cut(name: str) -> bool:
+    """Not what makes more rows of one, as a node does for its children."""
+    return name in _PRODUCTS | _VIEWS or torch.Tag.pointwise in operator_named(name).tags
+
+
+def _piece(trace: Trace, results: Sequence[int], of: dict[int, int | None], operand: int) -> Piece | None:
+    """What is computed of an operand, if there are products among it and nothing else uses the operand."""
+    mine = [op for op in trace.ops if of.get(op.outputs[0]) == operand]
+    others = [op for op in trace.ops if of.get(op.outputs[0], -1) not in (operand, None)]
+    used = {position for op in others for position in op.inputs} | set(results)
+    if operand in used or not any(op.name in _PRODUCTS for op in mine):
+        return None
+    made = [position for op in mine for position in op.outputs if position in used]
+    if not made:
+        return None
+    alone = Trace([trace.operands[operand]])
+    alone.device = trace.device
+    inside = list(made)
+    return Piece(operand, _renumbered(trace, alone, [operand], inside), tuple(made), tuple(inside))
+
+
+def _renumbered(trace: Trace, new: Trace, sources: Sequence[int], results: list[int]) -> Trace:
+    """Fill a trace, whose operands are these positions of another, with what the results need; they count anew."""
+    place = {position: number for number, position in enumerate(sources)}
+    needed: set[int] = set(results)
+    ops: list[TraceOp] = []
+    for op in reversed(trace.ops):
+        if needed.intersection(op.outputs) and not all(position in place for position in op.outputs):
+            needed.update(op.inputs)
+            ops.append(op)
+    for position, tensor in trace.consts:
+        if position in needed:
+            place[position] = len(new.shapes)
+            new.consts.append((len(new.shapes), tensor))
+            new.shapes.append(trace.shapes[position])
+    for op in reversed(ops):
+        outputs = []
+        for position in op.outputs:
+            number = len(new.shapes)
+            place.setdefault(position, number)
+            outputs.append(number)
+            new.shapes.append(trace.shapes[position])
+        new.ops.append(TraceOp(op.name, op.attrs, tuple([place[k] for k in op.inputs]), tuple(outputs)))
+    results[:] = [place[position] for position in results]
+    return new
+
+
+def _without(
+    trace: Trace, results: Sequence[int], kept: tuple[int, ...], pieces: Sequence[Piece]
+) -> tuple[Trace, list[int]]:
+    """The trace with the results of pieces as operands."""
+    sources = [*kept, *[position for piece in pieces for position in piece.results]]
+    specs = []
+    for position in sources:
+        if position < len(trace.operands):
+            specs.append(trace.operands[position])
+        else:
+            shape, dtype = trace.shapes[position]
+            specs.append(intern_spec(shape, dtype, trace.device, natural_mode(shape)))
+    rest = Trace(specs)
+    rest.device = trace.device
+    places = list(results)
+    rest = _renumbered(trace, rest, sources, places)
+    return pruned(rest, places), places

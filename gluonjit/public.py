@@ -72,7 +72,9 @@ def verify(
     for engine in ENGINES:
         if engine.owns_block(net):
             return engine.verify(net, listed, loss, rtol, train_mode, options)
-    raise TypeError(f"gluonjit.verify({type(net).__name__}, ...): the first argument is a Block, such as a gluon.Block")
+    raise TypeError(
+        f"gluonjit.verify({type(net).__name__}, ...): the first argument is a model: a gluon.Block or a torch.nn.Module"
+    )
 
 
 def cache_info() -> dict[str, int]:

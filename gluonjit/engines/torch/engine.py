@@ -19,6 +19,7 @@ from gluonjit.engines.torch.opkinds import clear_kinds, kind_count, sum_kind
 from gluonjit.engines.torch.ops import call_operator
 from gluonjit.engines.torch.results import numbers_of, settle
 from gluonjit.engines.torch.session import Session
+from gluonjit.engines.torch.verifying import verify
 from gluonjit.errors import EngineError, OptionError
 from gluonjit.graph import Kind, Spec, Value, clear_specs, spec_count
 from gluonjit.hybrid import LOCAL, Options, Report
@@ -92,7 +93,7 @@ class TorchEngine:
         self, net: Any, samples: Sequence[Any], loss: Any, rtol: float | None, train_mode: bool, options: dict[str, Any]
     ) -> Report:
         """Compare eager and batched execution."""
-        raise EngineError("gluonjit.verify() of a torch.nn.Module: not there yet")
+        return verify(net, samples, loss, rtol, train_mode, options)
 
     def add_n(self, arrays: Sequence[Any]) -> Any:
         """The sum of tensors of one shape."""

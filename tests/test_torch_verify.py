@@ -1,0 +1,75 @@
+"""`gluonjit.verify` on PyTorch: equal runs give the report, others the call at which they part."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch_support import TreeModel, make_trees  # noqa: E402
+
+import gluonjit  # noqa: E402
+from gluonjit.engines.torch import rules  # noqa: E402
+from gluonjit.errors import VerifyError  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> Any:
+    torch.manual_seed(0)
+    gluonjit.clear_caches()
+    yield
+    gluonjit.clear_caches()
+
+
+def test_equal_runs_give_the_report_and_leave_the_net_as_it_was() -> None:
+    net = TreeModel()
+    net.head.weight.grad = torch.ones_like(net.head.weight)
+    report = gluonjit.verify(net, make_trees(6))
+    assert report.launches > 0 and report.flushes >= 1
+    assert torch.equal(net.head.weight.grad, torch.ones_like(net.head.weight)) and net.cell.gates_x.weight.grad is None
+    assert "_gluonjit" not in net.__dict__ and net.training
+    with_loss = gluonjit.verify(net, make_trees(6), lambda output, tree: output.logsumexp(-1))
+    assert with_loss.nodes > 0
+
+
+class Sample:
+    def __init__(self) -> None:
+        self.x = torch.randn(4)
+
+
+class Doubling(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return torch.erf(x) * 2
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.doubling, self.last = nn.Linear(4, 4), Doubling(), nn.Linear(4, 2)
+
+    def forward(self, sample: Sample) -> Any:
+        return self.last(self.doubling(self.first(sample.x)))
+
+
+@pytest.mark.parametrize("wrong", ["values", "gradients"])
+def test_a_wrong_rule_is_found_and_its_call_named(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def detached(tensor: Any) -> Any:
+        return torch.erf(tensor).detach() if wrong == "gradients" else torch.erf(tensor) * 1.5
+
+    def rule(call: Any) -> list[Any]:
+        (val,) = call.vals()
+        return [call.result(call.emit(detached, [val]), val.lead, val.rest)]
+
+    monkeypatch.setitem(rules.RULES, "erf.default", rule)
+    given = [Sample() for _ in range(3)]
+    with pytest.raises(VerifyError) as raised:
+        gluonjit.verify(Net(), given, granularity="cell")
+    text = str(raised.value)
+    if wrong == "values":
+        assert "the output of sample 0" in text and "is that of Doubling in sample 0 at" in text
+    else:
+        assert "the gradient of first" in text and "is that of the result of Linear in sample" in text
+        assert "which comes from the backward of Doubling" in text

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import MethodType
 from typing import Any
 
+from gluonjit.hybrid.protocol import Engine
 from gluonjit.hybrid.state import ENGINES, LOCAL
 
 
@@ -30,13 +31,27 @@ class CellFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         state = LOCAL.state
         if state.trace is None and not state.paused:
-            for engine in ENGINES:
+            for engine in ENGINES if len(ENGINES) == 1 else _engines_of((*args, *kwargs.values())):
                 if state.inside or engine.wants(args):
                     return engine.call_cell(self, args, kwargs)
         return self.function(*args, **kwargs)
 
     def __reduce__(self) -> Any:
         return self.name  # found by name, as any function is
+
+
+def _engines_of(args: Any) -> list[Engine]:
+    """Where there are several engines, the one that an argument belongs to."""
+    pending = list(args)[::-1]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, (list, tuple)):
+            pending.extend(reversed(item))
+            continue
+        for engine in ENGINES:
+            if engine.owns(item) or engine.owns_block(item):
+                return [engine]
+    return []
 
 
 def cell(function: Callable[..., Any]) -> CellFunction:

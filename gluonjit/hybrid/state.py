@@ -31,7 +31,7 @@ def engine_of(name: str | None = None) -> Engine:
     for engine in ENGINES:
         if name in (None, engine.name):
             return engine
-    raise EngineError("batching(): no framework has been imported yet; `import mxnet` first")
+    raise EngineError("batching(): no framework has been imported yet; `import mxnet` or `import torch` first")
 
 
 class State:
@@ -79,6 +79,11 @@ class State:
     def open(self, engine: Engine, options: Options | None = None) -> Batch:
         """The open batch; an implicit one is opened where there is none."""
         batch = self.batch
+        if batch is not None and batch.engine is not engine:  # a batch is of one framework
+            batch.flush("a call of another framework")
+            batch.engine = engine
+            self.close()
+            batch = self.batch
         if batch is None:
             batch = self.batch = Batch(engine, options or self.options)
             self.last = batch.report

@@ -38,7 +38,7 @@ def capture_cell(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: t
     """
     state = LOCAL.state
     batch = state.batch
-    if batch is None:
+    if batch is None or batch.engine.name != "mxnet":
         state.mode = current_mode()
         batch = state.open(engine_of("mxnet"), cell.options)
     if batch.room < 0:

@@ -62,7 +62,7 @@ def capture_op(
                 state.batch.calls[call] = record, values  # type: ignore[union-attr]
             return _wrapped(values, is_np, as_list)
     batch = state.batch
-    if batch is None:
+    if batch is None or batch.engine.name != "mxnet":
         state.mode = current_mode()
         batch = state.open(engine_of("mxnet"))
     if batch.room < 0:

@@ -60,7 +60,7 @@ setup: $(STAMP)
 	@:
 
 # pip works in silence; when it fails the log has the reason.
-$(STAMP): pyproject.toml setup.py $(wildcard gluonjit/native/*)
+$(STAMP): pyproject.toml setup.py constraints.txt $(wildcard gluonjit/native/*)
 	@fits() { "$$1" -c 'import sys, venv, ensurepip; sys.exit(not (3, 9) <= sys.version_info[:2] <= (3, 11))' >/dev/null 2>&1; }
 	if ! fits $(BIN)/python; then
 		for python in $${PYTHON:-} $$(type -aP python3 python3.11 python3.10 python3.9 || true); do
@@ -76,7 +76,7 @@ $(STAMP): pyproject.toml setup.py $(wildcard gluonjit/native/*)
 		"$$python" -m venv $(VENV)
 	fi
 	echo "setup: installing into $(VENV) ($$($(BIN)/python --version)); the first time takes a few minutes"
-	install() { $(PIP) install --no-build-isolation "$$@" >>$(LOG) 2>&1; }
+	install() { $(PIP) install --no-build-isolation -c constraints.txt "$$@" >>$(LOG) 2>&1; }
 	failed() { tail -n 40 $(LOG) >&2; echo 'setup: pip failed; $(LOG) has all it said' >&2; exit 1; }
 	: >$(LOG)
 	# gluonnlp comes as a source distribution that looks for Cython and setuptools where it is built.
@@ -85,6 +85,9 @@ $(STAMP): pyproject.toml setup.py $(wildcard gluonjit/native/*)
 		install -e '.[mxnet,experiments,dev]' || failed
 		echo 'setup: gluonnlp is left out, it did not build (it needs a C compiler and the headers of Python);' \
 			'experiments go on without it. $(LOG) has the reason.'
+	fi
+	if ! install -e '.[torch]'; then
+		echo 'setup: PyTorch is left out, it could not be installed; its tests are skipped. $(LOG) has the reason.'
 	fi
 	touch $(STAMP)
 

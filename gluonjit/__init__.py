@@ -11,7 +11,9 @@ the functions `zeros` and `tensordot` of `mxnet.ndarray.numpy._api_internal`, th
 `initialize`, `reset_ctx`, `cast`, `grad_req`, `_finish_deferred_init` and `_init_impl`, `ParameterDict.zero_grad`, the
 registering and detaching of forward hooks (`register_forward_hook`, `register_forward_pre_hook`, `HookHandle.detach`),
 `HybridBlock.export` and `_clear_cached_op`. A fork leaves what is captured to the parent.
-Blocks that were not hybridized with `dynamic_batch=True`, and arrays that do not come from such blocks, behave as
+When `torch` is imported these are: `torch.nn.Module.__call__`, `__setattr__`, `_apply` and `load_state_dict`,
+`torch.autograd.Function.apply`, `torch.autograd.backward` and `grad`; and optimizers tell it before their steps.
+Blocks and modules that were not hybridized with `dynamic_batch=True`, and arrays that do not come from such, behave as
 before. `verify` puts watchers around some of these, and takes them away when it returns. Where numpy is newer than
 MXNet 1.9.1 knows, names that numpy has removed and MXNet reads are put back before MXNet is imported; where the CUDA
 11 wheels of the extra `cu112` are installed, their libraries are loaded before it.

@@ -50,7 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="measure what work costs on this machine, for predictions",
         description="Exit code 1 if the engine cannot be used or the file not written, 130 when interrupted.",
     )
-    calibrate_.add_argument("--engine", default="mxnet", choices=["mxnet"], help="what to measure (default: mxnet)")
+    calibrate_.add_argument(
+        "--engine", default="mxnet", choices=["mxnet", "torch"], help="what to measure (default: mxnet)"
+    )
     calibrate_.add_argument("--seconds", type=_positive, default=60.0, help="about how long (default: 60)")
     calibrate_.add_argument("--output", type=Path, metavar="PATH", help="the file to write (default: in the cache)")
     calibrate_.add_argument("--if-missing", action="store_true", help="do nothing where there is such a file already")

@@ -13,7 +13,7 @@ import torch.nn.functional as F  # noqa: E402
 
 import gluonjit  # noqa: E402, F401
 from gluonjit.engines.torch.arrays import spec_of  # noqa: E402
-from gluonjit.engines.torch.program import build, join, pruned  # noqa: E402
+from gluonjit.engines.torch.program import build, join, pieces, pruned  # noqa: E402
 from gluonjit.engines.torch.rules import NotBatchable  # noqa: E402
 from gluonjit.engines.torch.trace import Trace, recording  # noqa: E402
 from gluonjit.graph import operand_groups  # noqa: E402
@@ -43,7 +43,8 @@ def batched(function: Callable[..., Any], make: Callable[[], list[Any]]) -> tupl
         torch.cat([join(trace.operands[p], [sample[p] for sample in samples]) for (p,) in group])
         for group in operand_groups(trace.operands, built.poly)
     ]
-    found = built.program(groups, built.program.consts, SAMPLES)
+    operands = pieces(operand_groups(trace.operands, built.poly), groups)
+    found = built.program(operands, built.program.consts, SAMPLES)
     alone = [leaves(function(*sample)) for sample in samples]
     wanted = [join(output.spec, [one[k] for one in alone]) for k, output in enumerate(built.outputs)]
     return built, found, wanted
@@ -106,7 +107,7 @@ TWO: dict[str, Callable[[Any, Any], Any]] = {
     "outer": lambda a, b: torch.outer(a.reshape(-1), b.reshape(-1)),
     "tril": lambda a, b: torch.outer(a.reshape(-1), b.reshape(-1)).tril(),
     "trace of a product": lambda a, b: torch.einsum("ij,ij->i", a.reshape(2, -1), b.reshape(2, -1)),
-    "written in place": lambda a, b: (a + 1).relu_().mul_(b),
+    "written in place": lambda a, b: (a + 1).mul_(2).add_(b).relu_(),
     "permuted": lambda a, b: a.reshape(2, -1).t() @ b.reshape(2, -1),
     "gather": lambda a, b: a.gather(-1, b.argsort(-1)),
     "variance": lambda a, b: (a.var(-1), b.var(-1, unbiased=False)),

@@ -45,14 +45,19 @@ class Assembly:
 class Compiled:
     """A program for one way of being called.
 
-    saved: (offset of a node's floats before, space, width) in the order in which registers are kept for the backward
-    pass, which is None where nothing is learned.
+    saved: (space, width) of the registers that are kept for the backward pass, in order; that is None where nothing is
+    learned.
     """
 
     forward: Assembly
     backward: Assembly | None
     saved: tuple[tuple[int, int], ...]  # (space, width)
-    flops: float
+
+    @property
+    def reached(self) -> set[int]:
+        """The operands that the backward pass adds gradients to."""
+        slots = () if self.backward is None else self.backward.slots
+        return {slot.number for slot in slots if slot.what == "gradient"}
 
 
 class Way(NamedTuple):
@@ -95,7 +100,6 @@ def compiled(program: Program, way: Way, ops: dict[str, int]) -> Compiled:
         forward.done([*loads, *program.code]),
         backward,
         tuple((program.spaces[reg], program.widths[reg]) for reg in kept),
-        0.0,
     )
 
 

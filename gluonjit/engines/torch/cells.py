@@ -111,7 +111,7 @@ def capture(
     results = record.memo.get(rows) if shared else None
     if results is None:
         operands: tuple[Rows, ...] = rows
-        if record.kind.hoists:
+        if record.kind.kept or record.kind.hoists:
             operands, depth = _hoisted(batch, record, values, depth, learning)
         results = graph.add_node(record, operands, depth + 1, 4)
         batch.room -= record.share

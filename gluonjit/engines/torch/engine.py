@@ -20,7 +20,7 @@ from gluonjit.engines.torch.ops import call_operator
 from gluonjit.engines.torch.results import numbers_of, settle
 from gluonjit.engines.torch.session import Session
 from gluonjit.engines.torch.verifying import verify
-from gluonjit.errors import EngineError, OptionError
+from gluonjit.errors import OptionError
 from gluonjit.graph import Kind, Spec, Value, clear_specs, spec_count
 from gluonjit.hybrid import LOCAL, Options, Report
 from gluonjit.hybrid.functions import CellFunction
@@ -101,7 +101,9 @@ class TorchEngine:
 
     def calibrate(self, seconds: float, progress: Progress) -> Measured:
         """Measure what work costs here."""
-        raise EngineError("python -m gluonjit calibrate: not there yet for torch")
+        from gluonjit.engines.torch.calibration import measure  # nobody else needs its programs
+
+        return measure(seconds, progress)
 
     def cache_info(self) -> dict[str, int]:
         """Entries in the caches of sums and of cells (4,096 each at most), and of specs."""

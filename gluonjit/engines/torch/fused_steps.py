@@ -45,7 +45,10 @@ class FusedSteps:
             weights = [k for k, tensor in enumerate(step.kind.program.consts) if tensor.requires_grad]
         learning = bool(learned or weights)
         done = self._steps.run(number, learned, weights, range(len(step.places)) if learning else (), self)
-        return None if done is None else RanFused(number, list(learned.values()), learning, done)
+        if done is None:
+            return None
+        reached = [gather for operand, gather in learned.items() if operand in done.compiled.reached]
+        return RanFused(number, reached, learning, done)
 
     def backward(self, ran: RanFused, gradient: Callable[[int], Any], learned: Callable[[Any], Any]) -> None:
         """Add to the gradients of arenas and weights, which are made when they are asked for."""

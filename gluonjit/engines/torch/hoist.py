@@ -68,6 +68,16 @@ def cut(trace: Trace, results: Sequence[int], leaves: Sequence[bool]) -> Cut | N
     return Cut(rest[0], rest[1], kept, tuple(pieces))
 
 
+def used_alone(trace: Trace, results: Sequence[int]) -> Cut | None:
+    """The trace without operands that no result depends on, to which no gradient goes; None where there are none."""
+    used = {position for op in trace.ops for position in op.inputs} | set(results)
+    kept = tuple([position for position in range(len(trace.operands)) if position in used])
+    if len(kept) == len(trace.operands):
+        return None
+    rest, places = _without(trace, results, kept, ())
+    return Cut(rest, places, kept, ())
+
+
 def _owners(trace: Trace, wanted: set[int]) -> dict[int, int | None]:
     """For each position the leaf operand that it is computed of, None where that is constants alone; others are out."""
     of: dict[int, int | None] = {position: None for position, _ in trace.consts}

@@ -11,7 +11,7 @@ import torch
 
 from gluonjit.engines.torch import rules
 from gluonjit.engines.torch.cell import Cell
-from gluonjit.engines.torch.hoist import Piece, cut
+from gluonjit.engines.torch.hoist import Piece, cut, used_alone
 from gluonjit.engines.torch.lifting import Traced, join_kinds
 from gluonjit.engines.torch.program import Lone, build, lay_out, pruned
 from gluonjit.engines.torch.structure import Constant, map_structure
@@ -88,17 +88,20 @@ def make_kind(
     pieces = None
     if not cell.operator and not recorder.draws and "hoisting" not in batch.options.without:
         pieces = cut(trace, places, leaves)
+    if pieces is None:
+        pieces = used_alone(trace, places)
+    whole = places
     rest, places = (trace, places) if pieces is None else (pieces.rest, pieces.results)
     made = _kind_of(cell, rest, places, structure, recorder.draws)
-    if isinstance(made, str) or cell.operator or not made.pure:
+    if isinstance(made, str):
         return made
     origins = tuple([(operand, 0) for operand in range(len(specs))])
     if pieces is not None:
         products = [(piece.operand, _product(cell, piece)) for piece in pieces.pieces]
         if any(isinstance(kind, str) for _, kind in products):
-            return _kind_of(cell, trace, places, structure, recorder.draws)
+            return _kind_of(cell, trace, whole, structure, recorder.draws)
         made.hoists, made.kept, origins = tuple(products), pieces.kept, pieces.origins
-    if "arity" in batch.options.without:
+    if cell.operator or not made.pure or "arity" in batch.options.without:
         return made
     key = (batch.options.without, torch.is_grad_enabled(), getattr(owner, "training", None))
     new = Traced(made, rest, tuple(places), origins)

@@ -10,7 +10,7 @@ import torch
 from gluonjit.engines.torch import rules
 from gluonjit.engines.torch.rules import ANY, Val, Writer
 from gluonjit.engines.torch.trace import Operand, Trace, TraceOp
-from gluonjit.graph import Output, Spec, intern_spec, natural_mode, operand_groups
+from gluonjit.graph import Group, Output, Spec, intern_spec, natural_mode, operand_groups
 from gluonjit.hybrid.lifting import Lifted, Roles
 
 
@@ -30,14 +30,20 @@ class Program(Protocol):
     def __call__(
         self, operands: Sequence[Any], consts: Sequence[Any], count: int, besides: Sequence[Any] = ()
     ) -> list[Any]:
-        """The results of `count` nodes; an operand here is a group of the kind's operands."""
+        """The results of `count` nodes; operands are those that `pieces` gives."""
 
 
 class Batched:
     """A program for any number of nodes, as a function of Python that calls operators."""
 
     def __init__(
-        self, trace: Trace, results: Sequence[int], writer: Writer, groups: int, finals: Sequence[int], besides: int = 0
+        self,
+        trace: Trace,
+        results: Sequence[int],
+        writer: Writer,
+        operands: int,
+        finals: Sequence[int],
+        besides: int = 0,
     ) -> None:
         self.trace = trace
         self.results = tuple(results)
@@ -46,7 +52,7 @@ class Batched:
         self.consts = [tensor for _, tensor in trace.consts]
         self.operators = len(writer.code)
         self.text = (tuple([(step.text, step.inputs, step.outputs) for step in writer.code]), tuple(finals))
-        self._run = _compiled(writer, groups, len(self.consts), besides, finals)
+        self._run = _compiled(writer, operands, len(self.consts), besides, finals)
 
     def __call__(
         self, operands: Sequence[Any], consts: Sequence[Any], count: int, besides: Sequence[Any] = ()
@@ -56,9 +62,9 @@ class Batched:
         return found
 
 
-def _compiled(writer: Writer, groups: int, consts: int, besides: int, finals: Sequence[int]) -> Callable[..., Any]:
-    """The instructions as one function: (count, *groups, *constants, *besides) gives the final slots."""
-    inputs = groups + consts + besides
+def _compiled(writer: Writer, operands: int, consts: int, besides: int, finals: Sequence[int]) -> Callable[..., Any]:
+    """The instructions as one function: (count, *operands, *constants, *besides) gives the final slots."""
+    inputs = operands + consts + besides
     used = {slot for step in writer.code for slot in step.inputs} | set(finals)
     last = {slot: number for number, step in enumerate(writer.code) for slot in step.inputs}
     scope: dict[str, Any] = {}
@@ -166,42 +172,39 @@ def build(trace: Trace, results: Sequence[int]) -> Built:
 
 
 def _build(trace: Trace, results: Sequence[int], poly: bool) -> Built:
-    groups = operand_groups(trace.operands, poly)
-    writer = Writer(len(groups) + len(trace.consts))
-    values = operand_values(trace, groups, poly, writer)
+    count = len(trace.operands)
+    writer = Writer(count + len(trace.consts))
+    values = operand_values(trace, operand_groups(trace.operands, poly), poly)
     for number, (position, _) in enumerate(trace.consts):
         shape, dtype = trace.shapes[position]
-        values[position] = Val(len(groups) + number, shape, dtype, None, shape)
+        values[position] = Val(count + number, shape, dtype, None, shape)
     for op in trace.ops:
         write(op, values, trace, writer)
     finals = [stored(values[position], writer) for position in results]
     outputs, rows = lay_out([trace.shapes[position] for position in results], trace.device)
-    program = Batched(trace, results, writer, len(groups), [val.slot for val in finals])
+    program = Batched(trace, results, writer, count, [val.slot for val in finals])
     return Built(program, outputs, rows, poly)
 
 
-def operand_values(trace: Trace, groups: Sequence[Any], poly: bool, writer: Writer) -> dict[int, Val]:
-    """The operands, cut out of the groups in which they are gathered."""
+def operand_values(trace: Trace, groups: Sequence[Group], poly: bool) -> dict[int, Val]:
+    """The operands in the order in which `pieces` gives them."""
     values: dict[int, Val] = {}
-    for number, group in enumerate(groups):
-        first = trace.operands[group[0][0]]
-        slots = split_group(number, len(group), first, writer)
-        for (position,), slot in zip(group, slots):
-            spec = trace.operands[position]
-            lead = 1 if spec.mode == "stack" else ANY if poly else spec.rows
-            values[position] = Val(slot, spec.shape, spec.dtype, lead, spec.row_shape)
+    for slot, (position,) in enumerate([role for group in groups for role in group]):
+        spec = trace.operands[position]
+        lead = 1 if spec.mode == "stack" else ANY if poly else spec.rows
+        values[position] = Val(slot, spec.shape, spec.dtype, lead, spec.row_shape)
     return values
 
 
-def split_group(slot: int, count: int, spec: Spec, writer: Writer) -> tuple[int, ...]:
-    """The operands of a group, whose rows come one operand after the other."""
-    if count == 1:
-        return (slot,)
-
-    def parts(rows: Any) -> Any:
-        return rows.view(count, -1, *spec.row_shape).unbind(0)
-
-    return writer.emit(parts, [slot], f"parts{count}", count)
+def pieces(kind_groups: Sequence[Group], gathered: Sequence[Any]) -> list[Any]:
+    """The operands, one after the other, of groups whose rows come one operand after the other."""
+    found: list[Any] = []
+    for group, rows in zip(kind_groups, gathered):
+        if len(group) == 1:
+            found.append(rows)
+        else:
+            found.extend(rows.view(len(group), -1, *rows.shape[1:]).unbind(0))
+    return found
 
 
 def write(op: TraceOp, values: dict[int, Val], trace: Trace, writer: Writer) -> None:

@@ -19,7 +19,7 @@ from gluonjit.engines.torch.finite import Finite
 from gluonjit.engines.torch.fused_steps import FusedSteps
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.operands import version_of
-from gluonjit.engines.torch.program import join
+from gluonjit.engines.torch.program import join, pieces
 from gluonjit.engines.torch.tape import Tape, joined_history
 from gluonjit.errors import CaptureError, GluonJITError
 from gluonjit.graph import Leaf
@@ -151,6 +151,7 @@ class Session:
         step = self.plan.steps[number]
         program = step.kind.program
         if tape is None:
+            operands = pieces(step.kind.groups, operands)
             found: list[Any] = program(operands, program.consts, step.count, self._besides.get(number, ()))
             return found
         return tape.run(number, operands, self._besides.get(number, ()))

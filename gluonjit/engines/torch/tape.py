@@ -20,18 +20,27 @@ from gluonjit.engines.torch.arrays import FLOATS, VERSIONS, device_named, dtype_
 from gluonjit.engines.torch.chunks import TWICE, Chunk, Readers, keeps_graph
 from gluonjit.engines.torch.fused_steps import FusedSteps, RanFused
 from gluonjit.engines.torch.hooked import plain, run_backward
+from gluonjit.engines.torch.program import pieces
 from gluonjit.errors import CaptureError
 from gluonjit.hybrid import Report
 from gluonjit.hybrid.costs import cost_model
 
 
 class Ran(NamedTuple):
-    """A step that was recorded: its learned operands, with what they were gathered by, its constants and results."""
+    """A step that was recorded: its learned operands, each with where its rows are, its constants and results."""
 
     number: int
-    operands: list[tuple[Gather, Any, Any]]
+    operands: list[tuple[Place, Any, Any]]  # rows of an arena: those of an index, or where that is None a place
     consts: list[Any]
     results: list[tuple[Place, Any]]
+
+
+def _part(gather: Gather, begin: int, size: int) -> tuple[Place, Any]:
+    """So many of the rows that are gathered."""
+    place = gather.place
+    if gather.index is None:
+        return Place(place.arena, place.begin + begin, place.begin + begin + size), None
+    return place, gather.index[begin : begin + size]
 
 
 class Tape:
@@ -78,12 +87,16 @@ class Tape:
         step = self.plan.steps[number]
         program = step.kind.program
         given, learned = [], []
-        for gather, operand in zip(step.gathers, operands):
-            operand = operand.data  # its own count of writes: the arena is written to again before backward
+        for gather, group, rows in zip(step.gathers, step.kind.groups, operands):
+            # Its own count of writes: the arena is written to again before backward. Each operand is a leaf of its own:
+            # to one that the results do not depend on goes no gradient, not one of zeros.
+            parts = pieces((group,), (rows.data,))
+            given += parts
             if self.learns(gather):
-                operand.requires_grad_()
-                learned.append((gather, gather.index, operand))
-            given.append(operand)
+                size = gather.rows // len(group)
+                for position, part in enumerate(parts):
+                    part.requires_grad_()
+                    learned.append((*_part(gather, position * size, size), part))
         consts = [self._constant(tensor) for tensor in program.consts]
         with torch.enable_grad():
             results: list[Any] = program(given, consts, step.count, besides)
@@ -174,9 +187,9 @@ class Tape:
         inputs = [operand for _, _, operand in ran.operands] + ran.consts
         results, gradients = zip(*heads)
         got = run_backward(results, gradients, not free, False, tuple(inputs), True, False)
-        for (gather, index, _), gradient in zip(ran.operands, got):
+        for (place, index, _), gradient in zip(ran.operands, got):
             if gradient is not None:
-                self._add(gather, index, gradient, arenas, reached)
+                self._add(place, index, gradient, arenas, reached)
         for leaf, gradient in zip(ran.consts, got[len(ran.operands) :]):
             if gradient is not None:
                 known = found.get(id(leaf))
@@ -209,15 +222,16 @@ class Tape:
             self._finite.gradients(ran.number, arenas, list(found.values()))
         return True
 
-    def _add(self, gather: Gather, index: Any, gradient: Any, arenas: list[Any], reached: list[Any]) -> None:
-        place = gather.place
+    def _add(self, place: Place, index: Any, gradient: Any, arenas: list[Any], reached: list[Any]) -> None:
         arena = self._arena(arenas, place.arena)
         if index is None:
             arena[place.begin : place.end].add_(gradient)
             reached[place.arena][place.begin : place.end] = True
-        else:
-            arena.index_add_(0, torch.from_numpy(index).to(arena.device), gradient)
-            reached[place.arena][index] = True
+            return
+        if gradient.untyped_storage().data_ptr() == arena.untyped_storage().data_ptr():
+            gradient = gradient.clone()  # what was passed on unchanged is a part of the arena itself
+        arena.index_add_(0, torch.from_numpy(index).to(arena.device), gradient)
+        reached[place.arena][index] = True
 
     def _account(self, begin: float, laps: list[tuple[int, float]]) -> None:
         end = perf_counter()

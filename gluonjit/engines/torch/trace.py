@@ -201,7 +201,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
             if not self._outdated.isdisjoint(inputs):  # autograd looks at the base of a view that was written to
                 self._outdated.update(outputs)
         if not torch.is_grad_enabled() and self.learns:
-            outputs = [self._detached(position) for position in outputs]
+            if written is not None and written.position in inputs:
+                outputs = [self._replaced(int(written.position), outputs[0])]
+            else:
+                outputs = [self._detached(position) for position in outputs]
         elif torch.is_grad_enabled() and not self.learns:
             raise NeedsValue
         if written is not None:
@@ -211,8 +214,17 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         return type(found)(results) if isinstance(found, (list, tuple)) else results[0]
 
     def _detached(self, position: int) -> int:
-        result = self._new(self._shapes[position])
-        self.trace.ops.append(TraceOp(DETACH, (("self", Operand(0)),), (position,), (result,)))
+        return self._added(DETACH, position)
+
+    def _replaced(self, before: int, after: int) -> int:
+        """What was written to without gradients has the new numbers, and the gradient that it had."""
+        change = self._detached(self._added("sub.Tensor", after, before))
+        return self._added("add.Tensor", before, change)
+
+    def _added(self, name: str, *inputs: int) -> int:
+        result = self._new(self._shapes[inputs[0]])
+        attrs = tuple([(argument, Operand(k)) for k, argument in enumerate(("self", "other")[: len(inputs)])])
+        self.trace.ops.append(TraceOp(name, attrs, inputs, (result,)))
         return result
 
     def _written(self, func: Any, named: dict[str, Any]) -> TraceTensor:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch import rules
-from gluonjit.engines.torch.program import Batched, Built, lay_out, placed, split_group, stored
+from gluonjit.engines.torch.program import Batched, Built, lay_out, placed, stored
 from gluonjit.engines.torch.rules import Val, Writer
 from gluonjit.engines.torch.rules.pointwise import pointwise
 from gluonjit.engines.torch.trace import Trace
@@ -27,11 +27,11 @@ def build_lifted(lifted: Lifted, roles: Roles, trace: Trace) -> Built:
         raise rules.NotBatchable("an operand has several rows")
     if not roles.of_rows and any(operands[role[0]].rows != 1 for role in roles.roles):
         raise rules.NotBatchable("an operand of a child has several rows")
-    groups = len(operand_groups(operands, False, roles.roles))
+    groups = sum(map(len, operand_groups(operands, False, roles.roles)))
     consts = [number for number, source in enumerate(lifted.sources) if source.constant is not None]
     owners = groups + len(consts)
     writer = Writer(owners + 1)
-    values = _operands(lifted, roles, trace, writer)
+    values = _operands(lifted, roles, trace)
     for k, number in enumerate(consts):
         shape, dtype = lifted.shapes[number]
         values[number] = Val(groups + k, shape, dtype, None, shape)
@@ -47,20 +47,20 @@ def build_lifted(lifted: Lifted, roles: Roles, trace: Trace) -> Built:
     return Built(program, outputs, rows, False)
 
 
-def _operands(lifted: Lifted, roles: Roles, trace: Trace, writer: Writer) -> dict[int, Val]:
-    """The values of operands, cut out of the groups in which they are gathered."""
+def _operands(lifted: Lifted, roles: Roles, trace: Trace) -> dict[int, Val]:
+    """The values of operands, in the order in which `pieces` gives them."""
     operands = trace.operands
     shared = [position for position in range(len(operands)) if position not in roles.positions()]
     of_role = {role: number for number, role in enumerate(roles.roles)}
     found: dict[tuple[int | None, int], Val] = {}
-    for number, group in enumerate(operand_groups(operands, False, roles.roles)):
-        spec = operands[group[0][0]]
-        for role, slot in zip(group, split_group(number, len(group), spec, writer)):
-            if role in of_role:
-                shape, dtype = roles.shaped(spec)
-                found[of_role[role], 0] = Val(slot, shape, dtype, 1, spec.row_shape)
-            else:
-                found[None, shared.index(role[0])] = Val(slot, spec.shape, spec.dtype, 1, spec.row_shape)
+    listed = [role for group in operand_groups(operands, False, roles.roles) for role in group]
+    for slot, role in enumerate(listed):
+        spec = operands[role[0]]
+        if role in of_role:
+            shape, dtype = roles.shaped(spec)
+            found[of_role[role], 0] = Val(slot, shape, dtype, 1, spec.row_shape)
+        else:
+            found[None, shared.index(role[0])] = Val(slot, spec.shape, spec.dtype, 1, spec.row_shape)
     values: dict[int, Val] = {}
     for number, source in enumerate(lifted.sources):
         if source.constant is None:

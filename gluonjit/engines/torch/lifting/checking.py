@@ -9,7 +9,7 @@ import torch
 
 from gluonjit.engines.torch.arrays import device_named, dtype_named
 from gluonjit.engines.torch.hooked import plain
-from gluonjit.engines.torch.program import Built
+from gluonjit.engines.torch.program import Built, pieces
 from gluonjit.graph import Kind
 from gluonjit.hybrid.lifting import Roles
 
@@ -41,7 +41,7 @@ def _random(draw: Any, spec: Any) -> Any:
 def _alone(kind: Kind, numbers: Sequence[Any]) -> list[Any]:
     """The results of a kind's nodes by its own program."""
     operands = [torch.cat([numbers[position] for role in group for position in role]) for group in kind.groups]
-    found: list[Any] = kind.program(operands, kind.program.consts, _NODES, ())
+    found: list[Any] = kind.program(pieces(kind.groups, operands), kind.program.consts, _NODES, ())
     return found
 
 
@@ -64,5 +64,5 @@ def _together(built: Built, members: Sequence[tuple[Kind, Roles]], numbers: Sequ
         operands.append(torch.cat(parts))
     arities = torch.tensor([kind.arity for kind in kinds for _ in range(_NODES)])
     owners = torch.arange(len(arities)).repeat_interleave(arities).to(operands[0].device)
-    found: list[Any] = built.program(operands, built.program.consts, len(arities), (owners,))
+    found: list[Any] = built.program(pieces(kinds[0].groups, operands), built.program.consts, len(arities), (owners,))
     return found

@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from gluonjit.__main__ import main  # noqa: E402
-from gluonjit.analysis.costs import Coefficients  # noqa: E402
+from gluonjit.__main__ import main
+from gluonjit.analysis.costs import Coefficients
 
 
 def test_a_calibration_of_torch_is_stored_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

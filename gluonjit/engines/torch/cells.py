@@ -142,10 +142,10 @@ def _hoisted(
     operands = [values[argument].rows for argument in record.kind.kept]
     for argument, kind in record.kind.hoists:
         value = values[argument]
-        taped = learning and (value.taped or learns(kind))
-        key = (kind, taped)
+        key = (kind, learning, value.taped)
         products = batch.records.get(key)
         if products is None:
+            taped = learning and (value.taped or learns(kind))
             products = batch.records[key] = Record(kind, 2 if taped else 0, share_of(kind, batch))
         known = products.memo.get((value.rows,)) if batch.sharing else None
         if known is None:

@@ -169,8 +169,9 @@ class LazyTensor(torch.Tensor):  # type: ignore[misc]
         """As torch.Tensor.numpy."""
         return concrete(self).numpy(force=force)
 
-    def __array__(self, dtype: Any = None) -> Any:
-        return concrete(self).__array__(dtype) if dtype is not None else concrete(self).__array__()
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        numbers = concrete(self).__array__() if dtype is None else concrete(self).__array__(dtype)
+        return numbers.copy() if copy else numbers
 
     def __bool__(self) -> bool:
         return bool(concrete(self))

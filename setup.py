@@ -3,7 +3,7 @@
 from setuptools import Extension, setup
 
 NATIVE = "gluonjit/native/"
-SOURCES = "module names value origins signatures capture replay slices arrays numbers hooks".split()
+SOURCES = "module names value origins signatures capture replay bodies slices arrays numbers torch hooks".split()
 ROWS = ("module", "check", "pack", "interpreter", "generic", "avx2", "avx512")
 ROWS_HEADERS = ("rows", "kernels", "functions", "elements", "lines", "products", "updates")
 

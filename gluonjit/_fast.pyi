@@ -22,8 +22,8 @@ class Signatures:
     """The records of an open batch, as the fast path finds them."""
 
 class Hook:
-    """What stands in the place of a Python function, and calls it where the fast path ("call", "item" or
-    "numpy_item") does not apply."""
+    """What stands in the place of a Python function, and calls it where the fast path ("call", "item",
+    "numpy_item", "module" or "tensor_item") does not apply."""
 
     __wrapped__: Callable[..., Any]
     def __init__(self, path: str, function: Callable[..., Any]) -> None: ...
@@ -32,8 +32,14 @@ class Hook:
 class Silent:
     """A base of lazy arrays: nothing is called when one ends."""
 
-def configure(**named: Any) -> None:
-    """Tell the fast path the classes and functions of the package that it works with."""
+def configure(section: str, **named: Any) -> None:
+    """Tell the fast path the classes and functions of a section ("package", "mxnet" or "torch") that it works with."""
+
+def tensor(value: Any) -> Any:
+    """A lazy tensor of PyTorch's of a value."""
+
+def spare_bodies() -> int:
+    """How many tensors lie ready to be lazy ones."""
 
 def look(array: Any) -> tuple[tuple[int, ...], int, int, int] | None:
     """Shape and codes of dtype, type of device and its number of an array, or None where Python has to look."""

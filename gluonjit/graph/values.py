@@ -21,7 +21,7 @@ class Spec:
     is one row of shape S.
     """
 
-    __slots__ = ("bytes", "device", "dtype", "mode", "of_rows", "row_shape", "rows", "shape")
+    __slots__ = ("bodies", "bytes", "device", "dtype", "mode", "of_rows", "row_shape", "rows", "shape")
 
     def __init__(self, shape: tuple[int, ...], dtype: str, device: str, mode: str, itemsize: int) -> None:
         self.shape = shape
@@ -32,6 +32,7 @@ class Spec:
         self.row_shape = shape[1:] if mode == ROWS else shape
         self.bytes = itemsize * prod(shape)
         self.of_rows: dict[int, Spec] = {}  # made of it: with n rows at n, of n such arrays at ~n, of one row at -1
+        self.bodies: Any = None  # an engine's arrays of this look that have ended and may be used again
 
     def with_rows(self, rows: int) -> Spec:
         """The spec of so many rows of this one's shape."""
@@ -81,6 +82,8 @@ def spec_count() -> int:
 
 def clear_specs() -> None:
     """Forget them; live specs stay valid, and only sharing with those to come is lost."""
+    for spec in _specs.values():
+        spec.bodies = None
     _specs.clear()
 
 

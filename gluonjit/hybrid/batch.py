@@ -66,8 +66,12 @@ class Batch:
     __slots__ = (
         "__dict__",
         "__weakref__",
+        "changes",
+        "engine",
         "graph",
         "imports",
+        "noted",
+        "parameters",
         "records",
         "room",
         "sharing",

@@ -22,7 +22,7 @@ static void *address_of(PyObject *array) {
 }
 
 static inline int is_plain(PyObject *array) {
-    return Py_TYPE(array) == names.plain[0] || Py_TYPE(array) == names.plain[1];
+    return Py_TYPE(array) == names.mxnet.plain[0] || Py_TYPE(array) == names.mxnet.plain[1];
 }
 
 /* look(array) -> (shape, code of the dtype, code of the device's type, its number), or None where Python has to. */
@@ -181,8 +181,8 @@ PyObject *quick_lookup(PyObject *state, PyObject *cell, PyObject *array) {
     if (batch == NULL || Py_TYPE(batch) != names.batch_type) return NULL;
     room = SLOT(batch, names.batch_room);
     if (room == NULL || !PyFloat_CheckExact(room) || PyFloat_AS_DOUBLE(room) < 0) return NULL;
-    if (Py_TYPE(array) == names.lazy[0]) array = SLOT(array, names.lazy_c[0]);
-    else if (Py_TYPE(array) == names.lazy[1]) array = SLOT(array, names.lazy_c[1]);
+    if (Py_TYPE(array) == names.mxnet.lazy[0]) array = SLOT(array, names.mxnet.lazy_c[0]);
+    else if (Py_TYPE(array) == names.mxnet.lazy[1]) array = SLOT(array, names.mxnet.lazy_c[1]);
     if (array == NULL || !is_plain(array)) return NULL;
     place = PyTuple_Pack(2, cell, taped ? Py_True : Py_False);
     if (place == NULL) return NULL;
@@ -200,7 +200,7 @@ PyObject *quick_lookup(PyObject *state, PyObject *cell, PyObject *array) {
     else
         value = PyErr_Occurred() ? NULL : look_up(batch, table, array, key);
     if (value != NULL) {
-        result = wrap(Py_TYPE(array) == names.plain[1], value);
+        result = wrap(&names.mxnet, Py_TYPE(array) == names.mxnet.plain[1], value);
         Py_DECREF(value);
     }
     Py_DECREF(key);

@@ -1,7 +1,9 @@
-/* A call as one node: what gluonjit.engines.mxnet.cells.capture_cell does for lazy and plain arrays in tuples and
+/* A call as one node: what gluonjit.engines.mxnet.cells.capture_cell and gluonjit.engines.torch.cells.capture do for lazy and plain arrays in tuples and
    lists. Nothing is appended before the whole node is there, so that an error leaves no half of one. */
 
 #include "fast.h"
+
+enum { LEARNING = 32, AUTOCAST = 64 };
 
 static const char NONE_GIVEN; /* stands for an argument that is None: a plain None ends a tuple */
 
@@ -21,10 +23,10 @@ static inline int take(Call *call, PyObject *value) {
 
 /* The value of an array that is not of this graph: 1, 0 where it has none, or -1 and an exception. */
 static int take_other(Call *call, PyObject *array) {
-    PyObject *value = PyObject_CallFunctionObjArgs(names.value_of, call->batch, array, NULL);
+    PyObject *value = PyObject_CallFunctionObjArgs(call->of->value_of, call->batch, array, NULL);
     int taken;
     if (value == NULL) {
-        if (!PyErr_ExceptionMatches(names.empty)) return -1;
+        if (!PyErr_ExceptionMatches(call->of->empty)) return -1;
         PyErr_Clear();
         return 0;
     }
@@ -33,11 +35,21 @@ static int take_other(Call *call, PyObject *array) {
     return taken;
 }
 
+/* Whether an array is a parameter of PyTorch's, which is a constant of its cell: Python sees to it. */
+static int is_parameter(Call *call, PyObject *array) {
+    PyObject *place, *found;
+    if (call->of != &names.torch) return 0;
+    place = PyLong_FromVoidPtr(array);
+    found = place == NULL ? NULL : PyDict_GetItemWithError(SLOT(call->batch, names.batch_parameters), place);
+    Py_XDECREF(place);
+    return found != NULL || PyErr_Occurred();
+}
+
 /* Append an argument to a call: 1, 0 where Python has to look at it, or -1 and an exception. */
 static int flatten(Call *call, PyObject *arg) {
     PyTypeObject *type = Py_TYPE(arg);
     if (call->count + 3 > MOST) return 0;
-    if (type == names.lazy[0]) return take(call, SLOT(arg, names.lazy_v[0])) ? 1 : take_other(call, arg);
+    if (type == call->of->lazy[0]) return take(call, SLOT(arg, call->of->lazy_v[0])) ? 1 : take_other(call, arg);
     if (type == &PyTuple_Type || type == &PyList_Type) {
         Py_ssize_t k;
         call->parts[call->count++] = type;
@@ -53,21 +65,21 @@ static int flatten(Call *call, PyObject *arg) {
         call->parts[call->count++] = Py_None;
         return 1;
     }
-    if (type == names.lazy[1]) {
+    if (type == call->of->lazy[1]) {
         call->parts[call->count++] = type;
-        return take(call, SLOT(arg, names.lazy_v[1])) ? 1 : take_other(call, arg);
+        return take(call, SLOT(arg, call->of->lazy_v[1])) ? 1 : take_other(call, arg);
     }
     if (arg == call->owner || PyModule_CheckExact(arg)) {
         call->parts[call->count++] = arg;
         return 1;
     }
-    if (type == names.plain[0]) return take_other(call, arg);
-    if (type == names.plain[1]) {
-        call->parts[call->count++] = names.lazy[1];
+    if (type == call->of->plain[0]) return is_parameter(call, arg) ? 0 : take_other(call, arg);
+    if (type == call->of->plain[1]) {
+        call->parts[call->count++] = call->of->lazy[1];
         return take_other(call, arg);
     }
-    if (arg == Py_None) {
-        call->parts[call->count++] = &NONE_GIVEN;
+    if (arg == Py_None || PyBool_Check(arg)) {
+        call->parts[call->count++] = arg == Py_None ? (const void *)&NONE_GIVEN : arg;
         return 1;
     }
     return 0;
@@ -83,20 +95,31 @@ static int begins_with_zeros(const Call *call) {
     return zeros;
 }
 
+/* What a part of a signature is in Python: a new reference. */
+static PyObject *part_of(const void *part) {
+    if (part == &NONE_GIVEN) return PyTuple_Pack(2, (PyObject *)Py_TYPE(Py_None), Py_None);
+    if (part == Py_True || part == Py_False) return PyTuple_Pack(2, (PyObject *)&PyBool_Type, (PyObject *)part);
+    return Py_NewRef((PyObject *)part);
+}
+
 /* The signature as Python has it. */
 static PyObject *key_of(Call *call, PyObject *state) {
     PyObject *key = PyTuple_New(call->count + 1);
-    int k;
+    int k, torch = call->of == &names.torch;
     if (key == NULL) return NULL;
     PyTuple_SET_ITEM(key, 0, Py_NewRef((PyObject *)call->parts[0]));
-    PyTuple_SET_ITEM(key, 1, Py_NewRef(SLOT(state, names.state_mode)));
-    PyTuple_SET_ITEM(key, 2, Py_NewRef(SLOT(state, names.state_numpy)));
-    for (k = 2; k < call->count; k++) {
-        PyObject *part;
-        if (call->parts[k] == &NONE_GIVEN)
-            part = PyTuple_Pack(2, (PyObject *)Py_TYPE(Py_None), Py_None);
-        else
-            part = Py_NewRef((PyObject *)call->parts[k]);
+    if (torch) {
+        size_t modes = (size_t)call->parts[1];
+        PyTuple_SET_ITEM(key, 1, PyBool_FromLong(modes & LEARNING));
+        PyTuple_SET_ITEM(key, 2, PyBool_FromLong(modes & AUTOCAST));
+        PyTuple_SET_ITEM(key, 3, Py_NewRef(SLOT(call->batch, names.batch_changes)));
+        PyTuple_SET_ITEM(key, call->count, Py_NewRef((PyObject *)call->parts[call->count - 1]));
+    } else {
+        PyTuple_SET_ITEM(key, 1, Py_NewRef(SLOT(state, names.state_mode)));
+        PyTuple_SET_ITEM(key, 2, Py_NewRef(SLOT(state, names.state_numpy)));
+    }
+    for (k = torch ? 3 : 2; k < call->count - torch; k++) {
+        PyObject *part = part_of(call->parts[k]);
         if (part == NULL) {
             Py_DECREF(key);
             return NULL;
@@ -212,16 +235,26 @@ static PyObject *new_node(Call *call, Signatures *signatures, Entry *entry, PyOb
 }
 
 /* What the call returns. */
-static PyObject *returned(Entry *entry, PyObject *values) {
+static PyObject *returned(Call *call, Entry *entry, PyObject *values) {
+    const Framework *of = call->of;
     PyObject *results;
     Py_ssize_t k;
-    if (entry->structure == Py_None) return wrap(0, PyTuple_GET_ITEM(values, 0));
-    if (entry->structure == (PyObject *)names.lazy[1]) return wrap(1, PyTuple_GET_ITEM(values, 0));
-    if (entry->structure != (PyObject *)&PyTuple_Type)
-        return PyObject_CallFunctionObjArgs(names.rebuild, entry->structure, values, NULL);
+    if (entry->structure == Py_None) return wrap(of, 0, PyTuple_GET_ITEM(values, 0));
+    if (of->lazy[1] != NULL && entry->structure == (PyObject *)of->lazy[1])
+        return wrap(of, 1, PyTuple_GET_ITEM(values, 0));
+    if (entry->structure != (PyObject *)&PyTuple_Type) {
+        PyObject *arguments;
+        if (of == &names.mxnet) return PyObject_CallFunctionObjArgs(of->rebuild, entry->structure, values, NULL);
+        arguments = PyTuple_New(call->arguments);
+        if (arguments == NULL) return NULL;
+        for (k = 0; k < call->arguments; k++) PyTuple_SET_ITEM(arguments, k, Py_NewRef((PyObject *)call->values[k]));
+        results = PyObject_CallFunctionObjArgs(of->rebuild, entry->structure, values, arguments, NULL);
+        Py_DECREF(arguments);
+        return results;
+    }
     results = PyTuple_New(PyTuple_GET_SIZE(values));
     for (k = 0; results != NULL && k < PyTuple_GET_SIZE(values); k++) {
-        PyObject *array = wrap(0, PyTuple_GET_ITEM(values, k));
+        PyObject *array = wrap(of, 0, PyTuple_GET_ITEM(values, k));
         if (array == NULL) {
             Py_CLEAR(results);
             break;
@@ -245,19 +278,47 @@ static PyObject *captured(Call *call, Signatures *signatures, Entry *entry, int 
         values = new_node(call, signatures, entry, rows, sharing);
         if (values != NULL && shared && PyDict_SetItem(memo, rows, values) < 0) Py_CLEAR(values);
     }
-    if (values != NULL && count_calls(entry->record, 1) == 0) result = returned(entry, values);
+    if (values != NULL && count_calls(entry->record, 1) == 0) result = returned(call, entry, values);
     Py_XDECREF(values);
     Py_DECREF(rows);
     return result;
 }
 
-PyObject *capture(PyObject *state, PyObject *cell, PyObject *owner, PyObject *const *args, Py_ssize_t count) {
+/* What comes before the arguments in a signature; 0, or -1 and an exception. */
+static int begin(Call *call, PyObject *state) {
+    if (call->of == &names.torch) {
+        int learning = torch_mode(names.learning), autocast = learning < 0 ? -1 : torch_mode(names.autocast);
+        Py_ssize_t changes = autocast < 0 ? -1 : PyLong_AsSsize_t(SLOT(call->batch, names.batch_changes));
+        if (changes < 0) return -1;
+        call->parts[1] = (void *)(size_t)(16 + (learning ? LEARNING : 0) + (autocast ? AUTOCAST : 0));
+        call->parts[2] = (void *)(size_t)(16 * changes);
+        call->count = 3;
+    } else {
+        call->parts[1] = (void *)(size_t)(16 + 16 * PyLong_AsLong(SLOT(state, names.state_mode)) +
+                                          1024 * PyLong_AsLong(SLOT(state, names.state_numpy)));
+        call->count = 2;
+    }
+    return 0;
+}
+
+/* What comes after the arguments: in PyTorch whether gradients go through the node. */
+static int end(Call *call) {
+    int k, taped = 0;
+    if (call->of != &names.torch) return 1;
+    for (k = 0; k < call->arguments; k++) taped |= call->values[k]->taped;
+    if (call->count >= MOST) return 0;
+    call->parts[call->count++] = taped && ((size_t)call->parts[1] & LEARNING) ? Py_True : Py_False;
+    return 1;
+}
+
+PyObject *capture(const Framework *of, PyObject *state, PyObject *cell, PyObject *owner, PyObject *const *args,
+                  Py_ssize_t count) {
     PyObject *batch = SLOT(state, names.state_batch), *signatures, *room, *result = NULL;
     Call call;
     Entry *entry;
     Py_hash_t hash;
     Py_ssize_t k;
-    int taken = 1;
+    int taken;
     if (batch == NULL || Py_TYPE(batch) != names.batch_type) return NULL;
     room = SLOT(batch, names.batch_room);
     if (room == NULL || !PyFloat_CheckExact(room) || PyFloat_AS_DOUBLE(room) < 0) return NULL;
@@ -271,12 +332,12 @@ PyObject *capture(PyObject *state, PyObject *cell, PyObject *owner, PyObject *co
     call.owner = owner;
     call.origin = NULL;
     call.arguments = 0;
-    call.count = 2;
+    call.of = of;
     call.parts[0] = cell;
-    call.parts[1] = (void *)(size_t)(16 + 16 * PyLong_AsLong(SLOT(state, names.state_mode)) +
-                                     1024 * PyLong_AsLong(SLOT(state, names.state_numpy)));
+    taken = begin(&call, state) < 0 ? -1 : 1;
     for (k = 0; k < count && taken > 0; k++) taken = flatten(&call, args[k]);
     if (taken > 0 && begins_with_zeros(&call)) taken = 0;
+    if (taken > 0) taken = end(&call);
     /* What an array was before may have run the batch. */
     if (taken > 0 && SLOT(batch, names.batch_graph) == call.graph && !PyErr_Occurred()) {
         hash = hash_parts(call.parts, call.count);

@@ -43,31 +43,41 @@ PyObject *tracked(PyObject *value);
 /* names.c: where the slots of the package's own classes lie */
 
 typedef struct {
-    PyTypeObject *batch_type, *graph_type, *record_type, *spec_type, *cell_type, *table_type, *hybrid_type;
-    PyTypeObject *lazy[2];   /* LazyArray, LazyNumpy */
-    PyTypeObject *plain[2];  /* NDArray, mx.np.ndarray */
+    PyTypeObject *lazy[2];  /* LazyArray and LazyNumpy, or LazyTensor */
+    PyTypeObject *plain[2]; /* NDArray and mx.np.ndarray, or Tensor */
+    PyTypeObject *cell_type;
+    Py_ssize_t lazy_v[2], lazy_c[2], cell_lookup;
+    PyObject *value_of; /* (batch, array) -> Value, or raises `empty` */
+    PyObject *empty;
+    PyObject *rebuild;  /* (structure, values) -> what the call returns; in PyTorch (structure, values, arguments) */
+} Framework;
+
+typedef struct {
+    Framework mxnet, torch;
+    PyTypeObject *batch_type, *graph_type, *record_type, *spec_type, *table_type, *hybrid_type;
     Py_ssize_t state_batch, state_inside, state_mode, state_numpy, state_paused, state_trace;
-    Py_ssize_t batch_graph, batch_imports, batch_records, batch_room, batch_sharing, batch_signatures, batch_tables;
+    Py_ssize_t batch_changes, batch_engine, batch_graph, batch_imports, batch_noted, batch_parameters, batch_records,
+        batch_room, batch_sharing, batch_signatures, batch_tables;
     Py_ssize_t graph_lookups, graph_rows, graph_single_rows;
     Py_ssize_t record_bases, record_calls, record_depths, record_kind, record_memo, record_mode, record_operands,
         record_origins, record_share, record_values;
-    Py_ssize_t spec_mode, spec_of_rows, spec_row_shape, spec_rows;
-    Py_ssize_t cell_is_node, cell_lookup;
+    Py_ssize_t spec_bodies, spec_mode, spec_of_rows, spec_row_shape, spec_rows;
+    Py_ssize_t cell_is_node;
     Py_ssize_t table_known, table_row, table_size, table_taped;
     Py_ssize_t array_handle;
-    Py_ssize_t lazy_v[2], lazy_c[2];
     PyObject *local;       /* the thread's state is its attribute `state` */
     PyObject *key;         /* of a block's cell in its __dict__ */
     PyObject *known;       /* origins: whether a module, by its name, is a library */
     PyObject *is_library;  /* (frame) -> whether it is in a library */
-    PyObject *value_of;    /* (batch, array) -> Value, or raises Empty */
-    PyObject *empty;       /* that exception */
     PyObject *zero;        /* what the value of an array refers to that the program has made of zeros */
-    PyObject *rebuild;     /* (structure, values) -> what the call returns */
     PyObject *automatic;   /* (block, args) -> the cell of a block that has none in its __dict__, or None */
     PyObject *note;        /* (batch, cell, begin): a call outside of all samples was captured */
     PyObject *clock;       /* () -> what it takes for `begin` */
     PyObject *after;       /* (block, args, out): what follows a forward beside its result */
+    PyObject *engine;      /* PyTorch's */
+    PyObject *learning;    /* () -> whether gradients are recorded on this thread */
+    PyObject *autocast;    /* () -> whether autocast is on */
+    PyObject *make;        /* (value) -> a new LazyTensor */
     void *get_shape, *get_dtype, *get_context, *copy_out; /* MXNDArrayGetShapeEx64 and so on */
 } Names;
 
@@ -90,16 +100,25 @@ static inline void set_slot(void *object, Py_ssize_t offset, PyObject *content) 
 /* The state of this thread: a new reference. */
 static inline PyObject *state_here(void) { return PyObject_GetAttr(names.local, str_state); }
 
-/* A lazy array (0: NDArray's interface, 1: mx.np's) of a value. */
-static inline PyObject *wrap(int interface, PyObject *value) {
-    PyTypeObject *type = names.lazy[interface];
-    PyObject *array = type->tp_alloc(type, 0);
+/* bodies.c: a lazy tensor of a value, of a body that lies ready or a new one */
+
+PyObject *tensor_of(PyObject *value);
+int bodies_init(void);
+PyObject *tensor(PyObject *module, PyObject *value);
+PyObject *spare_bodies(PyObject *module, PyObject *ignored);
+
+/* A lazy array of a value. In MXNet there are two interfaces, 0: NDArray's, 1: mx.np's. */
+static inline PyObject *wrap(const Framework *of, int interface, PyObject *value) {
+    PyTypeObject *type = of->lazy[interface];
+    PyObject *array;
+    if (of == &names.torch) return tensor_of(value);
+    array = type->tp_alloc(type, 0);
     if (array == NULL) return NULL;
     PyObject_GC_UnTrack(array); /* nothing refers to a lazy array that it refers to: it is in no circle */
     Py_INCREF(Py_None);
-    SLOT(array, names.lazy_c[interface]) = Py_None;
+    SLOT(array, of->lazy_c[interface]) = Py_None;
     Py_INCREF(value);
-    SLOT(array, names.lazy_v[interface]) = value;
+    SLOT(array, of->lazy_v[interface]) = value;
     return array;
 }
 
@@ -145,6 +164,13 @@ Entry *signatures_find(Signatures *self, const void **parts, int count, Py_hash_
 Entry *signatures_add(Signatures *self, PyObject *batch, PyObject *key, const void **parts, int count, Py_hash_t hash);
 Py_hash_t hash_parts(const void **parts, int count);
 
+/* torch.c: what PyTorch's modes are, and its modules */
+
+/* 1 or 0, or -1 and an exception. */
+int torch_mode(PyObject *asked);
+int unhooked(PyObject *dict, PyObject *name); /* of hooks.c */
+PyObject *quick_module(PyObject *const *args, Py_ssize_t count);
+
 /* origins.c: the user's line */
 
 PyObject *origin_here(Signatures *known);
@@ -154,6 +180,7 @@ PyObject *origin_here(Signatures *known);
 #define MOST 96 /* parts of a signature; calls with more are left to Python */
 
 typedef struct {
+    const Framework *of;
     PyObject *batch, *graph, *owner;
     PyObject *origin; /* where the call is, once that was asked for */
     const void *parts[MOST];
@@ -163,8 +190,8 @@ typedef struct {
 
 PyObject *add_node(Call *call, Signatures *signatures, Entry *entry, PyObject *operands, Py_ssize_t depth);
 int count_calls(PyObject *record, int count);
-PyObject *capture(PyObject *state, PyObject *cell, PyObject *owner, PyObject *const *args, Py_ssize_t count);
-PyObject *slice_of(int interface, PyObject *array, PyObject *key);
+PyObject *capture(const Framework *of, PyObject *state, PyObject *cell, PyObject *owner, PyObject *const *args, Py_ssize_t count);
+PyObject *slice_of(const Framework *of, int interface, PyObject *array, PyObject *key);
 
 /* replay.c */
 

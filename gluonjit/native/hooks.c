@@ -13,7 +13,7 @@ struct Hook {
 };
 
 /* Whether a block has no hooks of either kind in its __dict__. */
-static int unhooked(PyObject *dict, PyObject *name) {
+int unhooked(PyObject *dict, PyObject *name) {
     PyObject *hooks = PyDict_GetItemWithError(dict, name);
     return hooks != NULL && PyDict_Check(hooks) && PyDict_GET_SIZE(hooks) == 0;
 }
@@ -24,7 +24,7 @@ static PyObject *forward(PyObject *state, PyObject *dict, PyObject *const *args,
     Py_ssize_t k, deep = PyLong_AsSsize_t(inside);
     if (PyLong_AsLong(SLOT(state, names.state_numpy)) != 0) return NULL;
     for (k = 1; k < count; k++)
-        if (Py_TYPE(args[k]) == names.plain[0] || Py_TYPE(args[k]) == names.plain[1]) return NULL;
+        if (Py_TYPE(args[k]) == names.mxnet.plain[0] || Py_TYPE(args[k]) == names.mxnet.plain[1]) return NULL;
     set_slot(state, names.state_inside, PyLong_FromSsize_t(deep + 1)); /* small: never NULL */
     result = PyObject_VectorcallMethod(str_forward, args, (size_t)count, NULL);
     if (result != NULL && (!unhooked(dict, str_hooks) || PyLong_AsLong(SLOT(state, names.state_numpy)) != 0)) {
@@ -51,7 +51,7 @@ static PyObject *outside(PyObject *state, PyObject *cell, PyObject *const *args,
     begin = PyObject_CallNoArgs(names.clock);
     if (begin == NULL) return NULL;
     Py_INCREF(batch);
-    result = capture(state, cell, args[0], args + 1, count - 1);
+    result = capture(&names.mxnet, state, cell, args[0], args + 1, count - 1);
     if (result != NULL) {
         PyObject *noted = PyObject_CallFunctionObjArgs(names.note, batch, cell, begin, NULL);
         if (noted == NULL) Py_CLEAR(result);
@@ -90,14 +90,14 @@ static PyObject *quick_call(PyObject *const *args, Py_ssize_t count) {
     }
     cell = Py_XNewRef(PyDict_GetItemWithError(dict, names.key));
     if (cell == NULL && !PyErr_Occurred()) cell = automatic(state, args, count);
-    if (cell == NULL || Py_TYPE(cell) != names.cell_type) goto done;
+    if (cell == NULL || Py_TYPE(cell) != names.mxnet.cell_type) goto done;
     if (!unhooked(dict, str_hooks) || !unhooked(dict, str_pre_hooks)) goto done;
     if (SLOT(cell, names.cell_is_node) != Py_True)
         result = inside ? forward(state, dict, args, count) : NULL;
-    else if (SLOT(cell, names.cell_lookup) != Py_None)
+    else if (SLOT(cell, names.mxnet.cell_lookup) != Py_None)
         result = count == 2 ? quick_lookup(state, cell, args[1]) : NULL;
     else if (inside)
-        result = capture(state, cell, args[0], args + 1, count - 1);
+        result = capture(&names.mxnet, state, cell, args[0], args + 1, count - 1);
     else
         result = outside(state, cell, args, count);
 done:
@@ -108,17 +108,27 @@ done:
 }
 
 static PyObject *quick_item(PyObject *const *args, Py_ssize_t count) {
-    return count == 2 ? slice_of(0, args[0], args[1]) : NULL;
+    return count == 2 ? slice_of(&names.mxnet, 0, args[0], args[1]) : NULL;
 }
 
 static PyObject *quick_numpy_item(PyObject *const *args, Py_ssize_t count) {
-    return count == 2 ? slice_of(1, args[0], args[1]) : NULL;
+    return count == 2 ? slice_of(&names.mxnet, 1, args[0], args[1]) : NULL;
+}
+
+static PyObject *quick_tensor_item(PyObject *const *args, Py_ssize_t count) {
+    return count == 2 ? slice_of(&names.torch, 0, args[0], args[1]) : NULL;
 }
 
 static struct {
     const char *name;
     Quick quick;
-} kinds[] = {{"call", quick_call}, {"item", quick_item}, {"numpy_item", quick_numpy_item}};
+} kinds[] = {
+    {"call", quick_call},
+    {"item", quick_item},
+    {"numpy_item", quick_numpy_item},
+    {"module", quick_module},
+    {"tensor_item", quick_tensor_item},
+};
 
 static PyObject *hook_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *keywords) {
     Hook *hook = (Hook *)self;

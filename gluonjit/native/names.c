@@ -5,76 +5,118 @@
 Names names;
 PyObject *str_state, *str_hooks, *str_pre_hooks, *str_rows_mode, *str_name, *str_value, *str_index, *str_forward;
 
+/* What is told together, by one call of configure(). */
+enum { PACKAGE, MXNET, TORCH, SECTIONS };
+static const char *const sections[] = {"package", "mxnet", "torch"};
+
 typedef struct {
+    int section;
     const char *type;
     const char *slot;
     Py_ssize_t *offset;
 } Where;
 
 static Where slots[] = {
-    {"State", "batch", &names.state_batch},
-    {"State", "inside", &names.state_inside},
-    {"State", "mode", &names.state_mode},
-    {"State", "numpy", &names.state_numpy},
-    {"State", "paused", &names.state_paused},
-    {"State", "trace", &names.state_trace},
-    {"Batch", "graph", &names.batch_graph},
-    {"Batch", "imports", &names.batch_imports},
-    {"Batch", "records", &names.batch_records},
-    {"Batch", "room", &names.batch_room},
-    {"Batch", "sharing", &names.batch_sharing},
-    {"Batch", "signatures", &names.batch_signatures},
-    {"Batch", "tables", &names.batch_tables},
-    {"Graph", "lookups", &names.graph_lookups},
-    {"Graph", "rows", &names.graph_rows},
-    {"Graph", "single_rows", &names.graph_single_rows},
-    {"Record", "bases", &names.record_bases},
-    {"Record", "calls", &names.record_calls},
-    {"Record", "depths", &names.record_depths},
-    {"Record", "kind", &names.record_kind},
-    {"Record", "memo", &names.record_memo},
-    {"Record", "mode", &names.record_mode},
-    {"Record", "operands", &names.record_operands},
-    {"Record", "origins", &names.record_origins},
-    {"Record", "share", &names.record_share},
-    {"Record", "values", &names.record_values},
-    {"Spec", "mode", &names.spec_mode},
-    {"Spec", "of_rows", &names.spec_of_rows},
-    {"Spec", "row_shape", &names.spec_row_shape},
-    {"Spec", "rows", &names.spec_rows},
-    {"Cell", "is_node", &names.cell_is_node},
-    {"Cell", "lookup", &names.cell_lookup},
-    {"Table", "known", &names.table_known},
-    {"Table", "row", &names.table_row},
-    {"Table", "size", &names.table_size},
-    {"Table", "taped", &names.table_taped},
-    {"NDArrayBase", "handle", &names.array_handle},
-    {"LazyArray", "_v", &names.lazy_v[0]},
-    {"LazyArray", "_c", &names.lazy_c[0]},
-    {"LazyNumpy", "_v", &names.lazy_v[1]},
-    {"LazyNumpy", "_c", &names.lazy_c[1]},
-    {NULL, NULL, NULL},
+    {PACKAGE, "State", "batch", &names.state_batch},
+    {PACKAGE, "State", "inside", &names.state_inside},
+    {PACKAGE, "State", "mode", &names.state_mode},
+    {PACKAGE, "State", "numpy", &names.state_numpy},
+    {PACKAGE, "State", "paused", &names.state_paused},
+    {PACKAGE, "State", "trace", &names.state_trace},
+    {PACKAGE, "Batch", "changes", &names.batch_changes},
+    {PACKAGE, "Batch", "engine", &names.batch_engine},
+    {PACKAGE, "Batch", "graph", &names.batch_graph},
+    {PACKAGE, "Batch", "imports", &names.batch_imports},
+    {PACKAGE, "Batch", "noted", &names.batch_noted},
+    {PACKAGE, "Batch", "parameters", &names.batch_parameters},
+    {PACKAGE, "Batch", "records", &names.batch_records},
+    {PACKAGE, "Batch", "room", &names.batch_room},
+    {PACKAGE, "Batch", "sharing", &names.batch_sharing},
+    {PACKAGE, "Batch", "signatures", &names.batch_signatures},
+    {PACKAGE, "Batch", "tables", &names.batch_tables},
+    {PACKAGE, "Graph", "lookups", &names.graph_lookups},
+    {PACKAGE, "Graph", "rows", &names.graph_rows},
+    {PACKAGE, "Graph", "single_rows", &names.graph_single_rows},
+    {PACKAGE, "Record", "bases", &names.record_bases},
+    {PACKAGE, "Record", "calls", &names.record_calls},
+    {PACKAGE, "Record", "depths", &names.record_depths},
+    {PACKAGE, "Record", "kind", &names.record_kind},
+    {PACKAGE, "Record", "memo", &names.record_memo},
+    {PACKAGE, "Record", "mode", &names.record_mode},
+    {PACKAGE, "Record", "operands", &names.record_operands},
+    {PACKAGE, "Record", "origins", &names.record_origins},
+    {PACKAGE, "Record", "share", &names.record_share},
+    {PACKAGE, "Record", "values", &names.record_values},
+    {PACKAGE, "Spec", "bodies", &names.spec_bodies},
+    {PACKAGE, "Spec", "mode", &names.spec_mode},
+    {PACKAGE, "Spec", "of_rows", &names.spec_of_rows},
+    {PACKAGE, "Spec", "row_shape", &names.spec_row_shape},
+    {PACKAGE, "Spec", "rows", &names.spec_rows},
+    {MXNET, "Cell", "is_node", &names.cell_is_node},
+    {MXNET, "Cell", "lookup", &names.mxnet.cell_lookup},
+    {MXNET, "Table", "known", &names.table_known},
+    {MXNET, "Table", "row", &names.table_row},
+    {MXNET, "Table", "size", &names.table_size},
+    {MXNET, "Table", "taped", &names.table_taped},
+    {MXNET, "NDArrayBase", "handle", &names.array_handle},
+    {MXNET, "LazyArray", "_v", &names.mxnet.lazy_v[0]},
+    {MXNET, "LazyArray", "_c", &names.mxnet.lazy_c[0]},
+    {MXNET, "LazyNumpy", "_v", &names.mxnet.lazy_v[1]},
+    {MXNET, "LazyNumpy", "_c", &names.mxnet.lazy_c[1]},
+    {TORCH, "Cell", "lookup", &names.torch.cell_lookup},
+    {TORCH, "LazyTensor", "_v", &names.torch.lazy_v[0]},
+    {TORCH, "LazyTensor", "_c", &names.torch.lazy_c[0]},
+    {0, NULL, NULL, NULL},
 };
 
 static struct {
+    int section;
     const char *name;
     PyTypeObject **type;
 } types[] = {
-    {"Batch", &names.batch_type},    {"Graph", &names.graph_type},    {"Record", &names.record_type},
-    {"Spec", &names.spec_type},      {"Cell", &names.cell_type},      {"LazyArray", &names.lazy[0]},
-    {"LazyNumpy", &names.lazy[1]},   {"NDArray", &names.plain[0]},    {"ndarray", &names.plain[1]},
-    {"Table", &names.table_type},    {"HybridBlock", &names.hybrid_type},
-    {NULL, NULL},
+    {PACKAGE, "Batch", &names.batch_type},
+    {PACKAGE, "Graph", &names.graph_type},
+    {PACKAGE, "Record", &names.record_type},
+    {PACKAGE, "Spec", &names.spec_type},
+    {MXNET, "Cell", &names.mxnet.cell_type},
+    {MXNET, "LazyArray", &names.mxnet.lazy[0]},
+    {MXNET, "LazyNumpy", &names.mxnet.lazy[1]},
+    {MXNET, "NDArray", &names.mxnet.plain[0]},
+    {MXNET, "ndarray", &names.mxnet.plain[1]},
+    {MXNET, "Table", &names.table_type},
+    {MXNET, "HybridBlock", &names.hybrid_type},
+    {TORCH, "Cell", &names.torch.cell_type},
+    {TORCH, "LazyTensor", &names.torch.lazy[0]},
+    {TORCH, "Tensor", &names.torch.plain[0]},
+    {0, NULL, NULL},
 };
 
 static struct {
+    int section;
     const char *name;
     PyObject **object;
 } objects[] = {
-    {"local", &names.local},       {"key", &names.key},     {"known", &names.known}, {"is_library", &names.is_library},
-    {"value_of", &names.value_of}, {"empty", &names.empty}, {"zero", &names.zero}, {"rebuild", &names.rebuild},
-    {"automatic", &names.automatic}, {"note", &names.note}, {"clock", &names.clock}, {"after", &names.after},
-    {NULL, NULL},
+    {PACKAGE, "local", &names.local},
+    {PACKAGE, "known", &names.known},
+    {PACKAGE, "is_library", &names.is_library},
+    {MXNET, "key", &names.key},
+    {MXNET, "value_of", &names.mxnet.value_of},
+    {MXNET, "empty", &names.mxnet.empty},
+    {MXNET, "zero", &names.zero},
+    {MXNET, "rebuild", &names.mxnet.rebuild},
+    {MXNET, "automatic", &names.automatic},
+    {MXNET, "note", &names.note},
+    {MXNET, "clock", &names.clock},
+    {MXNET, "after", &names.after},
+    {TORCH, "key", &names.key},
+    {TORCH, "value_of", &names.torch.value_of},
+    {TORCH, "empty", &names.torch.empty},
+    {TORCH, "rebuild", &names.torch.rebuild},
+    {TORCH, "engine", &names.engine},
+    {TORCH, "learning", &names.learning},
+    {TORCH, "autocast", &names.autocast},
+    {TORCH, "make", &names.make},
+    {0, NULL, NULL},
 };
 
 static struct {
@@ -114,13 +156,14 @@ static Py_ssize_t offset_of(PyObject *type, const char *slot) {
     return offset;
 }
 
-/* configure(**named): the classes and functions of the tables above, by name. */
+/* configure(section, **named): the classes and functions of a section of the tables above, by name. */
 PyObject *configure(PyObject *module, PyObject *args, PyObject *kwargs) {
-    int k;
-    if (PyTuple_GET_SIZE(args) || kwargs == NULL) {
-        PyErr_SetString(PyExc_TypeError, "configure() takes keywords");
-        return NULL;
-    }
+    const char *asked;
+    int section = 0, k;
+    if (!PyArg_ParseTuple(args, "s:configure", &asked)) return NULL;
+    while (section < SECTIONS && strcmp(sections[section], asked) != 0) section++;
+    if (section == SECTIONS || kwargs == NULL)
+        return PyErr_Format(PyExc_TypeError, "configure() has no section %s, or was given nothing for it", asked);
 #define NAMED(name, into)                                                      \
     PyObject *into = PyDict_GetItemString(kwargs, name);                       \
     if (into == NULL) {                                                        \
@@ -128,11 +171,13 @@ PyObject *configure(PyObject *module, PyObject *args, PyObject *kwargs) {
         return NULL;                                                           \
     }
     for (k = 0; slots[k].type != NULL; k++) {
+        if (slots[k].section != section) continue;
         NAMED(slots[k].type, type)
         *slots[k].offset = offset_of(type, slots[k].slot);
         if (*slots[k].offset < 0) return NULL;
     }
     for (k = 0; types[k].name != NULL; k++) {
+        if (types[k].section != section) continue;
         NAMED(types[k].name, type)
         if (!PyType_Check(type)) {
             PyErr_Format(PyExc_TypeError, "%s is no class", types[k].name);
@@ -141,15 +186,17 @@ PyObject *configure(PyObject *module, PyObject *args, PyObject *kwargs) {
         Py_INCREF(type);
         Py_XSETREF(*types[k].type, (PyTypeObject *)type);
     }
-    for (k = 0; addresses[k].name != NULL; k++) {
+    for (k = 0; section == MXNET && addresses[k].name != NULL; k++) {
         NAMED(addresses[k].name, address)
         *addresses[k].address = PyLong_AsVoidPtr(address);
         if (PyErr_Occurred()) return NULL;
     }
     for (k = 0; objects[k].name != NULL; k++) {
+        if (objects[k].section != section) continue;
         NAMED(objects[k].name, object)
         Py_INCREF(object);
         Py_XSETREF(*objects[k].object, object);
     }
+    if (section == TORCH && bodies_init() < 0) return NULL;
     Py_RETURN_NONE;
 }

@@ -1,4 +1,5 @@
-/* Rows of a lazy array of the open batch: the quick part of LazyArray.__getitem__ and LazyNumpy.__getitem__. */
+/* Rows of a lazy array of the open batch: the quick part of `__getitem__` of LazyArray,
+   LazyNumpy and LazyTensor. */
 
 #include "fast.h"
 
@@ -73,19 +74,28 @@ static PyObject *several(Value *value, Py_ssize_t begin, Py_ssize_t end) {
     return found;
 }
 
-PyObject *slice_of(int interface, PyObject *array, PyObject *key) {
+/* Whether what is sliced now has the history of a value: a value that is taped has one while gradients are recorded.
+   -1 and an exception. */
+static int has_history(const Framework *of, PyObject *state, Value *value) {
+    if (of == &names.torch) {
+        if (SLOT(state, names.state_trace) != Py_None || PyLong_AsLong(SLOT(state, names.state_paused)) != 0) return 0;
+        return value->taped ? torch_mode(names.learning) : 1;
+    }
+    return !value->taped || PyLong_AsLong(SLOT(state, names.state_mode)) >= 2;
+}
+
+PyObject *slice_of(const Framework *of, int interface, PyObject *array, PyObject *key) {
     PyObject *state, *batch, *spec, *found = NULL, *result;
     Value *value;
     Py_ssize_t count, begin, end;
-    if (Py_TYPE(array) != names.lazy[interface]) return NULL;
-    value = (Value *)SLOT(array, names.lazy_v[interface]);
+    if (Py_TYPE(array) != of->lazy[interface]) return NULL;
+    value = (Value *)SLOT(array, of->lazy_v[interface]);
     if (value == NULL || Py_TYPE(value) != &ValueType || Py_TYPE(value->spec) != names.spec_type) return NULL;
     state = state_here();
     if (state == NULL) return NULL;
     batch = SLOT(state, names.state_batch);
     if (batch == NULL || Py_TYPE(batch) != names.batch_type || value->graph != SLOT(batch, names.batch_graph) ||
-        Py_TYPE(value->graph) != names.graph_type ||
-        (value->taped && PyLong_AsLong(SLOT(state, names.state_mode)) < 2)) {
+        Py_TYPE(value->graph) != names.graph_type || has_history(of, state, value) <= 0) {
         Py_DECREF(state);
         return NULL;
     }
@@ -120,7 +130,7 @@ PyObject *slice_of(int interface, PyObject *array, PyObject *key) {
     }
     Py_DECREF(value);
     if (found == NULL) return NULL;
-    result = wrap(interface, found);
+    result = wrap(of, interface, found);
     Py_DECREF(found);
     return result;
 }

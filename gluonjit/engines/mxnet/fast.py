@@ -21,29 +21,23 @@ from gluonjit.engines.mxnet.lazy import LazyArray
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy
 from gluonjit.engines.mxnet.lookups import Table
 from gluonjit.engines.mxnet.operands import ZERO, Empty, value_of
-from gluonjit.graph import Graph, Record, Spec, origins
-from gluonjit.hybrid import LOCAL, Batch, State
+from gluonjit.hybrid import Batch
+from gluonjit.hybrid.fast import configure
 
 
 def block_call() -> Any:
     """What stands in the place of gluon.Block.__call__."""
     if FAST is None:
         return calls.call
+    configure()
     FAST.configure(
-        State=State,
-        Batch=Batch,
-        Graph=Graph,
-        Record=Record,
-        Spec=Spec,
+        "mxnet",
         Cell=Cell,
         LazyArray=LazyArray,
         LazyNumpy=LazyNumpy,
         NDArray=NDArray,
         ndarray=ndarray,
-        local=LOCAL,
         key=KEY,
-        known=origins.known,
-        is_library=origins.is_library,
         value_of=value_of,
         empty=Empty,
         zero=ZERO,

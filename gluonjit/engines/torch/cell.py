@@ -22,6 +22,8 @@ class Cell:
     A copy or a pickle of a module gets a cell of its own, with the same options and nothing cached.
     """
 
+    __slots__ = ("__dict__", "__weakref__", "lookup")
+
     def __init__(self, name: str, options: Options, operator: bool = False, stateless: bool = False) -> None:
         self.name = name
         self.options = options

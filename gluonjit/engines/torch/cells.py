@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from types import FunctionType
 from typing import Any
@@ -36,7 +36,7 @@ _CONSTANTS = (
     torch.nn.Module,
     type(Ellipsis),
 )
-_autocast: Callable[[], bool] = getattr(torch._C, "_is_any_autocast_enabled", lambda: False)
+autocast: Callable[[], bool] = getattr(torch._C, "_is_any_autocast_enabled", lambda: False)
 
 
 PARTS: WeakSet[Any] = WeakSet()
@@ -74,7 +74,7 @@ def capture(
         found = _captured_lookup(cell, batch, args[0], learning)
         if found is not None:
             return found
-    signature: list[Any] = [cell, learning, _autocast()]
+    signature: list[Any] = [cell, learning, autocast()]
     if owner is not None:
         signature.append(batch.changes)
     values: list[Value] = []
@@ -104,7 +104,7 @@ def capture(
             if found is not None:
                 return found
         if not isinstance(made, Record):
-            return map_structure(made, lambda place: _result(place, values, ()))
+            return rebuild(made, (), values)
         record = made
     rows = tuple([value.rows for value in values])
     shared = record.kind.pure and batch.sharing
@@ -125,11 +125,15 @@ def capture(
         return wrap(results[0])
     if structure is tuple:
         return tuple([wrap(value) for value in results])
-    made = results
-    return map_structure(structure, lambda place: _result(place, values, made))
+    return rebuild(structure, results, values)
 
 
-def _result(place: Any, values: list[Value], results: tuple[Value, ...]) -> Any:
+def rebuild(structure: Any, results: tuple[Value, ...], values: Sequence[Value]) -> Any:
+    """What a call returns, of the results of its node and the values of its arguments."""
+    return map_structure(structure, lambda place: _result(place, values, results))
+
+
+def _result(place: Any, values: Sequence[Value], results: tuple[Value, ...]) -> Any:
     if place.__class__ is Constant:
         return place.value
     return wrap(results[place]) if place >= 0 else wrap(values[~place])
@@ -296,7 +300,7 @@ def _made(
     batch: Batch,
     wanted: tuple[Any, ...],
 ) -> Any:
-    if _autocast():
+    if autocast():
         raise Refusal("autocast is on, under which the dtype of a result depends on the operator")
     try:
         with RUNNING:

@@ -7,13 +7,14 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from gluonjit.engines.torch import changes, dynamic
+from gluonjit.engines.torch import changes
 from gluonjit.engines.torch.engine import ENGINE
+from gluonjit.engines.torch.fast import module_call
 from gluonjit.graph import LIBRARIES
 from gluonjit.hybrid import register as register_engine
 
 PATCHES: list[tuple[Any, str, Any]] = [
-    (torch.nn.Module, "__call__", dynamic.call),
+    (torch.nn.Module, "__call__", module_call()),
     (torch.nn.Module, "__setattr__", changes.setattr_),
     (torch.nn.Module, "_apply", changes.apply),
     (torch.nn.Module, "load_state_dict", changes.load_state_dict),

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from gluonjit.compiled import FAST
 from gluonjit.engines.torch.arrays import FLOATS, device_named, dtype_named, meta_of
 from gluonjit.engines.torch.hooked import make_subclass
 from gluonjit.engines.torch.operands import concrete
@@ -212,6 +213,11 @@ def wrap(value: Value) -> LazyTensor:
     tensor._v = value
     tensor._c = None
     return tensor
+
+
+make = wrap
+if FAST is not None:  # takes one that has ended where there is one of this look
+    wrap = FAST.tensor
 
 
 def wrap_concrete(value: Value, computed: Any) -> LazyTensor:

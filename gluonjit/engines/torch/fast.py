@@ -1,0 +1,39 @@
+"""The fast path of capture, where it was built: what C needs to know, and where it stands before Python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from gluonjit.compiled import FAST
+from gluonjit.engines.torch import dynamic
+from gluonjit.engines.torch.cell import Cell
+from gluonjit.engines.torch.cells import autocast, rebuild
+from gluonjit.engines.torch.engine import ENGINE
+from gluonjit.engines.torch.lazy import LazyTensor, make
+from gluonjit.engines.torch.operands import Unfit, value_of
+from gluonjit.hybrid.fast import configure
+
+
+def module_call() -> Any:
+    """What stands in the place of torch.nn.Module.__call__."""
+    if FAST is None:
+        return dynamic.call
+    configure()
+    FAST.configure(
+        "torch",
+        Cell=Cell,
+        LazyTensor=LazyTensor,
+        Tensor=torch.Tensor,
+        key=dynamic.KEY,
+        value_of=value_of,
+        empty=Unfit,
+        rebuild=rebuild,
+        engine=ENGINE,
+        learning=torch.is_grad_enabled,
+        autocast=autocast,
+        make=make,
+    )
+    LazyTensor.__getitem__ = FAST.Hook("tensor_item", LazyTensor.__getitem__)  # type: ignore[method-assign]
+    return FAST.Hook("module", dynamic.call)

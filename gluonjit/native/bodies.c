@@ -1,0 +1,121 @@
+/* Lazy tensors of values. To make a tensor takes PyTorch most of a microsecond, and nearly all lazy ones end as soon as
+   the program has passed them on: what ends is kept, with the spec that says how it looks, and is used again. */
+
+#include "fast.h"
+
+#define MOST_OF_A_SPEC 256
+#define MOST_BODIES 8192
+
+static destructor end_tensor; /* PyTorch's own */
+static int bodies;            /* that lie ready, of all specs */
+
+/* Whether nobody has put anything on a tensor, or refers to it weakly. */
+static int is_bare(PyObject *tensor) {
+    PyTypeObject *type = Py_TYPE(tensor);
+    PyObject *dict;
+    int bare;
+    if (type->tp_weaklistoffset && *(PyObject **)((char *)tensor + type->tp_weaklistoffset) != NULL) return 0;
+    dict = PyObject_GenericGetDict(tensor, NULL);
+    if (dict == NULL) {
+        PyErr_Clear();
+        return 0;
+    }
+    bare = PyDict_GET_SIZE(dict) == 0;
+    Py_DECREF(dict);
+    return bare;
+}
+
+/* Keep a tensor that has ended: 1 where that was done. The collector does not look at it while it lies ready. */
+static int keep(PyObject *tensor) {
+    PyObject *value = SLOT(tensor, names.torch.lazy_v[0]), *computed = SLOT(tensor, names.torch.lazy_c[0]), *spec, *kept;
+    int failed;
+    if (value == NULL || Py_TYPE(value) != &ValueType || computed != Py_None || PyErr_Occurred()) return 0;
+    spec = ((Value *)value)->spec;
+    if (bodies >= MOST_BODIES || Py_TYPE(spec) != names.spec_type) return 0;
+    kept = SLOT(spec, names.spec_bodies);
+    if (kept == NULL || (kept != Py_None && PyList_GET_SIZE(kept) >= MOST_OF_A_SPEC)) return 0;
+    Py_SET_REFCNT(tensor, 1);
+    if (!is_bare(tensor)) {
+        Py_SET_REFCNT(tensor, 0);
+        return 0;
+    }
+    if (kept == Py_None) {
+        kept = PyList_New(0);
+        if (kept != NULL) set_slot(spec, names.spec_bodies, kept);
+    }
+    failed = kept == NULL || PyList_Append(kept, tensor) < 0;
+    if (failed) {
+        PyErr_Clear();
+        Py_SET_REFCNT(tensor, 0);
+        return 0;
+    }
+    bodies++;
+    PyObject_GC_UnTrack(tensor);
+    Py_SET_REFCNT(tensor, 1); /* the list's */
+    SLOT(tensor, names.torch.lazy_c[0]) = Py_NewRef(Py_Ellipsis); /* lies ready */
+    Py_DECREF(Py_None);
+    SLOT(tensor, names.torch.lazy_v[0]) = Py_NewRef(Py_None);
+    Py_DECREF(value); /* last: it may be what keeps the spec alive, and with it this tensor */
+    return 1;
+}
+
+/* Let go of whatever a tensor refers to, after which its end runs no code of the program's. */
+static void strip(PyObject *tensor) {
+    PyObject *value = SLOT(tensor, names.torch.lazy_v[0]), *computed = SLOT(tensor, names.torch.lazy_c[0]), *dict;
+    PyObject *type, *error, *trace;
+    PyErr_Fetch(&type, &error, &trace);
+    PyObject_GC_UnTrack(tensor);
+    if (Py_TYPE(tensor)->tp_weaklistoffset) PyObject_ClearWeakRefs(tensor);
+    Py_SET_REFCNT(tensor, 1);
+    SLOT(tensor, names.torch.lazy_v[0]) = SLOT(tensor, names.torch.lazy_c[0]) = NULL;
+    Py_XDECREF(value);
+    Py_XDECREF(computed);
+    dict = PyObject_GenericGetDict(tensor, NULL);
+    if (dict != NULL && Py_REFCNT(dict) == 2) PyDict_Clear(dict); /* nobody else has it */
+    Py_XDECREF(dict);
+    Py_SET_REFCNT(tensor, 0);
+    PyErr_Restore(type, error, trace);
+}
+
+static void end(PyObject *tensor) {
+    PyTypeObject *lazy = names.torch.lazy[0];
+    int ready = SLOT(tensor, names.torch.lazy_c[0]) == Py_Ellipsis;
+    if (ready) bodies--;
+    if (!ready && keep(tensor)) return;
+    strip(tensor);
+    lazy->tp_dealloc = end_tensor; /* it looks for itself in the class and its bases, to know where it began */
+    end_tensor(tensor);
+    lazy->tp_dealloc = end;
+}
+
+int bodies_init(void) {
+#ifndef Py_GIL_DISABLED
+    PyTypeObject *lazy = names.torch.lazy[0];
+    if (lazy->tp_dealloc != end) {
+        end_tensor = lazy->tp_dealloc;
+        lazy->tp_dealloc = end;
+    }
+#endif
+    return 0;
+}
+
+PyObject *tensor_of(PyObject *value) {
+    PyObject *kept = SLOT(((Value *)value)->spec, names.spec_bodies), *tensor;
+    Py_ssize_t count = kept == NULL || kept == Py_None ? 0 : PyList_GET_SIZE(kept);
+    if (count == 0) return PyObject_CallOneArg(names.make, value);
+    tensor = PyList_GET_ITEM(kept, count - 1); /* with the list's reference */
+    Py_SET_SIZE((PyVarObject *)kept, count - 1);
+    bodies--;
+    set_slot(tensor, names.torch.lazy_v[0], Py_NewRef(value));
+    set_slot(tensor, names.torch.lazy_c[0], Py_NewRef(Py_None));
+    PyObject_GC_Track(tensor);
+    return tensor;
+}
+
+PyObject *tensor(PyObject *module, PyObject *value) {
+    if (names.make == NULL || Py_TYPE(value) != &ValueType || Py_TYPE(((Value *)value)->spec) != names.spec_type)
+        return PyErr_Format(PyExc_TypeError, "tensor() takes a Value");
+    return tensor_of(value);
+}
+
+PyObject *spare_bodies(PyObject *module, PyObject *ignored) { return PyLong_FromLong(bodies); }

@@ -68,6 +68,7 @@ class Batch:
         "__weakref__",
         "changes",
         "engine",
+        "foreign",
         "graph",
         "imports",
         "noted",
@@ -93,6 +94,7 @@ class Batch:
         self.parameters: dict[int, Any] = {}  # arrays of known parameters, by address
         self.misses = 0  # of the cache, up to the last flush that the cost model has learned from
         self.reason = ""  # why it ran last
+        self.foreign: dict[type, str] = {}  # classes of arguments that are no part of a node, and why
         self.changes = 0  # of attributes of models, as far as engines notice them
         self.memory: Any = None  # the engine's account of the memory that captured calls have read
         self.reset()

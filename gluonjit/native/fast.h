@@ -56,7 +56,7 @@ typedef struct {
     Framework mxnet, torch;
     PyTypeObject *batch_type, *graph_type, *record_type, *spec_type, *table_type, *hybrid_type;
     Py_ssize_t state_batch, state_inside, state_mode, state_numpy, state_paused, state_trace;
-    Py_ssize_t batch_changes, batch_engine, batch_graph, batch_imports, batch_noted, batch_parameters, batch_records,
+    Py_ssize_t batch_changes, batch_engine, batch_foreign, batch_graph, batch_imports, batch_noted, batch_parameters, batch_records,
         batch_room, batch_sharing, batch_signatures, batch_tables;
     Py_ssize_t graph_lookups, graph_rows, graph_single_rows;
     Py_ssize_t record_bases, record_calls, record_depths, record_kind, record_memo, record_mode, record_operands,
@@ -78,6 +78,9 @@ typedef struct {
     PyObject *learning;    /* () -> whether gradients are recorded on this thread */
     PyObject *autocast;    /* () -> whether autocast is on */
     PyObject *make;        /* (value) -> a new LazyTensor */
+    PyObject *look_up;     /* (cell, batch, indices, learning) -> a LazyTensor, or None where that is no look-up */
+    PyObject *original;    /* Module.__call__ as it was */
+    PyObject *expanded;    /* (batch, cell, class): a call with such an argument was expanded */
     void *get_shape, *get_dtype, *get_context, *copy_out; /* MXNDArrayGetShapeEx64 and so on */
 } Names;
 

@@ -25,6 +25,7 @@ static Where slots[] = {
     {PACKAGE, "State", "trace", &names.state_trace},
     {PACKAGE, "Batch", "changes", &names.batch_changes},
     {PACKAGE, "Batch", "engine", &names.batch_engine},
+    {PACKAGE, "Batch", "foreign", &names.batch_foreign},
     {PACKAGE, "Batch", "graph", &names.batch_graph},
     {PACKAGE, "Batch", "imports", &names.batch_imports},
     {PACKAGE, "Batch", "noted", &names.batch_noted},
@@ -116,6 +117,9 @@ static struct {
     {TORCH, "learning", &names.learning},
     {TORCH, "autocast", &names.autocast},
     {TORCH, "make", &names.make},
+    {TORCH, "look_up", &names.look_up},
+    {TORCH, "original", &names.original},
+    {TORCH, "expanded", &names.expanded},
     {0, NULL, NULL},
 };
 

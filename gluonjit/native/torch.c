@@ -20,9 +20,58 @@ static int is_noted(PyObject *batch, PyObject *module) {
     return found != NULL && PyTuple_CheckExact(found) && PyTuple_GET_ITEM(found, 1) == Py_False;
 }
 
+/* The class of an argument that is known to be no part of a node, where Python has nothing else to see to: borrowed. */
+static PyObject *foreign(PyObject *batch, PyObject *const *args, Py_ssize_t count) {
+    PyObject *known = SLOT(batch, names.batch_foreign), *found = NULL;
+    Py_ssize_t k;
+    if (known == NULL || !PyDict_CheckExact(known) || PyDict_GET_SIZE(known) == 0) return NULL;
+    for (k = 1; k < count; k++) {
+        PyTypeObject *type = Py_TYPE(args[k]);
+        if (type == names.torch.lazy[0]) continue;
+        if (type == names.torch.plain[0] || PyTuple_Check(args[k]) || PyList_Check(args[k]) || PyDict_Check(args[k]))
+            return NULL; /* tensors in there become lazy */
+        if (found == NULL && PyDict_GetItemWithError(known, (PyObject *)type) != NULL) found = (PyObject *)type;
+        if (PyErr_Occurred()) return NULL;
+    }
+    return found;
+}
+
+/* A call that is no node, inside of a sample: it runs, and what it calls is captured. */
+static PyObject *expand(PyObject *state, PyObject *batch, PyObject *cell, PyObject *kind, PyObject *const *args,
+                        Py_ssize_t count) {
+    Py_ssize_t deep = PyLong_AsSsize_t(SLOT(state, names.state_inside));
+    PyObject *result, *done;
+    Py_INCREF(batch);
+    Py_INCREF(kind);
+    set_slot(state, names.state_inside, PyLong_FromSsize_t(deep + 1)); /* small: never NULL */
+    result = PyObject_Vectorcall(names.original, args, (size_t)count, NULL);
+    deep = PyLong_AsSsize_t(SLOT(state, names.state_inside));
+    set_slot(state, names.state_inside, PyLong_FromSsize_t(deep - 1));
+    if (result != NULL) {
+        done = PyObject_CallFunctionObjArgs(names.expanded, batch, cell, kind, NULL);
+        if (done == NULL) Py_CLEAR(result);
+        Py_XDECREF(done);
+    }
+    Py_DECREF(kind);
+    Py_DECREF(batch);
+    return result;
+}
+
+/* A call of a cell that is nothing but a look-up. */
+static PyObject *look_up(PyObject *batch, PyObject *cell, PyObject *const *args, Py_ssize_t count) {
+    PyObject *room = SLOT(batch, names.batch_room), *result;
+    int learning = torch_mode(names.learning);
+    if (learning < 0 || count != 2 || !PyFloat_CheckExact(room) || PyFloat_AS_DOUBLE(room) < 0) return NULL;
+    Py_INCREF(batch);
+    result = PyObject_CallFunctionObjArgs(names.look_up, cell, batch, args[1], learning ? Py_True : Py_False, NULL);
+    Py_DECREF(batch);
+    if (result == Py_None) Py_CLEAR(result);
+    return result;
+}
+
 /* torch.nn.Module.__call__ */
 PyObject *quick_module(PyObject *const *args, Py_ssize_t count) {
-    PyObject *state, *batch, *paused, *dict = NULL, *cell, *result = NULL;
+    PyObject *state, *batch, *paused, *dict = NULL, *cell, *result = NULL, *kind;
     if (names.engine == NULL) return NULL;
     state = state_here();
     if (state == NULL) return NULL;
@@ -39,10 +88,17 @@ PyObject *quick_module(PyObject *const *args, Py_ssize_t count) {
     }
     cell = PyDict_GetItemWithError(dict, names.key);
     if (cell == NULL || Py_TYPE(cell) != names.torch.cell_type) goto done;
-    if (SLOT(cell, names.torch.cell_lookup) != Py_None || !is_noted(batch, args[0])) goto done;
-    if (!unhooked(dict, str_hooks) || !unhooked(dict, str_pre_hooks)) goto done;
+    if (!is_noted(batch, args[0]) || !unhooked(dict, str_hooks) || !unhooked(dict, str_pre_hooks)) goto done;
     Py_INCREF(cell);
-    result = capture(&names.torch, state, cell, args[0], args + 1, count - 1);
+    kind = foreign(batch, args, count);
+    if (kind != NULL)
+        result = expand(state, batch, cell, kind, args, count);
+    else if (PyErr_Occurred())
+        result = NULL;
+    else if (SLOT(cell, names.torch.cell_lookup) != Py_None)
+        result = look_up(batch, cell, args, count);
+    else
+        result = capture(&names.torch, state, cell, args[0], args + 1, count - 1);
     Py_DECREF(cell);
 done:
     Py_XDECREF(dict);

@@ -71,7 +71,7 @@ def capture(
     graph = batch.graph
     learning = torch.is_grad_enabled()
     if cell.lookup is not None and len(args) == 1 and not kwargs:
-        found = _captured_lookup(cell, batch, args[0], learning)
+        found = captured_lookup(cell, batch, args[0], learning)
         if found is not None:
             return found
     signature: list[Any] = [cell, learning, autocast()]
@@ -100,7 +100,7 @@ def capture(
     if record is None:
         made = _record(cell, owner, run, args, kwargs, values, batch, key)
         if cell.lookup is not None and len(args) == 1:
-            found = _captured_lookup(cell, batch, args[0], learning)
+            found = captured_lookup(cell, batch, args[0], learning)
             if found is not None:
                 return found
         if not isinstance(made, Record):
@@ -214,10 +214,22 @@ def _flatten(arg: Any, owner: Any, batch: Batch, signature: list[Any], values: l
         for item in arg.values():
             _flatten(item, owner, batch, signature, values)
     else:
-        raise Refusal(f"an argument is a {kind.__name__}, which is neither a tensor nor a plain constant")
+        reason = f"an argument is a {kind.__name__}, which is neither a tensor nor a plain constant"
+        if not issubclass(kind, dict):  # whether one of these is depends on its keys
+            batch.foreign[kind] = reason
+        raise Refusal(reason)
 
 
-def _captured_lookup(cell: Cell, batch: Batch, indices: Any, learning: bool) -> Any:
+def foreign(batch: Batch, args: tuple[Any, ...]) -> str:
+    """Why calls with these arguments are no node, where their classes say so; "" where they may be."""
+    for arg in args:
+        reason = batch.foreign.get(arg.__class__)
+        if reason is not None:
+            return reason
+    return ""
+
+
+def captured_lookup(cell: Cell, batch: Batch, indices: Any, learning: bool) -> Any:
     """A call that is nothing but a look-up, by integers that are known."""
     if indices.__class__ is LazyTensor:
         indices = indices._c

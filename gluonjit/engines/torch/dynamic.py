@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from gluonjit.engines.torch import hooked
 from gluonjit.engines.torch.cell import Cell
-from gluonjit.engines.torch.cells import Refusal, as_lazy, capture, expand, open_batch
+from gluonjit.engines.torch.cells import Refusal, as_lazy, capture, expand, foreign, open_batch
 from gluonjit.engines.torch.lazy import waits
 from gluonjit.engines.torch.structure import map_structure
 from gluonjit.errors import CaptureError
@@ -94,12 +94,15 @@ def _captured(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
     noted = batch.noted.get(id(module))
     if noted is None:
         noted = _noted(batch, module)
-    try:
-        if noted[1] or module._forward_hooks or module._forward_pre_hooks:
-            raise Refusal("it has forward hooks, which must run for each call")
-        return capture(cell, module, module.forward, args, kwargs, batch)
-    except Refusal as refusal:
-        reason = str(refusal)
+    if noted[1] or module._forward_hooks or module._forward_pre_hooks:
+        reason = "it has forward hooks, which must run for each call"
+    else:
+        reason = foreign(batch, args)
+    if not reason:
+        try:
+            return capture(cell, module, module.forward, args, kwargs, batch)
+        except Refusal as refusal:
+            reason = str(refusal)
     if state.inside:
         return expand(cell, _itself(module), args, kwargs, reason, batch)
     return _sample(module, args, kwargs, batch)
@@ -108,6 +111,11 @@ def _captured(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
 def _itself(module: Any) -> Any:
     """The module's own call, with the hooks that it has."""
     return lambda *args, **kwargs: hooked.original_call(module, *args, **kwargs)
+
+
+def expanded(batch: Batch, cell: Cell, kind: type) -> None:
+    """A call with an argument of this class has run, and what it calls was captured: the report says so."""
+    batch.report.unbatched[cell.name] = batch.foreign[kind]
 
 
 def _sample(module: Any, args: Any, kwargs: Any, batch: Batch) -> Any:

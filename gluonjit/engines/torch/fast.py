@@ -7,9 +7,9 @@ from typing import Any
 import torch
 
 from gluonjit.compiled import FAST
-from gluonjit.engines.torch import dynamic
+from gluonjit.engines.torch import dynamic, hooked
 from gluonjit.engines.torch.cell import Cell
-from gluonjit.engines.torch.cells import autocast, rebuild
+from gluonjit.engines.torch.cells import autocast, captured_lookup, rebuild
 from gluonjit.engines.torch.engine import ENGINE
 from gluonjit.engines.torch.lazy import LazyTensor, make
 from gluonjit.engines.torch.operands import Unfit, value_of
@@ -34,6 +34,9 @@ def module_call() -> Any:
         learning=torch.is_grad_enabled,
         autocast=autocast,
         make=make,
+        look_up=captured_lookup,
+        original=hooked.original_call,
+        expanded=dynamic.expanded,
     )
     LazyTensor.__getitem__ = FAST.Hook("tensor_item", LazyTensor.__getitem__)  # type: ignore[method-assign]
     return FAST.Hook("module", dynamic.call)

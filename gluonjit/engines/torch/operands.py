@@ -56,6 +56,13 @@ def concrete(lazy: Any) -> Any:
 def leaf(batch: Batch, tensor: Any) -> Value:
     """A concrete tensor: equal when it is the same object, or when it is small and has the same numbers."""
     known = batch.imports.get(id(tensor))
+    if tensor.__class__ is torch.Tensor and not tensor.requires_grad and not torch.is_inference_mode_enabled():
+        version = version_of(tensor)  # nothing here is captured or recorded
+        if known is not None and known[0].version == version:
+            return known[1]
+        value = _new_leaf(batch, tensor, version)
+        batch.imports[id(tensor)] = (Held(tensor, version), value)
+        return value
     with plain():
         version = version_of(tensor)
         if known is not None and known[0].version == version:

@@ -320,6 +320,8 @@ PyObject *capture(const Framework *of, PyObject *state, PyObject *cell, PyObject
     Py_ssize_t k;
     int taken;
     if (batch == NULL || Py_TYPE(batch) != names.batch_type) return NULL;
+    /* A batch of the other framework runs first, before it knows anything of this call. */
+    if (of == &names.mxnet && names.engine != NULL && SLOT(batch, names.batch_engine) == names.engine) return NULL;
     room = SLOT(batch, names.batch_room);
     if (room == NULL || !PyFloat_CheckExact(room) || PyFloat_AS_DOUBLE(room) < 0) return NULL;
     call.graph = SLOT(batch, names.batch_graph);

@@ -195,8 +195,8 @@ def _flatten(arg: Any, owner: Any, batch: Batch, signature: list[Any], values: l
             return
         try:
             value = value_of(batch, arg)
-        except Unfit as reason:
-            raise Refusal(str(reason)) from None
+        except Unfit as unfit:
+            raise Refusal(str(unfit)) from None
         values.append(value)
         signature.append(value.spec)
     elif kind is slice:

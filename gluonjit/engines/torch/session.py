@@ -178,7 +178,8 @@ class Session:
             sizes = {spec.rows for spec in _specs_at(self.plan, self._makers[place], place)}
             whole = self.plan.arenas[arena].sole
             with plain():
-                rows = self.arrays[arena] if whole else self._rows(place).clone()
+                # Not the arena itself: what can be read gets a history, which the history would then hold.
+                rows = self.arrays[arena].detach() if whole else self._rows(place).clone()
             chunk = self._chunks[place] = Chunk(rows, sizes.pop() if len(sizes) == 1 else 0)
         chunk.readers.values += 1
         return Result(chunk, position - place.begin)

@@ -23,6 +23,7 @@ class Shown(Protocol):
     nodes: int
     dropped: int
     launches: int
+    fused: int
     gathers: int
     gathered: int
     flushes: int
@@ -93,8 +94,8 @@ def to_html(report: Shown) -> str:
 def _summary(report: Shown) -> list[str]:
     head = (
         f"{report.calls} calls, {report.nodes} nodes run ({report.shared} shared, {report.dropped} dropped) in "
-        f"{report.launches} launches (lower bound {report.lower_bound}), {report.flushes} flush(es), "
-        f"{report.gathers} gathers of {_size(report.gathered)}"
+        f"{report.launches} launches, {report.fused} of them in C (lower bound {report.lower_bound}), "
+        f"{report.flushes} flush(es), {report.gathers} gathers of {_size(report.gathered)}"
     )
     times = ", ".join(f"{part} {value:.1f}" for part, value in report.ms.items())
     cache = f"batched graphs: {report.cache['hits']} from the cache, {report.cache['misses']} made"

@@ -200,6 +200,7 @@ class Session:
             return False
         if tape is not None:
             tape.note(number, [self._view(place) for place in step.places], ran)
+        self.report.fused += 1
         self.report.gathers += sum([gather.index is not None for gather in step.gathers])
         self._lap(number, "compute", begin)
         if self.finite is not None:

@@ -139,6 +139,7 @@ class Session:
         ran = self._fused.run(number, None if tape is None else tape.learns)
         if ran is None:
             return False
+        self.report.fused += 1
         self.report.gathers += sum([gather.index is not None for gather in step.gathers])
         if tape is not None:
             tape.note_fused(ran)

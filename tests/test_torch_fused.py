@@ -1,0 +1,137 @@
+"""Steps that run in C as a whole, on PyTorch: each operator beside the eager program, and what stays PyTorch's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import gluonjit  # noqa: E402
+from gluonjit.fused.running import ROWS  # noqa: E402
+
+pytestmark = pytest.mark.skipif(ROWS is None, reason="gluonjit._rows is not there, or GLUONJIT_PURE is set")
+WIDTH = 6
+Body = Callable[[Any, Any, Any], Any]
+
+# What a cell computes of x and y, (6,) or (1, 6), between 0.2 and 1.2, and a weight w (6, 6).
+IN_C: dict[str, Body] = {
+    "linear": lambda x, y, w: torch.nn.functional.linear(x * y, w, w[0]),
+    "matmul": lambda x, y, w: (x @ w) * y,
+    "sums": lambda x, y, w: x + y + x * y + 2.0 - (0.5 - y) / 3.0 - (x - 1.0),
+    "products": lambda x, y, w: x * y * 0.5 / (y + 1) - 2.0 * x.reciprocal(),
+    "sigmoid, tanh, relu": lambda x, y, w: x.sigmoid() * y.tanh() + (x - y).relu(),
+    "exp, log, sqrt": lambda x, y, w: x.exp() * y.log() + x.sqrt(),
+    "square, abs, neg": lambda x, y, w: x**2 + (x - y).abs() - (-y) + torch.nn.functional.silu(x),
+    "softmax": lambda x, y, w: x.softmax(-1) * y + y.log_softmax(-1),
+    "xlogy": lambda x, y, w: torch.xlogy(x.detach(), y) * x,
+    "slices": lambda x, y, w: x[..., 1:5] * y[..., :4],
+    "split": lambda x, y, w: torch.mul(*(x * y).split(3, -1)),
+    "chunk": lambda x, y, w: torch.mul(*(x * y).chunk(2, -1)),
+    "cat": lambda x, y, w: torch.cat([x, y * 2, x], -1),
+    "sum of a row": lambda x, y, w: (x * y).sum(-1, keepdim=True) * x,
+    "mean of a row": lambda x, y, w: x - y.mean(-1, keepdim=True),
+    "column": lambda x, y, w: x / y[..., 2:3],
+}
+IN_PYTORCH: dict[str, Body] = {
+    "sin": lambda x, y, w: x.sin() * y,
+    "sort": lambda x, y, w: x.sort(-1).values * y,
+}
+
+
+class Cell(torch.nn.Module):
+    def __init__(self, body: Body) -> None:
+        super().__init__()
+        self.body = body
+        self.w = torch.nn.Parameter(torch.rand(WIDTH, WIDTH))
+
+    def forward(self, x: Any, y: Any) -> Any:
+        return self.body(x, y, self.w)
+
+
+class Net(torch.nn.Module):
+    """Two levels, so that a cell's operands are a cell's results too."""
+
+    def __init__(self, body: Body) -> None:
+        super().__init__()
+        self.first, self.second = torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.Sigmoid()), Cell(body)
+
+    def forward(self, x: Any, y: Any) -> Any:
+        return self.second(self.first(x) + 0.2, y)
+
+
+def outcome(net: Any, samples: list[Any], recording: bool = True) -> list[Any]:
+    net.zero_grad()
+    for x, y in samples:
+        x.grad, y.grad = None, None
+    with torch.set_grad_enabled(recording):
+        results = [net(x, y) for x, y in samples]
+        total = sum((result * result).sum() for result in results)
+    found = [result.detach().clone() for result in results]
+    if recording:
+        total.backward()
+        found += [parameter.grad for parameter in net.parameters()] + [one.grad for both in samples for one in both]
+    return found
+
+
+def made(body: Body, shape: tuple[int, ...]) -> tuple[Any, list[Any]]:
+    torch.manual_seed(7)
+    samples = [tuple((torch.rand(shape) + 0.2).requires_grad_() for _ in range(2)) for _ in range(5)]
+    return Net(body), [*samples, samples[0]]
+
+
+def assert_alike(found: list[Any], expected: list[Any]) -> None:
+    assert len(found) == len(expected)
+    for actual, wanted in zip(found, expected):
+        assert (actual is None) == (wanted is None)
+        if wanted is not None:
+            assert float((actual - wanted).abs().max()) <= 1e-5 * max(float(wanted.abs().max()), 1e-6)
+
+
+@pytest.mark.parametrize("recording", [True, False])
+@pytest.mark.parametrize("shape", [(WIDTH,), (1, WIDTH)])
+@pytest.mark.parametrize("name", IN_C)
+def test_an_operator_in_c_is_the_operator(name: str, shape: tuple[int, ...], recording: bool) -> None:
+    net, samples = made(IN_C[name], shape)
+    expected = outcome(net, samples, recording)
+    gluonjit.hybridize(net, dynamic_batch=True)
+    found = outcome(net, samples, recording)
+    report = gluonjit.explain()
+    assert report.fused >= report.launches - 2, report
+    assert_alike(found, expected)
+
+
+@pytest.mark.parametrize("name", IN_PYTORCH)
+def test_what_has_no_instruction_stays_pytorchs(name: str) -> None:
+    net, samples = made(IN_PYTORCH[name], (WIDTH,))
+    expected = outcome(net, samples)
+    gluonjit.hybridize(net, dynamic_batch=True)
+    found = outcome(net, samples)
+    report = gluonjit.explain()
+    assert 0 < report.fused < report.launches
+    assert_alike(found, expected)
+
+
+def test_nothing_runs_in_c_where_it_is_left_out_or_not_in_float32() -> None:
+    net, samples = made(IN_C["sums"], (WIDTH,))
+    gluonjit.hybridize(net, dynamic_batch=True, without=("fused",))
+    outcome(net, samples)
+    assert gluonjit.explain().fused == 0
+    gluonjit.hybridize(net.double(), dynamic_batch=True)
+    outcome(net, [(x.detach().double().requires_grad_(), y.detach().double().requires_grad_()) for x, y in samples])
+    assert gluonjit.explain().fused == 0
+
+
+def test_backward_may_come_twice() -> None:
+    net, samples = made(IN_C["products"], (WIDTH,))
+    gradients = []
+    for dynamic in (False, True):
+        gluonjit.hybridize(net, dynamic_batch=dynamic)
+        net.zero_grad()
+        total = sum(net(x, y).sum() for x, y in samples)
+        total.backward(retain_graph=True)
+        total.backward()
+        gradients.append([None if one.grad is None else one.grad.clone() for one in net.parameters()])
+    assert_alike(gradients[1], gradients[0])

@@ -77,8 +77,9 @@ class Report:
     calls: captured calls; nodes: distinct ones that ran; shared: calls that another call had already made;
     dropped: nodes whose results nobody could read; launches: batched launches of cells and operators;
     units: what was scheduled: nodes, or with granularity "graph" samples; groups: how many of them were told apart;
-    fused: launches that ran in C as a whole; gathers: launches that put operands together; gathered: bytes that those have
-    copied; ms: milliseconds by part, of which capture is from the first call to the flush, with what the program does between its calls, and to forget.
+    fused: launches that ran in C as a whole; gathers: launches that put operands together; gathered: bytes that those
+    have copied; ms: milliseconds by part, of which capture is from the first call to the flush, with what the program
+    does between its calls, and to forget.
     The engine works asynchronously: unless the option `profile` was set, gather, compute and backward are the times
     to hand the work over. kinds: calls, nodes and launches by name; alone: what cannot be batched, and why;
     unbatched: calls that are not one node, and why; by_number: cells that run apart for each number of children, and

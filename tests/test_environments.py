@@ -101,6 +101,6 @@ def test_the_doctor_comes_to_an_end(blocked: list[str], tmp_path: Path) -> None:
     assert "\nengines\n" in done.stdout and "\nthreads\n" in done.stdout
     assert done.returncode in (0, 1) and not done.stderr
     if "mxnet" not in blocked:
-        assert "torch: not installed" in done.stdout
+        assert "torch: not installed" in done.stdout or "No module named 'torch'" in done.stdout
     elif "mxnet, import" in done.stdout:  # its distribution is here, and the doctor says that it does not work
         assert done.returncode == 1 and "Next:" in done.stdout

@@ -82,6 +82,7 @@ class State:
         if batch is not None and batch.engine is not engine:  # a batch is of one framework
             batch.flush("a call of another framework")
             batch.engine = engine
+            batch.reset()
             self.close()
             batch = self.batch
         if batch is None:

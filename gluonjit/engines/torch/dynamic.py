@@ -52,10 +52,10 @@ def call(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _automatic_cell(module: Any, args: Any, kwargs: Any) -> Cell | None:
     """The cell of a module nobody hybridized, such as a loss, called on tensors of the open batch."""
-    batch = LOCAL.state.batch
-    if batch.engine is not engine_of("torch") or not (  # type: ignore[union-attr]
-        batch.explicit or LOCAL.state.inside or waits(args) or waits(kwargs)  # type: ignore[union-attr]
-    ):
+    state = LOCAL.state
+    batch: Any = state.batch
+    inside = state.inside and batch.engine is engine_of("torch")
+    if not (batch.explicit or inside or waits(args) or waits(kwargs)):
         return None
     cell = _automatic.get(module)
     if cell is None:

@@ -15,10 +15,11 @@ from gluonjit.engines.torch.hooked import current_mode
 from gluonjit.engines.torch.kinds import Plain, attributes, make_kind
 from gluonjit.engines.torch.lazy import LazyTensor, wrap
 from gluonjit.engines.torch.lookups import look_up, table_of
-from gluonjit.engines.torch.operands import Unfit, leaf, value_of
+from gluonjit.engines.torch.operands import Unfit, leaf, value_of, version_of
 from gluonjit.engines.torch.structure import Constant, map_structure
+from gluonjit.errors import CaptureError
 from gluonjit.graph import Kind, Record, Rows, Value
-from gluonjit.hybrid import LOCAL, RUNNING, Batch, Options, engine_of
+from gluonjit.hybrid import LOCAL, RUNNING, Batch, Options, Report, engine_of
 
 _MOST_KINDS = 4096
 _CONSTANTS = (
@@ -150,6 +151,7 @@ def _hoisted(
         products = batch.records.get(key)
         if products is None:
             taped = learning and (value.taped or learns(kind))
+            note_constants(batch, kind)
             products = batch.records[key] = Record(kind, 2 if taped else 0, share_of(kind, batch))
         known = products.memo.get((value.rows,)) if batch.sharing else None
         if known is None:
@@ -298,8 +300,33 @@ def _record(
     if cell.by_number:
         batch.report.by_number[cell.name] = cell.by_number
     taped = key[-1] or (key[1] and learns(kind))
+    note_constants(batch, kind)
     record = batch.records[key] = Record(kind, 2 if taped else 0, share_of(kind, batch))
     return record
+
+
+_VERSIONS = -1  # in `batch.noted`, beside addresses of modules
+
+
+def note_constants(batch: Batch, kind: Kind) -> None:
+    """Remember how often the weights of a kind have been written to."""
+    versions = batch.noted.setdefault(_VERSIONS, {})
+    for tensor in kind.program.consts:
+        versions.setdefault(id(tensor), (tensor, version_of(tensor)))
+
+
+def check_constants(report: Report) -> None:
+    """Raise where a weight was written to since calls that use it were captured in the batch that is being run."""
+    state = LOCAL.state
+    for batch in (*state.explicit, state.batch):
+        if batch is not None and batch.report is report:
+            for tensor, version in batch.noted.pop(_VERSIONS, {}).values():
+                if version_of(tensor) != version:
+                    raise CaptureError(
+                        f"a weight of shape {tuple(tensor.shape)} was written to after calls that use it were "
+                        f"captured and before they ran. Read a result of theirs before (or call batch.flush), which "
+                        f"runs them."
+                    )
 
 
 def _made(

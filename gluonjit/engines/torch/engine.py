@@ -11,7 +11,7 @@ from gluonjit.analysis import Plan
 from gluonjit.analysis.costs.measured import Measured, Progress
 from gluonjit.engines.torch.arrays import VERSIONS
 from gluonjit.engines.torch.cell import Cell, cells_known
-from gluonjit.engines.torch.cells import Refusal, capture, expand, open_batch
+from gluonjit.engines.torch.cells import Refusal, capture, check_constants, expand, open_batch
 from gluonjit.engines.torch.dynamic import disable, enable
 from gluonjit.engines.torch.hooked import current_mode
 from gluonjit.engines.torch.lazy import waits
@@ -44,6 +44,7 @@ class TorchEngine:
 
     def session(self, plan: Plan, report: Report, options: Options, samples: int, provenance: Provenance) -> Session:
         """Make room for a flush."""
+        check_constants(report)
         return Session(plan, report, options, samples, provenance)
 
     def force(self, value: Value) -> Any:

@@ -38,6 +38,9 @@ def configure(section: str, **named: Any) -> None:
 def tensor(value: Any) -> Any:
     """A lazy tensor of PyTorch's of a value."""
 
+def capture(cell: Any, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What a call of PyTorch's gives that is one node of the open batch, or None where Python has to see to it."""
+
 def spare_bodies() -> int:
     """How many tensors lie ready to be lazy ones."""
 

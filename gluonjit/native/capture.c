@@ -6,6 +6,7 @@
 enum { LEARNING = 32, AUTOCAST = 64 };
 
 static const char NONE_GIVEN; /* stands for an argument that is None: a plain None ends a tuple */
+static const char NAMED;      /* before the name of an argument */
 
 static void call_free(Call *call) {
     int k;
@@ -45,6 +46,17 @@ static int is_parameter(Call *call, PyObject *array) {
     return found != NULL || PyErr_Occurred();
 }
 
+/* Whether equal constants are mostly one object, by whose address they are found. */
+static int is_single(PyObject *arg) {
+    if (PyUnicode_CheckExact(arg)) return PyUnicode_CHECK_INTERNED(arg) != 0;
+    if (PyLong_CheckExact(arg)) {
+        int overflow;
+        long number = PyLong_AsLongAndOverflow(arg, &overflow);
+        return !overflow && -5 <= number && number <= 256;
+    }
+    return 0;
+}
+
 /* Append an argument to a call: 1, 0 where Python has to look at it, or -1 and an exception. */
 static int flatten(Call *call, PyObject *arg) {
     PyTypeObject *type = Py_TYPE(arg);
@@ -82,6 +94,10 @@ static int flatten(Call *call, PyObject *arg) {
         call->parts[call->count++] = arg == Py_None ? (const void *)&NONE_GIVEN : arg;
         return 1;
     }
+    if (is_single(arg)) {
+        call->parts[call->count++] = arg;
+        return 1;
+    }
     return 0;
 }
 
@@ -98,33 +114,42 @@ static int begins_with_zeros(const Call *call) {
 /* What a part of a signature is in Python: a new reference. */
 static PyObject *part_of(const void *part) {
     if (part == &NONE_GIVEN) return PyTuple_Pack(2, (PyObject *)Py_TYPE(Py_None), Py_None);
-    if (part == Py_True || part == Py_False) return PyTuple_Pack(2, (PyObject *)&PyBool_Type, (PyObject *)part);
+    if (PyLong_Check((PyObject *)part) || PyUnicode_Check((PyObject *)part)) /* bool is one */
+        return PyTuple_Pack(2, (PyObject *)Py_TYPE(part), (PyObject *)part);
     return Py_NewRef((PyObject *)part);
 }
 
 /* The signature as Python has it. */
 static PyObject *key_of(Call *call, PyObject *state) {
-    PyObject *key = PyTuple_New(call->count + 1);
-    int k, torch = call->of == &names.torch;
+    int k, next, torch = call->of == &names.torch, given = 0, modules;
+    PyObject *key;
+    for (k = 0; k < call->count; k++) given += call->parts[k] == &NAMED;
+    key = PyTuple_New(call->count + 1 - given);
     if (key == NULL) return NULL;
+    modules = torch && call->owner != Py_None;
     PyTuple_SET_ITEM(key, 0, Py_NewRef((PyObject *)call->parts[0]));
     if (torch) {
         size_t modes = (size_t)call->parts[1];
         PyTuple_SET_ITEM(key, 1, PyBool_FromLong(modes & LEARNING));
         PyTuple_SET_ITEM(key, 2, PyBool_FromLong(modes & AUTOCAST));
-        PyTuple_SET_ITEM(key, 3, Py_NewRef(SLOT(call->batch, names.batch_changes)));
-        PyTuple_SET_ITEM(key, call->count, Py_NewRef((PyObject *)call->parts[call->count - 1]));
+        if (modules) PyTuple_SET_ITEM(key, 3, Py_NewRef(SLOT(call->batch, names.batch_changes)));
+        PyTuple_SET_ITEM(key, call->count - given, Py_NewRef((PyObject *)call->parts[call->count - 1]));
     } else {
         PyTuple_SET_ITEM(key, 1, Py_NewRef(SLOT(state, names.state_mode)));
         PyTuple_SET_ITEM(key, 2, Py_NewRef(SLOT(state, names.state_numpy)));
     }
-    for (k = torch ? 3 : 2; k < call->count - torch; k++) {
-        PyObject *part = part_of(call->parts[k]);
+    next = 3 + modules;
+    for (k = 2 + modules; k < call->count - torch; k++) {
+        PyObject *part;
+        if (call->parts[k] == &NAMED)
+            part = Py_NewRef((PyObject *)call->parts[++k]);
+        else
+            part = part_of(call->parts[k]);
         if (part == NULL) {
             Py_DECREF(key);
             return NULL;
         }
-        PyTuple_SET_ITEM(key, k + 1, part);
+        PyTuple_SET_ITEM(key, next++, part);
     }
     return key;
 }
@@ -288,11 +313,11 @@ static PyObject *captured(Call *call, Signatures *signatures, Entry *entry, int 
 static int begin(Call *call, PyObject *state) {
     if (call->of == &names.torch) {
         int learning = torch_mode(names.learning), autocast = learning < 0 ? -1 : torch_mode(names.autocast);
-        Py_ssize_t changes = autocast < 0 ? -1 : PyLong_AsSsize_t(SLOT(call->batch, names.batch_changes));
-        if (changes < 0) return -1;
+        Py_ssize_t changes = call->owner == Py_None ? 0 : autocast < 0 ? -1 : PyLong_AsSsize_t(SLOT(call->batch, names.batch_changes));
+        if (autocast < 0 || changes < 0) return -1;
         call->parts[1] = (void *)(size_t)(16 + (learning ? LEARNING : 0) + (autocast ? AUTOCAST : 0));
-        call->parts[2] = (void *)(size_t)(16 * changes);
-        call->count = 3;
+        call->count = 2;
+        if (call->owner != Py_None) call->parts[call->count++] = (void *)(size_t)(16 * changes);
     } else {
         call->parts[1] = (void *)(size_t)(16 + 16 * PyLong_AsLong(SLOT(state, names.state_mode)) +
                                           1024 * PyLong_AsLong(SLOT(state, names.state_numpy)));
@@ -311,8 +336,22 @@ static int end(Call *call) {
     return 1;
 }
 
+/* Append an argument that is given by name, as flatten() does. */
+static int flatten_named(Call *call, PyObject *name, PyObject *arg) {
+    int taken;
+    if (call->count + 2 > MOST) return 0;
+    call->parts[call->count++] = &NAMED;
+    call->parts[call->count++] = name;
+    Py_INCREF(arg);
+    taken = flatten(call, arg);
+    Py_DECREF(arg);
+    return taken;
+}
+
 PyObject *capture(const Framework *of, PyObject *state, PyObject *cell, PyObject *owner, PyObject *const *args,
-                  Py_ssize_t count) {
+                  Py_ssize_t count, PyObject *named) {
+    PyObject *name, *arg;
+    Py_ssize_t at = 0;
     PyObject *batch = SLOT(state, names.state_batch), *signatures, *room, *result = NULL;
     Call call;
     Entry *entry;
@@ -338,6 +377,7 @@ PyObject *capture(const Framework *of, PyObject *state, PyObject *cell, PyObject
     call.parts[0] = cell;
     taken = begin(&call, state) < 0 ? -1 : 1;
     for (k = 0; k < count && taken > 0; k++) taken = flatten(&call, args[k]);
+    while (named != NULL && taken > 0 && PyDict_Next(named, &at, &name, &arg)) taken = flatten_named(&call, name, arg);
     if (taken > 0 && begins_with_zeros(&call)) taken = 0;
     if (taken > 0) taken = end(&call);
     /* What an array was before may have run the batch. */

@@ -172,6 +172,7 @@ Py_hash_t hash_parts(const void **parts, int count);
 /* 1 or 0, or -1 and an exception. */
 int torch_mode(PyObject *asked);
 int unhooked(PyObject *dict, PyObject *name); /* of hooks.c */
+PyObject *capture_call(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *quick_module(PyObject *const *args, Py_ssize_t count);
 
 /* origins.c: the user's line */
@@ -193,7 +194,7 @@ typedef struct {
 
 PyObject *add_node(Call *call, Signatures *signatures, Entry *entry, PyObject *operands, Py_ssize_t depth);
 int count_calls(PyObject *record, int count);
-PyObject *capture(const Framework *of, PyObject *state, PyObject *cell, PyObject *owner, PyObject *const *args, Py_ssize_t count);
+PyObject *capture(const Framework *of, PyObject *state, PyObject *cell, PyObject *owner, PyObject *const *args, Py_ssize_t count, PyObject *named);
 PyObject *slice_of(const Framework *of, int interface, PyObject *array, PyObject *key);
 
 /* replay.c */

@@ -51,7 +51,7 @@ static PyObject *outside(PyObject *state, PyObject *cell, PyObject *const *args,
     begin = PyObject_CallNoArgs(names.clock);
     if (begin == NULL) return NULL;
     Py_INCREF(batch);
-    result = capture(&names.mxnet, state, cell, args[0], args + 1, count - 1);
+    result = capture(&names.mxnet, state, cell, args[0], args + 1, count - 1, NULL);
     if (result != NULL) {
         PyObject *noted = PyObject_CallFunctionObjArgs(names.note, batch, cell, begin, NULL);
         if (noted == NULL) Py_CLEAR(result);
@@ -97,7 +97,7 @@ static PyObject *quick_call(PyObject *const *args, Py_ssize_t count) {
     else if (SLOT(cell, names.mxnet.cell_lookup) != Py_None)
         result = count == 2 ? quick_lookup(state, cell, args[1]) : NULL;
     else if (inside)
-        result = capture(&names.mxnet, state, cell, args[0], args + 1, count - 1);
+        result = capture(&names.mxnet, state, cell, args[0], args + 1, count - 1, NULL);
     else
         result = outside(state, cell, args, count);
 done:

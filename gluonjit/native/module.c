@@ -9,6 +9,8 @@ static PyMethodDef methods[] = {
     {"references", references, METH_VARARGS, "For each item of tuples how many references there are, into an array."},
     {"integers", integers, METH_VARARGS, "The whole numbers in tuples, into an array; False where there is something else."},
     {"entry", entry, METH_O, "What of a record and its kind a capture needs."},
+    {"capture", (PyCFunction)(void (*)(void))capture_call, METH_FASTCALL,
+     "What a call of PyTorch's gives that is one node, or None where Python has to see to it."},
     {"tensor", tensor, METH_O, "A lazy tensor of PyTorch's of a value."},
     {"spare_bodies", spare_bodies, METH_NOARGS, "How many tensors lie ready to be lazy ones."},
     {"replay", replay, METH_VARARGS, "Capture the nodes of a recording in the open batch; their values."},

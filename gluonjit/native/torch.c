@@ -69,6 +69,21 @@ static PyObject *look_up(PyObject *batch, PyObject *cell, PyObject *const *args,
     return result;
 }
 
+/* capture(cell, owner, args, kwargs) -> what a call gives that is one node of the open batch, or None where Python has
+   to see to it. */
+PyObject *capture_call(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    PyObject *state, *result;
+    if (count != 4 || !PyTuple_CheckExact(args[2]) || !PyDict_CheckExact(args[3]) || names.engine == NULL)
+        return PyErr_Format(PyExc_TypeError, "capture() takes a cell, an owner, a tuple and a dict");
+    state = state_here();
+    if (state == NULL) return NULL;
+    result = capture(&names.torch, state, args[0], args[1], &PyTuple_GET_ITEM(args[2], 0), PyTuple_GET_SIZE(args[2]),
+                     args[3]);
+    Py_DECREF(state);
+    if (result == NULL && !PyErr_Occurred()) Py_RETURN_NONE;
+    return result;
+}
+
 /* torch.nn.Module.__call__ */
 PyObject *quick_module(PyObject *const *args, Py_ssize_t count) {
     PyObject *state, *batch, *paused, *dict = NULL, *cell, *result = NULL, *kind;
@@ -98,7 +113,7 @@ PyObject *quick_module(PyObject *const *args, Py_ssize_t count) {
     else if (SLOT(cell, names.torch.cell_lookup) != Py_None)
         result = look_up(batch, cell, args, count);
     else
-        result = capture(&names.torch, state, cell, args[0], args + 1, count - 1);
+        result = capture(&names.torch, state, cell, args[0], args + 1, count - 1, NULL);
     Py_DECREF(cell);
 done:
     Py_XDECREF(dict);

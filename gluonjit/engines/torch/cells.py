@@ -10,6 +10,7 @@ from weakref import WeakSet
 
 import torch
 
+from gluonjit.compiled import FAST
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.hooked import current_mode
 from gluonjit.engines.torch.kinds import Plain, attributes, make_kind
@@ -74,6 +75,12 @@ def capture(
     if cell.lookup is not None and len(args) == 1 and not kwargs:
         found = captured_lookup(cell, batch, args[0], learning)
         if found is not None:
+            return found
+    if FAST is not None and (owner is None or begin):  # other calls of modules were there already
+        found = FAST.capture(cell, owner, args, kwargs)
+        if found is not None:
+            if begin:
+                batch.report.note(cell.name, "capture", begin, perf_counter())
             return found
     signature: list[Any] = [cell, learning, autocast()]
     if owner is not None:

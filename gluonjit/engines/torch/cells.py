@@ -223,18 +223,18 @@ def _flatten(arg: Any, owner: Any, batch: Batch, signature: list[Any], values: l
         for item in arg.values():
             _flatten(item, owner, batch, signature, values)
     else:
-        reason = f"an argument is a {kind.__name__}, which is neither a tensor nor a plain constant"
+        why = f"an argument is a {kind.__name__}, which is neither a tensor nor a plain constant"
         if not issubclass(kind, dict):  # whether one of these is depends on its keys
-            batch.foreign[kind] = reason
-        raise Refusal(reason)
+            batch.foreign[kind] = why
+        raise Refusal(why)
 
 
 def foreign(batch: Batch, args: tuple[Any, ...]) -> str:
     """Why calls with these arguments are no node, where their classes say so; "" where they may be."""
     for arg in args:
-        reason = batch.foreign.get(arg.__class__)
-        if reason is not None:
-            return reason
+        why = batch.foreign.get(arg.__class__)
+        if why is not None:
+            return why
     return ""
 
 

@@ -14,7 +14,7 @@ from gluonjit.graph import Value
 from gluonjit.hybrid import LOCAL, Batch, engine_of
 
 _INTEGERS = {"int32", "int64", "int16", "int8", "uint8"}
-_BY_NUMBERS = {"float32", "float64", "bool", "float16"}
+_BY_NUMBERS = {"float32", "float64", "bool", "float16", *_INTEGERS}
 _SMALL = 4096  # bytes: up to here equal tensors are told by their numbers
 
 
@@ -36,6 +36,8 @@ def version_of(tensor: Any) -> int:
 
 def value_of(batch: Batch, tensor: Any) -> Value:
     """The value of a tensor in the batch's graph. Raises Unfit."""
+    if tensor.__class__ is torch.Tensor:
+        return leaf(batch, tensor)
     value: Value | None = getattr(tensor, "_v", None)
     if value is None:
         return leaf(batch, tensor)
@@ -83,7 +85,7 @@ def _new_leaf(batch: Batch, tensor: Any, version: int) -> Value:
     taped = tensor.requires_grad and spec.dtype in FLOATS
     key: Any = (id(tensor), version)
     payload = Held(tensor, version)
-    if not taped and spec.bytes <= _SMALL and spec.device == "cpu" and spec.dtype in _BY_NUMBERS | _INTEGERS:
+    if not taped and spec.bytes <= _SMALL and spec.device == "cpu" and spec.dtype in _BY_NUMBERS:
         key = (spec, tensor.numpy().tobytes())
         if key not in batch.graph.leaves:  # a copy, so that the program may write to its own
             copy = tensor.clone()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 
-class Constant(NamedTuple):
-    """A part of a result that is no tensor."""
+@dataclass(frozen=True)
+class Constant:
+    """A part of a result that is no tensor. Not a tuple, which would be a structure itself."""
 
     value: Any
 

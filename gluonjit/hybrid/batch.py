@@ -106,8 +106,7 @@ class Batch:
         # Arrays and values from outside, by address: each entry keeps its key's object alive.
         self.imports: dict[Any, tuple[Any, Value]] = {}
         self.tables: dict[Any, Any] = {}
-        # The records, as C finds them; it captures for one engine only.
-        self.signatures: Any = FAST.Signatures() if FAST is not None and self.engine.fast else None
+        self.signatures: Any = None if FAST is None else FAST.Signatures()  # the records, as C finds them
         self.created: dict[Any, Any] = {}
         self.calls: dict[Any, Any] = {}  # operator calls so far, with their values
         self.ops: dict[Any, Any] = {}  # records by what operator calls of one signature have in common

@@ -41,7 +41,6 @@ class Engine(Protocol):
 
     name: str
     versions: Mapping[str, str]  # of the framework: measured costs belong to them
-    fast: bool  # whether the part in C, where it was built, captures for it
 
     def current_mode(self) -> int:
         """The framework's recording and training flags on this thread."""

@@ -33,7 +33,6 @@ class MXNetEngine:
 
     name = "mxnet"
     versions: Mapping[str, str] = VERSIONS
-    fast = True
 
     def current_mode(self) -> int:
         """2 * recording + training of this thread."""

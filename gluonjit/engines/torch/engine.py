@@ -32,7 +32,6 @@ class TorchEngine:
 
     name = "torch"
     versions: Mapping[str, str] = VERSIONS
-    fast = False
 
     def current_mode(self) -> int:
         """2 where gradients are recorded on this thread."""

@@ -52,10 +52,12 @@ def test_both_ways_capture_the_same_graphs() -> None:
 
 @compiled
 def test_hooks_look_like_the_functions_they_stand_for() -> None:
+    item: Any = type(doubled(1)[0]).__getitem__
+    assert isinstance(item, FAST.Hook)
+    assert item.__name__ == "__getitem__"
+    assert list(inspect.signature(item).parameters) == ["self", "key"]
     call: Any = nn.Module.__call__
-    assert isinstance(call, FAST.Hook)
-    assert call.__name__ == "call" and call.__doc__.startswith("torch.nn.Module.__call__")
-    assert list(inspect.signature(call).parameters) == ["self", "args", "kwargs"]
+    assert inspect.isfunction(call) and call.__doc__.startswith("torch.nn.Module.__call__")
     assert nn.Linear(2, 3)(input=torch.ones(2)).shape == (3,)
     with pytest.raises(TypeError, match="section"):
         FAST.configure("nothing", State=object)
@@ -225,3 +227,19 @@ def test_an_error_inside_of_modules_leaves_the_sample() -> None:
         with pytest.raises(KeyError, match="mine"):
             net(object())
     assert LOCAL.state.inside == 0
+
+
+def test_torch_compile_goes_through_modules_of_programs_that_do_not_batch() -> None:
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.parts = nn.Linear(3, 3), nn.Sequential(nn.Linear(3, 3), nn.ReLU())
+
+        def forward(self, x: Any) -> Any:
+            return self.parts(self.inner(x).tanh())
+
+    net, x = Outer(), torch.ones(2, 3)
+    net.inner.register_forward_hook(lambda module, args, out: out * 2)
+    expected = net(x)
+    compiled_net = torch.compile(net, backend="eager", fullgraph=True)
+    assert torch.equal(compiled_net(x), expected)

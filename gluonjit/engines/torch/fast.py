@@ -13,7 +13,15 @@ from gluonjit.engines.torch.cells import autocast, captured_lookup, rebuild
 from gluonjit.engines.torch.engine import ENGINE
 from gluonjit.engines.torch.lazy import LazyTensor, make
 from gluonjit.engines.torch.operands import Unfit, value_of
+from gluonjit.hybrid import LOCAL
 from gluonjit.hybrid.fast import configure
+
+_quick: Any = dynamic.call if FAST is None else FAST.Hook("module", dynamic.call)
+
+
+def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """torch.nn.Module.__call__. A function of Python, and C inside of samples only: torch.compile reads it."""
+    return _quick(self, *args, **kwargs) if LOCAL.state.inside else dynamic.call(self, *args, **kwargs)
 
 
 def module_call() -> Any:
@@ -39,4 +47,4 @@ def module_call() -> Any:
         expanded=dynamic.expanded,
     )
     LazyTensor.__getitem__ = FAST.Hook("tensor_item", LazyTensor.__getitem__)  # type: ignore[method-assign]
-    return FAST.Hook("module", dynamic.call)
+    return call

@@ -26,6 +26,8 @@ from experiments.treelstm.files import write_json
 VOCABULARY = 500
 BOUNDS = {
     "mxnet.operators": 4096,
+    "mxnet.reused": 100_000,
+    "mxnet.reused_bytes": 256_000_000,
     "mxnet.cells": 4096,
     "mxnet.shapes": 10_001,
     "mxnet.specs": 100_001,

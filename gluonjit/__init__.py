@@ -10,7 +10,7 @@ the functions `zeros` and `tensordot` of `mxnet.ndarray.numpy._api_internal`, th
 `autograd.set_recording`, `set_training`, `backward` and `grad`, `Trainer.step` and `update`, `Parameter.set_data`,
 `initialize`, `reset_ctx`, `cast`, `grad_req`, `_finish_deferred_init` and `_init_impl`, `ParameterDict.zero_grad`, the
 registering and detaching of forward hooks (`register_forward_hook`, `register_forward_pre_hook`, `HookHandle.detach`),
-`HybridBlock.export` and `_clear_cached_op`. A fork leaves what is captured to the parent.
+`Block.register_child`, `HybridBlock.export` and `_clear_cached_op`. A fork leaves what is captured to the parent.
 When `torch` is imported these are: `torch.nn.Module.__call__`, `__setattr__`, `_apply` and `load_state_dict`,
 `torch.autograd.Function.apply`, `torch.autograd.backward` and `grad`; and optimizers tell it before their steps.
 Blocks and modules that were not hybridized with `dynamic_batch=True`, and arrays that do not come from such, behave as

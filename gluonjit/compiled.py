@@ -1,23 +1,25 @@
-"""The part of a capture that is in C: there where it was built and nobody has asked for Python."""
+"""What is in C: there where it was built and nobody has asked for Python."""
 
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from typing import Any
 
 PURE = "GLUONJIT_PURE"
 """The environment variable that, set to anything but 0, has everything run in Python."""
 
 
-def _load() -> tuple[Any, str]:
+def _load(name: str) -> tuple[Any, str]:
     if os.environ.get(PURE, "0") not in ("", "0"):
         return None, f"{PURE} is set"
     try:
-        from gluonjit import _fast
+        return import_module(f"gluonjit.{name}"), ""
     except ImportError as error:
-        return None, f"gluonjit._fast was not built ({error})"
-    return _fast, ""
+        return None, f"gluonjit.{name} was not built ({error})"
 
 
-FAST, WHY_NOT = _load()
-"""The module, or None and why."""
+FAST, WHY_NOT = _load("_fast")
+"""What captures calls, or None and why."""
+ROWS, WHY_NO_ROWS = _load("_rows")
+"""What runs steps as a whole, or None and why."""

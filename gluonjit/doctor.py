@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gluonjit import compat
-from gluonjit.compiled import FAST, WHY_NOT
+from gluonjit.compiled import FAST, ROWS, WHY_NO_ROWS, WHY_NOT
 
 PROBE_SECONDS = 180
 SUPPORTED_MXNET = "1.9.1"
@@ -85,6 +85,7 @@ def main() -> int:
     _print_section("engines", _engine_lines(engines))
     _print_section("numpy", _numpy_lines(engines))
     _print_section("capture", _capture_lines())
+    _print_section("steps", _step_lines())
     _print_section("threads", _thread_lines())
     _print_section("caches", _cache_lines())
     _print_section("optional packages", _optional_lines())
@@ -253,6 +254,10 @@ def _cores() -> int:
 
 def _capture_lines() -> Iterable[str]:
     yield "in C" if FAST is not None else f"in Python, which is slower: {WHY_NOT}"
+
+
+def _step_lines() -> Iterable[str]:
+    yield f"in C ({ROWS.features()})" if ROWS is not None else f"as graphs, which is slower: {WHY_NO_ROWS}"
 
 
 def _thread_lines() -> Iterable[str]:

@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import gluonjit  # noqa: E402
-from gluonjit.fused.running import ROWS  # noqa: E402
+from gluonjit.compiled import ROWS  # noqa: E402
 
 pytestmark = pytest.mark.skipif(ROWS is None, reason="gluonjit._rows is not there, or GLUONJIT_PURE is set")
 WIDTH = 6

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -11,7 +10,7 @@ import numpy.typing as npt
 
 from gluonjit.analysis import Plan, Step
 from gluonjit.analysis.plan import Gather
-from gluonjit.compiled import PURE
+from gluonjit.compiled import ROWS
 from gluonjit.fused.assembly import FIRST_SLOT, Assembly, Compiled, Slot
 from gluonjit.fused.program import CHILD, NODE, NotFusable, Program, Weight
 
@@ -19,20 +18,6 @@ _BLOCK = 64  # nodes at a time: what lies between two instructions stays in the 
 _FLOAT = 4
 _MOST_SPARE = 8  # of one size
 _SPARE: dict[int, list[npt.NDArray[np.float32]]] = {}
-
-
-def _load() -> Any:
-    if os.environ.get(PURE, "0") not in ("", "0"):
-        return None
-    try:
-        from gluonjit import _rows
-    except ImportError:
-        return None
-    return _rows
-
-
-ROWS = _load()
-"""`gluonjit._rows`, or None where it was not built or nobody wants it."""
 
 
 class Memory(Protocol):

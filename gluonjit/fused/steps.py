@@ -6,9 +6,10 @@ from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 from gluonjit.analysis import Plan, Step
+from gluonjit.compiled import ROWS
 from gluonjit.fused.assembly import Compiled, Way, compiled
 from gluonjit.fused.program import NotFusable, Program
-from gluonjit.fused.running import ROWS, Launches, Memory, rows_of
+from gluonjit.fused.running import Launches, Memory, rows_of
 from gluonjit.graph import Kind
 
 

@@ -212,7 +212,13 @@ def test_a_study_begins_anew_when_samples_change(net: gluon.Block) -> None:
 
 @pytest.mark.parametrize(
     "fixed, marginal, latency, expected",
-    [(0.001, 0.001, None, 21), (0.0, 0.001, None, 1), (0.001, 0.001, 0.0055, 4), (0.001, 0.001, 0.0005, 1)],
+    [
+        (0.001, 0.001, None, 21),
+        (0.0, 0.001, None, 1),
+        (0.001, 0.001, 0.0055, 4),
+        (0.001, 0.001, 0.0005, 1),
+        (0.001, -1e-9, 0.0005, 1),
+    ],
 )
 def test_how_many_samples_pay(fixed: float, marginal: float, latency: float | None, expected: int) -> None:
     """Up to 5 % above an endless batch, and within the latency."""
@@ -241,7 +247,7 @@ def test_a_stream_finds_its_number(net: gluon.Block) -> None:
             values = [net(x) for x in minibatch(6, seed=k)]
         flushes.append(batch.report.flushes)
         assert all(isinstance(value, nd.NDArray) for value in values)
-    assert flushes[0] == 1 and min(flushes[1:]) > 1  # with so little time samples hardly wait for each other
+    assert flushes == [1, 6, 6]  # with so little time a sample cannot wait for another
 
 
 @pytest.mark.parametrize(

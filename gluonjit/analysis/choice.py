@@ -301,6 +301,8 @@ def samples_that_pay(fixed: float, marginal: float, loss: float = 0.05, latency:
         most = 1 << 20
     else:
         most = int(fixed / (loss * marginal)) + 1
-    if latency is not None and marginal > 0:
+    if latency is not None and fixed >= latency:
+        most = 1
+    elif latency is not None and marginal > 0:
         most = min(most, int((latency - fixed) / marginal))
     return max(1, min(most, 1 << 20))

@@ -2,42 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
+from gluonjit.engines.torch.fusing_operators import OPERATORS, Anything, Const, Rows, rows_in, two
 from gluonjit.engines.torch.trace import Operand, Trace
 from gluonjit.fused import CHILD, NODE, Builder, NotFusable, Program, View, Weight
 from gluonjit.graph import Kind
 from gluonjit.hybrid.lifting import ADD_UP, GATHER_UP, SPREAD, Lifted, Roles
-
-Shape = tuple[int, ...]
-
-
-class Rows(NamedTuple):
-    """A tensor of each node or child, as one row; with `lead` its first dimension is rows, of any number."""
-
-    view: View
-    shape: Shape
-    lead: bool = False
-
-    @property
-    def inner(self) -> Shape:
-        """The dimensions within a row."""
-        return self.shape[1:] if self.lead else self.shape
-
-
-class Const(NamedTuple):
-    """A constant tensor of one or two dimensions; with `turned` it is the transpose of what lies in memory."""
-
-    weight: Weight
-    shape: Shape
-    turned: bool = False
-
-
-_Value = Any  # one of these
-_Args = Mapping[str, Any]
-_Rule = Callable[[Builder, _Args, Sequence[Shape]], Any]
 
 
 def fused_program(kind: Kind, trace: Trace, results: Sequence[int], consts: Sequence[Any]) -> Program:
@@ -45,7 +18,7 @@ def fused_program(kind: Kind, trace: Trace, results: Sequence[int], consts: Sequ
     builder = Builder()
     if _sums_rows(kind, trace):
         return builder.finish([builder.gather_up(_operand(builder, kind.operands[0], CHILD))])
-    values: dict[int, _Value] = {}
+    values: dict[int, Anything] = {}
     for group in kind.groups:
         for (position,) in group:
             spec = trace.operands[position]
@@ -78,7 +51,7 @@ def fused_lifted(kind: Kind, lifted: Lifted, roles: Roles, consts: Sequence[Any]
                 if spec.rows != 1:
                     raise NotFusable("an operand of several rows")
                 found[None, shared.index(role[0])] = Rows(_operand(builder, spec, NODE), spec.shape)
-    values: dict[int, _Value] = {}
+    values: dict[int, Anything] = {}
     constants = 0
     for number, source in enumerate(lifted.sources):
         if source.constant is not None:
@@ -100,7 +73,7 @@ def fused_lifted(kind: Kind, lifted: Lifted, roles: Roles, consts: Sequence[Any]
         elif op.name == ADD_UP:
             total = inputs[0]
             for other in inputs[1:]:
-                total = _two(builder, "ADD", total, other, lifted.shapes[op.outputs[0]][0])
+                total = two(builder, "ADD", total, other, lifted.shapes[op.outputs[0]][0])
             values[op.outputs[0]] = total
         else:
             values.update(zip(op.outputs, _applied(builder, op, inputs, lifted.shapes)))
@@ -130,7 +103,7 @@ def _constant(number: int, tensor: Any) -> Const:
     return Const(Weight(number, 0, rows, 0, columns), shape)
 
 
-def _applied(builder: Builder, op: Any, inputs: Sequence[_Value], shapes: Sequence[Any]) -> Sequence[_Value]:
+def _applied(builder: Builder, op: Any, inputs: Sequence[Anything], shapes: Sequence[Any]) -> Sequence[Anything]:
     rule = OPERATORS.get(op.name)
     if rule is None:
         raise NotFusable(f"{op.name} has no instruction")
@@ -139,297 +112,14 @@ def _applied(builder: Builder, op: Any, inputs: Sequence[_Value], shapes: Sequen
     return found if isinstance(found, list) else [found]
 
 
-def _placed(value: Any, inputs: Sequence[_Value]) -> Any:
+def _placed(value: Any, inputs: Sequence[Anything]) -> Any:
     if value.__class__ is Operand:
         return inputs[value]
     return tuple([_placed(item, inputs) for item in value]) if isinstance(value, tuple) else value
 
 
-def _finished(builder: Builder, results: Sequence[_Value]) -> Program:
-    rows = [_rows(value) for value in results]
+def _finished(builder: Builder, results: Sequence[Anything]) -> Program:
+    rows = [rows_in(value) for value in results]
     if any(builder.space(value.view) != NODE for value in rows):
         raise NotFusable("a result is of children")
     return builder.finish([value.view for value in rows])
-
-
-# --- emitting --------------------------------------------------------------------------------------------------------
-
-
-def _rows(value: _Value) -> Rows:
-    if not isinstance(value, Rows):
-        raise NotFusable(f"{type(value).__name__} where rows are needed")
-    return value
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
-
-
-def _unary(op: str) -> _Rule:
-    def emit(builder: Builder, args: _Args, shapes: Sequence[Shape]) -> _Value:
-        a = _rows(args["self"])
-        return a._replace(view=builder.emit(op, a.view))
-
-    return emit
-
-
-_WITH_ROW = {"ADD": "ADDV", "MUL": "MULV", "SUB": "SUBV"}
-_WITH_COLUMN = {"ADD": "ADDW", "MUL": "MULW", "SUB": "SUBW", "DIV": "DIVW"}
-
-
-def _binary(op: str) -> _Rule:
-    def emit(builder: Builder, args: _Args, shapes: Sequence[Shape]) -> _Value:
-        a, b = args["self"], args["other"]
-        if args.get("alpha", 1) != 1 or args.get("rounding_mode") is not None:
-            raise NotFusable(f"{op} with alpha or rounding")
-        number = _number(b)
-        if number is not None:
-            return _with_number(builder, op, a, number)
-        return _two(builder, op, a, b, shapes[0])
-
-    return emit
-
-
-def _with_number(builder: Builder, op: str, a: _Value, number: float) -> _Value:
-    a = _rows(a)
-    if op == "DIV" and number == 0.0:
-        raise NotFusable("a division by zero")
-    name, given = {
-        "ADD": ("ADDS", number),
-        "SUB": ("ADDS", -number),
-        "MUL": ("MULS", number),
-        "DIV": ("MULS", 1.0 / (number or 1.0)),
-    }.get(op, ("", 0.0))
-    if not name:
-        raise NotFusable(f"{op} with a number")
-    return a._replace(view=builder.emit(name, a.view, number=given))
-
-
-def _two(builder: Builder, op: str, a: _Value, b: _Value, shape: Shape) -> _Value:
-    if isinstance(a, Const) and op in ("ADD", "MUL"):
-        a, b = b, a
-    a = _rows(a)
-    if isinstance(b, Const):
-        if op not in _WITH_ROW or b.weight.rows != 1 or b.turned or b.weight.columns != a.view.width:
-            raise NotFusable(f"{op} of rows and a constant")
-        if len(a.inner) > 1 and prod(a.inner[:-1]) != 1:
-            raise NotFusable(f"{op} of rows of {a.inner} and a constant")
-        return a._replace(view=builder.vector(_WITH_ROW[op], a.view, b.weight), shape=shape)
-    b = _rows(b)
-    if a.lead != b.lead:
-        raise NotFusable(f"{op} of one row and of several")
-    if a.view.width == b.view.width and _plain(a.inner) == _plain(b.inner):
-        return a._replace(view=builder.emit(op, a.view, b.view), shape=shape)
-    if a.view.width == 1 and op in ("ADD", "MUL"):
-        a, b = b, a
-    if b.view.width == 1 and op in _WITH_COLUMN:
-        return a._replace(view=builder.emit(_WITH_COLUMN[op], a.view, b.view), shape=shape)
-    raise NotFusable(f"{op} of rows of {a.inner} and of {b.inner}")
-
-
-def _plain(shape: Shape) -> Shape:
-    """A shape without dimensions of 1."""
-    return tuple([size for size in shape if size != 1])
-
-
-def _reversed_sub(builder: Builder, args: _Args, shapes: Sequence[Shape]) -> _Value:
-    a, number = _rows(args["self"]), _number(args["other"])
-    if number is None or args.get("alpha", 1) != 1:
-        raise NotFusable("rsub")
-    return a._replace(view=builder.emit("RSUBS", a.view, number=number))
-
-
-def _power(builder: Builder, args: _Args, shapes: Sequence[Shape]) -> _Value:
-    a, number = _rows(args["self"]), _number(args["exponent"])
-    if number != 2.0:
-        raise NotFusable("a power other than 2")
-    return a._replace(view=builder.emit("SQUARE", a.view))
-
-
-def _silu(builder: Builder, args: _Args, shapes: Sequence[Shape]) -> _Value:
-    a = _rows(args["self"])
-    return a._replace(view=builder.emit("MUL", a.view, builder.emit("SIGMOID", a.view)))
-
-
-def _transposed(builder: Builder, args: _Args, shapes: Sequence[Shape]) -> _Value:
-    a = args["self"]
-    if isinstance(a, Const) and len(a.shape) == 2:
-        return a._replace(shape=a.shape[::-1], turned=not a.turned)
-    raise NotFusable("a transpose of rows")
-
-
-def _product(builder: Builder, a: _Value, matrix: _Value, bias: _Value, shape: Shape) -> _Value:
-    """Rows times (in, out), plus a row."""
-    a = _rows(a)
-    if not isinstance(matrix, Const) or len(matrix.shape) != 2 or prod(a.inner) != a.inner[-1]:
-        raise NotFusable("a product of rows with rows")
-    if a.view.width != matrix.shape[0] or (bias is not None and not _is_row(bias, matrix.shape[1])):
-        raise NotFusable("a product with a constant of another size")
-    row = None if bias is None else bias.weight
-    return Rows(builder.linear(a.view, matrix.weight, row, turned=not matrix.turned), shape, a.lead)
-
-
-def _is_row(value: _Value, width: int) -> bool:
-    return isinstance(value, Const) and value.weight.rows == 1 and value.weight.columns == width and not value.turned
-
-
-def _mm(builder: Builder, args: _Args, shapes: Sequence[Shape]) -> _Value:
-    return _product(builder, args["self"], args["mat2"], None, shapes[0])
-
-
-def _addmm(builder: Builder, args: _Args, shapes: Sequence[Shape]) -> _Value:
-    if args.get("beta", 1) != 1 or args.get("alpha", 1) != 1:
-        raise NotFusable("addmm with factors")
-    return _product(builder, args["mat1"], args["mat2"], args["self"], shapes[0])
-
-
-def _linear(builder: Builder, args: _Args, shapes: Sequence[Shape]) -> _Value:
-    weight = args["weight"]
-    if not isinstance(weight, Const) or len(weight.shape) != 2:
-        raise NotFusable("a product of rows with rows")
-    turned = weight._replace(shape=weight.shape[::-1], turned=not weight.turned)
-    return _product(builder, args["input"], turned, args.get("bias"), shapes[0])
-
-
-def _reshaped(builder: Builder, args: _Args, shapes: Sequence[Shape]) -> _Value:
-    """The same numbers in the same order, in another shape."""
-    a, shape = args["self"], shapes[0]
-    if (
-        isinstance(a, Const)
-        and not a.turned
-        and len(shape) in (1, 2)
-        and a.weight.rows == 1
-        and shape[-1] == prod(shape)
-    ):
-        return a._replace(shape=shape)
-    a = _rows(a)
-    if prod(shape) != prod(a.shape) or (a.lead and (not shape or shape[0] != a.shape[0])):
-        raise NotFusable("a view of other rows")
-    return a._replace(shape=shape)
-
-
-def _cut(a: Rows, dim: int, begin: int, end: int, shape: Shape) -> Rows:
-    """Part of a dimension, where that is columns which lie together."""
-    dim = dim + len(a.shape) if dim < 0 else dim
-    if (a.lead and dim == 0) or prod(a.shape[int(a.lead) : dim]) != 1:
-        raise NotFusable("a part of rows that does not lie together")
-    each = prod(a.shape[dim + 1 :])
-    return a._replace(view=a.view.part(begin * each, end * each), shape=shape)
-
-
-def _split(builder: Builder, args: _Args, shapes: Sequence[Shape]) -> list[_Value]:
-    a, dim = _rows(args["self"]), args.get("dim", 0)
-    found, begin = [], 0
-    for shape in shapes:
-        found.append(_cut(a, dim, begin, begin + shape[dim], shape))
-        begin += shape[dim]
-    return found
-
-
-def _unbind(builder: Builder, args: _Args, shapes: Sequence[Shape]) -> list[_Value]:
-    a, dim = _rows(args["self"]), args.get("dim", 0)
-    return [_cut(a, dim, number, number + 1, shape) for number, shape in enumerate(shapes)]
-
-
-def _slice(builder: Builder, args: _Args, shapes: Sequence[Shape]) -> _Value:
-    a, dim = _rows(args["self"]), args.get("dim", 0)
-    begin, end, step = slice(args.get("start"), args.get("end"), args.get("step", 1)).indices(a.shape[dim])
-    if step != 1 or end <= begin:
-        raise NotFusable("a slice with steps")
-    if begin == 0 and end == a.shape[dim]:
-        return a._replace(shape=shapes[0])
-    return _cut(a, dim, begin, end, shapes[0])
-
-
-def _select(builder: Builder, args: _Args, shapes: Sequence[Shape]) -> _Value:
-    a, dim, index = _rows(args["self"]), args["dim"], args["index"]
-    begin = index + a.shape[dim] if index < 0 else index
-    return _cut(a, dim, begin, begin + 1, shapes[0])
-
-
-def _cat(builder: Builder, args: _Args, shapes: Sequence[Shape]) -> _Value:
-    parts, dim = [_rows(part) for part in args["tensors"]], args.get("dim", 0)
-    dim = dim + len(shapes[0]) if dim < 0 else dim
-    lead = parts[0].lead
-    if any(part.lead != lead for part in parts) or (lead and dim == 0) or prod(shapes[0][int(lead) : dim]) != 1:
-        raise NotFusable("a concatenation of rows")
-    return Rows(builder.concat([part.view for part in parts]), shapes[0], lead)
-
-
-def _total(scale: bool) -> _Rule:
-    """sum or mean of a row."""
-
-    def emit(builder: Builder, args: _Args, shapes: Sequence[Shape]) -> _Value:
-        a, dims = _rows(args["self"]), args.get("dim") or ()
-        listed = {dim % len(a.shape) for dim in dims} if a.shape else set()
-        over = listed or set(range(len(a.shape)))
-        kept = [size for dim, size in enumerate(a.shape) if dim not in over and not (a.lead and dim == 0)]
-        if (a.lead and 0 in over) or prod(kept) != 1 or args.get("dtype") is not None:
-            raise NotFusable("a sum over rows")
-        view = builder.emit("SUMW", a.view, width=1)
-        if scale:
-            view = builder.emit("MULS", view, number=1.0 / a.view.width)
-        return Rows(view, shapes[0], a.lead)
-
-    return emit
-
-
-def _softmax(op: str) -> _Rule:
-    def emit(builder: Builder, args: _Args, shapes: Sequence[Shape]) -> _Value:
-        a = _rows(args["self"])
-        if not a.shape or a.shape[args["dim"]] != a.view.width or (a.lead and args["dim"] in (0, -len(a.shape))):
-            raise NotFusable("a softmax across rows")
-        return a._replace(view=builder.emit(op, a.view))
-
-    return emit
-
-
-_UNARY = {
-    "SIGMOID": ("sigmoid.default",),
-    "TANH": ("tanh.default",),
-    "RELU": ("relu.default",),
-    "EXP": ("exp.default",),
-    "LOG": ("log.default",),
-    "SQRT": ("sqrt.default",),
-    "ABS": ("abs.default",),
-    "NEG": ("neg.default",),
-    "RECIPROCAL": ("reciprocal.default",),
-}
-_BINARY = {
-    "ADD": ("add.Tensor", "add.Scalar"),
-    "SUB": ("sub.Tensor", "sub.Scalar"),
-    "MUL": ("mul.Tensor", "mul.Scalar"),
-    "DIV": ("div.Tensor", "div.Scalar"),
-    "XLOGY": ("xlogy.Tensor",),
-}
-_SAME = "view _unsafe_view reshape unsqueeze squeeze clone contiguous detach_copy alias".split()
-
-OPERATORS: dict[str, _Rule] = {
-    **{name: _unary(op) for op, names in _UNARY.items() for name in names},
-    **{name: _binary(op) for op, names in _BINARY.items() for name in names},
-    **{f"{name}.default": _reshaped for name in _SAME},
-    "squeeze.dim": _reshaped,
-    "squeeze.dims": _reshaped,
-    "rsub.Scalar": _reversed_sub,
-    "pow.Tensor_Scalar": _power,
-    "silu.default": _silu,
-    "t.default": _transposed,
-    "mm.default": _mm,
-    "addmm.default": _addmm,
-    "linear.default": _linear,
-    "split.Tensor": _split,
-    "split_with_sizes.default": _split,
-    "unsafe_split.Tensor": _split,
-    "unbind.int": _unbind,
-    "slice.Tensor": _slice,
-    "select.int": _select,
-    "cat.default": _cat,
-    "stack.default": _cat,
-    "sum.default": _total(False),
-    "sum.dim_IntList": _total(False),
-    "mean.default": _total(True),
-    "mean.dim": _total(True),
-    "_log_softmax.default": _softmax("LOGSOFTMAX"),
-    "_softmax.default": _softmax("SOFTMAX"),
-}
-"""By operator of ATen: instructions for rows; what else they may be told raises NotFusable."""

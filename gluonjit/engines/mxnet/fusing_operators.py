@@ -1,0 +1,346 @@
+"""What instructions stand for an operator of MXNet, in a fused program (see `gluonjit.fused`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any, NamedTuple
+
+from gluonjit.engines.mxnet.rules import Attributes
+from gluonjit.fused import CHILD, NODE, Builder, NotFusable, View, Weight
+
+
+class Rows(NamedTuple):
+    """An array with one row for each node or child, of these dimensions."""
+
+    view: View
+    dims: tuple[int, ...]
+
+
+class Group(NamedTuple):
+    """Operands that are gathered together, one after the other; `apart` once an axis of its own tells them apart."""
+
+    roles: tuple[Rows, ...]
+    apart: bool = False
+
+
+class Folded(NamedTuple):
+    """Rows that are to be summed up, so many for each node, on an axis of their own."""
+
+    rows: Rows
+    number: int
+
+
+class Const(NamedTuple):
+    """A constant array, or some columns of it."""
+
+    weight: Weight
+    vector: bool
+
+
+class Beside(NamedTuple):
+    """What tells children apart."""
+
+    name: str
+
+
+Anything = Any  # one of these
+
+
+def rows_in(value: Anything) -> Rows:
+    """A value that has to be rows."""
+    if not isinstance(value, Rows):
+        raise NotFusable(f"{type(value).__name__} where rows are needed")
+    return value
+
+
+def row_in(value: Anything) -> Weight | None:
+    """A constant that is one row."""
+    return value.weight if isinstance(value, Const) and value.weight.rows == 1 else None
+
+
+def _unary(op: str) -> Callable[..., Anything]:
+    def emit(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
+        a = rows_in(a)
+        return Rows(builder.emit(op, a.view), a.dims)
+
+    return emit
+
+
+def _scalar(op: str) -> Callable[..., Anything]:
+    def emit(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
+        a = rows_in(a)
+        return Rows(builder.emit(op, a.view, number=attrs.number("scalar", 0.0)), a.dims)
+
+    return emit
+
+
+def _less(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
+    a = rows_in(a)
+    return Rows(builder.emit("ADDS", a.view, number=-attrs.number("scalar", 0.0)), a.dims)
+
+
+def _over(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
+    a, scalar = rows_in(a), attrs.number("scalar", 1.0)
+    if scalar == 0.0:
+        raise NotFusable("a division by zero")
+    return Rows(builder.emit("MULS", a.view, number=1.0 / scalar), a.dims)
+
+
+_WITH_ROW = {"ADD": "ADDV", "MUL": "MULV", "SUB": "SUBV"}
+_WITH_COLUMN = {"ADD": "ADDW", "MUL": "MULW", "SUB": "SUBW", "DIV": "DIVW"}
+_COMMUTATIVE = ("ADD", "MUL")
+
+
+def _binary(op: str) -> Callable[..., Anything]:
+    def emit(builder: Builder, attrs: Attributes, a: Anything, b: Anything) -> Anything:
+        return _two(builder, op, a, b)
+
+    return emit
+
+
+def _two(builder: Builder, op: str, a: Anything, b: Anything) -> Anything:
+    if isinstance(a, Const) and op in _COMMUTATIVE:
+        a, b = b, a
+    a = rows_in(a)
+    row = row_in(b)
+    if row is not None:
+        if op not in _WITH_ROW or row.columns != a.view.width or len(a.dims) != 1:
+            raise NotFusable(f"{op} of rows and a constant")
+        return Rows(builder.vector(_WITH_ROW[op], a.view, row), a.dims)
+    b = rows_in(b)
+    if a.dims == b.dims:
+        return Rows(builder.emit(op, a.view, b.view), a.dims)
+    if a.dims == (1,) and len(b.dims) == 1 and op in _COMMUTATIVE:
+        a, b = b, a
+    if b.dims == (1,) and len(a.dims) == 1 and op in _WITH_COLUMN:
+        return Rows(builder.emit(_WITH_COLUMN[op], a.view, b.view), a.dims)
+    raise NotFusable(f"{op} of rows of {a.dims} and of {b.dims}")
+
+
+def _add_n(builder: Builder, attrs: Attributes, *terms: Anything) -> Anything:
+    total = terms[0]
+    for term in terms[1:]:
+        total = _two(builder, "ADD", total, term)
+    return total
+
+
+def _fully_connected(
+    builder: Builder, attrs: Attributes, a: Anything, weight: Anything, bias: Anything | None = None
+) -> Anything:
+    a = rows_in(a)
+    row = None if bias is None else row_in(bias)
+    flat = attrs.flag("flatten", True) or len(a.dims) == 1
+    if not isinstance(weight, Const) or (bias is not None and row is None) or not flat:
+        raise NotFusable("a product with something that is no constant")
+    if weight.vector or weight.weight.columns != a.view.width:
+        raise NotFusable("a product with a constant of another size")
+    return Rows(builder.linear(a.view, weight.weight, row), (weight.weight.rows,))
+
+
+_ACTIVATIONS = {"sigmoid": "SIGMOID", "tanh": "TANH", "relu": "RELU", "softrelu": "SOFTRELU"}
+
+
+def _activation(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
+    kind = attrs.text("act_type", "")
+    if kind not in _ACTIVATIONS:
+        raise NotFusable(f"Activation {kind}")
+    a = rows_in(a)
+    return Rows(builder.emit(_ACTIVATIONS[kind], a.view), a.dims)
+
+
+def _slice_axis(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
+    begin, end, _ = slice(attrs.integer("begin", 0), attrs.optional_integer("end", None)).indices(_columns(a))
+    if attrs.integer("axis", 0) not in (1, -1):
+        raise NotFusable("a slice of rows")
+    return _cut(a, begin, end)
+
+
+def _slice(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
+    begin, end, step = (attrs.entries(key) or () for key in ("begin", "end", "step"))
+    if len(begin) != 2 or len(end) != 2 or (begin[0], end[0]) != (None, None) or not {None, 1}.issuperset(step):
+        raise NotFusable("a slice of rows")
+    first, last, _ = slice(begin[1], end[1]).indices(_columns(a))
+    return _cut(a, first, last)
+
+
+def _columns(a: Anything) -> int:
+    if isinstance(a, Const) and not a.vector:
+        return int(a.weight.columns)
+    dims = rows_in(a).dims
+    if len(dims) != 1:
+        raise NotFusable(f"a slice of rows of {dims}")
+    return dims[0]
+
+
+def _cut(a: Anything, begin: int, end: int) -> Anything:
+    if end <= begin:
+        raise NotFusable("a slice without columns")
+    if isinstance(a, Const):
+        return a._replace(weight=a.weight._replace(left=a.weight.left + begin, columns=end - begin))
+    return Rows(a.view.part(begin, end), (end - begin,))
+
+
+def _reshape(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
+    shape = attrs.axes("shape") or ()
+    if attrs.flag("reverse") or not shape or min(shape) < -1:
+        raise NotFusable(f"Reshape to {shape}")
+    if isinstance(a, Group):
+        if shape == (len(a.roles), -1, *a.roles[0].dims) and not a.apart:
+            return a._replace(apart=True)
+        raise NotFusable("Reshape of operands that lie together")
+    a = rows_in(a)
+    first, *rest = shape
+    if builder.space(a.view) == CHILD and first == -1 and rest and rest[0] > 1 and prod(rest[1:]) == a.view.width:
+        return Folded(Rows(a.view, tuple(rest[1:])), rest[0])
+    if first == 0 and rest.count(-1) == 1:
+        known = prod(entry for entry in rest if entry > 0)
+        if 0 not in rest and known and a.view.width % known == 0:
+            rest = [a.view.width // known if entry == -1 else entry for entry in rest]
+    if first not in (0, -1) or min([1, *rest]) < 1 or prod(rest) != a.view.width:
+        raise NotFusable(f"Reshape of rows of {a.dims} to {shape}")
+    return Rows(a.view, tuple(rest))
+
+
+def _split(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
+    count, axis, squeeze = attrs.integer("num_outputs", 1), attrs.integer("axis", 1), attrs.flag("squeeze_axis")
+    if isinstance(a, Group):
+        if a.apart and axis == 0 and squeeze and count == len(a.roles):
+            return list(a.roles)
+        raise NotFusable("a split of operands that lie together")
+    a = rows_in(a)
+    if axis < 0:
+        axis += len(a.dims) + 1
+    if axis != 1 or not a.dims or a.dims[0] % count:
+        raise NotFusable("a split across rows")
+    dims = a.dims[1:] if squeeze and a.dims[0] == count else (a.dims[0] // count, *a.dims[1:])
+    width = prod(dims)
+    return [Rows(a.view.part(k * width, (k + 1) * width), dims) for k in range(count)]
+
+
+def _concat(builder: Builder, attrs: Attributes, *parts: Anything) -> Anything:
+    given = [rows_in(part) for part in parts]
+    if attrs.integer("dim", 1) not in (1, -1) or any(len(part.dims) != 1 for part in given):
+        raise NotFusable("a concatenation of rows")
+    view = builder.concat([part.view for part in given])
+    return Rows(view, (view.width,))
+
+
+def _take(builder: Builder, attrs: Attributes, a: Anything, owners: Anything) -> Anything:
+    a = rows_in(a)
+    if owners != Beside("owners") or builder.space(a.view) != NODE:
+        raise NotFusable("take of rows")
+    return Rows(builder.spread(a.view), a.dims)
+
+
+def _dot(builder: Builder, attrs: Attributes, a: Anything, b: Anything) -> Anything:
+    if a != Beside("segments"):
+        raise NotFusable("dot")
+    b = rows_in(b)
+    if builder.space(b.view) != CHILD:
+        raise NotFusable("a sum over children of what is the node's")
+    return Rows(builder.gather_up(b.view), b.dims)
+
+
+def _total(scale: bool) -> Callable[..., Anything]:
+    """sum or mean along each row."""
+
+    def emit(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
+        axes = attrs.axes("axis")
+        if isinstance(a, Folded) and axes == (1,) and not scale and not attrs.flag("keepdims"):
+            return Rows(builder.gather_up(a.rows.view), a.rows.dims)
+        a = rows_in(a)
+        if attrs.flag("exclude") or len(a.dims) != 1 or axes not in ((1,), (-1,)):
+            raise NotFusable(f"a sum over {axes}")
+        view = builder.emit("SUMW", a.view, width=1)
+        if scale:
+            view = builder.emit("MULS", view, number=1.0 / a.view.width)
+        return Rows(view, (1,) if attrs.flag("keepdims") else ())
+
+    return emit
+
+
+def _softmax(op: str) -> Callable[..., Anything]:
+    def emit(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
+        a = rows_in(a)
+        plain = attrs.text("temperature", "None") in ("None", "1.0", "1") and not attrs.flag("use_length")
+        if attrs.integer("axis", -1) not in (1, -1) or len(a.dims) != 1 or not plain:
+            raise NotFusable(op)
+        return Rows(builder.emit(op, a.view), a.dims)
+
+    return emit
+
+
+def _pick(builder: Builder, attrs: Attributes, a: Anything, index: Anything) -> Anything:
+    a, index = rows_in(a), rows_in(index)
+    if attrs.integer("axis", -1) not in (1, -1) or attrs.text("mode", "clip") != "clip" or len(a.dims) != 1:
+        raise NotFusable("pick")
+    if index.view.width != 1:
+        raise NotFusable("pick of several a row")
+    return Rows(builder.emit("PICK", a.view, index.view, width=1), (1,) if attrs.flag("keepdims") else ())
+
+
+def _same(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
+    return rows_in(a)
+
+
+def _stop(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
+    a = rows_in(a)
+    return Rows(builder.stop(a.view), a.dims)
+
+
+_BINARY = {
+    "ADD": ("elemwise_add", "broadcast_add", "_npi_add"),
+    "SUB": ("elemwise_sub", "broadcast_sub", "_npi_subtract"),
+    "MUL": ("elemwise_mul", "broadcast_mul", "_npi_multiply"),
+    "DIV": ("elemwise_div", "broadcast_div", "_npi_true_divide"),
+    "MAX": ("_maximum", "broadcast_maximum"),
+    "MIN": ("_minimum", "broadcast_minimum"),
+}
+_UNARY = {
+    "SIGMOID": ("sigmoid", "_npx_sigmoid"),
+    "TANH": ("tanh", "_npi_tanh"),
+    "RELU": ("relu", "_npx_relu"),
+    "EXP": ("exp", "_npi_exp"),
+    "LOG": ("log", "_npi_log"),
+    "SQRT": ("sqrt", "_npi_sqrt"),
+    "SQUARE": ("square", "_npi_square"),
+    "ABS": ("abs", "_npi_absolute"),
+    "NEG": ("negative", "_npi_negative"),
+    "RECIPROCAL": ("reciprocal", "_npi_reciprocal"),
+}
+_SCALAR = {
+    "ADDS": ("_plus_scalar", "_npi_add_scalar"),
+    "MULS": ("_mul_scalar", "_npi_multiply_scalar"),
+    "RSUBS": ("_rminus_scalar", "_npi_rsubtract_scalar"),
+    "RDIVS": ("_rdiv_scalar", "_npi_rtrue_divide_scalar"),
+}
+
+OPERATORS: dict[str, Callable[..., Anything]] = {
+    **{name: _binary(op) for op, names in _BINARY.items() for name in names},
+    **{name: _unary(op) for op, names in _UNARY.items() for name in names},
+    **{name: _scalar(op) for op, names in _SCALAR.items() for name in names},
+    "_minus_scalar": _less,
+    "_npi_subtract_scalar": _less,
+    "_div_scalar": _over,
+    "_npi_true_divide_scalar": _over,
+    "add_n": _add_n,
+    "FullyConnected": _fully_connected,
+    "Activation": _activation,
+    "slice_axis": _slice_axis,
+    "slice": _slice,
+    "Reshape": _reshape,
+    "SliceChannel": _split,
+    "Concat": _concat,
+    "take": _take,
+    "dot": _dot,
+    "sum": _total(False),
+    "mean": _total(True),
+    "log_softmax": _softmax("LOGSOFTMAX"),
+    "softmax": _softmax("SOFTMAX"),
+    "pick": _pick,
+    "identity": _same,
+    "_copy": _same,
+    "BlockGrad": _stop,
+}
+"""By operator: instructions for rows; what else they may be told raises NotFusable."""

@@ -7,6 +7,7 @@ from functools import reduce
 from operator import add
 from typing import Any
 
+from gluonjit.fused import clear_spare
 from gluonjit.hybrid.choosing import clear_choices
 from gluonjit.hybrid.costs import clear_curves
 from gluonjit.hybrid.functions import cell
@@ -86,5 +87,6 @@ def clear_caches() -> None:
     """Forget traced cells and batched graphs, what they were seen to cost, and what was chosen: all is made anew."""
     clear_curves()
     clear_choices()
+    clear_spare()
     for engine in ENGINES:
         engine.clear_caches()

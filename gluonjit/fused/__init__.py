@@ -1,7 +1,7 @@
 """Steps as fused programs: one call in C for the whole of a step, forward and backward, in float32 on the host."""
 
 from gluonjit.fused.program import CHILD, NODE, Builder, NotFusable, Program, View, Weight
-from gluonjit.fused.running import Memory, roles_of
+from gluonjit.fused.running import Memory, clear_spare
 from gluonjit.fused.steps import Done, Steps
 
 __all__ = [
@@ -15,5 +15,5 @@ __all__ = [
     "Steps",
     "Done",
     "Memory",
-    "roles_of",
+    "clear_spare",
 ]

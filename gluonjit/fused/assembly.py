@@ -52,12 +52,7 @@ class Compiled:
     forward: Assembly
     backward: Assembly | None
     saved: tuple[tuple[int, int], ...]  # (space, width)
-
-    @property
-    def reached(self) -> set[int]:
-        """The operands that the backward pass adds gradients to."""
-        slots = () if self.backward is None else self.backward.slots
-        return {slot.number for slot in slots if slot.what == "gradient"}
+    reached: frozenset[int]  # the operands that the backward pass adds gradients to
 
 
 class Way(NamedTuple):
@@ -100,6 +95,7 @@ def compiled(program: Program, way: Way, ops: dict[str, int]) -> Compiled:
         forward.done([*loads, *program.code]),
         backward,
         tuple((program.spaces[reg], program.widths[reg]) for reg in kept),
+        frozenset() if derivative is None else derivative.reached,
     )
 
 

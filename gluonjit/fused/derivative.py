@@ -27,6 +27,11 @@ class Derivative:
     seeds: tuple[int | None, ...]
     reads: frozenset[int]
 
+    @property
+    def reached(self) -> frozenset[int]:
+        """The operands that get gradients."""
+        return frozenset([instr.operand for instr in self.code if instr.op == "SCATTER"])
+
 
 def derive(program: Program, operands: Collection[int], consts: Collection[int], seeded: Collection[int]) -> Derivative:
     """Gradients of these operands and constants, given those of the results `seeded`, by number."""

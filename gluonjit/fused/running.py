@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -16,8 +16,7 @@ from gluonjit.fused.program import CHILD, NODE, NotFusable, Program, Weight
 
 _BLOCK = 64  # nodes at a time: what lies between two instructions stays in the cache
 _FLOAT = 4
-_MOST_SPARE = 8  # of one size
-_SPARE: dict[int, list[npt.NDArray[np.float32]]] = {}
+_MOST_SPARE = 16_000_000  # floats
 
 
 class Memory(Protocol):
@@ -36,64 +35,58 @@ class Memory(Protocol):
         """Its gradient."""
 
 
-class _Role(NamedTuple):
-    """Where the rows of an operand are: a gather of the step, and how many rows of it come before."""
+class Rows(NamedTuple):
+    """How many rows of each space a step has, and what is gathered for each operand."""
 
-    gather: int
-    begin: int
+    counts: tuple[int, int]
+    gathers: list[Gather]
 
 
 class Launches:
     """The fused steps of one flush. Index arrays and packed weights are made once for all of them."""
 
-    def __init__(self, plan: Plan, programs: Mapping[int, Program]) -> None:
-        self._plan, self._programs = plan, programs
+    def __init__(self, plan: Plan, rows: Mapping[int, Rows]) -> None:
+        self._plan, self._rows = plan, rows
         self._packed: dict[tuple[int, Weight, bool], npt.NDArray[np.float32]] = {}
         self._keep: list[Any] = []  # what addresses point into
         self._index: dict[tuple[int, int], int] = {}
         self._first: dict[int, int] = {}
-        self._roles: dict[int, list[_Role]] = {}
-        self._pack_indices(programs)
-        self._rows = {number: rows_of(program, plan.steps[number]) for number, program in programs.items()}
-        for number in programs:
-            self._arrange(number, plan.steps[number])
+        self._pack_indices()
+        for number, (counts, _) in rows.items():
+            if counts[CHILD]:
+                self._count_children(number, counts)
 
-    def _pack_indices(self, programs: Collection[int]) -> None:
+    def _pack_indices(self) -> None:
         wanted = [
-            (number, position, gather.index)
-            for number in programs
-            for position, gather in enumerate(self._plan.steps[number].gathers)
+            (number, operand, gather.index)
+            for number, (_, gathers) in self._rows.items()
+            for operand, gather in enumerate(gathers)
             if gather.index is not None
         ]
         if wanted:
             packed = np.concatenate([index for _, _, index in wanted]).astype(np.int32)
             self._keep.append(packed)
             address = packed.ctypes.data
-            for number, position, index in wanted:
-                self._index[number, position] = address
+            for number, operand, index in wanted:
+                self._index[number, operand] = address
                 address += len(index) * packed.itemsize
 
-    def _arrange(self, number: int, step: Step) -> None:
-        roles = []
-        for position, (group, gather) in enumerate(zip(step.kind.groups, step.gathers)):
-            rows = gather.rows // len(group)
-            roles += [_Role(position, k * rows) for k in range(len(group))]
-        self._roles[number] = roles
-        if CHILD in self._programs[number].spaces:
-            nodes = self._rows[number][NODE]
-            if step.arities is None:
-                first = np.arange(nodes + 1, dtype=np.int32) * (self._rows[number][CHILD] // nodes)
-            else:
-                first = np.zeros(nodes + 1, dtype=np.int32)
-                np.cumsum(step.arities, out=first[1:])
-            self._keep.append(first)
-            self._first[number] = first.ctypes.data
+    def _count_children(self, number: int, counts: tuple[int, int]) -> None:
+        """Where the children of each node begin."""
+        nodes, arities = counts[NODE], self._plan.steps[number].arities
+        if arities is None:
+            first = np.arange(nodes + 1, dtype=np.int32) * (counts[CHILD] // nodes)
+        else:
+            first = np.zeros(nodes + 1, dtype=np.int32)
+            np.cumsum(arities, out=first[1:])
+        self._keep.append(first)
+        self._first[number] = first.ctypes.data
 
     def forward(
         self, number: int, compiled: Compiled, consts: Sequence[Any], memory: Memory
     ) -> npt.NDArray[np.float32] | None:
         """Run a step; returns what its backward pass needs of it."""
-        rows, saved = self._rows[number], None
+        rows, saved = self._rows[number].counts, None
         if compiled.saved:
             saved = np.empty(sum([width * rows[space] for space, width in compiled.saved]), dtype=np.float32)
         self._run(number, compiled.forward, compiled.saved, consts, saved, memory)
@@ -120,30 +113,25 @@ class Launches:
         saved: npt.NDArray[np.float32] | None,
         memory: Memory,
     ) -> None:
-        step = self._plan.steps[number]
-        rows = self._rows[number]
+        rows = self._rows[number].counts
         args = [self._first.get(number, 0), 0 if saved is None else saved.ctypes.data]
         offsets = _offsets(rows, kept)
         for slot in assembly.slots:
-            args.append(
-                offsets[slot.number] if slot.what == "saved" else self._address(number, step, slot, consts, memory)
-            )
+            args.append(offsets[slot.number] if slot.what == "saved" else self._address(number, slot, consts, memory))
         assert len(args) == FIRST_SLOT + len(assembly.slots)
         ROWS.run(assembly.code, assembly.regs, np.array(args, dtype=np.int64), rows[NODE], _BLOCK)
 
-    def _address(self, number: int, step: Step, slot: Slot, consts: Sequence[Any], memory: Memory) -> int:
+    def _address(self, number: int, slot: Slot, consts: Sequence[Any], memory: Memory) -> int:
         what = slot.what
-        if what in ("operand", "base", "index", "gradient"):
-            role = self._roles[number][slot.number]
-            gather = step.gathers[role.gather]
+        if what == "index":
+            return self._index.get((number, slot.number), 0)
+        if what in ("operand", "base", "gradient"):
+            gather = self._rows[number].gathers[slot.number]
             place = gather.place
-            indexed = gather.index is not None
-            if what == "index":
-                return self._index[number, role.gather] + role.begin * _FLOAT if indexed else 0
             base = memory.gradient(place.arena) if what == "gradient" else memory.arena(place.arena)
-            return base if indexed else base + (place.begin + role.begin) * self._stride(place.arena)
+            return base if gather.index is not None else base + place.begin * self._stride(place.arena)
         if what in ("result", "seed"):
-            place = step.places[slot.number]
+            place = self._plan.steps[number].places[slot.number]
             base = memory.arena(place.arena) if what == "result" else memory.gradient(place.arena)
             return base + place.begin * self._stride(place.arena)
         weight = slot.weight
@@ -163,9 +151,7 @@ class Launches:
     def __del__(self) -> None:
         """Leave the memory of packed weights to the next flush: the system's own takes longer than packing."""
         for packed in self._packed.values():
-            spare = _SPARE.setdefault(packed.size, [])
-            if len(spare) < _MOST_SPARE:
-                spare.append(packed)
+            _given_back(packed)
 
     def _pack(self, array: Any, weight: Weight, stride: int, turned: bool, memory: Memory) -> int:
         key = (id(array), weight, turned)
@@ -174,38 +160,38 @@ class Launches:
             inner, outer = (weight.rows, weight.columns) if turned else (weight.columns, weight.rows)
             steps = (stride, 1) if turned else (1, stride)
             size = ROWS.packed_size(inner, outer)
-            spare = _SPARE.get(size)
-            packed = self._packed[key] = spare.pop() if spare else np.empty(size, dtype=np.float32)
+            packed = self._packed[key] = _taken(size)
             source = memory.constant(array) + (weight.top * stride + weight.left) * _FLOAT
             ROWS.pack(source, inner, outer, *steps, packed.ctypes.data)
         return int(packed.ctypes.data)
 
 
-def rows_of(program: Program, step: Step) -> tuple[int, int]:
-    """How many rows of each space a step has. Raises NotFusable where they are not as the program takes them."""
-    found: list[set[float]] = [set(), set()]
-    spaces = iter(program.spaces)
-    for group, gather in zip(step.kind.groups, step.gathers):
-        for _ in group:
-            found[next(spaces)].add(gather.rows / len(group))
+def rows_of(program: Program, step: Step) -> Rows:
+    """The rows of a step. Raises NotFusable where they are not as the program takes them."""
+    found: list[set[int]] = [set(), set()]
+    gathers = _gathers(step)
+    for space, gather in zip(program.spaces, gathers):
+        found[space].add(gather.rows)
     places = {place.end - place.begin for place in step.places}
     nodes = places.pop()
     if step.arities is not None:
         children = int(step.arities.sum())
     else:  # then each node has as many
-        children = int(max(found[CHILD], default=0)) // nodes * nodes
+        children = max(found[CHILD], default=0) // nodes * nodes
     if places or not found[NODE] <= {nodes} or not found[CHILD] <= {children}:
         raise NotFusable("rows of one step that are not one a node")
     if step.arities is not None and len(step.arities) != nodes:
         raise NotFusable("nodes of several rows with children")
-    return nodes, children
+    return Rows((nodes, children), gathers)
 
 
-def roles_of(step: Step) -> list[Gather]:
+def _gathers(step: Step) -> list[Gather]:
     """What is gathered for each operand of a step, group by group."""
     found = []
     for group, gather in zip(step.kind.groups, step.gathers):
-        rows = gather.rows // len(group)
+        rows, rest = divmod(gather.rows, len(group))
+        if rest:
+            raise NotFusable("operands of one group that have unlike numbers of rows")
         for k in range(len(group)):
             if gather.index is None:
                 begin = gather.place.begin + k * rows
@@ -213,6 +199,28 @@ def roles_of(step: Step) -> list[Gather]:
             else:
                 found.append(Gather(gather.place, gather.index[k * rows : (k + 1) * rows]))
     return found
+
+
+_SPARE: dict[int, list[npt.NDArray[np.float32]]] = {}  # memory of packed weights that nobody uses, by size
+
+
+def _taken(size: int) -> npt.NDArray[np.float32]:
+    """An array of this size, not filled."""
+    try:
+        return _SPARE[size].pop()
+    except (KeyError, IndexError):
+        return np.empty(size, dtype=np.float32)
+
+
+def _given_back(array: npt.NDArray[np.float32]) -> None:
+    """Keep an array for the next flush, if that is not too much."""
+    if sum([size * len(spare) for size, spare in list(_SPARE.items())]) + array.size <= _MOST_SPARE:
+        _SPARE.setdefault(array.size, []).append(array)
+
+
+def clear_spare() -> None:
+    """Let memory go that is kept for packed weights: 64 MB at most."""
+    _SPARE.clear()
 
 
 def _offsets(rows: Sequence[int], kept: Sequence[tuple[int, int]]) -> list[int]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
-from gluonjit.analysis import Plan, Step
+from gluonjit.analysis import Plan
+from gluonjit.analysis.plan import Gather
 from gluonjit.compiled import ROWS
 from gluonjit.fused.assembly import Compiled, Way, compiled
 from gluonjit.fused.program import NotFusable, Program
-from gluonjit.fused.running import Launches, Memory, rows_of
+from gluonjit.fused.running import Launches, Memory, Rows, rows_of
 from gluonjit.graph import Kind
+
+_MOST_WAYS = 256  # in which one program is called: which operands lie together, and which learn
 
 
 class Fused:
@@ -23,6 +26,8 @@ class Fused:
     def compiled(self, way: Way) -> Compiled | None:
         """The program for a way of calling it."""
         if way not in self.ways:
+            if len(self.ways) >= _MOST_WAYS:
+                self.ways.clear()
             try:
                 self.ways[way] = compiled(self.program, way, ROWS.OPS)
             except NotFusable:
@@ -45,12 +50,16 @@ class Steps:
 
     def __init__(self, plan: Plan, without: Collection[str], make: Callable[[Kind], Program]) -> None:
         self.plan = plan
-        self._programs = {} if ROWS is None or "fused" in without else _programs(plan, make)
-        self._launches = Launches(plan, self._programs)
+        self._rows = {} if ROWS is None or "fused" in without else _rows(plan, make)
+        self._launches = Launches(plan, self._rows)
 
     def __contains__(self, number: int) -> bool:
         """Whether a step may run in C."""
-        return number in self._programs
+        return number in self._rows
+
+    def gathers(self, number: int) -> Sequence[Gather]:
+        """What is gathered for each operand of a step."""
+        return self._rows[number].gathers
 
     def run(
         self,
@@ -65,12 +74,16 @@ class Steps:
         learned, weights: the operands and constants that gradients go on to; results: those that have a gradient.
         """
         step = self.plan.steps[number]
-        way = Way(_direct(step), frozenset(learned), frozenset(weights), frozenset(results))
+        way = Way(self._direct(number), frozenset(learned), frozenset(weights), frozenset(results))
         found = step.kind.program.fused.compiled(way)
         if found is None:
-            del self._programs[number]
+            del self._rows[number]
             return None
         return Done(found, self._launches.forward(number, found, step.kind.program.consts, memory))
+
+    def _direct(self, number: int) -> frozenset[int]:
+        """The operands whose rows follow each other."""
+        return frozenset([k for k, gather in enumerate(self._rows[number].gathers) if gather.index is None])
 
     def backward(self, number: int, done: Done, memory: Memory) -> None:
         """Add to the gradients of a step's operands and weights."""
@@ -78,27 +91,16 @@ class Steps:
         self._launches.backward(number, done.compiled, consts, done.saved, memory)
 
 
-def _direct(step: Step) -> frozenset[int]:
-    """The operands whose rows follow each other."""
-    found: list[int] = []
-    first = 0
-    for group, gather in zip(step.kind.groups, step.gathers):
-        if gather.index is None:
-            found += range(first, first + len(group))
-        first += len(group)
-    return frozenset(found)
-
-
-def _programs(plan: Plan, make: Callable[[Kind], Program]) -> dict[int, Program]:
+def _rows(plan: Plan, make: Callable[[Kind], Program]) -> dict[int, Rows]:
+    """The steps that may run in C."""
     found = {}
     for number, step in enumerate(plan.steps):
         fused = _fused(step.kind, make)
         if fused is not None:
             try:
-                rows_of(fused.program, step)
+                found[number] = rows_of(fused.program, step)
             except NotFusable:
                 continue
-            found[number] = fused.program
     return found
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gluonjit.analysis import Plan
 from gluonjit.engines.mxnet.arrays import address_of, device_of, dtype_name, room_for
 from gluonjit.engines.mxnet.fusing import fused_program
-from gluonjit.fused import Done, NotFusable, Program, Steps, roles_of
+from gluonjit.fused import Done, NotFusable, Program, Steps
 from gluonjit.graph import Kind
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class FusedSteps:
         results: list[int] = []
         if learning:
             tape = self._history()
-            learned = [operand for operand, gather in enumerate(roles_of(step)) if tape.learns(gather)]
+            learned = [operand for operand, gather in enumerate(self._steps.gathers(number)) if tape.learns(gather)]
             weights = [k for k, array in enumerate(step.kind.program.consts) if tape.gradient_of(array) is not None]
             results = [k for k, place in enumerate(step.places) if tape.has_gradients(place.arena)]
         done = self._steps.run(number, learned, weights, results, self)

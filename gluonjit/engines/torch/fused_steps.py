@@ -9,7 +9,7 @@ from gluonjit.analysis import Plan
 from gluonjit.analysis.plan import Gather
 from gluonjit.engines.torch.arrays import room_for
 from gluonjit.engines.torch.fusing import fused_lifted, fused_program
-from gluonjit.fused import Done, NotFusable, Program, Steps, roles_of
+from gluonjit.fused import Done, NotFusable, Program, Steps
 from gluonjit.graph import Kind
 
 
@@ -41,7 +41,7 @@ class FusedSteps:
         learned: dict[int, Gather] = {}
         weights: list[int] = []
         if learns is not None:
-            learned = {operand: gather for operand, gather in enumerate(roles_of(step)) if learns(gather)}
+            learned = {operand: gather for operand, gather in enumerate(self._steps.gathers(number)) if learns(gather)}
             weights = [k for k, tensor in enumerate(step.kind.program.consts) if tensor.requires_grad]
         learning = bool(learned or weights)
         done = self._steps.run(number, learned, weights, range(len(step.places)) if learning else (), self)

@@ -31,6 +31,8 @@ _UNREAD = int(_references([(object(),)], 1)[0])
 def live_nodes(record: Record) -> Mask:
     """Nodes with a value that somebody outside the graph can still read."""
     outputs = len(record.kind.outputs)
+    if not record.values:  # nodes that are a part of calls
+        return np.zeros(len(record.bases), dtype=bool)
     flags = _references(record.values, outputs) > _UNREAD
     mask: Mask = flags.reshape(len(record.values), outputs).any(axis=1)
     return mask

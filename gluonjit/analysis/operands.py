@@ -14,6 +14,9 @@ from gluonjit.graph import Record, Rows
 
 def operand_matrices(record: Record) -> list[Index]:
     """For each operand position an array (nodes, rows of the operand) of row numbers."""
+    if record.matrices is not None:
+        made: list[Index] = record.matrices
+        return made
     specs = record.kind.operands
     nodes = len(record.operands)
     if not specs:
@@ -59,6 +62,14 @@ def _expand(record: Record, position: int) -> Index:
     count = record.kind.operands[position].rows
     rows = [row_numbers(operands[position], count) for operands in record.operands]
     return np.array(rows, dtype=np.int64).reshape(len(rows), count)
+
+
+def rows_read(record: Record, node: int) -> list[list[int]]:
+    """For each operand of a node the numbers of its rows."""
+    if record.matrices is not None:
+        return [matrix[node].tolist() for matrix in record.matrices]
+    operands = zip(record.operands[node], record.kind.operands)
+    return [list(row_numbers(rows, spec.rows)) for rows, spec in operands]
 
 
 def row_numbers(rows: Rows, count: int) -> Sequence[int]:

@@ -12,6 +12,7 @@ from gluonjit.analysis.nodes import Group, Nodes
 from gluonjit.analysis.operands import operand_matrices
 from gluonjit.analysis.plan import Index, Part, Plan, Step
 from gluonjit.analysis.schedulers import SCHEDULERS
+from gluonjit.analysis.splitting import Sharing, split_records
 from gluonjit.analysis.structures import Structured, by_structure
 from gluonjit.analysis.sums import SumKind, fold_sums
 from gluonjit.graph import Graph, Record
@@ -23,15 +24,20 @@ def make_plan(graph: Graph, sum_kind: SumKind, scheduler: str = "depth", granula
 
 
 class Planner:
-    """Makes plans of one captured graph, which may be many: folding sums and finding dead nodes is done once."""
+    """Makes plans of one captured graph, which may be many: folding sums and finding dead nodes is done once.
 
-    def __init__(self, graph: Graph, sum_kind: SumKind) -> None:
+    sharing: how far equal products that are cut out of calls are one; see `gluonjit.analysis.splitting`. records: what
+    was captured, and what was made of it.
+    """
+
+    def __init__(self, graph: Graph, sum_kind: SumKind, sharing: Sharing = "batch") -> None:
         self._graph = graph
-        records = [record for record in graph.records.values() if record.bases]
+        records = split_records(graph, sharing)
         self._captured = sum(len(record.bases) for record in records)
         self._operands = {record: operand_matrices(record) for record in records}
         live = {record: live_nodes(record) for record in records}
         keep = fold_sums(graph, self._operands, live, sum_kind)
+        self.records = list(keep)
         self._live = {record: mask & keep[record] for record, mask in live.items()}
         self._nodes = Nodes(keep, self._operands, graph.rows)
         self._pruned = False

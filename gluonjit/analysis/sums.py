@@ -32,18 +32,18 @@ def fold_sums(
     inner = _inner_nodes(graph, adders, operands, live)
     if len(inner) < _LONG - 2:
         return keep
+    sums: dict[Any, Record] = {}
     for record, node in _roots(graph, adders, operands, inner):
         terms, chain = _flatten(record, node, inner)
         if len(terms) < _LONG:
             continue
         for other, position in [(record, node), *chain]:
             keep[other][position] = False
-        _add_sum(graph, (record, node), terms, sum_kind)
-    for record in graph.records.values():
-        if record not in operands:
-            operands[record] = operand_matrices(record)
-            live[record] = live_nodes(record)
-            keep[record] = np.ones(len(record.bases), dtype=bool)
+        _add_sum(sums, (record, node), terms, sum_kind)
+    for record in sums.values():
+        operands[record] = operand_matrices(record)
+        live[record] = live_nodes(record)
+        keep[record] = np.ones(len(record.bases), dtype=bool)
     return keep
 
 
@@ -122,14 +122,14 @@ def _flatten(record: Record, node: int, inner: dict[int, Node]) -> tuple[list[tu
     return terms, chain
 
 
-def _add_sum(graph: Graph, root: Node, terms: list[tuple[int, ...]], sum_kind: SumKind) -> None:
+def _add_sum(sums: dict[Any, Record], root: Node, terms: list[tuple[int, ...]], sum_kind: SumKind) -> None:
     """A node with the root's results that adds up all terms."""
     record, node = root
     kind = sum_kind(record.kind.outputs[0].spec, len(terms))
     key = (kind, record.mode)
-    target = graph.records.get(key)
+    target = sums.get(key)
     if target is None:
-        target = graph.records[key] = Record(kind, record.mode, 0.0)
+        target = sums[key] = Record(kind, record.mode, 0.0)
     target.operands.append((tuple(row for rows in terms for row in rows),))
     target.depths.append(record.depths[node])
     target.bases.append(record.bases[node])

@@ -6,7 +6,7 @@ numbers, not nodes.
 """
 
 from gluonjit.graph.graph import Graph, Leaf, Record
-from gluonjit.graph.kinds import Group, Kind, Output, Work, family_key, operand_groups
+from gluonjit.graph.kinds import Group, Kind, Output, Split, Work, family_key, operand_groups, split_kind
 from gluonjit.graph.origins import LIBRARIES, Line, Mark, Origin, line_of, origin_of, raised_at, sample_at
 from gluonjit.graph.values import Rows, Spec, Value, clear_specs, intern_spec, natural_mode, spec_count
 
@@ -23,6 +23,7 @@ __all__ = [
     "Record",
     "Rows",
     "Spec",
+    "Split",
     "Value",
     "Work",
     "clear_specs",
@@ -35,4 +36,5 @@ __all__ = [
     "raised_at",
     "sample_at",
     "spec_count",
+    "split_kind",
 ]

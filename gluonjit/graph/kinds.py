@@ -37,6 +37,18 @@ class Work(NamedTuple):
 ONE_OPERATOR = Work()
 
 
+class Split(NamedTuple):
+    """What calls of a kind run as: products of single arguments, which are nodes of their own, and the rest.
+
+    Operands of the rest are the arguments that it has `kept`, then the results of each of `products`: (argument, kind).
+    The rows of a node's products come before those of its results.
+    """
+
+    rest: Kind
+    kept: tuple[int, ...]
+    products: tuple[tuple[int, Kind], ...]
+
+
 @dataclass(eq=False)
 class Kind:
     """Nodes of one signature. `program` is the engine's batched graph and opaque here.
@@ -56,8 +68,7 @@ class Kind:
     operator: bool = False  # a single operator of the program, not a cell
     poly: bool = False
     sum_of: int = 0  # > 0: adds up that many operands of equal spec
-    hoists: tuple[tuple[int, Kind], ...] = ()  # (argument, kind of the product that is an operand instead)
-    kept: tuple[int, ...] = ()  # with hoists: the arguments that are operands as they are, before the products
+    split: Split | None = None  # what it runs as, where that is more than one node, or takes fewer operands
     family: Any = None
     work: Work = ONE_OPERATOR
     structure: Any = None  # how the engine puts the results together again
@@ -82,6 +93,25 @@ class Kind:
     def rows_of(self, role: tuple[int, ...]) -> int:
         """How many rows of a role one node takes."""
         return sum([self.operands[position].rows for position in role])
+
+
+def split_kind(
+    arguments: tuple[Spec, ...], rest: Kind, kept: tuple[int, ...], products: Sequence[tuple[int, Kind]]
+) -> Kind:
+    """The kind of calls that run as products of arguments and the rest of the cell."""
+    before = sum([kind.rows for _, kind in products])
+    work = [rest.work, *[kind.work for _, kind in products]]
+    return Kind(
+        rest.name,
+        arguments,
+        tuple([Output(output.spec, before + output.offset) for output in rest.outputs]),
+        before + rest.rows,
+        rest.program,
+        rest.pure,
+        structure=rest.structure,
+        work=Work(*[sum(of) for of in zip(*work)]),
+        split=Split(rest, kept, tuple(products)),
+    )
 
 
 def family_key(spec: Spec) -> tuple[Any, ...]:

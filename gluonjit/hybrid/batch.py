@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from sys import _getframe
@@ -14,12 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from gluonjit.analysis import Plan, Planner
+from gluonjit.analysis.choice import Setting
 from gluonjit.analysis.costs import CostModel, Observed
 from gluonjit.analysis.plan import LookupChunk
+from gluonjit.analysis.splitting import Sharing
 from gluonjit.analysis.traces import save_graph
 from gluonjit.compiled import FAST
 from gluonjit.errors import BatchClosedError
-from gluonjit.graph import Graph, Line, Mark, Value, line_of, origin_of
+from gluonjit.graph import Graph, Line, Mark, Record, Value, line_of, origin_of
 from gluonjit.hybrid.advice import after_flush
 from gluonjit.hybrid.choosing import Choice, chooser_of
 from gluonjit.hybrid.costs import cost_model
@@ -188,16 +190,19 @@ class Batch:
             record.complete()
         report, samples = self.report, self.samples
         self.samples = 0
+        planned: list[Record] = []
         try:
             with RUNNING:
                 begin = perf_counter()
                 records = list(graph.records.values())
-                plan = self.chooser.plan(Planner(graph, self.engine.sum_kind), records, captured, samples, self._model)
+                planner = Planner(graph, self.engine.sum_kind, _shared(captured))
+                planned = planner.records
+                plan = self.chooser.plan(planner, records, captured, samples, self._model)
                 report.choice = choice = self.chooser.choice
                 report.model = self._model
                 provenance = Provenance(plan, graph.marks)
                 reason = f"{reason}, {line}" if line else reason
-                report.add_plan(plan, reason, graph.records.values(), provenance)
+                report.add_plan(plan, reason, planned, provenance)
                 times = {"capture": capture, "analysis": perf_counter() - begin}
                 report.took("analysis", "analysis", begin, perf_counter())
                 profile = (self.options.profile or choice.profiled) and not _called_back()
@@ -212,7 +217,7 @@ class Batch:
         finally:
             begin = perf_counter()
             calls = graph.calls
-            _release(graph)
+            _release(graph, planned)
             released = perf_counter()
             report.took("release", "capture", begin, released)  # it is as much as was captured
         try:
@@ -289,14 +294,21 @@ class Batch:
         return end - begin
 
 
+def _shared(captured: Setting) -> Sharing:
+    """How far products that are cut out of calls are shared; samples that run as one share none."""
+    if not captured.sharing:
+        return "none"
+    return "sample" if captured.granularity == "graph" else "batch"
+
+
 def _called_back() -> bool:
     """Whether a framework's own thread runs this: what waits there for the framework waits for itself."""
     return isinstance(threading.current_thread(), threading._DummyThread)
 
 
-def _release(graph: Graph) -> None:
+def _release(graph: Graph, planned: Sequence[Record] = ()) -> None:
     """Let go of everything but rows and numbers, which the report needs for the lower bound."""
-    for record in graph.records.values():
+    for record in (*graph.records.values(), *planned):
         record.values = []
         record.memo = {}
     graph.records.clear()

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from gluonjit.analysis import Plan
-from gluonjit.analysis.operands import row_numbers
+from gluonjit.analysis.operands import rows_read
 from gluonjit.analysis.plan import LeafChunk
-from gluonjit.graph import Leaf, Line, Mark, Record, Rows, Spec, line_of, sample_at
+from gluonjit.graph import Leaf, Line, Mark, Record, line_of, sample_at
 
 Node = tuple[Record, int]
 """A record and a position in its lists."""
@@ -121,12 +121,6 @@ class Provenance:
         return self._producers
 
 
-def operand_rows(rows: Rows, spec: Spec) -> list[int]:
-    """Numbers of the rows of one operand."""
-    return list(row_numbers(rows, spec.rows))
-
-
 def _rows_read(record: Record, node: int) -> list[int]:
     """Numbers of all rows that a node reads."""
-    operands = zip(record.operands[node], record.kind.operands)
-    return [row for rows, spec in operands for row in row_numbers(rows, spec.rows)]
+    return [row for rows in rows_read(record, node) for row in rows]

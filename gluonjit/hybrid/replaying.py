@@ -21,37 +21,31 @@ if TYPE_CHECKING:
 class Node(NamedTuple):
     """One node. `record` and `origin` are numbers of what the recordings of a block have in common.
 
-    key: what equal calls are found by; operands: what it reads, None where that is the key; calls: to be counted, -1
-    where it is counted when it is new (a product that was cut out of a cell).
+    operands: what it reads, by which equal calls are found; calls: to be counted.
     """
 
     record: int
     calls: int
     depth: int
     origin: int
-    key: tuple[Rows, ...]
-    operands: tuple[Rows, ...] | None
+    operands: tuple[Rows, ...]
 
 
 def packed(nodes: Iterable[Node], local: Mapping[int, int]) -> array[int]:
-    """Nodes as whole numbers: four, then key and operands, each with its length (-1: none) before it; so have tuples.
+    """Nodes as whole numbers: four, then the operands with their number before them; so have tuples, below zero.
 
     `local` has the numbers of rows in the recording. Raises KeyError for a row without one.
     """
     code: list[int] = []
-    for *head, key, operands in nodes:
+    for *head, operands in nodes:
         code += head
-        for listed in (key, operands):
-            if listed is None:
-                code.append(-1)
-                continue
-            code.append(len(listed))
-            for rows in listed:
-                if isinstance(rows, tuple):
-                    code.append(-len(rows))
-                    code += [local[row] for row in rows]
-                else:
-                    code.append(local[rows])
+        code.append(len(operands))
+        for rows in operands:
+            if isinstance(rows, tuple):
+                code.append(-len(rows))
+                code += [local[row] for row in rows]
+            else:
+                code.append(local[rows])
     return array("i", code)
 
 
@@ -65,8 +59,7 @@ def unpacked(code: array[int]) -> Iterator[Node]:
 
     for record in numbers:
         calls, depth, origin = next(numbers), next(numbers), next(numbers)
-        key, count = operands(next(numbers)), next(numbers)
-        yield Node(record, calls, depth, origin, key, None if count < 0 else operands(count))
+        yield Node(record, calls, depth, origin, operands(next(numbers)))
 
 
 def relocated(operands: Iterable[Rows], table: Any) -> tuple[Rows, ...]:
@@ -92,22 +85,21 @@ def replayed(
     graph, sharing = batch.graph, batch.sharing
     found: list[tuple[Value, ...]] = []
     deeper = 0  # how much the deepest of the nodes that were there already is deeper than when it was recorded
-    for number, calls, depth, origin, key, operands in unpacked(code):
+    for number, calls, depth, origin, operands in unpacked(code):
         record = records[number]
-        rows = relocated(key, table)
+        rows = relocated(operands, table)
         values = record.memo.get(rows) if sharing else None
         if values is None:
-            reads = rows if operands is None else relocated(operands, table)
-            values = graph.append(record, reads, depth + deeper, origins[origin])
+            values = graph.append(record, rows, depth + deeper, origins[origin])
             batch.room -= record.share
             if sharing:
                 record.memo[rows] = values
-            record.calls += abs(calls)
         else:
             deeper = max(deeper, values[0].depth - depth)
-            record.calls += max(calls, 0)
-        base = values[0].rows
-        assert isinstance(base, int)
+        record.calls += calls
+        first = values[0].rows
+        assert isinstance(first, int)
+        base = first - record.kind.outputs[0].offset
         table.extend(range(base, base + record.kind.rows))
         found.append(values)
     return found

@@ -214,49 +214,13 @@ int count_calls(PyObject *record, int count) {
     return 0;
 }
 
-/* The row of a product that is a node of its own, and its depth. A new reference. */
-static PyObject *product(Call *call, Signatures *signatures, Entry *entry, Value *value, int sharing) {
-    PyObject *memo = SLOT(entry->record, names.record_memo), *known = NULL, *row;
-    PyObject *operands = PyTuple_Pack(1, value->rows);
-    if (operands == NULL) return NULL;
-    if (sharing) known = PyDict_GetItemWithError(memo, operands);
-    if (known != NULL) {
-        Py_INCREF(known);
-    } else if (!PyErr_Occurred() && count_calls(entry->record, 1) == 0) {
-        known = add_node(call, signatures, entry, operands, value->depth + 1);
-        if (known != NULL && PyDict_SetItem(memo, operands, known) < 0) Py_CLEAR(known);
-    }
-    Py_DECREF(operands);
-    if (known == NULL) return NULL;
-    row = Py_NewRef(((Value *)PyTuple_GET_ITEM(known, 0))->rows);
-    Py_DECREF(known);
-    return row;
-}
-
-/* A new node of a call whose own operands are `rows`. */
-static PyObject *new_node(Call *call, Signatures *signatures, Entry *entry, PyObject *rows, int sharing) {
-    PyObject *operands, *values;
+/* A new node of a call. */
+static PyObject *new_node(Call *call, Signatures *signatures, Entry *entry, PyObject *rows) {
     Py_ssize_t depth = 0;
     int k;
     for (k = 0; k < call->arguments; k++)
         if (call->values[k]->depth > depth) depth = call->values[k]->depth;
-    if (!entry->hoists) return add_node(call, signatures, entry, rows, depth + 1);
-    operands = PyTuple_New(entry->kept + entry->hoists);
-    if (operands == NULL) return NULL;
-    for (k = 0; k < entry->kept; k++) PyTuple_SET_ITEM(operands, k, Py_NewRef(PyTuple_GET_ITEM(rows, entry->keeps[k])));
-    for (k = 0; k < entry->hoists; k++) {
-        Value *value = call->values[entry->hoisted[k]];
-        PyObject *row = product(call, signatures, entry->products[k], value, sharing);
-        if (row == NULL) {
-            Py_DECREF(operands);
-            return NULL;
-        }
-        PyTuple_SET_ITEM(operands, entry->kept + k, row);
-        if (value->depth + 1 > depth) depth = value->depth + 1;
-    }
-    values = add_node(call, signatures, entry, operands, depth + 1);
-    Py_DECREF(operands);
-    return values;
+    return add_node(call, signatures, entry, rows, depth + 1);
 }
 
 /* What the call returns. */
@@ -300,7 +264,7 @@ static PyObject *captured(Call *call, Signatures *signatures, Entry *entry, int 
     if (values != NULL) {
         Py_INCREF(values);
     } else if (!PyErr_Occurred()) {
-        values = new_node(call, signatures, entry, rows, sharing);
+        values = new_node(call, signatures, entry, rows);
         if (values != NULL && shared && PyDict_SetItem(memo, rows, values) < 0) Py_CLEAR(values);
     }
     if (values != NULL && count_calls(entry->record, 1) == 0) result = returned(call, entry, values);

@@ -127,7 +127,7 @@ static inline PyObject *wrap(const Framework *of, int interface, PyObject *value
 
 /* signatures.c: the records of an open batch by what the calls of one have in common */
 
-typedef struct Entry {
+typedef struct {
     Py_hash_t hash;
     int count;
     const void **parts;
@@ -140,9 +140,6 @@ typedef struct Entry {
     Py_ssize_t *offsets;
     PyObject **specs;
     PyObject *structure;
-    int hoists, kept;
-    int *hoisted, *keeps; /* arguments */
-    struct Entry **products;
 } Entry;
 
 #define ORIGINS 64

@@ -54,14 +54,13 @@ static PyObject *read_operand(Reader *from) {
     return rows;
 }
 
-/* The next operands, as many as the number before them says; None where that is -1. */
+/* The next operands, as many as the number before them says. */
 static PyObject *read_operands(Reader *from) {
     PyObject *operands;
     int count, k;
     if (from->at >= from->end) return broken();
     count = *from->at++;
-    if (count < 0) Py_RETURN_NONE;
-    if (count > from->end - from->at) return broken();
+    if (count < 0 || count > from->end - from->at) return broken();
     operands = PyTuple_New(count);
     for (k = 0; operands != NULL && k < count; k++) {
         PyObject *rows = read_operand(from);
@@ -78,6 +77,7 @@ static int append_rows(PyObject *table, PyObject *values, Entry *entry) {
     Py_ssize_t base, k;
     base = PyLong_AsSsize_t(((Value *)PyTuple_GET_ITEM(values, 0))->rows);
     if (base == -1 && PyErr_Occurred()) return -1;
+    base -= entry->offsets[0];
     for (k = 0; k < entry->rows; k++) {
         PyObject *row = PyLong_FromSsize_t(base + k);
         int failed = row == NULL || PyList_Append(table, row) < 0;
@@ -89,9 +89,9 @@ static int append_rows(PyObject *table, PyObject *values, Entry *entry) {
 
 /* The values of the next node, which is appended where it is not there yet. `deeper`: see replayed(). */
 static PyObject *next_node(Call *call, Reader *from, PyObject *entries, PyObject *origins, int sharing, int *deeper) {
-    PyObject *number, *capsule, *rows, *reads = NULL, *values = NULL, *memo;
+    PyObject *number, *capsule, *rows, *values = NULL, *memo;
     Entry *entry;
-    int calls, depth, origin, count;
+    int calls, depth, origin;
     if (from->end - from->at < 4) return broken();
     number = PyLong_FromLong(*from->at++);
     if (number == NULL) return NULL;
@@ -105,27 +105,23 @@ static PyObject *next_node(Call *call, Reader *from, PyObject *entries, PyObject
     origin = *from->at++;
     if (origin < 0 || origin >= PyList_GET_SIZE(origins) || entry->outputs < 1) return broken();
     rows = read_operands(from);
-    if (rows != NULL) reads = read_operands(from);
-    if (reads == NULL) goto done;
+    if (rows == NULL) return NULL;
     memo = SLOT(entry->record, names.record_memo);
     if (sharing) values = PyDict_GetItemWithError(memo, rows);
     if (values != NULL) {
         int more = (int)((Value *)PyTuple_GET_ITEM(values, 0))->depth - depth;
         Py_INCREF(values);
         if (more > *deeper) *deeper = more;
-        count = calls < 0 ? 0 : calls;
     } else {
         if (PyErr_Occurred()) goto done;
         call->origin = PyList_GET_ITEM(origins, origin);
-        values = add_node(call, NULL, entry, reads == Py_None ? rows : reads, depth + *deeper);
+        values = add_node(call, NULL, entry, rows, depth + *deeper);
         if (values != NULL && sharing && PyDict_SetItem(memo, rows, values) < 0) Py_CLEAR(values);
-        count = calls < 0 ? -calls : calls;
     }
-    if (values != NULL && count && count_calls(entry->record, count) < 0) Py_CLEAR(values);
+    if (values != NULL && calls && count_calls(entry->record, calls) < 0) Py_CLEAR(values);
     if (values != NULL && append_rows(from->table, values, entry) < 0) Py_CLEAR(values);
 done:
-    Py_XDECREF(rows);
-    Py_XDECREF(reads);
+    Py_DECREF(rows);
     return values;
 }
 

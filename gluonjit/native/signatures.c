@@ -28,16 +28,12 @@ void entry_free(Entry *entry) {
     int k;
     if (entry == NULL) return;
     for (k = 0; entry->specs != NULL && k < entry->outputs; k++) Py_XDECREF(entry->specs[k]);
-    for (k = 0; entry->products != NULL && k < entry->hoists; k++) entry_free(entry->products[k]);
     Py_XDECREF(entry->key);
     Py_XDECREF(entry->record);
     Py_XDECREF(entry->structure);
     PyMem_Free(entry->parts);
     PyMem_Free(entry->offsets);
     PyMem_Free(entry->specs);
-    PyMem_Free(entry->hoisted);
-    PyMem_Free(entry->keeps);
-    PyMem_Free(entry->products);
     PyMem_Free(entry);
 }
 
@@ -96,49 +92,6 @@ Entry *entry_new(PyObject *record) {
     return entry;
 }
 
-/* 1 where the products that a kind's nodes need have records; 0 where one has none yet, -1 and an exception. */
-static int fill_hoists(Entry *entry, PyObject *batch, int arguments) {
-    PyObject *kind = SLOT(entry->record, names.record_kind), *hoists, *kept;
-    int k, found = -1;
-    hoists = PyObject_GetAttrString(kind, "hoists");
-    kept = PyObject_GetAttrString(kind, "kept");
-    if (hoists == NULL || kept == NULL) goto done;
-    entry->hoisted = PyMem_Calloc((size_t)PyTuple_GET_SIZE(hoists) + 1, sizeof(int));
-    entry->products = PyMem_Calloc((size_t)PyTuple_GET_SIZE(hoists) + 1, sizeof(Entry *));
-    entry->keeps = PyMem_Calloc((size_t)PyTuple_GET_SIZE(kept) + 1, sizeof(int));
-    if (entry->hoisted == NULL || entry->products == NULL || entry->keeps == NULL) {
-        PyErr_NoMemory();
-        goto done;
-    }
-    entry->hoists = (int)PyTuple_GET_SIZE(hoists);
-    for (k = 0; k < entry->hoists; k++) {
-        PyObject *pair = PyTuple_GET_ITEM(hoists, k), *key, *record;
-        entry->hoisted[k] = (int)PyLong_AsLong(PyTuple_GET_ITEM(pair, 0));
-        if (entry->hoisted[k] < 0 || entry->hoisted[k] >= arguments) goto done;
-        key = PyTuple_Pack(2, PyTuple_GET_ITEM(pair, 1), SLOT(entry->record, names.record_mode));
-        if (key == NULL) goto done;
-        record = PyDict_GetItemWithError(SLOT(batch, names.batch_records), key);
-        Py_DECREF(key);
-        if (record == NULL || Py_TYPE(record) != names.record_type) {
-            found = PyErr_Occurred() ? -1 : 0;
-            goto done;
-        }
-        entry->products[k] = entry_new(record);
-        if (entry->products[k] == NULL) goto done;
-    }
-    entry->kept = (int)PyTuple_GET_SIZE(kept);
-    for (k = 0; k < entry->kept; k++) {
-        entry->keeps[k] = (int)PyLong_AsLong(PyTuple_GET_ITEM(kept, k));
-        if (entry->keeps[k] < 0 || entry->keeps[k] >= arguments) goto done;
-    }
-    found = 1;
-done:
-    Py_XDECREF(hoists);
-    Py_XDECREF(kept);
-    if (found < 0 && !PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "a kind hoists what is no argument");
-    return found;
-}
-
 static int grow(Signatures *self) {
     Py_ssize_t size = self->size ? 2 * self->size : 64, k;
     Entry **table = PyMem_Calloc((size_t)size, sizeof(Entry *));
@@ -161,21 +114,12 @@ static int grow(Signatures *self) {
 }
 
 Entry *signatures_add(Signatures *self, PyObject *batch, PyObject *key, const void **parts, int count, Py_hash_t hash) {
-    PyObject *record = PyDict_GetItemWithError(SLOT(batch, names.batch_records), key), *operands;
+    PyObject *record = PyDict_GetItemWithError(SLOT(batch, names.batch_records), key);
     Entry *entry = NULL;
-    Py_ssize_t arguments = 0;
     size_t place;
-    int k, found;
     if (record == NULL || Py_TYPE(record) != names.record_type) goto fail;
     entry = entry_new(record);
     if (entry == NULL) goto fail;
-    for (k = 0; k < PyTuple_GET_SIZE(key); k++)
-        arguments += Py_TYPE(PyTuple_GET_ITEM(key, k)) == names.spec_type;
-    operands = PyObject_GetAttrString(SLOT(record, names.record_kind), "hoists");
-    if (operands == NULL) goto fail;
-    found = PyTuple_Check(operands) && PyTuple_GET_SIZE(operands);
-    Py_DECREF(operands);
-    if (found && fill_hoists(entry, batch, (int)arguments) <= 0) goto fail;
     entry->parts = PyMem_Malloc(sizeof(void *) * (size_t)count);
     if (entry->parts == NULL) {
         PyErr_NoMemory();
@@ -208,10 +152,6 @@ static int entry_traverse(Entry *entry, visitproc visit, void *arg) {
     Py_VISIT(entry->record);
     Py_VISIT(entry->structure);
     for (k = 0; k < entry->outputs; k++) Py_VISIT(entry->specs[k]);
-    for (k = 0; k < entry->hoists; k++) {
-        int stop = entry_traverse(entry->products[k], visit, arg);
-        if (stop) return stop;
-    }
     return 0;
 }
 

@@ -10,6 +10,7 @@ import numpy as np
 from gluonjit.analysis.liveness import live_nodes
 from gluonjit.analysis.operands import operand_matrices
 from gluonjit.analysis.plan import Index
+from gluonjit.analysis.splitting import split_records
 from gluonjit.analysis.traces.document import NO_SAMPLE, Table, Trace, TraceKind, TraceLeaf, TraceNodes
 from gluonjit.analysis.traces.files import write_trace
 from gluonjit.errors import TraceError
@@ -19,7 +20,7 @@ from gluonjit.graph import Graph, Mark, Record
 def trace_of(graph: Graph, granularity: str, sharing: bool) -> Trace:
     """Everything captured in `graph`, which stays as it is."""
     families: dict[Any, int] = {}
-    records = [record for record in graph.records.values() if record.bases]
+    records = split_records(graph, "batch" if sharing else "none", counted=True)
     return Trace(
         granularity=granularity,
         sharing=sharing,

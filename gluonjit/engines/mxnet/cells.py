@@ -24,7 +24,7 @@ from gluonjit.engines.mxnet.opkinds import known_kind
 from gluonjit.engines.mxnet.program import current
 from gluonjit.engines.mxnet.semantics import ARRAYS
 from gluonjit.engines.mxnet.trace import map_structure
-from gluonjit.graph import Kind, Record, Rows, Value
+from gluonjit.graph import Kind, Record, Value
 from gluonjit.hybrid import FULL, LOCAL, RUNNING, Batch, engine_of
 
 _MOST_KINDS = 4096
@@ -74,10 +74,7 @@ def capture_cell(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: t
     shared = record.kind.pure and batch.sharing
     results = record.memo.get(rows) if shared else None
     if results is None:
-        operands: tuple[Rows, ...] = rows
-        if record.kind.hoists:
-            operands, depth = _hoisted(batch, record, values, depth)
-        results = graph.add_node(record, operands, depth + 1, 3)
+        results = graph.add_node(record, rows, depth + 1, 3)
         batch.room -= record.share
         if shared:
             record.memo[rows] = results
@@ -97,26 +94,6 @@ def rebuild(structure: Any, values: tuple[Value, ...]) -> Any:
     if structure is LazyNumpy:
         return wrap_np(values[0])
     return map_structure(structure, lambda place: wrap(values[place]) if place >= 0 else wrap_np(values[~place]))
-
-
-def _hoisted(batch: Batch, record: Record, values: list[Value], depth: int) -> tuple[tuple[Rows, ...], int]:
-    """Operands of a cell some of whose products are nodes of their own, and the greatest depth among them."""
-    operands = [values[argument].rows for argument in record.kind.kept]
-    for argument, kind in record.kind.hoists:
-        key = (kind, record.mode)
-        products = batch.records.get(key)
-        if products is None:
-            products = batch.records[key] = Record(kind, record.mode, _share(kind, batch))
-        value = values[argument]
-        known = products.memo.get((value.rows,)) if batch.sharing else None
-        if known is None:
-            products.calls += 1
-            known = batch.graph.add_node(products, (value.rows,), value.depth + 1, 4)
-            products.memo[(value.rows,)] = known
-            batch.room -= products.share
-        operands.append(known[0].rows)
-        depth = max(depth, value.depth + 1)
-    return tuple(operands), depth
 
 
 def _share(kind: Kind, batch: Batch) -> float:
@@ -221,7 +198,7 @@ def recorded(batch: Batch, key: tuple[Any, ...], mode: int) -> Record | None:
         if key[0].by_number:
             batch.report.by_number[key[0].name] = key[0].by_number
     else:
-        kind = key[0] if isinstance(key[0], Kind) else known_kind(batch, key)
+        kind = known_kind(batch, key)
     if kind is None or (isinstance(key[0], Cell) and not current(kind)):
         return None
     batch.report.cache["hits"] += 1

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from gluonjit.analysis import Plan
+from gluonjit.analysis.operands import rows_read
 from gluonjit.engines.mxnet.arrays import context_of, room_for
 from gluonjit.engines.mxnet.segments import Segments
 from gluonjit.engines.mxnet.trace import reason_of
 from gluonjit.errors import FlushError
 from gluonjit.graph import Record
-from gluonjit.hybrid.provenance import Provenance, operand_rows
+from gluonjit.hybrid.provenance import Provenance
 
 _NEXT = "hybridize(dynamic_batch=False) runs the same code eagerly."
 
@@ -56,12 +57,10 @@ def failed(provenance: Provenance, rows: Rows, number: int, error: Exception) ->
 def _run_alone(plan: Plan, rows: Rows, record: Record, node: int) -> None:
     """Run one node by itself and wait for it."""
     kind = record.kind
-    given = record.operands[node]
+    given = rows_read(record, node)
     operands = []
     for group in kind.groups:
-        numbers = [
-            row for role in group for position in role for row in operand_rows(given[position], kind.operands[position])
-        ]
+        numbers = [row for role in group for position in role for row in given[position]]
         operands.append(rows(int(plan.arena[numbers[0]]), plan.position[numbers].tolist()))
     results = [room_for(output.spec, output.spec.rows) for output in kind.outputs]
     besides: list[Any] = []

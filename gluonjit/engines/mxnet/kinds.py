@@ -24,7 +24,7 @@ from gluonjit.engines.mxnet.semantics import ARRAYS
 from gluonjit.engines.mxnet.trace import NeedsValue, Trace, TraceOp, map_structure, tracing
 from gluonjit.engines.mxnet.work import work_of
 from gluonjit.engines.mxnet.zeros import without_zeros
-from gluonjit.graph import Kind, Spec, Value, family_key
+from gluonjit.graph import Kind, Spec, Value, family_key, split_kind
 from gluonjit.hybrid import LOCAL, Batch
 
 
@@ -120,15 +120,13 @@ def _kind_of(
         poly=built.poly,
         work=work_of(rest, built.program.operators),
         structure={0: None, ~0: LazyNumpy}[structure] if isinstance(structure, int) else tuple if flat else structure,
-        hoists=tuple(products),
-        kept=() if pieces is None else pieces.kept,
     )
     _join_family(cell, rest, places, without, kind)
-    if "arity" in without or not kind.pure or kind.program.left:
-        return kind
-    origins = tuple([(operand, 0) for operand in range(len(trace.operands))]) if pieces is None else pieces.origins
-    traced = Traced(kind, rest, tuple(places), origins)
-    return join(cell, (without, trace.training, LOCAL.state.numpy), args, trace.operands, traced, batch)
+    if not ("arity" in without or not kind.pure or kind.program.left):
+        origins = tuple([(operand, 0) for operand in range(len(trace.operands))]) if pieces is None else pieces.origins
+        traced = Traced(kind, rest, tuple(places), origins)
+        kind = join(cell, (without, trace.training, LOCAL.state.numpy), args, trace.operands, traced, batch)
+    return kind if pieces is None else split_kind(trace.operands, kind, pieces.kept, products)
 
 
 def _product(cell: Cell, trace: Trace, without: tuple[str, ...], operand: int, op: TraceOp) -> tuple[int, Kind]:

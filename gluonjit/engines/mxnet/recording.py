@@ -96,7 +96,7 @@ class Recorder:
         values = [of for _, _, of, _ in found]
         own = {row: number for number, (base, rows, *_) in enumerate(found) for row in range(base, base + rows)}
         results = [_result(array._v, values, own) for array in lazies]
-        reads = [rows for *_, node in found for rows in node.key]
+        reads = [rows for *_, node in found for rows in node.operands]
         reads += [result.rows for result in results if isinstance(result, Reference)]
         lookups, leaves, order, size = self._inputs([row for row in rows_in(reads) if row not in own])
         if _held(apart, lazies, results, values):
@@ -117,18 +117,16 @@ class Recorder:
             known = _Kind(signature, _layout(record.kind), record.mode, record.kind.name)
             number = shared.kinds.number(known[:2], known)
             kinds.append(number)
-            product = len(signature) == 2 and isinstance(signature[0], Kind)
-            calls = -1 if product else apart.calls(record)
+            calls = apart.calls(record)
             keys = _keys(batch, record, first)
-            parts = record.bases, record.values, record.depths, record.origins, record.operands
-            for base, of, depth, origin, operands, key in zip(*[part[first:] for part in parts], keys):
+            parts = record.bases, record.values, record.depths, record.origins
+            for base, of, depth, origin, key in zip(*[part[first:] for part in parts], keys):
                 place = origins.get(id(origin))
                 if place is None:
                     place = shared.origins.number(origin and (id(origin[0]), origin[1]), origin)
                     origins[id(origin)] = place
-                node = Node(number, calls, depth, place, key, None if key == operands else operands)
-                found.append((base, record.kind.rows, of, node))
-                calls = calls if product else 0
+                found.append((base, record.kind.rows, of, Node(number, calls, depth, place, key)))
+                calls = 0
         found.sort(key=itemgetter(0))
         return found, tuple(sorted(kinds))  # the batch may have met them in another order
 
@@ -224,7 +222,7 @@ def _keys(batch: Batch, record: Record, first: int) -> list[Any]:
 
 def _layout(kind: Kind) -> tuple[Any, ...]:
     """What a recording depends on in a kind."""
-    return kind.operands, kind.outputs, kind.hoists, kind.kept, kind.pure
+    return kind.operands, kind.outputs, kind.rows, kind.pure
 
 
 def equal(one: Recording, other: Recording) -> bool:

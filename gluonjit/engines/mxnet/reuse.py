@@ -166,7 +166,7 @@ class Call:
         if node is None:
             return "not there"
         line = line_of(self.shared.origins.things[node.origin])
-        return f"{self.shared.kinds.things[node.record].name} of {node.key}" + (f" at {line}" if line else "")
+        return f"{self.shared.kinds.things[node.record].name} of {node.operands}" + (f" at {line}" if line else "")
 
 
 def _gather(item: Any, arrays: list[NDArray]) -> bool:

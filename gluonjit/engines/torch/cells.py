@@ -19,7 +19,7 @@ from gluonjit.engines.torch.lookups import look_up, table_of
 from gluonjit.engines.torch.operands import Unfit, leaf, value_of, version_of
 from gluonjit.engines.torch.structure import Constant, map_structure
 from gluonjit.errors import CaptureError
-from gluonjit.graph import Kind, Record, Rows, Value
+from gluonjit.graph import Kind, Record, Value
 from gluonjit.hybrid import LOCAL, RUNNING, Batch, Options, Report, engine_of
 
 _MOST_KINDS = 4096
@@ -118,10 +118,7 @@ def capture(
     shared = record.kind.pure and batch.sharing
     results = record.memo.get(rows) if shared else None
     if results is None:
-        operands: tuple[Rows, ...] = rows
-        if record.kind.kept or record.kind.hoists:
-            operands, depth = _hoisted(batch, record, values, depth, learning)
-        results = graph.add_node(record, operands, depth + 1, 4)
+        results = graph.add_node(record, rows, depth + 1, 4)
         batch.room -= record.share
         if shared:
             record.memo[rows] = results
@@ -147,35 +144,15 @@ def _result(place: Any, values: Sequence[Value], results: tuple[Value, ...]) -> 
     return wrap(results[place]) if place >= 0 else wrap(values[~place])
 
 
-def _hoisted(
-    batch: Batch, record: Record, values: list[Value], depth: int, learning: bool
-) -> tuple[tuple[Rows, ...], int]:
-    """Operands of a cell some of whose products are nodes of their own, and the greatest depth among them."""
-    operands = [values[argument].rows for argument in record.kind.kept]
-    for argument, kind in record.kind.hoists:
-        value = values[argument]
-        key = (kind, learning, value.taped)
-        products = batch.records.get(key)
-        if products is None:
-            taped = learning and (value.taped or learns(kind))
-            note_constants(batch, kind)
-            products = batch.records[key] = Record(kind, 2 if taped else 0, share_of(kind, batch))
-        known = products.memo.get((value.rows,)) if batch.sharing else None
-        if known is None:
-            products.calls += 1
-            known = batch.graph.add_node(products, (value.rows,), value.depth + 1, 5)
-            products.memo[(value.rows,)] = known
-            batch.room -= products.share
-        operands += [result.rows for result in known]
-        depth = max(depth, value.depth + 1)
-    return tuple(operands), depth
+def weights_of(kind: Kind) -> list[Any]:
+    """The weights that calls of a kind use."""
+    products = () if kind.split is None else kind.split.products
+    return [*kind.program.consts, *[tensor for _, product in products for tensor in product.program.consts]]
 
 
 def learns(kind: Kind) -> bool:
     """Whether gradients go to any of the weights that a kind uses."""
-    return any(tensor.requires_grad for tensor in kind.program.consts) or any(
-        learns(product) for _, product in kind.hoists
-    )
+    return any(tensor.requires_grad for tensor in weights_of(kind))
 
 
 def share_of(kind: Kind, batch: Batch) -> float:
@@ -318,7 +295,7 @@ _VERSIONS = -1  # in `batch.noted`, beside addresses of modules
 def note_constants(batch: Batch, kind: Kind) -> None:
     """Remember how often the weights of a kind have been written to."""
     versions = batch.noted.setdefault(_VERSIONS, {})
-    for tensor in kind.program.consts:
+    for tensor in weights_of(kind):
         versions.setdefault(id(tensor), (tensor, version_of(tensor)))
 
 
@@ -364,7 +341,9 @@ def _made(
 def _note_lookup(cell: Cell, kind: Kind) -> None:
     """Remember a cell that is nothing but a look-up in one of its parameters."""
     trace = kind.program.trace
-    if cell.operator or len(trace.ops) != 1 or trace.ops[0].name != "embedding.default" or len(trace.consts) != 1:
+    if cell.operator or kind.split is not None:
+        return
+    if len(trace.ops) != 1 or trace.ops[0].name != "embedding.default" or len(trace.consts) != 1:
         return
     (op,) = trace.ops
     if op.inputs == (trace.consts[0][0], 0) and len(trace.operands) == 1 and kind.structure is None:

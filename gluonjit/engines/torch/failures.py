@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gluonjit.analysis.operands import rows_read
 from gluonjit.engines.torch.program import interpret, piece
 from gluonjit.errors import FlushError
 from gluonjit.graph import Record
-from gluonjit.hybrid.provenance import Provenance, operand_rows
+from gluonjit.hybrid.provenance import Provenance
 
 _NEXT = "gluonjit.hybridize(net, dynamic_batch=False) lets the same code run eagerly."
 _kinds: dict[type[Exception], Any] = {}
@@ -52,7 +53,6 @@ def _run_alone(provenance: Provenance, rows: Rows, record: Record, node: int) ->
     plan = provenance.plan
     trace, results = record.kind.program.trace, record.kind.program.results
     operands = []
-    for given, spec in zip(record.operands[node], trace.operands):
-        numbers = operand_rows(given, spec)
+    for numbers, spec in zip(rows_read(record, node), trace.operands):
         operands.append(piece(rows(int(plan.arena[numbers[0]]), plan.position[numbers].tolist()), spec, 0))
     interpret(trace, results, operands, record.kind.program.consts)

@@ -17,7 +17,7 @@ from gluonjit.engines.torch.program import Lone, build, lay_out, pruned
 from gluonjit.engines.torch.structure import Constant, map_structure
 from gluonjit.engines.torch.trace import NeedsValue, Recorder, Trace, recording
 from gluonjit.engines.torch.work import work_of
-from gluonjit.graph import Kind, Value, family_key
+from gluonjit.graph import Kind, Value, family_key, split_kind
 from gluonjit.hybrid import Batch
 
 _READS = (
@@ -100,12 +100,12 @@ def make_kind(
         products = [(piece.operand, _product(cell, piece)) for piece in pieces.pieces]
         if any(isinstance(kind, str) for _, kind in products):
             return _kind_of(cell, trace, whole, structure, recorder.draws)
-        made.hoists, made.kept, origins = tuple(products), pieces.kept, pieces.origins
-    if cell.operator or not made.pure or "arity" in batch.options.without:
-        return made
-    key = (batch.options.without, torch.is_grad_enabled(), getattr(owner, "training", None))
-    new = Traced(made, rest, tuple(places), origins)
-    return join_kinds(cell, key, (*args, *kwargs.values()), specs, new, batch)
+        origins = pieces.origins
+    if not (cell.operator or not made.pure or "arity" in batch.options.without):
+        key = (batch.options.without, torch.is_grad_enabled(), getattr(owner, "training", None))
+        new = Traced(made, rest, tuple(places), origins)
+        made = join_kinds(cell, key, (*args, *kwargs.values()), specs, new, batch)
+    return made if pieces is None else split_kind(trace.operands, made, pieces.kept, products)
 
 
 def _product(cell: Cell, piece: Piece) -> Any:

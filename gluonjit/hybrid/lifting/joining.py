@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
@@ -98,8 +98,8 @@ def join(
         if found is not None:
             kinds = {id(traced.kind): _member(maker, joint, traced, known) for traced, known in found}
             for record in batch.records.values():
-                record.kind = kinds.get(id(record.kind), record.kind)
-            cell.kinds = {call: kinds.get(id(kind), kind) for call, kind in cell.kinds.items()}
+                record.kind = _exchanged(record.kind, kinds)
+            cell.kinds = {call: _exchanged(kind, kinds) for call, kind in cell.kinds.items()}
             if id(new.kind) in kinds:
                 return kinds[id(new.kind)]
         elif joint.reason:
@@ -107,6 +107,15 @@ def join(
     if reasons:
         cell.by_number = reasons[0]
     return new.kind
+
+
+def _exchanged(kind: Kind, kinds: Mapping[int, Kind]) -> Kind:
+    """What stands in the place of a kind; one that is split stays, with another rest."""
+    if kind.split is None:
+        return kinds.get(id(kind), kind)
+    rest = kinds.get(id(kind.split.rest), kind.split.rest)
+    kind.split, kind.program = kind.split._replace(rest=rest), rest.program
+    return kind
 
 
 def _joint(maker: Maker, cell: Cell, key: Any, direct: bool) -> Joint:

@@ -23,7 +23,7 @@ class Signatures:
 
 class Hook:
     """What stands in the place of a Python function, and calls it where the fast path ("call", "item",
-    "numpy_item", "module" or "tensor_item") does not apply."""
+    "numpy_item" or "tensor_item") does not apply."""
 
     __wrapped__: Callable[..., Any]
     def __init__(self, path: str, function: Callable[..., Any]) -> None: ...
@@ -34,6 +34,9 @@ class Silent:
 
 def configure(section: str, **named: Any) -> None:
     """Tell the fast path the classes and functions of a section ("package", "mxnet" or "torch") that it works with."""
+
+def quicken(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let calls of a function that stands for torch.nn.Module.__call__ try the fast path first; it stays what it is."""
 
 def tensor(value: Any) -> Any:
     """A lazy tensor of PyTorch's of a value."""

@@ -75,27 +75,32 @@ static long long whole(const char *data, int code, Py_ssize_t k) {
     return found > -1.0 && found < 9e15 ? (long long)found : -1;
 }
 
-/* The rows of entries of a table, as Graph.lookup_rows gives them: new ones are numbered. */
+/* The row of an entry of a table, as Graph.lookup_rows gives it: a new one is numbered. The reference to the index is
+   taken over. */
+PyObject *row_of(PyObject *graph, PyObject *entries, PyObject *index) {
+    PyObject *row, *after;
+    if (index == NULL) return NULL;
+    row = Py_XNewRef(PyDict_GetItemWithError(entries, index));
+    if (row == NULL && !PyErr_Occurred()) {
+        after = PyLong_FromSsize_t(PyLong_AsSsize_t(SLOT(graph, names.graph_rows)) + 1);
+        row = Py_NewRef(SLOT(graph, names.graph_rows));
+        if (after == NULL || PyDict_SetItem(entries, index, row) < 0) {
+            Py_CLEAR(row);
+            Py_XDECREF(after);
+        } else {
+            set_slot(graph, names.graph_rows, after);
+        }
+    }
+    Py_DECREF(index);
+    return row;
+}
+
+/* The rows of entries of a table. */
 static PyObject *rows_of(PyObject *graph, PyObject *entries, const char *data, int code, Py_ssize_t count) {
     PyObject *rows = PyTuple_New(count);
     Py_ssize_t k;
     for (k = 0; rows != NULL && k < count; k++) {
-        PyObject *index = PyLong_FromLongLong(whole(data, code, k)), *row = NULL;
-        if (index != NULL) row = PyDict_GetItemWithError(entries, index);
-        if (row != NULL) {
-            Py_INCREF(row);
-        } else if (!PyErr_Occurred()) {
-            Py_ssize_t next = PyLong_AsSsize_t(SLOT(graph, names.graph_rows)) + 1;
-            PyObject *after = PyLong_FromSsize_t(next);
-            row = Py_NewRef(SLOT(graph, names.graph_rows));
-            if (after == NULL || PyDict_SetItem(entries, index, row) < 0) {
-                Py_CLEAR(row);
-                Py_XDECREF(after);
-            } else {
-                set_slot(graph, names.graph_rows, after);
-            }
-        }
-        Py_XDECREF(index);
+        PyObject *row = row_of(graph, entries, PyLong_FromLongLong(whole(data, code, k)));
         if (row == NULL) {
             Py_CLEAR(rows);
             break;
@@ -105,14 +110,26 @@ static PyObject *rows_of(PyObject *graph, PyObject *entries, const char *data, i
     return rows;
 }
 
-/* The spec of so many rows of a table: Spec.stacked. A new reference. */
-static PyObject *stacked(PyObject *spec, Py_ssize_t count) {
-    PyObject *place = PyLong_FromSsize_t(~count), *found;
-    if (place == NULL) return NULL;
-    found = Py_XNewRef(PyDict_GetItemWithError(SLOT(spec, names.spec_of_rows), place));
-    Py_DECREF(place);
-    if (found == NULL && !PyErr_Occurred()) found = PyObject_CallMethod(spec, "stacked", "n", count);
-    return found;
+/* The value of rows of a table, given as a tuple, which is taken over. */
+PyObject *entries_value(PyObject *graph, PyObject *rows, PyObject *row_spec, char taped) {
+    PyObject *spec, *value, *only;
+    Py_ssize_t count = PyTuple_GET_SIZE(rows);
+    PyObject *place = PyLong_FromSsize_t(~count);
+    spec = place == NULL ? NULL : Py_XNewRef(PyDict_GetItemWithError(SLOT(row_spec, names.spec_of_rows), place));
+    Py_XDECREF(place);
+    if (spec == NULL && !PyErr_Occurred()) spec = PyObject_CallMethod(row_spec, "stacked", "n", count);
+    if (spec == NULL) {
+        Py_DECREF(rows);
+        return NULL;
+    }
+    if (count == 1) {
+        only = Py_NewRef(PyTuple_GET_ITEM(rows, 0));
+        Py_DECREF(rows);
+        rows = only;
+    }
+    value = tracked(value_new(rows, 0, spec, graph, taped, Py_None));
+    Py_DECREF(spec);
+    return value;
 }
 
 /* Let the batch and the table know the value of an index array: a write to the array is noticed. */
@@ -128,7 +145,7 @@ static int note_index(PyObject *batch, PyObject *table, PyObject *array, PyObjec
 
 /* The value of a look-up that was not made before in this batch. */
 static PyObject *look_up(PyObject *batch, PyObject *table, PyObject *array, PyObject *key) {
-    PyObject *graph = SLOT(batch, names.batch_graph), *entries, *rows = NULL, *spec, *value = NULL;
+    PyObject *graph = SLOT(batch, names.batch_graph), *entries, *rows = NULL, *value = NULL;
     void *address = address_of(array);
     const int64_t *sizes;
     Py_ssize_t count, size, k;
@@ -155,19 +172,8 @@ static PyObject *look_up(PyObject *batch, PyObject *table, PyObject *array, PyOb
         failed = index < 0 || index >= size; /* Python says what is wrong */
     }
     if (!failed) rows = rows_of(graph, entries, data, code, count);
-    if (rows != NULL && count == 1) {
-        PyObject *only = Py_NewRef(PyTuple_GET_ITEM(rows, 0));
-        Py_DECREF(rows);
-        rows = only;
-    }
-    if (rows != NULL) {
-        spec = stacked(SLOT(table, names.table_row), count);
-        if (spec == NULL)
-            Py_DECREF(rows);
-        else
-            value = tracked(value_new(rows, 0, spec, graph, SLOT(table, names.table_taped) == Py_True, Py_None));
-        Py_XDECREF(spec);
-    }
+    if (rows != NULL)
+        value = entries_value(graph, rows, SLOT(table, names.table_row), SLOT(table, names.table_taped) == Py_True);
     if (value != NULL && note_index(batch, table, array, key, value) < 0) Py_CLEAR(value);
     Py_DECREF(entries);
     Py_DECREF(graph);

@@ -54,7 +54,7 @@ typedef struct {
 
 typedef struct {
     Framework mxnet, torch;
-    PyTypeObject *batch_type, *graph_type, *record_type, *spec_type, *table_type, *hybrid_type;
+    PyTypeObject *batch_type, *graph_type, *record_type, *spec_type, *table_type, *torch_table_type, *hybrid_type;
     Py_ssize_t state_batch, state_inside, state_mode, state_numpy, state_paused, state_trace;
     Py_ssize_t batch_changes, batch_engine, batch_foreign, batch_graph, batch_imports, batch_noted, batch_parameters, batch_records,
         batch_room, batch_sharing, batch_signatures, batch_tables;
@@ -64,6 +64,7 @@ typedef struct {
     Py_ssize_t spec_bodies, spec_mode, spec_of_rows, spec_row_shape, spec_rows;
     Py_ssize_t cell_is_node;
     Py_ssize_t table_known, table_row, table_size, table_taped;
+    Py_ssize_t torch_table_row, torch_table_size, torch_table_taped, torch_table_weight;
     Py_ssize_t array_handle;
     PyObject *local;       /* the thread's state is its attribute `state` */
     PyObject *key;         /* of a block's cell in its __dict__ */
@@ -86,7 +87,7 @@ typedef struct {
 
 extern Names names;
 extern PyObject *str_state, *str_hooks, *str_pre_hooks, *str_rows_mode, *str_name, *str_value,
-    *str_index, *str_forward;
+    *str_index, *str_forward, *str_requires_grad, *str_tolist;
 
 int names_init(void);
 PyObject *configure(PyObject *module, PyObject *args, PyObject *kwargs);
@@ -170,6 +171,9 @@ Py_hash_t hash_parts(const void **parts, int count);
 int torch_mode(PyObject *asked);
 int unhooked(PyObject *dict, PyObject *name); /* of hooks.c */
 PyObject *capture_call(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *row_of(PyObject *graph, PyObject *entries, PyObject *index);
+PyObject *entries_value(PyObject *graph, PyObject *rows, PyObject *row_spec, char taped);
+PyObject *quicken(PyObject *module, PyObject *function);
 PyObject *quick_module(PyObject *const *args, Py_ssize_t count);
 
 /* origins.c: the user's line */

@@ -3,7 +3,8 @@
 #include "fast.h"
 
 Names names;
-PyObject *str_state, *str_hooks, *str_pre_hooks, *str_rows_mode, *str_name, *str_value, *str_index, *str_forward;
+PyObject *str_state, *str_hooks, *str_pre_hooks, *str_rows_mode, *str_name, *str_value, *str_index, *str_forward,
+    *str_requires_grad, *str_tolist;
 
 /* What is told together, by one call of configure(). */
 enum { PACKAGE, MXNET, TORCH, SECTIONS };
@@ -65,6 +66,10 @@ static Where slots[] = {
     {MXNET, "LazyNumpy", "_v", &names.mxnet.lazy_v[1]},
     {MXNET, "LazyNumpy", "_c", &names.mxnet.lazy_c[1]},
     {TORCH, "Cell", "lookup", &names.torch.cell_lookup},
+    {TORCH, "Table", "row", &names.torch_table_row},
+    {TORCH, "Table", "size", &names.torch_table_size},
+    {TORCH, "Table", "taped", &names.torch_table_taped},
+    {TORCH, "Table", "weight", &names.torch_table_weight},
     {TORCH, "LazyTensor", "_v", &names.torch.lazy_v[0]},
     {TORCH, "LazyTensor", "_c", &names.torch.lazy_c[0]},
     {0, NULL, NULL, NULL},
@@ -89,6 +94,7 @@ static struct {
     {TORCH, "Cell", &names.torch.cell_type},
     {TORCH, "LazyTensor", &names.torch.lazy[0]},
     {TORCH, "Tensor", &names.torch.plain[0]},
+    {TORCH, "Table", &names.torch_table_type},
     {0, NULL, NULL},
 };
 
@@ -143,7 +149,9 @@ int names_init(void) {
     str_value = PyUnicode_InternFromString("value");
     str_index = PyUnicode_InternFromString("index");
     str_forward = PyUnicode_InternFromString("forward");
-    if (!str_value || !str_index || !str_forward) return -1;
+    str_requires_grad = PyUnicode_InternFromString("requires_grad");
+    str_tolist = PyUnicode_InternFromString("tolist");
+    if (!str_value || !str_index || !str_forward || !str_requires_grad || !str_tolist) return -1;
     return str_state && str_hooks && str_pre_hooks && str_rows_mode && str_name ? 0 : -1;
 }
 

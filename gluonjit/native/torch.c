@@ -57,13 +57,81 @@ static PyObject *expand(PyObject *state, PyObject *batch, PyObject *cell, PyObje
     return result;
 }
 
+/* The table that a look-up reads, as Python has noted it: borrowed, or NULL where it has to look. */
+static PyObject *table_of(PyObject *batch, PyObject *cell, PyObject *lookup, int learning) {
+    PyObject *place = PyTuple_Pack(2, cell, learning ? Py_True : Py_False), *table, *learned;
+    int taped;
+    if (place == NULL) return NULL;
+    table = PyDict_GetItemWithError(SLOT(batch, names.batch_tables), place);
+    Py_DECREF(place);
+    if (table == NULL || Py_TYPE(table) != names.torch_table_type) return NULL;
+    if (!PyTuple_CheckExact(lookup) || PyTuple_GET_ITEM(lookup, 0) != SLOT(table, names.torch_table_weight)) return NULL;
+    learned = PyObject_GetAttr(PyTuple_GET_ITEM(lookup, 0), str_requires_grad);
+    taped = learning && learned == Py_True;
+    Py_XDECREF(learned);
+    return taped == (SLOT(table, names.torch_table_taped) == Py_True) ? table : NULL;
+}
+
+/* The rows at these indices, a list; NULL and no exception where it holds something else than numbers of rows. */
+static PyObject *rows_at(PyObject *graph, PyObject *entries, PyObject *listed, Py_ssize_t size) {
+    Py_ssize_t count = PyList_GET_SIZE(listed), k;
+    PyObject *rows;
+    for (k = 0; k < count; k++) {
+        PyObject *index = PyList_GET_ITEM(listed, k);
+        int over;
+        long number = PyLong_CheckExact(index) ? PyLong_AsLongAndOverflow(index, &over) : -1;
+        if (number < 0 || number >= size) return NULL;
+    }
+    rows = count ? PyTuple_New(count) : NULL;
+    for (k = 0; rows != NULL && k < count; k++) {
+        PyObject *row = row_of(graph, entries, Py_NewRef(PyList_GET_ITEM(listed, k)));
+        if (row == NULL) {
+            Py_CLEAR(rows);
+            break;
+        }
+        PyTuple_SET_ITEM(rows, k, row);
+    }
+    return rows;
+}
+
+/* A look-up in a table that the batch knows, by whole numbers that are there. */
+static PyObject *quick_rows(PyObject *batch, PyObject *cell, PyObject *indices, int learning) {
+    PyObject *table = table_of(batch, cell, SLOT(cell, names.torch.cell_lookup), learning), *graph, *entries;
+    PyObject *listed, *rows = NULL, *value = NULL, *result = NULL;
+    if (Py_TYPE(indices) == names.torch.lazy[0]) indices = SLOT(indices, names.torch.lazy_c[0]);
+    if (table == NULL || indices == NULL || Py_TYPE(indices) != names.torch.plain[0]) return NULL;
+    graph = SLOT(batch, names.batch_graph);
+    entries = PyDict_GetItemWithError(SLOT(graph, names.graph_lookups), table);
+    if (entries == NULL) return NULL;
+    Py_INCREF(indices);
+    Py_INCREF(table);
+    Py_INCREF(graph);
+    Py_INCREF(entries);
+    listed = PyObject_CallMethodNoArgs(indices, str_tolist);
+    if (listed != NULL && PyList_CheckExact(listed) && SLOT(batch, names.batch_graph) == graph)
+        rows = rows_at(graph, entries, listed, PyLong_AsSsize_t(SLOT(table, names.torch_table_size)));
+    if (rows != NULL)
+        value = entries_value(graph, rows, SLOT(table, names.torch_table_row),
+                              SLOT(table, names.torch_table_taped) == Py_True);
+    if (value != NULL) result = tensor_of(value);
+    Py_XDECREF(value);
+    Py_XDECREF(listed);
+    Py_DECREF(entries);
+    Py_DECREF(graph);
+    Py_DECREF(table);
+    Py_DECREF(indices);
+    return result;
+}
+
 /* A call of a cell that is nothing but a look-up. */
 static PyObject *look_up(PyObject *batch, PyObject *cell, PyObject *const *args, Py_ssize_t count) {
     PyObject *room = SLOT(batch, names.batch_room), *result;
     int learning = torch_mode(names.learning);
     if (learning < 0 || count != 2 || !PyFloat_CheckExact(room) || PyFloat_AS_DOUBLE(room) < 0) return NULL;
     Py_INCREF(batch);
-    result = PyObject_CallFunctionObjArgs(names.look_up, cell, batch, args[1], learning ? Py_True : Py_False, NULL);
+    result = quick_rows(batch, cell, args[1], learning);
+    if (result == NULL && !PyErr_Occurred())
+        result = PyObject_CallFunctionObjArgs(names.look_up, cell, batch, args[1], learning ? Py_True : Py_False, NULL);
     Py_DECREF(batch);
     if (result == Py_None) Py_CLEAR(result);
     return result;

@@ -222,7 +222,8 @@ def captured_lookup(cell: Cell, batch: Batch, indices: Any, learning: bool) -> A
     if not isinstance(indices, torch.Tensor):
         return None
     weight, attrs = cell.lookup
-    value = look_up(batch, indices, table_of(batch, weight, attrs, learning and weight.requires_grad))
+    table = batch.tables[cell, learning] = table_of(batch, weight, attrs, learning and weight.requires_grad)
+    value = look_up(batch, indices, table)
     return None if value is None else wrap(value)
 
 

@@ -12,20 +12,13 @@ from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import autocast, captured_lookup, rebuild
 from gluonjit.engines.torch.engine import ENGINE
 from gluonjit.engines.torch.lazy import LazyTensor, make
+from gluonjit.engines.torch.lookups import Table
 from gluonjit.engines.torch.operands import Unfit, value_of
-from gluonjit.hybrid import LOCAL
 from gluonjit.hybrid.fast import configure
-
-_quick: Any = dynamic.call if FAST is None else FAST.Hook("module", dynamic.call)
-
-
-def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-    """torch.nn.Module.__call__. A function of Python, and C inside of samples only: torch.compile reads it."""
-    return _quick(self, *args, **kwargs) if LOCAL.state.inside else dynamic.call(self, *args, **kwargs)
 
 
 def module_call() -> Any:
-    """What stands in the place of torch.nn.Module.__call__."""
+    """What stands in the place of torch.nn.Module.__call__: a function of Python, which torch.compile can read."""
     if FAST is None:
         return dynamic.call
     configure()
@@ -34,6 +27,7 @@ def module_call() -> Any:
         Cell=Cell,
         LazyTensor=LazyTensor,
         Tensor=torch.Tensor,
+        Table=Table,
         key=dynamic.KEY,
         value_of=value_of,
         empty=Unfit,
@@ -47,4 +41,4 @@ def module_call() -> Any:
         expanded=dynamic.expanded,
     )
     LazyTensor.__getitem__ = FAST.Hook("tensor_item", LazyTensor.__getitem__)  # type: ignore[method-assign]
-    return call
+    return FAST.quicken(dynamic.call)

@@ -14,6 +14,8 @@ from gluonjit.hybrid import Batch
 class Table:
     """A weight whose rows are looked up in one batch. `attrs` are arguments of torch.nn.functional.embedding."""
 
+    __slots__ = ("attrs", "row", "size", "taped", "weight")
+
     def __init__(self, weight: Any, attrs: Mapping[str, Any], taped: bool) -> None:
         self.weight = weight
         self.attrs = attrs

@@ -3,7 +3,8 @@
 from setuptools import Extension, setup
 
 NATIVE = "gluonjit/native/"
-SOURCES = "module names value origins signatures capture replay bodies slices arrays numbers torch hooks".split()
+CAPTURE = ("value", "origins", "signatures", "capture", "replay", "bodies", "slices", "arrays", "numbers")
+SOURCES = ("module", "names", *CAPTURE, "torch", "hooks", "functions")
 ROWS = ("module", "check", "pack", "interpreter", "generic", "avx2", "avx512")
 ROWS_HEADERS = ("rows", "kernels", "functions", "elements", "lines", "products", "updates")
 

@@ -35,8 +35,9 @@ class Silent:
 def configure(section: str, **named: Any) -> None:
     """Tell the fast path the classes and functions of a section ("package", "mxnet" or "torch") that it works with."""
 
-def quicken(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let calls of a function that stands for torch.nn.Module.__call__ try the fast path first; it stays what it is."""
+def quicken(way: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let calls of a function of Python, which stays what it is, try the fast path first: "call" for one that stands
+    for torch.nn.Module.__call__, "attribute" for torch.nn.Module.__getattr__."""
 
 def tensor(value: Any) -> Any:
     """A lazy tensor of PyTorch's of a value."""

@@ -112,6 +112,7 @@ class Batch:
         self.created: dict[Any, Any] = {}
         self.calls: dict[Any, Any] = {}  # operator calls so far, with their values
         self.ops: dict[Any, Any] = {}  # records by what operator calls of one signature have in common
+        self.looks: dict[Any, Any] = {}  # what the models look like that were called, by address
         self.reused: dict[Any, Any] = {}  # what recordings of calls need to know of this graph
         self.room = 1.0
         self._choose()

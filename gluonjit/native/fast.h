@@ -87,7 +87,7 @@ typedef struct {
 
 extern Names names;
 extern PyObject *str_state, *str_hooks, *str_pre_hooks, *str_rows_mode, *str_name, *str_value,
-    *str_index, *str_forward, *str_requires_grad, *str_tolist;
+    *str_index, *str_forward, *str_requires_grad, *str_tolist, *str_parameters, *str_buffers, *str_modules;
 
 int names_init(void);
 PyObject *configure(PyObject *module, PyObject *args, PyObject *kwargs);
@@ -173,7 +173,7 @@ int unhooked(PyObject *dict, PyObject *name); /* of hooks.c */
 PyObject *capture_call(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *row_of(PyObject *graph, PyObject *entries, PyObject *index);
 PyObject *entries_value(PyObject *graph, PyObject *rows, PyObject *row_spec, char taped);
-PyObject *quicken(PyObject *module, PyObject *function);
+PyObject *quicken(PyObject *module, PyObject *args);
 PyObject *quick_module(PyObject *const *args, Py_ssize_t count);
 
 /* origins.c: the user's line */

@@ -139,30 +139,6 @@ static PyObject *hook_call(PyObject *self, PyObject *const *args, size_t flags, 
     return PyObject_Vectorcall(hook->function, args, flags, keywords);
 }
 
-/* A function of Python that is tried in C first: torch.compile reads its code, as that of any other. */
-static PyObject *before_function(PyObject *function, PyObject *const *args, size_t flags, PyObject *keywords) {
-    Py_ssize_t count = PyVectorcall_NARGS(flags);
-    if (keywords == NULL && count > 0 && names.local != NULL) {
-        PyObject *result = quick_module(args, count);
-        if (result != NULL || PyErr_Occurred()) return result;
-    }
-    return _PyFunction_Vectorcall(function, args, flags, keywords);
-}
-
-/* quicken(function): let calls of a function that stands for torch.nn.Module.__call__ try the fast path first. */
-PyObject *quicken(PyObject *module, PyObject *function) {
-    if (!PyFunction_Check(function)) return PyErr_Format(PyExc_TypeError, "quicken() takes a function");
-#if PY_VERSION_HEX >= 0x030C0000
-    PyFunction_SetVectorcall((PyFunctionObject *)function, before_function);
-#else
-#if PY_VERSION_HEX >= 0x030B0000
-    ((PyFunctionObject *)function)->func_version = 0; /* calls of it that know it by its version look again */
-#endif
-    ((PyFunctionObject *)function)->vectorcall = before_function;
-#endif
-    return Py_NewRef(function);
-}
-
 static PyObject *hook_make(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     const char *name;
     PyObject *function;

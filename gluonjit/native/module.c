@@ -13,7 +13,7 @@ static PyMethodDef methods[] = {
      "What a call of PyTorch's gives that is one node, or None where Python has to see to it."},
     {"tensor", tensor, METH_O, "A lazy tensor of PyTorch's of a value."},
     {"spare_bodies", spare_bodies, METH_NOARGS, "How many tensors lie ready to be lazy ones."},
-    {"quicken", quicken, METH_O, "Let calls of a function that stands for torch.nn.Module.__call__ try the fast path first."},
+    {"quicken", quicken, METH_VARARGS, "Let calls of a function of Python try the fast path first."},
     {"replay", replay, METH_VARARGS, "Capture the nodes of a recording in the open batch; their values."},
     {NULL, NULL, 0, NULL},
 };

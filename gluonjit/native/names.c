@@ -4,7 +4,7 @@
 
 Names names;
 PyObject *str_state, *str_hooks, *str_pre_hooks, *str_rows_mode, *str_name, *str_value, *str_index, *str_forward,
-    *str_requires_grad, *str_tolist;
+    *str_requires_grad, *str_tolist, *str_parameters, *str_buffers, *str_modules;
 
 /* What is told together, by one call of configure(). */
 enum { PACKAGE, MXNET, TORCH, SECTIONS };
@@ -151,7 +151,11 @@ int names_init(void) {
     str_forward = PyUnicode_InternFromString("forward");
     str_requires_grad = PyUnicode_InternFromString("requires_grad");
     str_tolist = PyUnicode_InternFromString("tolist");
+    str_parameters = PyUnicode_InternFromString("_parameters");
+    str_buffers = PyUnicode_InternFromString("_buffers");
+    str_modules = PyUnicode_InternFromString("_modules");
     if (!str_value || !str_index || !str_forward || !str_requires_grad || !str_tolist) return -1;
+    if (!str_parameters || !str_buffers || !str_modules) return -1;
     return str_state && str_hooks && str_pre_hooks && str_rows_mode && str_name ? 0 : -1;
 }
 

@@ -254,7 +254,7 @@ def _record(
     asked = _asked_for(cell, owner, batch)
     if asked:
         raise Refusal(asked)
-    looks = () if cell.stateless else attributes(owner)
+    looks = () if cell.stateless else _looks(owner, batch)
     if cell.seen is not None and cell.seen != looks:
         cell.clear()
     if cell.never:
@@ -267,8 +267,6 @@ def _record(
     if wanted in cell.plain:
         return cell.plain[wanted]
     kind = cell.kinds.get(wanted)
-    if owner is not None:
-        PARTS.update(owner.modules())
     cache = batch.report.cache
     if kind is not None:
         cache["hits"] += 1
@@ -288,6 +286,17 @@ def _record(
     note_constants(batch, kind)
     record = batch.records[key] = Record(kind, 2 if taped else 0, share_of(kind, batch))
     return record
+
+
+def _looks(owner: Any, batch: Batch) -> Any:
+    """What a module's program may depend on; a change of that is noticed from now on, and counts."""
+    key = (id(owner), batch.changes)
+    found = batch.looks.get(key)
+    if found is None:
+        if owner is not None:
+            PARTS.update(owner.modules())
+        found = batch.looks[key] = attributes(owner)
+    return found
 
 
 _VERSIONS = -1  # in `batch.noted`, beside addresses of modules

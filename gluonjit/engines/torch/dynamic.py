@@ -125,7 +125,9 @@ def _sample(module: Any, args: Any, kwargs: Any, batch: Batch) -> Any:
     batch.begin_sample()
     state.inside += 1
     try:
-        return hooked.original_call(module, *map_structure(args, as_lazy), **kwargs)
+        known = batch.foreign  # classes in which there is no tensor
+        given = [arg if arg.__class__ in known else map_structure(arg, as_lazy) for arg in args]
+        return hooked.original_call(module, *given, **kwargs)
     except CaptureError as error:
         error.args = (f"{error} (In sample {batch.sample - 1}, at {raised_at(error.__traceback__)}.)",)
         raise

@@ -41,4 +41,5 @@ def module_call() -> Any:
         expanded=dynamic.expanded,
     )
     LazyTensor.__getitem__ = FAST.Hook("tensor_item", LazyTensor.__getitem__)  # type: ignore[method-assign]
-    return FAST.quicken(dynamic.call)
+    FAST.quicken("attribute", torch.nn.Module.__getattr__)
+    return FAST.quicken("call", dynamic.call)

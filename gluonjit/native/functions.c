@@ -1,0 +1,69 @@
+/* Functions of Python that are tried in C first. They stay what they are: torch.compile reads their code. */
+
+#include "fast.h"
+
+static int is_dict(PyObject *object) {
+    return object != NULL && (PyDict_CheckExact(object) || Py_IS_TYPE(object, &PyODict_Type));
+}
+
+/* torch.nn.Module.__getattr__, where the name is that of a parameter, a buffer or a part. */
+static PyObject *attribute(PyObject *const *args, Py_ssize_t count) {
+    PyObject *const where[] = {str_parameters, str_buffers, str_modules};
+    PyObject *dict, *found = NULL;
+    int k;
+    if (count != 2 || !PyUnicode_CheckExact(args[1])) return NULL;
+    dict = PyObject_GenericGetDict(args[0], NULL);
+    if (dict == NULL) {
+        PyErr_Clear();
+        return NULL;
+    }
+    for (k = 0; k < 3 && found == NULL && !PyErr_Occurred(); k++) {
+        PyObject *named = PyDict_GetItemWithError(dict, where[k]);
+        if (!is_dict(named)) break;
+        found = PyDict_GetItemWithError(named, args[1]);
+    }
+    Py_XINCREF(found);
+    Py_DECREF(dict);
+    return found;
+}
+
+static PyObject *before_call(PyObject *function, PyObject *const *args, size_t flags, PyObject *keywords) {
+    Py_ssize_t count = PyVectorcall_NARGS(flags);
+    if (keywords == NULL && count > 0 && names.local != NULL) {
+        PyObject *result = quick_module(args, count);
+        if (result != NULL || PyErr_Occurred()) return result;
+    }
+    return _PyFunction_Vectorcall(function, args, flags, keywords);
+}
+
+static PyObject *before_attribute(PyObject *function, PyObject *const *args, size_t flags, PyObject *keywords) {
+    if (keywords == NULL) {
+        PyObject *result = attribute(args, PyVectorcall_NARGS(flags));
+        if (result != NULL || PyErr_Occurred()) return result;
+    }
+    return _PyFunction_Vectorcall(function, args, flags, keywords);
+}
+
+static struct {
+    const char *name;
+    vectorcallfunc before;
+} ways[] = {{"call", before_call}, {"attribute", before_attribute}};
+
+/* quicken(way, function): let calls of a function try the fast path first. */
+PyObject *quicken(PyObject *module, PyObject *args) {
+    const char *name;
+    PyFunctionObject *function;
+    size_t k;
+    if (!PyArg_ParseTuple(args, "sO!:quicken", &name, &PyFunction_Type, &function)) return NULL;
+    for (k = 0; k < sizeof(ways) / sizeof(ways[0]) && strcmp(ways[k].name, name) != 0; k++) continue;
+    if (k == sizeof(ways) / sizeof(ways[0])) return PyErr_Format(PyExc_ValueError, "there is no fast path %s", name);
+#if PY_VERSION_HEX >= 0x030C0000
+    PyFunction_SetVectorcall(function, ways[k].before);
+#else
+#if PY_VERSION_HEX >= 0x030B0000
+    function->func_version = 0; /* calls of it that know it by its version look again */
+#endif
+    function->vectorcall = ways[k].before;
+#endif
+    return Py_NewRef((PyObject *)function);
+}

@@ -44,7 +44,7 @@ def test_an_interrupted_calibration_stores_nothing(
     def interrupted(*given: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("gluonjit.engines.mxnet.calibration._perform", interrupted)
+    monkeypatch.setattr("gluonjit.hybrid.calibration._perform", interrupted)
     before = costs.cost_model("mxnet", engine.VERSIONS)
     assert main(["calibrate", "--seconds", "1"]) == 130
     assert "interrupted, nothing was stored" in capsys.readouterr().err
@@ -57,7 +57,7 @@ def test_a_file_that_cannot_be_written_is_told_with_the_next_step(
 ) -> None:
     from gluonjit.analysis.costs.measured import Measured
 
-    monkeypatch.setattr("gluonjit.engines.mxnet.calibration.measure", lambda *given: Measured())
+    monkeypatch.setattr("gluonjit.engines.mxnet.engine.measure", lambda *given: Measured())
     (process / "file").write_text("")
     assert main(["calibrate", "--output", str(process / "file" / "costs.json")]) == 1
     assert "Next: --output PATH" in capsys.readouterr().err

@@ -23,6 +23,7 @@ from gluonjit.engines.torch.verifying import verify
 from gluonjit.errors import OptionError
 from gluonjit.graph import Kind, Spec, Value, clear_specs, spec_count
 from gluonjit.hybrid import LOCAL, Options, Report
+from gluonjit.hybrid.calibration import measure
 from gluonjit.hybrid.functions import CellFunction
 from gluonjit.hybrid.provenance import Provenance
 
@@ -102,9 +103,9 @@ class TorchEngine:
 
     def calibrate(self, seconds: float, progress: Progress) -> Measured:
         """Measure what work costs here."""
-        from gluonjit.engines.torch.calibration import measure  # nobody else needs its programs
+        from gluonjit.engines.torch.calibration import BENCH  # nobody else needs its programs
 
-        return measure(seconds, progress)
+        return measure(BENCH, seconds, progress)
 
     def cache_info(self) -> dict[str, int]:
         """Entries in the caches of sums and of cells (4,096 each at most), and of specs."""

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
 from difflib import SequenceMatcher
+from sys import _getframe
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from gluonjit.graph import Line
+from gluonjit.errors import VerifyError
+from gluonjit.graph import Line, line_of, origin_of
+from gluonjit.hybrid.report import Report
+from gluonjit.hybrid.state import explain
+from gluonjit.hybrid.structure import items_of, map_structure
+
+Loss = Callable[[Any, Any], Any]
 
 TOLERANCES = {"float16": 1e-2, "float64": 1e-9}
 USUAL = 1e-5
@@ -30,6 +38,124 @@ class Event:
 
     def __str__(self) -> str:
         return f"{self.name} in sample {self.sample}" + (f" at {self.line}" if self.line else "")
+
+
+class Log:
+    """The calls of a run, as they are made.
+
+    array: the class of arrays; probed: an array plus zeros that get a gradient, and these zeros, or the array and
+    None where it gets none.
+    """
+
+    def __init__(self, array: type, probed: Callable[[Any], tuple[Any, Any]]) -> None:
+        self.events: list[Event] = []
+        self.sample = 0
+        self._open: list[Event] = []
+        self._array = array
+        self._probed = probed
+
+    def call(self, name: str, operands: Any, run: Callable[[], Any]) -> Any:
+        """Make a call and note it."""
+        addresses = tuple([id(array) for array in items_of(operands, self._array)])
+        event = Event(name, self.sample, line_of(origin_of(_getframe(1))), addresses)
+        (self._open[-1].inside if self._open else self.events).append(event)
+        self._open.append(event)
+        try:
+            return map_structure(run(), lambda item: self._noted(event, item))
+        finally:
+            self._open.pop()
+
+    def _noted(self, event: Event, item: Any) -> Any:
+        if not isinstance(item, self._array):
+            return item
+        array, probe = self._probed(item)
+        event.probes.append(probe)
+        event.results.append(array)
+        return array
+
+
+class Outcome(NamedTuple):
+    """One run: outputs of each sample, gradients by what they are of."""
+
+    outputs: list[list[Any]]
+    gradients: dict[str, Any]
+
+
+class Runs(NamedTuple):
+    """A program's runs, in an engine."""
+
+    run: Callable[[bool], Outcome]  # eagerly, or batched
+    watched: Callable[[bool, bool], list[Event]]  # with probes or without; eagerly, or batched
+    numbers: Callable[[Any], Any]  # of an array
+    gradient: Callable[[Any], Any]  # the numbers of a probe's
+    off: str  # the call that turns batching off
+
+
+def compared(runs: Runs, rtol: float | None) -> Report:
+    """The report of the batched run. Raises VerifyError where it differs from the eager one, and says in which call."""
+    eager, batched = runs.run(True), runs.run(False)
+    report = explain()
+    found = _first(eager, batched, rtol)
+    if found is None:
+        return report
+    what, apart, gradient = found
+    logs = runs.watched(gradient, True), runs.watched(gradient, False)
+    if gradient:
+        where = first_gradient(logs[0], logs[1], runs.gradient, rtol)
+    else:
+        where = first_result(logs[0], logs[1], runs.numbers, rtol)
+    where = where or "no single call differs while calls are watched one by one"
+    raise VerifyError(
+        f"verify(): batched and eager execution differ by {apart.by:.3g}, at a scale of {apart.scale:.3g}, in {what}: "
+        f"{apart}. Of the calls, {where}. With {runs.off} the net runs as it should."
+    )
+
+
+def _first(eager: Outcome, batched: Outcome, rtol: float | None) -> tuple[str, Difference, bool] | None:
+    for number, (wanted, found) in enumerate(zip(eager.outputs, batched.outputs)):
+        for expected, actual in zip(wanted, found):
+            apart = difference(actual, expected, rtol)
+            if apart is not None:
+                return f"the output of sample {number}", apart, False
+    for name, expected in eager.gradients.items():
+        apart = difference(batched.gradients[name], expected, rtol)
+        if apart is not None:
+            return f"the gradient of {name}", apart, True
+    return None
+
+
+def called(
+    net: Any, samples: Sequence[Any], loss: Loss | None, array: type, log: Log | None, weighted: Callable[[Any], Any]
+) -> tuple[list[list[Any]], list[Any]]:
+    """The arrays that each call of the net gives, and what backward begins with: losses, or outputs `weighted`."""
+    outputs: list[list[Any]] = []
+    losses: list[Any] = []
+    for number, sample in enumerate(samples):
+        if log is not None:
+            log.sample = number
+        output = net(*sample) if isinstance(sample, tuple) else net(sample)
+        outputs.append(list(items_of(output, array)))
+        losses += [loss(output, sample)] if loss is not None else weighted(outputs[-1])
+    return outputs, losses
+
+
+@contextmanager
+def batched_with(
+    net: Any, key: str, options: dict[str, Any], enable: Callable[[Any, Any], None], disable: Callable[[Any], None]
+) -> Iterator[None]:
+    """The net with these options, or those it has; afterwards as it was."""
+    cell = net.__dict__.get(key)
+    if cell is not None and not options:
+        yield
+        return
+    enable(net, options)
+    try:
+        yield
+    finally:
+        if cell is None:
+            disable(net)
+        else:
+            enable(net, {field.name: getattr(cell.options, field.name) for field in fields(cell.options)})
 
 
 class Difference(NamedTuple):

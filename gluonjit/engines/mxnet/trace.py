@@ -20,7 +20,7 @@ from gluonjit.engines.mxnet.hooked import original_invoke, original_set_recordin
 from gluonjit.engines.mxnet.semantics import SHAPES
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Spec, Value, intern_spec, natural_mode
-from gluonjit.hybrid import LOCAL, UNCAPTURED
+from gluonjit.hybrid import LOCAL, UNCAPTURED, structure
 
 Attrs = tuple[tuple[str, str], ...]
 Shaped = tuple[tuple[int, ...], str]
@@ -253,12 +253,5 @@ _CHECKED = re.compile(r".*?Check failed: .*?[^:]: (?P<message>.*)")
 
 
 def map_structure(result: Any, visit: Callable[[Any], Any]) -> Any:
-    """Apply `visit` to every array in nested lists and tuples."""
-    kind = type(result)
-    if kind is list:
-        return [map_structure(item, visit) for item in result]
-    if kind is tuple:
-        return tuple([map_structure(item, visit) for item in result])
-    if isinstance(result, tuple) and hasattr(kind, "_make"):  # a named one
-        return kind._make([map_structure(item, visit) for item in result])
-    return visit(result)
+    """Apply `visit` to every array in nested lists and tuples; no call gives a dictionary as a node."""
+    return structure.map_structure(result, visit, tables=False)

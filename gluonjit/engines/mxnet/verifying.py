@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import fields
 from functools import partial
 from operator import add
-from sys import _getframe
-from typing import Any, NamedTuple
+from typing import Any
 
 import mxnet as mx
 import numpy as np
@@ -21,53 +19,11 @@ from gluonjit.engines.mxnet.lazy import Lazy
 from gluonjit.engines.mxnet.semantics import is_numpy
 from gluonjit.engines.mxnet.trace import operator_call
 from gluonjit.errors import ReuseError, VerifyError
-from gluonjit.graph import line_of, origin_of
-from gluonjit.hybrid import LOCAL, UNCAPTURED, Report, explain
+from gluonjit.hybrid import LOCAL, UNCAPTURED, Report
 from gluonjit.hybrid.functions import CellFunction
 from gluonjit.hybrid.reuse import Recordings
-from gluonjit.hybrid.verification import Difference, Event, difference, first_gradient, first_result
-
-Loss = Callable[[Any, Any], Any]
-
-
-class Outcome(NamedTuple):
-    """One run: outputs of each sample, gradients by what they are of."""
-
-    outputs: list[list[Any]]
-    gradients: dict[str, Any]
-
-
-class Log:
-    """The calls of a run, as they are made."""
-
-    def __init__(self, probing: bool) -> None:
-        self.events: list[Event] = []
-        self.sample = 0
-        self._open: list[Event] = []
-        self._probing = probing
-
-    def call(self, name: str, operands: Any, run: Callable[[], Any]) -> Any:
-        """Make a call and note it."""
-        addresses = tuple(id(array) for array in arrays_in(operands))
-        event = Event(name, self.sample, line_of(origin_of(_getframe(1))), addresses)
-        (self._open[-1].inside if self._open else self.events).append(event)
-        self._open.append(event)
-        try:
-            result = run()
-            return _mapped(result, lambda array: self._note(event, array))
-        finally:
-            self._open.pop()
-
-    def _note(self, event: Event, array: Any) -> Any:
-        if self._probing and autograd.is_recording() and np.dtype(array.dtype).kind == "f":
-            probe = _unlogged(partial(_like, array, np.zeros(array.shape), True))
-            array = _unlogged(partial(add, array, probe))
-            event.probes.append(probe)
-        else:
-            event.probes.append(None)
-        event.results.append(array)
-        return array
-
+from gluonjit.hybrid.structure import items_of
+from gluonjit.hybrid.verification import Event, Log, Loss, Outcome, Runs, batched_with, called, compared
 
 _log: Log | None = None
 
@@ -79,6 +35,14 @@ def _unlogged(run: Callable[[], Any]) -> Any:
         return run()
     finally:
         _log = log
+
+
+def _probed(array: Any) -> tuple[Any, Any]:
+    """An array plus zeros that get a gradient, and these zeros."""
+    if not autograd.is_recording() or np.dtype(array.dtype).kind != "f":
+        return array, None
+    probe = _unlogged(partial(_like, array, np.zeros(array.shape), True))
+    return _unlogged(partial(add, array, probe)), probe
 
 
 @contextmanager
@@ -125,24 +89,18 @@ def verify(
     net: gluon.Block, samples: Sequence[Any], loss: Loss | None, rtol: float | None, train_mode: bool, options: Any
 ) -> Report:
     """Implements `gluonjit.verify`."""
-    with _batched(net, options), _kept_gradients(net, samples):
-        eager = _run(net, samples, loss, train_mode, None, True)
-        batched = _run_reusing(net, samples, loss, train_mode)
-        report = explain()
-        found = _compare(eager, batched, rtol)
-        if found is None:
-            return report
-        what, apart, gradient = found
-        logs = [_watched(net, samples, loss, train_mode, gradient, paused) for paused in (True, False)]
-        if gradient:
-            where = first_gradient(logs[0], logs[1], lambda probe: probe.grad.asnumpy(), rtol)
-        else:
-            where = first_result(logs[0], logs[1], lambda array: array.asnumpy(), rtol)
-    where = where or "no single call differs while calls are watched one by one"
-    raise VerifyError(
-        f"verify(): batched and eager execution differ by {apart.by:.3g}, at a scale of {apart.scale:.3g}, in {what}: "
-        f"{apart}. Of the calls, {where}. With hybridize(dynamic_batch=False) the net runs as it should."
-    )
+
+    def run(eager: bool) -> Outcome:
+        if eager:
+            return _run(net, samples, loss, train_mode, None, True)
+        return _run_reusing(net, samples, loss, train_mode)
+
+    def watched(probing: bool, eager: bool) -> list[Event]:
+        return _watched(net, samples, loss, train_mode, probing, eager)
+
+    runs = Runs(run, watched, NDArray.asnumpy, lambda probe: probe.grad.asnumpy(), "hybridize(dynamic_batch=False)")
+    with batched_with(net, KEY, options, enable, disable), _kept_gradients(net, samples):
+        return compared(runs, rtol)
 
 
 def _run_reusing(net: gluon.Block, samples: Sequence[Any], loss: Loss | None, train_mode: bool) -> Outcome:
@@ -163,7 +121,7 @@ def _run_reusing(net: gluon.Block, samples: Sequence[Any], loss: Loss | None, tr
 def _watched(
     net: gluon.Block, samples: Sequence[Any], loss: Loss | None, train_mode: bool, probing: bool, eager: bool
 ) -> list[Event]:
-    log = Log(probing)
+    log = Log(NDArray, _probed if probing else lambda array: (array, None))
     cell = net.__dict__[KEY]
     reuse, cell.reuse = cell.reuse, None  # calls that do not run can't be watched
     try:
@@ -174,19 +132,6 @@ def _watched(
     return log.events
 
 
-def _compare(eager: Outcome, batched: Outcome, rtol: float | None) -> tuple[str, Difference, bool] | None:
-    for number, (wanted, found) in enumerate(zip(eager.outputs, batched.outputs)):
-        for expected, actual in zip(wanted, found):
-            apart = difference(actual, expected, rtol)
-            if apart is not None:
-                return f"the output of sample {number}", apart, False
-    for name, expected in eager.gradients.items():
-        apart = difference(batched.gradients[name], expected, rtol)
-        if apart is not None:
-            return f"the gradient of {name}", apart, True
-    return None
-
-
 def _run(
     net: gluon.Block, samples: Sequence[Any], loss: Loss | None, train_mode: bool, log: Log | None, eager: bool
 ) -> Outcome:
@@ -195,14 +140,8 @@ def _run(
         targets = dict(_gradients(net, samples))
         for array in targets.values():
             array[:] = 0
-        outputs, losses = [], []
         with autograd.record(train_mode):
-            for number, sample in enumerate(samples):
-                if log is not None:
-                    log.sample = number
-                output = net(*sample) if isinstance(sample, tuple) else net(sample)
-                outputs.append(list(arrays_in(output)))
-                losses += [loss(output, sample)] if loss is not None else _weighted(outputs[-1])
+            outputs, losses = called(net, samples, loss, NDArray, log, _weighted)
         differentiable = [value for value in losses if isinstance(value, Lazy) or has_history(value)]
         if differentiable and targets:
             autograd.backward(differentiable)
@@ -238,7 +177,7 @@ def _gradients(net: gluon.Block, samples: Sequence[Any]) -> Iterator[tuple[str, 
             for gradient in gradients:
                 yield (name if len(gradients) == 1 else f"{name} on {gradient.context}"), gradient
     for number, sample in enumerate(samples):
-        for position, array in enumerate(arrays_in(sample)):
+        for position, array in enumerate(items_of(sample, NDArray)):
             if array.grad is not None:
                 yield f"input {position} of sample {number}", array.grad
 
@@ -252,42 +191,3 @@ def _kept_gradients(net: gluon.Block, samples: Sequence[Any]) -> Iterator[None]:
     finally:
         for array, before in kept:
             before.copyto(array)
-
-
-@contextmanager
-def _batched(net: gluon.Block, options: dict[str, Any]) -> Iterator[None]:
-    """The net with these options, or those it has; afterwards as it was."""
-    cell = net.__dict__.get(KEY)
-    if cell is not None and not options:
-        yield
-        return
-    enable(net, options)
-    try:
-        yield
-    finally:
-        if cell is None:
-            disable(net)
-        else:
-            enable(net, {field.name: getattr(cell.options, field.name) for field in fields(cell.options)})
-
-
-def arrays_in(item: Any) -> Iterator[NDArray]:
-    """Every array in nested lists, tuples and dictionaries."""
-    if isinstance(item, NDArray):
-        yield item
-    elif isinstance(item, dict):
-        yield from arrays_in(tuple(item.values()))
-    elif isinstance(item, (list, tuple)):
-        for part in item:
-            yield from arrays_in(part)
-
-
-def _mapped(item: Any, change: Callable[[Any], Any]) -> Any:
-    """Nested results with every array changed."""
-    if isinstance(item, NDArray):
-        return change(item)
-    if isinstance(item, dict):
-        return {key: _mapped(part, change) for key, part in item.items()}
-    if type(item) in (list, tuple):
-        return type(item)(_mapped(part, change) for part in item)
-    return item

@@ -10,10 +10,10 @@ from gluonjit.engines.torch import hooked
 from gluonjit.engines.torch.cells import PARTS
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import concrete
-from gluonjit.engines.torch.structure import map_structure
 from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.errors import CaptureError
 from gluonjit.hybrid import LOCAL
+from gluonjit.hybrid.structure import map_structure
 
 
 def computed(item: Any) -> Any:

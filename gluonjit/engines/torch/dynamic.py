@@ -10,10 +10,10 @@ from gluonjit.engines.torch import hooked
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import Refusal, as_lazy, capture, expand, foreign, open_batch
 from gluonjit.engines.torch.lazy import waits
-from gluonjit.engines.torch.structure import map_structure
 from gluonjit.errors import CaptureError
 from gluonjit.graph import raised_at
 from gluonjit.hybrid import LOCAL, Batch, Options, engine_of
+from gluonjit.hybrid.structure import map_structure
 
 KEY = "_gluonjit"
 """A dynamically batched module keeps its Cell in its own __dict__, so that copies and pickles take it along."""

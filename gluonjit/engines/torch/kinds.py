@@ -14,11 +14,12 @@ from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.hoist import Piece, cut, used_alone
 from gluonjit.engines.torch.lifting import Traced, join_kinds
 from gluonjit.engines.torch.program import Lone, build, lay_out, pruned
-from gluonjit.engines.torch.structure import Constant, map_structure
+from gluonjit.engines.torch.structure import Constant
 from gluonjit.engines.torch.trace import NeedsValue, Recorder, Trace, recording
 from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind, Value, family_key, split_kind
 from gluonjit.hybrid import Batch
+from gluonjit.hybrid.structure import map_structure
 
 _READS = (
     "it reads a tensor's numbers, writes to a tensor from outside, or uses one that is neither an argument nor a "

@@ -12,9 +12,9 @@ from gluonjit.engines.torch.cells import Refusal, capture, open_batch
 from gluonjit.engines.torch.lazy import LazyTensor, waits
 from gluonjit.engines.torch.operands import concrete
 from gluonjit.engines.torch.references import REFERENCES
-from gluonjit.engines.torch.structure import map_structure
 from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.hybrid import LOCAL, Options
+from gluonjit.hybrid.structure import map_structure
 
 _MOST = 4096
 _operators: OrderedDict[Any, Cell] = OrderedDict()

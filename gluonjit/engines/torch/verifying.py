@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict
-from sys import _getframe
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -15,54 +13,20 @@ from gluonjit.engines.torch.dynamic import KEY, disable, enable
 from gluonjit.engines.torch.hooked import original_setattr
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import concrete
-from gluonjit.engines.torch.structure import map_structure
-from gluonjit.errors import VerifyError
-from gluonjit.graph import line_of, origin_of
-from gluonjit.hybrid import LOCAL, UNCAPTURED, Report, explain
+from gluonjit.hybrid import LOCAL, UNCAPTURED, Report
 from gluonjit.hybrid.functions import CellFunction
-from gluonjit.hybrid.verification import Difference, Event, difference, first_gradient, first_result
+from gluonjit.hybrid.structure import items_of
+from gluonjit.hybrid.verification import Event, Log, Loss, Outcome, Runs, batched_with, called, compared
 
-Loss = Callable[[Any, Any], Any]
 _Module = torch.nn.Module
 
 
-class Outcome(NamedTuple):
-    """One run: outputs of each sample, gradients by what they are of."""
-
-    outputs: list[list[Any]]
-    gradients: dict[str, Any]
-
-
-class Log:
-    """The calls of a run, as they are made."""
-
-    def __init__(self, probing: bool) -> None:
-        self.events: list[Event] = []
-        self.sample = 0
-        self._open: list[Event] = []
-        self._probing = probing
-
-    def call(self, name: str, operands: Any, run: Callable[[], Any]) -> Any:
-        """Make a call and note it."""
-        addresses = tuple([id(tensor) for tensor in tensors_in(operands)])
-        event = Event(name, self.sample, line_of(origin_of(_getframe(2))), addresses)
-        (self._open[-1].inside if self._open else self.events).append(event)
-        self._open.append(event)
-        try:
-            result = run()
-            return map_structure(result, lambda item: self._note(event, item) if _is_tensor(item) else item)
-        finally:
-            self._open.pop()
-
-    def _note(self, event: Event, tensor: Any) -> Any:
-        if self._probing and torch.is_grad_enabled() and name_of_dtype(tensor.dtype) in FLOATS:
-            probe = torch.zeros(tensor.shape, dtype=tensor.dtype, device=tensor.device, requires_grad=True)
-            tensor = tensor + probe
-            event.probes.append(probe)
-        else:
-            event.probes.append(None)
-        event.results.append(tensor)
-        return tensor
+def _probed(tensor: Any) -> tuple[Any, Any]:
+    """A tensor plus zeros that get a gradient, and these zeros."""
+    if not torch.is_grad_enabled() or name_of_dtype(tensor.dtype) not in FLOATS:
+        return tensor, None
+    probe = torch.zeros(tensor.shape, dtype=tensor.dtype, device=tensor.device, requires_grad=True)
+    return tensor + probe, probe
 
 
 @contextmanager
@@ -94,44 +58,24 @@ def verify(
     net: Any, samples: Sequence[Any], loss: Loss | None, rtol: float | None, train_mode: bool, options: Any
 ) -> Report:
     """Implements `gluonjit.verify`."""
-    with _batched(net, options), _in_mode(net, train_mode), _kept_gradients(net, samples):
-        eager = _run(net, samples, loss, None, True)
-        batched = _run(net, samples, loss, None, False)
-        report = explain()
-        found = _compare(eager, batched, rtol)
-        if found is None:
-            return report
-        what, apart, gradient = found
-        logs = [_watched(net, samples, loss, gradient, paused) for paused in (True, False)]
-        if gradient:
-            where = first_gradient(logs[0], logs[1], lambda probe: _numbers(_gradient(probe)), rtol)
-        else:
-            where = first_result(logs[0], logs[1], _numbers, rtol)
-    where = where or "no single call differs while calls are watched one by one"
-    raise VerifyError(
-        f"verify(): batched and eager execution differ by {apart.by:.3g}, at a scale of {apart.scale:.3g}, in {what}: "
-        f"{apart}. Of the calls, {where}. With hybridize(net, dynamic_batch=False) the net runs as it should."
-    )
+
+    def run(eager: bool) -> Outcome:
+        return _run(net, samples, loss, None, eager)
+
+    def watched(probing: bool, eager: bool) -> list[Event]:
+        return _watched(net, samples, loss, probing, eager)
+
+    off = "hybridize(net, dynamic_batch=False)"
+    runs = Runs(run, watched, _numbers, lambda probe: _numbers(_gradient(probe)), off)
+    with batched_with(net, KEY, options, enable, disable), _in_mode(net, train_mode), _kept_gradients(net, samples):
+        return compared(runs, rtol)
 
 
 def _watched(net: Any, samples: Sequence[Any], loss: Loss | None, probing: bool, eager: bool) -> list[Event]:
-    log = Log(probing)
+    log = Log(torch.Tensor, _probed if probing else lambda tensor: (tensor, None))
     with observed(log):
         _run(net, samples, loss, log, eager)
     return log.events
-
-
-def _compare(eager: Outcome, batched: Outcome, rtol: float | None) -> tuple[str, Difference, bool] | None:
-    for number, (wanted, found) in enumerate(zip(eager.outputs, batched.outputs)):
-        for expected, actual in zip(wanted, found):
-            apart = difference(actual, expected, rtol)
-            if apart is not None:
-                return f"the output of sample {number}", apart, False
-    for name, expected in eager.gradients.items():
-        apart = difference(batched.gradients[name], expected, rtol)
-        if apart is not None:
-            return f"the gradient of {name}", apart, True
-    return None
 
 
 def _run(net: Any, samples: Sequence[Any], loss: Loss | None, log: Log | None, eager: bool) -> Outcome:
@@ -140,13 +84,7 @@ def _run(net: Any, samples: Sequence[Any], loss: Loss | None, log: Log | None, e
         targets = dict(_learned(net, samples))
         for tensor in targets.values():
             tensor.grad = None
-        outputs, losses = [], []
-        for number, sample in enumerate(samples):
-            if log is not None:
-                log.sample = number
-            output = net(*sample) if isinstance(sample, tuple) else net(sample)
-            outputs.append(list(tensors_in(output)))
-            losses += [loss(output, sample)] if loss is not None else _weighted(outputs[-1])
+        outputs, losses = called(net, samples, loss, torch.Tensor, log, _weighted)
         differentiable = [value.sum() for value in losses if value.requires_grad]
         if differentiable and targets:
             torch.autograd.backward(sum(differentiable[1:], differentiable[0]))
@@ -179,7 +117,7 @@ def _learned(net: Any, samples: Sequence[Any]) -> Iterator[tuple[str, Any]]:
         if parameter.requires_grad:
             yield name, parameter
     for number, sample in enumerate(samples):
-        for position, tensor in enumerate(tensors_in(sample)):
+        for position, tensor in enumerate(items_of(sample, torch.Tensor)):
             if tensor.requires_grad and tensor.is_leaf:
                 yield f"input {position} of sample {number}", tensor
 
@@ -205,35 +143,3 @@ def _in_mode(net: Any, train_mode: bool) -> Iterator[None]:
     finally:
         for module, training in before:
             original_setattr(module, "training", training)
-
-
-@contextmanager
-def _batched(net: Any, options: dict[str, Any]) -> Iterator[None]:
-    """The net with these options, or those it has; afterwards as it was."""
-    cell = net.__dict__.get(KEY)
-    if cell is not None and not options:
-        yield
-        return
-    enable(net, options)
-    try:
-        yield
-    finally:
-        if cell is None:
-            disable(net)
-        else:
-            enable(net, asdict(cell.options))
-
-
-def _is_tensor(item: Any) -> bool:
-    return isinstance(item, torch.Tensor)
-
-
-def tensors_in(item: Any) -> Iterator[Any]:
-    """Every tensor in nested lists, tuples and dictionaries."""
-    if isinstance(item, torch.Tensor):
-        yield item
-    elif isinstance(item, dict):
-        yield from tensors_in(tuple(item.values()))
-    elif isinstance(item, (list, tuple)):
-        for part in item:
-            yield from tensors_in(part)

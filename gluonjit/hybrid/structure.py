@@ -1,0 +1,33 @@
+"""What calls take and give: arrays in nested lists, tuples and dictionaries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+
+def map_structure(item: Any, visit: Callable[[Any], Any], tables: bool = True) -> Any:
+    """Apply `visit` to everything in nested lists, tuples and, with `tables`, dictionaries that is none of these."""
+    kind = type(item)
+    if kind is list:
+        return [map_structure(part, visit, tables) for part in item]
+    if kind is tuple:
+        return tuple([map_structure(part, visit, tables) for part in item])
+    if isinstance(item, tuple) and hasattr(kind, "_make"):  # a named one
+        return kind._make([map_structure(part, visit, tables) for part in item])
+    if isinstance(item, tuple) and hasattr(kind, "n_sequence_fields"):  # made in C, as those of torch.return_types
+        return kind([map_structure(part, visit, tables) for part in item])
+    if tables and isinstance(item, dict):
+        return type(item)((key, map_structure(part, visit, tables)) for key, part in item.items())
+    return visit(item)
+
+
+def items_of(item: Any, kind: type) -> Iterator[Any]:
+    """Everything of this kind in nested lists, tuples and dictionaries."""
+    if isinstance(item, kind):
+        yield item
+    elif isinstance(item, dict):
+        yield from items_of(tuple(item.values()), kind)
+    elif isinstance(item, (list, tuple)):
+        for part in item:
+            yield from items_of(part, kind)

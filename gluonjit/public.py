@@ -60,7 +60,8 @@ def verify(
 
     A sample is passed as `net(sample)`, or `net(*sample)` where it is a tuple. Gradients, of parameters and of inputs
     with `attach_grad`, are those of the sum of `loss(output, sample)`, or without `loss` of a weighted sum of all
-    outputs. Arrays may differ by `rtol` times the largest element (by default 1e-5; float16 1e-2, float64 1e-9).
+    outputs. Arrays may differ by `rtol` times the largest element (by default 1e-5; float16 1e-2, float64 1e-9), and
+    gradients by as much of a hundredth of the largest of all gradients: what cancels to about 0 leaves rounding.
     `options` are those of `hybridize(dynamic_batch=True)`. With `train_mode` layers behave as in training, and what
     draws at random then differs. Gradients and options are afterwards what they were; other side effects of the net,
     such as running statistics in training, happen in each run.

@@ -73,3 +73,55 @@ def test_a_wrong_rule_is_found_and_its_call_named(wrong: str, monkeypatch: pytes
     else:
         assert "the gradient of first" in text and "is that of the result of Linear in sample" in text
         assert "which comes from the backward of Doubling" in text
+
+
+class Attention(nn.Module):
+    """What the bias of the scores adds, a softmax takes away again: its gradient is rounding around 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.states, self.scores, self.out = nn.Linear(4, 16), nn.Linear(16, 1), nn.Linear(16, 3)
+
+    def forward(self, x: Any) -> Any:
+        states = torch.tanh(self.states(x))
+        return self.out(torch.softmax(self.scores(states)[:, 0], 0) @ states)
+
+
+def test_a_gradient_that_cancels_is_no_difference() -> None:
+    net = Attention()
+    for _ in range(3):
+        given = [torch.randn(length, 4) for length in (5, 3, 8, 6)]
+        assert gluonjit.verify(net, given, granularity="op").launches > 0
+
+
+class Small(nn.Module):
+    """The gradients of a layer are about a hundredth of those of another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.large, self.small, self.bend = nn.Linear(4, 4), nn.Linear(4, 4), Bend()
+
+    def forward(self, sample: Sample) -> Any:
+        return self.large(sample.x) + self.bend(self.small(sample.x)) * 0.01
+
+
+class Bend(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return torch.erf(x)
+
+
+def test_a_wrong_gradient_that_is_small_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(tensor: Any) -> Any:
+        found = torch.erf(tensor)
+        return found * 1.001 - found.detach() * 0.001
+
+    def rule(call: Any) -> list[Any]:
+        (val,) = call.vals()
+        return [call.result(call.emit(wrong, [val]), val.lead, val.rest)]
+
+    net, given = Small(), [Sample() for _ in range(3)]
+    gluonjit.verify(net, given)
+    monkeypatch.setitem(rules.RULES, "erf.default", rule)
+    gluonjit.clear_caches()
+    with pytest.raises(VerifyError, match=r"in the gradient of small\.(weight|bias): .* the backward of Bend"):
+        gluonjit.verify(net, given)

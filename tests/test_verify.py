@@ -134,6 +134,50 @@ def test_tolerance(net: Net, plant: Any) -> None:
         gluonjit.verify(net, samples(2, 1, 4))
 
 
+class Attention(gluon.Block):
+    """What the bias of the scores adds, a softmax takes away again: its gradient is rounding around 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.states = gluon.nn.Dense(16, in_units=4, activation="tanh", flatten=False)
+        self.scores = gluon.nn.Dense(1, in_units=16)
+        self.out = gluon.nn.Dense(3, in_units=16)
+
+    def forward(self, x: Any) -> Any:
+        states = self.states(x)
+        return self.out(nd.dot(nd.softmax(self.scores(states), axis=0).T, states))
+
+
+def test_a_gradient_that_cancels_is_no_difference() -> None:
+    net = Attention()
+    net.initialize(init="xavier")
+    for seed in range(3):
+        given = [nd.array(np.random.RandomState(seed).normal(size=(length, 4))) for length in (5, 3, 8, 6)]
+        assert gluonjit.verify(net, given).launches > 0
+
+
+class Small(gluon.Block):
+    """The gradients of a layer are about a hundredth of those of another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.large, self.small = gluon.nn.Dense(4, in_units=4), gluon.nn.Dense(4, in_units=4)
+
+    def forward(self, x: Any) -> Any:
+        return self.large(x) + nd.tanh(self.small(x)) * 0.01
+
+
+def test_a_wrong_gradient_that_is_small_is_found(plant: Any) -> None:
+    import mxnet as mx
+
+    net = Small()
+    net.initialize(init="xavier")
+    gluonjit.verify(net, samples(2, 1, 4))
+    plant("Activation", lambda symbol: symbol * 1.001 - mx.sym.BlockGrad(symbol) * 0.001)
+    with pytest.raises(VerifyError, match=r"in the gradient of .*_(weight|bias): .* comes from the backward of tanh"):
+        gluonjit.verify(net, samples(2, 1, 4))
+
+
 def test_nothing_of_the_net_is_changed(net: Net) -> None:
     net.hybridize(dynamic_batch=True, sharing=False)
     cell = net.__dict__["_gluonjit"]

@@ -22,6 +22,7 @@ Loss = Callable[[Any, Any], Any]
 TOLERANCES = {"float16": 1e-2, "float64": 1e-9}
 USUAL = 1e-5
 _SMALLEST = 1e-6  # arrays of smaller numbers are compared as if they held this
+_SHARE = 1e-2  # and gradients as if they held this share of the largest: what cancels leaves rounding of what it was
 
 
 @dataclass
@@ -117,8 +118,9 @@ def _first(eager: Outcome, batched: Outcome, rtol: float | None) -> tuple[str, D
             apart = difference(actual, expected, rtol)
             if apart is not None:
                 return f"the output of sample {number}", apart, False
+    least = _SHARE * max(map(largest, eager.gradients.values()), default=0.0)
     for name, expected in eager.gradients.items():
-        apart = difference(batched.gradients[name], expected, rtol)
+        apart = difference(batched.gradients[name], expected, rtol, least)
         if apart is not None:
             return f"the gradient of {name}", apart, True
     return None
@@ -172,8 +174,14 @@ class Difference(NamedTuple):
         return f"{self.batched:.7g} batched and {self.eager:.7g} eager{place and ' at ' + place}"
 
 
-def difference(batched: Any, eager: Any, rtol: float | None) -> Difference | None:
-    """How two arrays differ, beyond rounding: max|a - b| > rtol * max|b|. NaNs are equal to each other."""
+def largest(array: Any) -> float:
+    """max|a|, of what is finite."""
+    numbers = np.abs(np.asarray(array, np.float64))
+    return float(numbers[np.isfinite(numbers)].max(initial=0.0))
+
+
+def difference(batched: Any, eager: Any, rtol: float | None, least: float = 0.0) -> Difference | None:
+    """How two arrays differ, beyond rounding: max|a - b| > rtol * max(max|b|, least). NaNs are equal to each other."""
     actual, expected = np.asarray(batched), np.asarray(eager)
     if actual.shape != expected.shape:
         return Difference(float("inf"), 0.0, (), float(actual.size), float(expected.size))
@@ -184,8 +192,7 @@ def difference(batched: Any, eager: Any, rtol: float | None) -> Difference | Non
     same = (actual == expected) | (np.isnan(actual) & np.isnan(expected))
     apart = np.where(same, 0.0, np.abs(actual - expected))
     apart = np.where(np.isnan(apart), np.inf, apart)
-    finite = np.abs(expected[np.isfinite(expected)])
-    scale = max(float(finite.max(initial=0.0)), _SMALLEST)
+    scale = max(largest(expected), least, _SMALLEST)
     most = int(np.argmax(apart))
     if apart.flat[most] <= allowed * scale:
         return None
@@ -222,11 +229,13 @@ def first_gradient(
 ) -> str | None:
     """The first call, in the order of backward, whose result's gradient differs, and the calls that gave it."""
     aligned = list(pairs(eager, batched))
+    probes = [probe for expected, _ in aligned for probe in expected.probes if probe is not None]
+    least = _SHARE * max((largest(gradient(probe)) for probe in probes), default=0.0)
     for position, (expected, actual) in reversed(list(enumerate(aligned))):
         for wanted, found in zip(expected.probes, actual.probes):
             if wanted is None or found is None:
                 continue
-            apart = difference(gradient(found), gradient(wanted), rtol)
+            apart = difference(gradient(found), gradient(wanted), rtol, least)
             if apart is not None:
                 used = {id(result) for result in actual.results}
                 users = [str(user) for _, user in aligned[position + 1 :] if used.intersection(user.operands)]

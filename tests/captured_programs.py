@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from typing import Any
 
 import mxnet as mx
+from captured_support import Program, tell
 from mxnet import autograd, gluon, np, npx
-
-import gluonjit
-from gluonjit.compiled import FAST
-from gluonjit.graph import Graph, line_of
-from gluonjit.hybrid import LOCAL
-
-Program = Callable[[], list[Any]]
 
 
 class Cell(gluon.HybridBlock):
@@ -150,31 +142,6 @@ def failing() -> list[Any]:
     return said
 
 
-def described(graph: Graph, results: list[Any]) -> dict[str, Any]:
-    """All that there is in a graph, by value."""
-    return {
-        "records": [
-            {
-                "kind": record.kind.name,
-                "mode": record.mode,
-                "calls": record.calls,
-                "operands": record.operands,
-                "depths": record.depths,
-                "bases": record.bases,
-                "lines": [str(line_of(origin)) for origin in record.origins],
-                "values": [[str((v.rows, v.depth, v.spec, v.taped)) for v in values] for values in record.values],
-            }
-            for record in graph.records.values()
-        ],
-        "rows": graph.rows,
-        "leaves": [(leaf.base, str(leaf.spec), leaf.taped) for leaf in graph.leaves.values()],
-        "lookups": [list(entries.items()) for entries in graph.lookups.values()],
-        "marks": graph.marks,
-        "singles": [(str(place), value.rows, str(value.spec)) for place, value in graph.single_rows.items()],
-        "results": [str((type(part).__name__, part._v.rows, part._v.spec, part._v.depth)) for part in results],
-    }
-
-
 def main() -> None:
     programs: dict[str, Program] = {
         "tree": tree(),
@@ -185,19 +152,7 @@ def main() -> None:
         "inference": inference,
         "numpy": numpy_arrays,
     }
-    told: dict[str, Any] = {"compiled": FAST is not None, "failing": failing()}
-    LOCAL.state.flush("the end")
-    for name, program in programs.items():
-        results = program()
-        batch = LOCAL.state.batch
-        assert batch is not None, name
-        told[name] = described(batch.graph, results)
-        told[f"{name}, room"] = round(batch.room, 9)
-        LOCAL.state.flush("the end")
-        told[f"{name}, numbers"] = [part.asnumpy().tolist() for part in results]
-        report = gluonjit.explain()
-        told[f"{name}, report"] = [report.calls, report.nodes, report.launches, dict(report.unbatched)]
-    print(json.dumps(told))
+    tell(programs, lambda array: array.asnumpy().tolist(), failing=failing())
 
 
 if __name__ == "__main__":

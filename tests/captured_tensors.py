@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from typing import Any
 
 import torch
+from captured_support import Program, tell
 from torch import nn
 from torch.nn import functional
 
 import gluonjit
-from gluonjit.compiled import FAST
-from gluonjit.graph import Graph, line_of
-from gluonjit.hybrid import LOCAL
 
-Program = Callable[[], list[Any]]
 SHAPES: list[Any] = [(0, (1,), (2, (0,))), (2, (1, (0,), (1,), (2,))), (0,), (1, (2,), (2,)), (0, (1,), (2, (0,)))]
 TOKENS = [[1, 2, 3], [3, 2, 1], [5, 5, 8], [1, 2, 3], [1, 2, 3]]
 
@@ -125,31 +120,6 @@ def changed() -> list[Any]:
     return [*results, *net(samples[1])]
 
 
-def described(graph: Graph, results: list[Any]) -> dict[str, Any]:
-    """All that there is in a graph, by value."""
-    return {
-        "records": [
-            {
-                "kind": record.kind.name,
-                "mode": record.mode,
-                "calls": record.calls,
-                "operands": record.operands,
-                "depths": record.depths,
-                "bases": record.bases,
-                "lines": [str(line_of(origin)) for origin in record.origins],
-                "values": [[str((v.rows, v.depth, v.spec, v.taped)) for v in values] for values in record.values],
-            }
-            for record in graph.records.values()
-        ],
-        "rows": graph.rows,
-        "leaves": [(leaf.base, str(leaf.spec), leaf.taped) for leaf in graph.leaves.values()],
-        "lookups": [list(entries.items()) for entries in graph.lookups.values()],
-        "marks": graph.marks,
-        "singles": [(str(place), value.rows, str(value.spec)) for place, value in graph.single_rows.items()],
-        "results": [str((type(part).__name__, part._v.rows, part._v.spec, part._v.depth)) for part in results],
-    }
-
-
 def main() -> None:
     programs: dict[str, Program] = {
         "tree": tree(),
@@ -159,19 +129,7 @@ def main() -> None:
         "inference": inference,
         "changed": changed,
     }
-    told: dict[str, Any] = {"compiled": FAST is not None}
-    for name, program in programs.items():
-        results = [part for part in program() if part is not None]
-        batch = LOCAL.state.batch
-        assert batch is not None, name
-        lazies = [part for part in results if hasattr(part, "_v")]
-        told[name] = described(batch.graph, lazies)
-        told[f"{name}, room"] = round(batch.room, 9)
-        LOCAL.state.flush("the end")
-        told[f"{name}, numbers"] = [part.tolist() for part in results]
-        report = gluonjit.explain()
-        told[f"{name}, report"] = [report.calls, report.nodes, report.launches, dict(report.unbatched)]
-    print(json.dumps(told))
+    tell(programs, torch.Tensor.tolist)
 
 
 if __name__ == "__main__":

@@ -4,50 +4,27 @@ from __future__ import annotations
 
 import gc
 import inspect
-import json
-import os
-import subprocess
-import sys
 import threading
 import weakref
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import mxnet as mx
 import pytest
+from captured_support import assert_captured_alike, fresh
 from mxnet import autograd, gluon
 
 from gluonjit.compiled import FAST, WHY_NOT
 from gluonjit.graph import Value, intern_spec
 from gluonjit.hybrid import LOCAL
 
-ROOT = Path(__file__).resolve().parent.parent
 BUILT = find_spec("gluonjit._fast") is not None
 compiled = pytest.mark.skipif(FAST is None, reason=WHY_NOT)
 
 
-def fresh(*command: str, pure: bool) -> str:
-    """What a fresh process prints that captures in Python, or as it was built."""
-    done = subprocess.run(
-        [sys.executable, *command],
-        cwd=ROOT,
-        env={**os.environ, "GLUONJIT_PURE": "1" if pure else "0", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 @compiled
 def test_both_ways_capture_the_same_graphs() -> None:
-    in_c, in_python = (json.loads(fresh("tests/captured_programs.py", pure=pure)) for pure in (False, True))
-    assert (in_c.pop("compiled"), in_python.pop("compiled")) == (True, False)
-    assert in_c.keys() == in_python.keys()
-    for name in in_python:
-        assert in_c[name] == in_python[name], name
-    assert sum(len(record["bases"]) for record in in_c["tree"]["records"]) > 10
+    assert_captured_alike("tests/captured_programs.py", 10)
 
 
 @pytest.mark.slow

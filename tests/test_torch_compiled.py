@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import gc
 import inspect
-import json
-import os
-import subprocess
-import sys
 import weakref
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from captured_support import assert_captured_alike  # noqa: E402
 from torch import nn  # noqa: E402
 
 import gluonjit  # noqa: E402
@@ -23,31 +19,12 @@ from gluonjit.compiled import FAST, WHY_NOT  # noqa: E402
 from gluonjit.graph import clear_specs  # noqa: E402
 from gluonjit.hybrid import LOCAL  # noqa: E402
 
-ROOT = Path(__file__).resolve().parent.parent
 compiled = pytest.mark.skipif(FAST is None, reason=WHY_NOT)
-
-
-def captured(pure: bool) -> Any:
-    """What tests/captured_tensors.py says in a fresh process that captures in Python, or as it was built."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "tests/captured_tensors.py"],
-        cwd=ROOT,
-        env={**os.environ, "GLUONJIT_PURE": "1" if pure else "0", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return json.loads(done.stdout)
 
 
 @compiled
 def test_both_ways_capture_the_same_graphs() -> None:
-    in_c, in_python = captured(pure=False), captured(pure=True)
-    assert (in_c.pop("compiled"), in_python.pop("compiled")) == (True, False)
-    assert in_c.keys() == in_python.keys()
-    for name in in_python:
-        assert in_c[name] == in_python[name], name
-    assert sum(len(record["bases"]) for record in in_c["tree"]["records"]) > 100
+    assert_captured_alike("tests/captured_tensors.py", 100)
 
 
 @compiled

@@ -1,6 +1,6 @@
 """Steps as fused programs: one call in C for the whole of a step, forward and backward, in float32 on the host."""
 
-from gluonjit.fused.program import CHILD, NODE, Builder, NotFusable, Program, View, Weight
+from gluonjit.fused.program import CHILD, COMMUTATIVE, NODE, Builder, NotFusable, Program, View, Weight
 from gluonjit.fused.running import Memory, clear_spare
 from gluonjit.fused.steps import Done, Steps
 
@@ -11,6 +11,7 @@ __all__ = [
     "Weight",
     "NODE",
     "CHILD",
+    "COMMUTATIVE",
     "NotFusable",
     "Steps",
     "Done",

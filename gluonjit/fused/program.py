@@ -6,9 +6,21 @@ at a time, so that what lies between two instructions stays in the cache.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+COMMUTATIVE = ("ADD", "MUL")
+_WITH_ROW = {"ADD": "ADDV", "MUL": "MULV", "SUB": "SUBV"}
+_WITH_COLUMN = {"ADD": "ADDW", "MUL": "MULW", "SUB": "SUBW", "DIV": "DIVW"}
+_WITH_NUMBER: dict[str, tuple[str, Callable[[float], float]]] = {
+    "ADD": ("ADDS", lambda number: number),
+    "SUB": ("ADDS", lambda number: -number),
+    "MUL": ("MULS", lambda number: number),
+    "DIV": ("MULS", lambda number: 1.0 / number),
+    "RSUB": ("RSUBS", lambda number: number),
+    "RDIV": ("RDIVS", lambda number: number),
+}
 
 NODE, CHILD = 0, 1
 """Whom the rows of a matrix belong to: a node each, or a child each, node by node."""
@@ -110,11 +122,37 @@ class Builder:
         self.code.append(Instr("GEMM", out, a, weight=weight, bias=bias, turned=turned))
         return out
 
-    def vector(self, op: str, a: View, weight: Weight) -> View:
-        """ADDV, MULV or SUBV with a constant row."""
+    def with_row(self, op: str, a: View, row: Weight) -> View:
+        """ADD, MUL or SUB with a constant row."""
+        if op not in _WITH_ROW or row.rows != 1 or row.columns != a.width:
+            raise NotFusable(f"{op} of rows and a constant")
         out = self.register(self.space(a), a.width)
-        self.code.append(Instr(op, out, a, weight=weight))
+        self.code.append(Instr(_WITH_ROW[op], out, a, weight=row))
         return out
+
+    def with_number(self, op: str, a: View, number: float) -> View:
+        """ADD, SUB, MUL or DIV with a number; RSUB and RDIV, where the number comes first."""
+        if op not in _WITH_NUMBER:
+            raise NotFusable(f"{op} with a number")
+        if op == "DIV" and number == 0.0:
+            raise NotFusable("a division by zero")
+        name, given = _WITH_NUMBER[op]
+        return self.emit(name, a, number=given(number))
+
+    def combined(self, op: str, a: View, b: View) -> View:
+        """Two matrices element by element; one of them may be a column."""
+        if a.width == b.width:
+            return self.emit(op, a, b)
+        if a.width == 1 and op in COMMUTATIVE:
+            a, b = b, a
+        if b.width == 1 and op in _WITH_COLUMN:
+            return self.emit(_WITH_COLUMN[op], a, b)
+        raise NotFusable(f"{op} of rows of {a.width} and of {b.width}")
+
+    def total(self, a: View, mean: bool) -> View:
+        """The sum, or the mean, along each row, as a column."""
+        out = self.emit("SUMW", a, width=1)
+        return self.with_number("DIV", out, a.width) if mean else out
 
     def spread(self, a: View) -> View:
         """A node's row for each of its children."""

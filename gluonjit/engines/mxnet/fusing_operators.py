@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial, reduce
 from math import prod
 from typing import Any, NamedTuple
 
 from gluonjit.engines.mxnet.rules import Attributes
-from gluonjit.fused import CHILD, NODE, Builder, NotFusable, View, Weight
+from gluonjit.fused import CHILD, COMMUTATIVE, NODE, Builder, NotFusable, View, Weight
 
 
 class Rows(NamedTuple):
@@ -59,70 +60,33 @@ def row_in(value: Anything) -> Weight | None:
     return value.weight if isinstance(value, Const) and value.weight.rows == 1 else None
 
 
-def _unary(op: str) -> Callable[..., Anything]:
-    def emit(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
-        a = rows_in(a)
-        return Rows(builder.emit(op, a.view), a.dims)
-
-    return emit
-
-
-def _scalar(op: str) -> Callable[..., Anything]:
-    def emit(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
-        a = rows_in(a)
-        return Rows(builder.emit(op, a.view, number=attrs.number("scalar", 0.0)), a.dims)
-
-    return emit
-
-
-def _less(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
+def _unary(op: str, builder: Builder, attrs: Attributes, a: Anything) -> Anything:
     a = rows_in(a)
-    return Rows(builder.emit("ADDS", a.view, number=-attrs.number("scalar", 0.0)), a.dims)
+    return Rows(builder.emit(op, a.view), a.dims)
 
 
-def _over(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
-    a, scalar = rows_in(a), attrs.number("scalar", 1.0)
-    if scalar == 0.0:
-        raise NotFusable("a division by zero")
-    return Rows(builder.emit("MULS", a.view, number=1.0 / scalar), a.dims)
+def _scalar(op: str, builder: Builder, attrs: Attributes, a: Anything) -> Anything:
+    a = rows_in(a)
+    return Rows(builder.with_number(op, a.view, attrs.number("scalar", 1.0 if op == "DIV" else 0.0)), a.dims)
 
 
-_WITH_ROW = {"ADD": "ADDV", "MUL": "MULV", "SUB": "SUBV"}
-_WITH_COLUMN = {"ADD": "ADDW", "MUL": "MULW", "SUB": "SUBW", "DIV": "DIVW"}
-_COMMUTATIVE = ("ADD", "MUL")
-
-
-def _binary(op: str) -> Callable[..., Anything]:
-    def emit(builder: Builder, attrs: Attributes, a: Anything, b: Anything) -> Anything:
-        return _two(builder, op, a, b)
-
-    return emit
-
-
-def _two(builder: Builder, op: str, a: Anything, b: Anything) -> Anything:
-    if isinstance(a, Const) and op in _COMMUTATIVE:
+def _binary(op: str, builder: Builder, attrs: Attributes, a: Anything, b: Anything) -> Anything:
+    if isinstance(a, Const) and op in COMMUTATIVE:
         a, b = b, a
     a = rows_in(a)
     row = row_in(b)
     if row is not None:
-        if op not in _WITH_ROW or row.columns != a.view.width or len(a.dims) != 1:
-            raise NotFusable(f"{op} of rows and a constant")
-        return Rows(builder.vector(_WITH_ROW[op], a.view, row), a.dims)
+        if len(a.dims) != 1:
+            raise NotFusable(f"{op} of rows of {a.dims} and a constant")
+        return Rows(builder.with_row(op, a.view, row), a.dims)
     b = rows_in(b)
-    if a.dims == b.dims:
-        return Rows(builder.emit(op, a.view, b.view), a.dims)
-    if a.dims == (1,) and len(b.dims) == 1 and op in _COMMUTATIVE:
-        a, b = b, a
-    if b.dims == (1,) and len(a.dims) == 1 and op in _WITH_COLUMN:
-        return Rows(builder.emit(_WITH_COLUMN[op], a.view, b.view), a.dims)
-    raise NotFusable(f"{op} of rows of {a.dims} and of {b.dims}")
+    if a.dims != b.dims and ((1,) not in (a.dims, b.dims) or len(a.dims) != len(b.dims)):
+        raise NotFusable(f"{op} of rows of {a.dims} and of {b.dims}")
+    return Rows(builder.combined(op, a.view, b.view), max(a.dims, b.dims))
 
 
 def _add_n(builder: Builder, attrs: Attributes, *terms: Anything) -> Anything:
-    total = terms[0]
-    for term in terms[1:]:
-        total = _two(builder, "ADD", total, term)
-    return total
+    return reduce(partial(_binary, "ADD", builder, attrs), terms)
 
 
 def _fully_connected(
@@ -145,8 +109,7 @@ def _activation(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
     kind = attrs.text("act_type", "")
     if kind not in _ACTIVATIONS:
         raise NotFusable(f"Activation {kind}")
-    a = rows_in(a)
-    return Rows(builder.emit(_ACTIVATIONS[kind], a.view), a.dims)
+    return _unary(_ACTIVATIONS[kind], builder, attrs, a)
 
 
 def _slice_axis(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
@@ -242,33 +205,23 @@ def _dot(builder: Builder, attrs: Attributes, a: Anything, b: Anything) -> Anyth
     return Rows(builder.gather_up(b.view), b.dims)
 
 
-def _total(scale: bool) -> Callable[..., Anything]:
+def _total(mean: bool, builder: Builder, attrs: Attributes, a: Anything) -> Anything:
     """sum or mean along each row."""
-
-    def emit(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
-        axes = attrs.axes("axis")
-        if isinstance(a, Folded) and axes == (1,) and not scale and not attrs.flag("keepdims"):
-            return Rows(builder.gather_up(a.rows.view), a.rows.dims)
-        a = rows_in(a)
-        if attrs.flag("exclude") or len(a.dims) != 1 or axes not in ((1,), (-1,)):
-            raise NotFusable(f"a sum over {axes}")
-        view = builder.emit("SUMW", a.view, width=1)
-        if scale:
-            view = builder.emit("MULS", view, number=1.0 / a.view.width)
-        return Rows(view, (1,) if attrs.flag("keepdims") else ())
-
-    return emit
+    axes = attrs.axes("axis")
+    if isinstance(a, Folded) and axes == (1,) and not mean and not attrs.flag("keepdims"):
+        return Rows(builder.gather_up(a.rows.view), a.rows.dims)
+    a = rows_in(a)
+    if attrs.flag("exclude") or len(a.dims) != 1 or axes not in ((1,), (-1,)):
+        raise NotFusable(f"a sum over {axes}")
+    return Rows(builder.total(a.view, mean), (1,) if attrs.flag("keepdims") else ())
 
 
-def _softmax(op: str) -> Callable[..., Anything]:
-    def emit(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
-        a = rows_in(a)
-        plain = attrs.text("temperature", "None") in ("None", "1.0", "1") and not attrs.flag("use_length")
-        if attrs.integer("axis", -1) not in (1, -1) or len(a.dims) != 1 or not plain:
-            raise NotFusable(op)
-        return Rows(builder.emit(op, a.view), a.dims)
-
-    return emit
+def _softmax(op: str, builder: Builder, attrs: Attributes, a: Anything) -> Anything:
+    a = rows_in(a)
+    plain = attrs.text("temperature", "None") in ("None", "1.0", "1") and not attrs.flag("use_length")
+    if attrs.integer("axis", -1) not in (1, -1) or len(a.dims) != 1 or not plain:
+        raise NotFusable(op)
+    return Rows(builder.emit(op, a.view), a.dims)
 
 
 def _pick(builder: Builder, attrs: Attributes, a: Anything, index: Anything) -> Anything:
@@ -310,20 +263,18 @@ _UNARY = {
     "RECIPROCAL": ("reciprocal", "_npi_reciprocal"),
 }
 _SCALAR = {
-    "ADDS": ("_plus_scalar", "_npi_add_scalar"),
-    "MULS": ("_mul_scalar", "_npi_multiply_scalar"),
-    "RSUBS": ("_rminus_scalar", "_npi_rsubtract_scalar"),
-    "RDIVS": ("_rdiv_scalar", "_npi_rtrue_divide_scalar"),
+    "ADD": ("_plus_scalar", "_npi_add_scalar"),
+    "SUB": ("_minus_scalar", "_npi_subtract_scalar"),
+    "MUL": ("_mul_scalar", "_npi_multiply_scalar"),
+    "DIV": ("_div_scalar", "_npi_true_divide_scalar"),
+    "RSUB": ("_rminus_scalar", "_npi_rsubtract_scalar"),
+    "RDIV": ("_rdiv_scalar", "_npi_rtrue_divide_scalar"),
 }
 
 OPERATORS: dict[str, Callable[..., Anything]] = {
-    **{name: _binary(op) for op, names in _BINARY.items() for name in names},
-    **{name: _unary(op) for op, names in _UNARY.items() for name in names},
-    **{name: _scalar(op) for op, names in _SCALAR.items() for name in names},
-    "_minus_scalar": _less,
-    "_npi_subtract_scalar": _less,
-    "_div_scalar": _over,
-    "_npi_true_divide_scalar": _over,
+    **{name: partial(_binary, op) for op, names in _BINARY.items() for name in names},
+    **{name: partial(_unary, op) for op, names in _UNARY.items() for name in names},
+    **{name: partial(_scalar, op) for op, names in _SCALAR.items() for name in names},
     "add_n": _add_n,
     "FullyConnected": _fully_connected,
     "Activation": _activation,
@@ -334,10 +285,10 @@ OPERATORS: dict[str, Callable[..., Anything]] = {
     "Concat": _concat,
     "take": _take,
     "dot": _dot,
-    "sum": _total(False),
-    "mean": _total(True),
-    "log_softmax": _softmax("LOGSOFTMAX"),
-    "softmax": _softmax("SOFTMAX"),
+    "sum": partial(_total, False),
+    "mean": partial(_total, True),
+    "log_softmax": partial(_softmax, "LOGSOFTMAX"),
+    "softmax": partial(_softmax, "SOFTMAX"),
     "pick": _pick,
     "identity": _same,
     "_copy": _same,

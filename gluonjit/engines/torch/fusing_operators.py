@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
-from gluonjit.fused import Builder, NotFusable, View, Weight
+from gluonjit.fused import COMMUTATIVE, Builder, NotFusable, View, Weight
 
 Shape = tuple[int, ...]
 
@@ -56,10 +56,6 @@ def _unary(op: str) -> Rule:
     return emit
 
 
-_WITH_ROW = {"ADD": "ADDV", "MUL": "MULV", "SUB": "SUBV"}
-_WITH_COLUMN = {"ADD": "ADDW", "MUL": "MULW", "SUB": "SUBW", "DIV": "DIVW"}
-
-
 def _binary(op: str) -> Rule:
     def emit(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
         a, b = args["self"], args["other"]
@@ -67,48 +63,28 @@ def _binary(op: str) -> Rule:
             raise NotFusable(f"{op} with alpha or rounding")
         number = _number(b)
         if number is not None:
-            return _with_number(builder, op, a, number)
+            a = rows_in(a)
+            return a._replace(view=builder.with_number(op, a.view, number))
         return two(builder, op, a, b, shapes[0])
 
     return emit
 
 
-def _with_number(builder: Builder, op: str, a: Anything, number: float) -> Anything:
-    a = rows_in(a)
-    if op == "DIV" and number == 0.0:
-        raise NotFusable("a division by zero")
-    name, given = {
-        "ADD": ("ADDS", number),
-        "SUB": ("ADDS", -number),
-        "MUL": ("MULS", number),
-        "DIV": ("MULS", 1.0 / (number or 1.0)),
-    }.get(op, ("", 0.0))
-    if not name:
-        raise NotFusable(f"{op} with a number")
-    return a._replace(view=builder.emit(name, a.view, number=given))
-
-
 def two(builder: Builder, op: str, a: Anything, b: Anything, shape: Shape) -> Anything:
     """Two operands element by element; the second may be a constant row, or a column."""
-    if isinstance(a, Const) and op in ("ADD", "MUL"):
+    if isinstance(a, Const) and op in COMMUTATIVE:
         a, b = b, a
     a = rows_in(a)
     if isinstance(b, Const):
-        if op not in _WITH_ROW or b.weight.rows != 1 or b.turned or b.weight.columns != a.view.width:
-            raise NotFusable(f"{op} of rows and a constant")
-        if len(a.inner) > 1 and prod(a.inner[:-1]) != 1:
+        if b.turned or (len(a.inner) > 1 and prod(a.inner[:-1]) != 1):
             raise NotFusable(f"{op} of rows of {a.inner} and a constant")
-        return a._replace(view=builder.vector(_WITH_ROW[op], a.view, b.weight), shape=shape)
+        return a._replace(view=builder.with_row(op, a.view, b.weight), shape=shape)
     b = rows_in(b)
     if a.lead != b.lead:
         raise NotFusable(f"{op} of one row and of several")
-    if a.view.width == b.view.width and _plain(a.inner) == _plain(b.inner):
-        return a._replace(view=builder.emit(op, a.view, b.view), shape=shape)
-    if a.view.width == 1 and op in ("ADD", "MUL"):
-        a, b = b, a
-    if b.view.width == 1 and op in _WITH_COLUMN:
-        return a._replace(view=builder.emit(_WITH_COLUMN[op], a.view, b.view), shape=shape)
-    raise NotFusable(f"{op} of rows of {a.inner} and of {b.inner}")
+    if _plain(a.inner) != _plain(b.inner) and 1 not in (a.view.width, b.view.width):
+        raise NotFusable(f"{op} of rows of {a.inner} and of {b.inner}")
+    return a._replace(view=builder.combined(op, a.view, b.view), shape=shape)
 
 
 def _plain(shape: Shape) -> Shape:
@@ -120,7 +96,7 @@ def _reversed_sub(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anyt
     a, number = rows_in(args["self"]), _number(args["other"])
     if number is None or args.get("alpha", 1) != 1:
         raise NotFusable("rsub")
-    return a._replace(view=builder.emit("RSUBS", a.view, number=number))
+    return a._replace(view=builder.with_number("RSUB", a.view, number))
 
 
 def _power(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
@@ -240,7 +216,7 @@ def _cat(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
     return Rows(builder.concat([part.view for part in parts]), shapes[0], lead)
 
 
-def _total(scale: bool) -> Rule:
+def _total(mean: bool) -> Rule:
     """sum or mean of a row."""
 
     def emit(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
@@ -250,10 +226,7 @@ def _total(scale: bool) -> Rule:
         kept = [size for dim, size in enumerate(a.shape) if dim not in over and not (a.lead and dim == 0)]
         if (a.lead and 0 in over) or prod(kept) != 1 or args.get("dtype") is not None:
             raise NotFusable("a sum over rows")
-        view = builder.emit("SUMW", a.view, width=1)
-        if scale:
-            view = builder.emit("MULS", view, number=1.0 / a.view.width)
-        return Rows(view, shapes[0], a.lead)
+        return Rows(builder.total(a.view, mean), shapes[0], a.lead)
 
     return emit
 

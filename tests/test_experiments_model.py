@@ -13,10 +13,11 @@ mx = pytest.importorskip("mxnet", reason="the experiment runs on MXNet")
 from experiments.data import builtin, corpus
 from experiments.treelstm import MODES
 from experiments.treelstm.agreement import TOLERANCE, check, deviations
+from experiments.treelstm.engines import make_systems
 from experiments.treelstm.levels import plan
 from experiments.treelstm.model import ChildSumCell
 from experiments.treelstm.optimizer import CoupledAdaGrad
-from experiments.treelstm.systems import make_system, make_systems
+from experiments.treelstm.systems import make_system
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +58,7 @@ def test_a_cell_is_the_formula(children: int) -> None:
 @pytest.mark.parametrize("mode", [mode for mode in MODES["mxnet"] if mode != "imperative"])
 def test_every_mode_computes_what_the_imperative_one_does(mode: str, small: corpus.Corpus) -> None:
     """Losses and gradients, twice, so that what was kept from the first minibatch is used in the second."""
-    systems = make_systems(["imperative", mode], small.vectors, seed=1)
+    systems = make_systems("mxnet", ["imperative", mode], small.vectors, seed=1)
     for at in (0, 6):
         found = check(systems, small.train[at : at + 6])
         assert set(found) == {system.label for system in systems[1:]}
@@ -116,5 +117,5 @@ def test_the_l2_term_is_part_of_the_gradient() -> None:
 @pytest.mark.skipif(not os.environ.get("GLUONJIT_DATA"), reason="GLUONJIT_DATA is not set: no SICK files to read")
 def test_modes_agree_on_sick() -> None:
     sick = corpus.load("sick", limit=16)
-    found = check(make_systems(["imperative", "handbatched", "dynamic"], sick.vectors, seed=0), sick.train)
+    found = check(make_systems("mxnet", ["imperative", "handbatched", "dynamic"], sick.vectors, seed=0), sick.train)
     assert max(found.values()) <= TOLERANCE

@@ -25,11 +25,11 @@ from experiments.throughput.peers import with_torch
 from experiments.throughput.peers.levels import joined, levels_of
 from experiments.throughput.peers.with_torch.fold import Fold
 from experiments.torch import phrases, tagger
-from experiments.torch.systems import PerSample, Program, by_hand, make_system, make_systems
+from experiments.torch.systems import PerSample, Program, by_hand, make_system
 from experiments.torch.weights import weights_of
 from experiments.treelstm.agreement import TOLERANCE, check, deviations
 from experiments.treelstm.cli import main
-from experiments.treelstm.engines import MissingSystem
+from experiments.treelstm.engines import MissingSystem, make_systems
 
 HAS_ENGINE = hasattr(gluonjit, "hybridize")
 WORDS, WIDTH, SIZE, CLASSES = 9, 6, 4, 5
@@ -114,11 +114,11 @@ def test_a_model_for_minibatches_computes_and_learns_what_the_one_for_a_sample_d
 def test_all_ways_of_running_pairs_agree_and_trees_of_one_word_too() -> None:
     found = corpus.load("builtin", engine="torch")
     names = ["imperative", "handbatched", "ownbwd", "fold"]
-    systems = make_systems(names, found.vectors, seed=1)
+    systems = make_systems("torch", names, found.vectors, seed=1)
     assert [system.name for system in systems] == names
     assert max(check(systems, found.train[:6]).values()) <= TOLERANCE
     samples, vectors, _ = synthetic.pairs(0, arrays.maker("torch"), limit=3)
-    assert max(check(make_systems(names, vectors, seed=2), samples).values()) <= TOLERANCE
+    assert max(check(make_systems("torch", names, vectors, seed=2), samples).values()) <= TOLERANCE
 
 
 def test_compilations_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +126,7 @@ def test_compilations_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch._inductor")
     monkeypatch.setattr("torch._inductor.compile_fx.compile_fx", lambda graph, inputs: graph.forward)
     found = corpus.load("builtin", engine="torch")
-    reference, system = make_systems(["imperative", "compile"], found.vectors, seed=1)
+    reference, system = make_systems("torch", ["imperative", "compile"], found.vectors, seed=1)
     assert system.notes() == {"functions": 2, "compilations": 0}
     assert max(check([reference, system], found.train[:6]).values()) <= TOLERANCE
     assert system.notes()["compilations"] >= 2

@@ -244,13 +244,3 @@ def make_system(name: str, vectors: np.ndarray, seed: int, sharing: bool = True)
     system = by_hand(MODES[name], weights.weights_of(net, "pairs"), program, ())
     system.name = name
     return system
-
-
-def make_systems(names: Sequence[str], vectors: np.ndarray, seed: int) -> list[BaseSystem]:
-    """Build systems; those that can share equal work come twice, with and without."""
-    systems = []
-    for name in names:
-        systems.append(make_system(name, vectors, seed))
-        if systems[-1].sharing:
-            systems.append(make_system(name, vectors, seed, sharing=False))
-    return systems

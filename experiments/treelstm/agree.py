@@ -13,7 +13,7 @@ from experiments.data.corpus import load
 from experiments.treelstm.agreement import TOLERANCE, deviations
 from experiments.treelstm.base import BaseSystem
 from experiments.treelstm.clock import Minibatches
-from experiments.treelstm.engines import systems_of
+from experiments.treelstm.engines import make_systems, systems_of
 from experiments.treelstm.environment import environment
 from experiments.treelstm.files import write_json
 
@@ -38,10 +38,9 @@ class Agreement:
 def agree(wanted: Agreement) -> dict[str, Any]:
     """Follow the reference through its training; return each system's largest deviations."""
     corpus = load(wanted.data, wanted.data_dir, wanted.seed, wanted.limit, wanted.engine)
-    of_engine = systems_of(wanted.engine)
     print(f"data: {corpus.note}")
-    reference = of_engine.make_system(REFERENCE, corpus.vectors, wanted.seed)
-    systems = of_engine.make_systems(wanted.systems, corpus.vectors, wanted.seed)
+    reference = systems_of(wanted.engine).make_system(REFERENCE, corpus.vectors, wanted.seed)
+    systems = make_systems(wanted.engine, wanted.systems, corpus.vectors, wanted.seed)
     largest: dict[str, dict[str, float]] = {system.label: {} for system in systems}
     minibatches = Minibatches(corpus.train, min(wanted.batch_size, len(corpus.train)), wanted.seed)
     for pairs in tqdm(minibatches.draw(wanted.batches), unit="batch", leave=False, disable=None):

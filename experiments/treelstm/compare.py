@@ -11,7 +11,7 @@ from experiments.data.corpus import load
 from experiments.data.errors import DataError
 from experiments.treelstm.agreement import check
 from experiments.treelstm.clock import PHASES, Minibatches, measure_all, row_of
-from experiments.treelstm.engines import systems_of
+from experiments.treelstm.engines import make_systems
 from experiments.treelstm.environment import environment, threads
 from experiments.treelstm.files import write_json
 from experiments.treelstm.plot import draw
@@ -45,7 +45,7 @@ def compare(wanted: Comparison) -> dict[str, Any]:
         raise DataError(
             Path(wanted.data), None, f"{len(corpus.train)} pairs do not fill --batch-size {wanted.batch_size}"
         )
-    systems = systems_of(wanted.engine).make_systems(wanted.modes, corpus.vectors, wanted.seed)
+    systems = make_systems(wanted.engine, wanted.modes, corpus.vectors, wanted.seed)
     largest = check(systems, corpus.train[:CHECKED])
     for label, deviation in largest.items():
         print(f"{label}: losses and gradients as {systems[0].label}, to {deviation:.1e}")

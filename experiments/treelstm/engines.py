@@ -26,10 +26,18 @@ class Systems(Protocol):
     def make_system(self, name: str, vectors: np.ndarray, seed: int, sharing: bool = True) -> BaseSystem:
         """Build a system by its name; equal seeds give equal weights in all of them, on all engines."""
 
-    def make_systems(self, names: Sequence[str], vectors: np.ndarray, seed: int) -> Sequence[BaseSystem]:
-        """Build systems; those that can share equal work come twice, with and without."""
-
 
 def systems_of(engine: str) -> Systems:
     """Return the systems of an engine."""
     return import_module(MODULES[engine])
+
+
+def make_systems(engine: str, names: Sequence[str], vectors: np.ndarray, seed: int) -> list[BaseSystem]:
+    """Build systems of an engine; those that can share equal work come twice, with and without."""
+    of_engine = systems_of(engine)
+    systems = []
+    for name in names:
+        systems.append(of_engine.make_system(name, vectors, seed))
+        if systems[-1].sharing:
+            systems.append(of_engine.make_system(name, vectors, seed, sharing=False))
+    return systems

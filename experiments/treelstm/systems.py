@@ -229,13 +229,3 @@ def make_system(name: str, vectors: np.ndarray, seed: int, sharing: bool = True)
     """Build a system by its name; equal seeds give equal weights in all of them."""
     kind, net = KINDS[name][0], make_net(name, vectors, seed)
     return kind(name, net, sharing) if issubclass(kind, Dynamic) else kind(name, net)
-
-
-def make_systems(names: Sequence[str], vectors: np.ndarray, seed: int) -> list[System]:
-    """Build systems; those that can share equal work come twice, with and without."""
-    systems = []
-    for name in names:
-        systems.append(make_system(name, vectors, seed))
-        if systems[-1].sharing:
-            systems.append(make_system(name, vectors, seed, sharing=False))
-    return systems

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from sys import _getframe, is_finalizing
 from typing import Any
 
 from gluonjit.errors import EngineError, OptionError
-from gluonjit.graph import line_of, origin_of
+from gluonjit.graph import LIBRARIES, Value, line_of, origin_of
 from gluonjit.hybrid.batch import RUNNING, Batch
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.protocol import Engine
@@ -21,9 +21,18 @@ ENGINES: list[Engine] = []
 """The engines whose frameworks have been imported."""
 
 
-def register(engine: Engine) -> None:
-    """Called by an engine when its framework has been imported."""
+def register(engine: Engine, patches: Sequence[tuple[Any, str, Any]]) -> bool:
+    """Called by an engine whenever its framework has been imported: its patches (owner, name, replacement) are made.
+
+    False where that has been done.
+    """
+    if engine in ENGINES:
+        return False
+    LIBRARIES.add(engine.name)
+    for owner, name, replacement in patches:
+        setattr(owner, name, replacement)
     ENGINES.append(engine)
+    return True
 
 
 def engine_of(name: str | None = None) -> Engine:
@@ -128,6 +137,15 @@ class _Uncaptured:
 
 UNCAPTURED = _Uncaptured()
 """For `with`: what runs inside is no part of the program. It holds nothing, so that any number may be open at once."""
+
+
+def settle(value: Value) -> None:
+    """Run the batch of a value if that has not run."""
+    if value.graph is not None and isinstance(value.graph.owner, Batch):
+        state = LOCAL.state
+        value.graph.owner.flush("a value was read", early=bool(state.inside or state.explicit))
+        if not state.inside:
+            state.close()
 
 
 @contextmanager

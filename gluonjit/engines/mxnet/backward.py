@@ -19,7 +19,7 @@ from gluonjit.engines.mxnet.computing import unlinked
 from gluonjit.engines.mxnet.history import Seed, Target
 from gluonjit.engines.mxnet.hooked import original_array_backward, original_backward, original_grad
 from gluonjit.engines.mxnet.lazy import Lazy
-from gluonjit.engines.mxnet.results import seed_of, settle, tape_of
+from gluonjit.engines.mxnet.results import seed_of, tape_of
 from gluonjit.engines.mxnet.semantics import classic, is_numpy, same_elements
 from gluonjit.engines.mxnet.session import as_captured
 from gluonjit.engines.mxnet.tape import Tape
@@ -27,6 +27,7 @@ from gluonjit.errors import BackwardWarning, CaptureError
 from gluonjit.graph import Spec
 from gluonjit.hybrid import LOCAL, RUNNING
 from gluonjit.hybrid.costs import cost_model
+from gluonjit.hybrid.state import settle
 
 
 class Pass(NamedTuple):

@@ -16,7 +16,7 @@ from gluonjit.engines.mxnet.cell import Cell, any_lazy, cells_known
 from gluonjit.engines.mxnet.cells import capture_cell
 from gluonjit.engines.mxnet.hooked import current_mode
 from gluonjit.engines.mxnet.opkinds import clear_kinds, kind_count, sum_kind
-from gluonjit.engines.mxnet.results import numbers_of, settle
+from gluonjit.engines.mxnet.results import numbers_of
 from gluonjit.engines.mxnet.semantics import is_numpy
 from gluonjit.engines.mxnet.session import Session, as_captured
 from gluonjit.engines.mxnet.sized import clear_sized, sized_count
@@ -27,6 +27,7 @@ from gluonjit.hybrid import LOCAL, Options, Report
 from gluonjit.hybrid.calibration import measure
 from gluonjit.hybrid.functions import CellFunction
 from gluonjit.hybrid.provenance import Provenance
+from gluonjit.hybrid.state import settle
 
 
 class MXNetEngine:

@@ -17,7 +17,6 @@ from gluonjit.engines.mxnet import calls, changes, hooked
 from gluonjit.engines.mxnet.engine import ENGINE
 from gluonjit.engines.mxnet.fast import block_call
 from gluonjit.engines.mxnet.semantics import note_semantics
-from gluonjit.graph import LIBRARIES
 from gluonjit.hybrid import register as register_engine
 
 _set_np_shape = changes.noting(hooked.original_set_np_shape)
@@ -69,17 +68,7 @@ PATCHES: list[tuple[Any, str, Any]] = [
 ]
 
 
-_installed = False
-
-
 def install(module: Any = None) -> None:
-    """Patch MXNet. Called once, when its import has finished."""
-    global _installed
-    if _installed:
-        return
-    _installed = True
-    LIBRARIES.add("mxnet")
-    for owner, name, replacement in PATCHES:
-        setattr(owner, name, replacement)
-    note_semantics()
-    register_engine(ENGINE)
+    """Patch MXNet. Called when its import has finished."""
+    if register_engine(ENGINE, PATCHES):
+        note_semantics()

@@ -10,13 +10,14 @@ from gluonjit.engines.mxnet import references
 from gluonjit.engines.mxnet.arrays import spec_of
 from gluonjit.engines.mxnet.hooked import slice_rows
 from gluonjit.engines.mxnet.lookups import host_rows
-from gluonjit.engines.mxnet.results import numbers_of, settle, spent, tape_of
+from gluonjit.engines.mxnet.results import numbers_of, spent, tape_of
 from gluonjit.engines.mxnet.semantics import as_shape, classic
 from gluonjit.engines.mxnet.session import Imported, as_captured
 from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.engines.mxnet.trace import NeedsValue, Trace
 from gluonjit.graph import Value
 from gluonjit.hybrid import LOCAL, Batch
+from gluonjit.hybrid.state import settle
 
 _INTEGERS = {"int32", "int64", "int8", "uint8"}
 

@@ -14,17 +14,7 @@ from gluonjit.engines.mxnet.semantics import as_shape
 from gluonjit.engines.mxnet.session import Session
 from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.graph import Value
-from gluonjit.hybrid import LOCAL, Batch
 from gluonjit.hybrid.batch import Results, results_of
-
-
-def settle(value: Value) -> None:
-    """Run the batch of a value if that has not run."""
-    if value.graph is not None and isinstance(value.graph.owner, Batch):
-        state = LOCAL.state
-        value.graph.owner.flush("a value was read", early=bool(state.inside or state.explicit))
-        if not state.inside:
-            state.close()
 
 
 def numbers_of(value: Value) -> NDArray:

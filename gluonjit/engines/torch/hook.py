@@ -10,7 +10,6 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from gluonjit.engines.torch import changes
 from gluonjit.engines.torch.engine import ENGINE
 from gluonjit.engines.torch.fast import module_call
-from gluonjit.graph import LIBRARIES
 from gluonjit.hybrid import register as register_engine
 
 PATCHES: list[tuple[Any, str, Any]] = [
@@ -23,17 +22,8 @@ PATCHES: list[tuple[Any, str, Any]] = [
     (torch.autograd, "grad", changes.grad),
 ]
 
-_installed = False
-
 
 def install(module: Any = None) -> None:
-    """Patch PyTorch. Called once, when its import has finished."""
-    global _installed
-    if _installed:
-        return
-    _installed = True
-    LIBRARIES.add("torch")
-    for owner, name, replacement in PATCHES:
-        setattr(owner, name, replacement)
-    register_optimizer_step_pre_hook(changes.before_step)
-    register_engine(ENGINE)
+    """Patch PyTorch. Called when its import has finished."""
+    if register_engine(ENGINE, PATCHES):
+        register_optimizer_step_pre_hook(changes.before_step)

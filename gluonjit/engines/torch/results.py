@@ -6,17 +6,7 @@ from typing import Any
 
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.graph import Value
-from gluonjit.hybrid import LOCAL, Batch
 from gluonjit.hybrid.batch import results_of
-
-
-def settle(value: Value) -> None:
-    """Run the batch of a value if that has not run."""
-    if value.graph is not None and isinstance(value.graph.owner, Batch):
-        state = LOCAL.state
-        value.graph.owner.flush("a value was read", early=bool(state.inside or state.explicit))
-        if not state.inside:
-            state.close()
 
 
 def numbers_of(value: Value) -> Any:

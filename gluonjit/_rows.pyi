@@ -2,7 +2,6 @@
 
 Instructions, registers and homes are described in gluonjit/native/rows/rows.h."""
 
-from collections.abc import Sequence
 from typing import Any
 
 OPS: dict[str, int]
@@ -13,11 +12,6 @@ def run(code: Any, regs: Any, args: Any, nodes: int, block: int) -> None:
     args. Addresses have to stay valid; the GIL is released.
 
     Raises ValueError where code names a register, column, slot or operation that is not there."""
-
-def run_many(programs: Sequence[tuple[Any, Any, Any, int, int]]) -> None:
-    """Run programs, each as `run` takes it, one after the other; the GIL is released once.
-
-    Raises ValueError as `run` does, before any of them runs."""
 
 def pack(source: int, k: int, n: int, row_stride: int, column_stride: int, target: int) -> None:
     """Write the float32 (k, n) matrix at an address, with strides in elements, as panels to another address."""

@@ -68,13 +68,10 @@ class Machine:
     def emit(self, op: str, out: int, a: int, b: int, w: int, x: int = 0, y: int = 0, flags: int = 0) -> None:
         self.code.append((OPS[op], out, a, b, w, x, y, flags))
 
-    def program(self, block: int = 7) -> tuple[Any, Any, Any, int, int]:
+    def run(self, block: int = 7) -> None:
         code = np.array(self.code, np.int32).reshape(-1, 8)
         regs = np.array(self.regs, np.int32).reshape(-1, 4)
-        return code, regs, np.array(self.args, np.int64), self.nodes, block
-
-    def run(self, block: int = 7) -> None:
-        rows.run(*self.program(block))
+        rows.run(code, regs, np.array(self.args, np.int64), self.nodes, block)
 
     def packed(self, matrix: np.ndarray) -> int:
         """The slot of a packed matrix of any strides."""

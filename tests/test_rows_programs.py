@@ -178,10 +178,10 @@ def test_an_operand_may_be_where_the_result_goes(far: int) -> None:
         assert_close(b[:, far:], softmax(np.tanh(first) * second))
 
 
-def test_programs_run_one_after_the_other_in_one_call() -> None:
+def test_programs_run_one_after_the_other_in_scratch_that_grows() -> None:
     wanted = np.random.default_rng(0).standard_normal((13, 9)).astype(np.float32)
     machines, buffers = [], [wanted.copy()]
-    for k in range(5):  # each doubles in scratch what the one before it gave
+    for k in range(5):  # each doubles in scratch, more of it than the one before had, what that one gave
         nodes = 0 if k == 3 else 13
         machine = Machine(nodes)
         buffers.append(np.zeros_like(wanted))
@@ -189,27 +189,21 @@ def test_programs_run_one_after_the_other_in_one_call() -> None:
         machine.emit("ADD", link, machine.reg(buffers[k]), 1, 9)
         machine.emit("COPY", machine.reg(buffers[k + 1]), link, NONE, 9)
         machines.append(machine)
-    rows.run_many([machine.program() for machine in machines])
+    for machine in machines:
+        machine.run()
     assert [float(each[0, 0] / wanted[0, 0]) for each in buffers] == [1, 2, 4, 8, 0, 0]
     assert (buffers[3] == 8 * wanted).all()
-    rows.run_many([])
 
 
-def test_no_program_runs_where_one_of_them_is_faulty() -> None:
-    machines, out = [Machine(3) for _ in range(3)], np.zeros((3, 4), np.float32)
-    for machine in machines:
-        machine.emit("FILL", machine.reg(out), NONE, NONE, 4, bits(1.0))
-    machines[1].emit("FILL", 7, NONE, NONE, 4)
-    programs = [machine.program() for machine in machines]
-    with pytest.raises(ValueError, match=r"columns that no register has \(program 1\)"):
-        rows.run_many(programs)
-    for wrong in ([programs[0], programs[2][:4]], [list(programs[0])], 5):
-        with pytest.raises(TypeError):
-            rows.run_many(wrong)
-    with pytest.raises(ValueError, match="code is int32"):
-        rows.run_many([programs[0], (np.zeros((1, 8)), *programs[2][1:])])
+def test_nothing_runs_of_a_faulty_program() -> None:
+    machine, out = Machine(3), np.zeros((3, 4), np.float32)
+    machine.emit("FILL", machine.reg(out), NONE, NONE, 4, bits(1.0))
+    machine.emit("FILL", 7, NONE, NONE, 4)
+    with pytest.raises(ValueError, match="columns that no register has"):
+        machine.run()
     assert (out == 0).all()
-    rows.run_many(programs[::2])
+    machine.code.pop()
+    machine.run()
     assert (out == 1).all()
 
 

@@ -273,8 +273,8 @@ class RandomProgram(Machine):
 def test_random_programs_give_what_numpy_gives(group: int) -> None:
     programs = [RandomProgram(10 * group + k) for k in range(10)]
     blocks = [int(program.random.integers(1, 25)) for program in programs]
-    rows.run_many([program.program(block) for program, block in zip(programs, blocks)])
-    for program in programs:
+    for program, block in zip(programs, blocks):
+        program.run(block)
         program.verify()
 
 

@@ -80,57 +80,40 @@ static int read_program(Program *program, PyObject *const *given) {
     return 0;
 }
 
-static void release(Program *programs, Py_ssize_t count) {
-    Py_ssize_t i;
-    for (i = 0; i < count; i++)
-        while (programs[i].held > 0) PyBuffer_Release(&programs[i].buffers[--programs[i].held]);
+static void release(Program *program) {
+    while (program->held > 0) PyBuffer_Release(&program->buffers[--program->held]);
 }
 
-/* Run programs one after the other, in the same scratch, if all of them can be run; 0, or -1 and an exception. */
-static int run_programs(Program *programs, Py_ssize_t count) {
-    size_t registers = 0, floats = 0, taken;
-    char *tables, *table;
-    void *memory;
-    float *scratch;
-    Py_ssize_t i;
-    for (i = 0; i < count; i++) {
-        const char *wrong = rows_check(&programs[i].run);
-        if (wrong != NULL) {
-            PyErr_Format(PyExc_ValueError, count > 1 ? "_rows.run: %s (program %zd)" : "_rows.run: %s", wrong, i);
-            return -1;
-        }
-        registers += (size_t)programs[i].run.registers;
+/* Run a program, if it can be run; 0, or -1 and an exception. */
+static int run_program(Run *run) {
+    const char *wrong = rows_check(run);
+    size_t taken;
+    void *tables, *memory = NULL;
+    if (wrong != NULL) {
+        PyErr_Format(PyExc_ValueError, "_rows.run: %s", wrong);
+        return -1;
     }
-    table = tables = malloc(registers * (sizeof(Place) + sizeof(size_t)) + 1);
-    if (tables == NULL) goto no_memory;
-    for (i = 0; i < count; i++) {
-        Run *run = &programs[i].run;
-        size_t needed;
-        if (run->nodes <= 0) continue;
-        if (run->block <= 0 || run->block > run->nodes) run->block = run->nodes;
+    if (run->nodes <= 0) return 0;
+    if (run->block <= 0 || run->block > run->nodes) run->block = run->nodes;
+    tables = malloc((size_t)run->registers * (sizeof(Place) + sizeof(size_t)) + 1);
+    if (tables != NULL) {
         run->first = (const int32_t *)(intptr_t)run->args[0];
-        run->places = (Place *)table;
+        run->places = tables;
         run->sizes = (size_t *)(run->places + run->registers);
-        table = (char *)(run->sizes + run->registers);
-        needed = rows_scratch(run);
-        if (needed > floats) floats = needed;
+        memory = take(rows_scratch(run) * sizeof(float) + 64, &taken);
     }
-    memory = take(floats * sizeof(float) + 64, &taken);
-    if (memory == NULL) goto no_memory;
-    scratch = (float *)(((uintptr_t)memory + 63) & ~(uintptr_t)63);
+    if (memory == NULL) {
+        free(tables);
+        PyErr_NoMemory();
+        return -1;
+    }
+    run->scratch = (float *)(((uintptr_t)memory + 63) & ~(uintptr_t)63);
     Py_BEGIN_ALLOW_THREADS
-    for (i = 0; i < count; i++) {
-        programs[i].run.scratch = scratch;
-        rows_run(&programs[i].run);
-    }
+    rows_run(run);
     Py_END_ALLOW_THREADS
     give_back(memory, taken);
     free(tables);
     return 0;
-no_memory:
-    free(tables);
-    PyErr_NoMemory();
-    return -1;
 }
 
 /* run(code, regs, args, nodes, block) */
@@ -143,37 +126,8 @@ static PyObject *run(PyObject *module, PyObject *const *given, Py_ssize_t count)
         return NULL;
     }
     memset(&program, 0, sizeof program);
-    result = read_program(&program, given) != 0 ? -1 : run_programs(&program, 1);
-    release(&program, 1);
-    if (result != 0) return NULL;
-    Py_RETURN_NONE;
-}
-
-/* run_many([(code, regs, args, nodes, block), ...]) */
-static PyObject *run_many(PyObject *module, PyObject *given) {
-    PyObject *items = PySequence_Tuple(given);
-    const Py_ssize_t count = items == NULL ? 0 : PyTuple_GET_SIZE(items);
-    Program *programs = calloc((size_t)count + 1, sizeof(Program));
-    int result = items == NULL ? -1 : 0;
-    Py_ssize_t i;
-    (void)module;
-    if (programs == NULL) {
-        Py_XDECREF(items);
-        return PyErr_NoMemory();
-    }
-    for (i = 0; i < count && result == 0; i++) {
-        PyObject *item = PyTuple_GET_ITEM(items, i);
-        if (!PyTuple_Check(item) || PyTuple_GET_SIZE(item) != 5) {
-            PyErr_SetString(PyExc_TypeError, "_rows.run_many takes tuples of code, regs, args, nodes and block");
-            result = -1;
-        } else {
-            result = read_program(&programs[i], &PyTuple_GET_ITEM(item, 0));
-        }
-    }
-    if (result == 0) result = run_programs(programs, count);
-    release(programs, count);
-    free(programs);
-    Py_XDECREF(items);
+    result = read_program(&program, given) != 0 ? -1 : run_program(&program.run);
+    release(&program);
     if (result != 0) return NULL;
     Py_RETURN_NONE;
 }
@@ -212,7 +166,6 @@ static PyObject *use(PyObject *module, PyObject *name) {
 
 static PyMethodDef methods[] = {
     {"run", (PyCFunction)(void (*)(void))run, METH_FASTCALL, "Run a row program over the nodes of a step."},
-    {"run_many", run_many, METH_O, "Run row programs one after the other."},
     {"pack", pack, METH_VARARGS, "Write the right operand of a product in panels."},
     {"packed_size", packed_size, METH_VARARGS, "How many floats the panels of a (k, n) matrix take."},
     {"features", features, METH_NOARGS, "The kernels in use: avx512, avx2 or generic."},

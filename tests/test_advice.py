@@ -97,6 +97,40 @@ def test_a_read_in_a_scope() -> None:
     only(given(program), EarlyFlushWarning, "# read in a scope")
 
 
+def test_backward_in_a_scope_is_no_fault() -> None:
+    net = Forwards(lambda net, x: net.dense(x))
+    reports = []
+
+    def program() -> None:
+        with gluonjit.batching() as batch:
+            for _ in range(2):
+                with autograd.record():
+                    total = gluonjit.add_n([net(x).sum() for x in samples(3)])
+                total.backward()
+                assert total.asscalar() != 0
+            reports.append(batch.report)
+
+    assert not given(program)
+    assert reports[0].flushes == 2 and "flushed 2 x: backward, " in str(reports[0])
+
+
+def test_backward_in_the_middle_of_a_sample() -> None:
+    def forward(net: Any, x: Any) -> Any:
+        y = net.dense(x).sum()
+        y.backward(retain_graph=True)  # backward in the middle
+        return y * 2
+
+    net = Forwards(forward)
+
+    def program() -> None:
+        with autograd.record():
+            found = [net(x) for x in samples(3)]
+        nd.concat(*[y.reshape((1, 1)) for y in found], dim=0).asnumpy()
+
+    categories = [(warning.category, warning.lineno) for warning in given(program)]
+    assert (EarlyFlushWarning, line_with("# backward in the middle")) in categories
+
+
 def test_reading_at_the_end_is_no_fault() -> None:
     net = Forwards(lambda net, x: net.dense(x))
 

@@ -65,7 +65,7 @@ def test_what_runs_alone_is_explained(report: gluonjit.Report) -> None:
     assert list(report.alone) == ["BatchNorm"]
     text = str(report)
     assert "runs alone: BatchNorm: in training its statistics are those of the batch" in text
-    assert "flushed 1 x: a value was read, " in text and "test_report.py" in text.splitlines()[-1]
+    assert "flushed 1 x: backward, " in text and "test_report.py" in text.splitlines()[-1]
 
 
 def test_json(report: gluonjit.Report) -> None:

@@ -139,11 +139,12 @@ UNCAPTURED = _Uncaptured()
 """For `with`: what runs inside is no part of the program. It holds nothing, so that any number may be open at once."""
 
 
-def settle(value: Value) -> None:
-    """Run the batch of a value if that has not run."""
+def settle(value: Value, backward: bool = False) -> None:
+    """Run the batch of a value if that has not run: to read it, or to go `backward`, no fault between samples."""
     if value.graph is not None and isinstance(value.graph.owner, Batch):
         state = LOCAL.state
-        value.graph.owner.flush("a value was read", early=bool(state.inside or state.explicit))
+        early = bool(state.inside or (state.explicit and not backward))
+        value.graph.owner.flush("backward" if backward else "a value was read", early=early)
         if not state.inside:
             state.close()
 

@@ -130,7 +130,7 @@ def _through_batches(
     passes: list[Pass] = []
     for head in heads:
         if _in_batch(head):
-            settle(head._v)
+            settle(head._v, backward=True)
     begin = perf_counter()
     with as_captured(0):
         for head, gradient in zip(heads, head_grads):

@@ -13,6 +13,7 @@ from gluonjit.engines.torch.operands import concrete
 from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.errors import CaptureError
 from gluonjit.hybrid import LOCAL
+from gluonjit.hybrid.state import settle
 from gluonjit.hybrid.structure import map_structure
 
 
@@ -73,6 +74,7 @@ def backward(
     """torch.autograd.backward: runs what waits, then backward through all of it at once."""
     tensors = _as_tuple(tensors)
     _refuse(tensors, create_graph, "backward")
+    _run_heads(tensors)
     hooked.original_backward(
         computed(tensors), computed(grad_tensors), retain_graph, create_graph, grad_variables, computed(inputs)
     )
@@ -82,11 +84,20 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, *args: Any, **kwar
     """torch.autograd.grad."""
     outputs = _as_tuple(outputs)
     _refuse(outputs, kwargs.get("create_graph", args[1] if len(args) > 1 else False), "torch.autograd.grad")
+    _run_heads(outputs)
     return hooked.original_grad(computed(outputs), computed(inputs), computed(grad_outputs), *args, **kwargs)
 
 
 def _as_tuple(tensors: Any) -> tuple[Any, ...]:
     return (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
+
+
+def _run_heads(tensors: tuple[Any, ...]) -> None:
+    """Run what backward begins with; in a trace that is left to `computed`, which refuses."""
+    if LOCAL.state.trace is None:
+        for tensor in tensors:
+            if tensor.__class__ is LazyTensor and tensor._c is None:
+                settle(tensor._v, backward=True)
 
 
 def _refuse(tensors: tuple[Any, ...], create_graph: bool, call: str) -> None:

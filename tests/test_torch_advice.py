@@ -1,0 +1,103 @@
+"""Warnings that teach, on PyTorch: when a value is needed too early, and when that is no fault."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+import gluonjit  # noqa: E402
+from gluonjit.errors import EarlyFlushWarning, GluonJITWarning  # noqa: E402
+from gluonjit.hybrid import advice  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def anew() -> None:
+    torch.manual_seed(0)
+    advice.forget()
+
+
+def given(program: Callable[[], Any]) -> list[tuple[Any, int]]:
+    """The library's warnings while a program runs: what they are, and on which line."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        program()
+    return [(item.category, item.lineno) for item in caught if issubclass(item.category, GluonJITWarning)]
+
+
+def line_with(text: str) -> int:
+    with open(__file__, encoding="utf-8") as source:
+        return next(number for number, line in enumerate(source, 1) if text in line)
+
+
+class Sample:
+    """No plain constant: a module that takes it is no single node."""
+
+    def __init__(self) -> None:
+        self.x = torch.randn(3)
+
+
+class Net(nn.Module):
+    """A layer, and between it and the end what a test does there."""
+
+    def __init__(self, between: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.layer, self.between = nn.Linear(3, 3), between
+
+    def forward(self, sample: Sample) -> Any:
+        y = self.layer(sample.x).tanh()
+        self.between(y)
+        return (y * 2).sum()
+
+
+BACKWARD: dict[str, Callable[[Any, Any], Any]] = {
+    "of the sum": lambda net, losses: gluonjit.add_n(losses).backward(),
+    "of all": lambda net, losses: torch.autograd.backward(losses),
+    "grad": lambda net, losses: torch.autograd.grad(gluonjit.add_n(losses), list(net.parameters())),
+}
+
+
+@pytest.mark.parametrize("way", BACKWARD)
+def test_backward_in_a_scope_is_no_fault(way: str) -> None:
+    net, reports = Net(lambda y: None), []
+
+    def program() -> None:
+        with gluonjit.batching() as batch:
+            for _ in range(2):
+                losses = [net(Sample()) for _ in range(3)]
+                BACKWARD[way](net, losses)
+                assert losses[0].item() != 0
+            reports.append(batch.report)
+
+    assert not given(program)
+    assert reports[0].flushes == 2 and "flushed 2 x: backward, " in str(reports[0])
+
+
+def test_a_read_in_a_scope() -> None:
+    net = Net(lambda y: None)
+
+    def program() -> None:
+        with gluonjit.batching():
+            for _ in range(3):
+                net(Sample()).item()  # read in a scope
+
+    assert given(program) == [(EarlyFlushWarning, line_with("# read in a scope"))]
+
+
+MIDDLE: dict[str, Callable[[Any], Any]] = {
+    "a read": lambda y: y.sum().item(),  # a read in the middle
+    "backward": lambda y: y.sum().backward(retain_graph=True),  # backward in the middle
+}
+
+
+@pytest.mark.parametrize("what", MIDDLE)
+def test_what_is_needed_in_the_middle_of_a_sample(what: str) -> None:
+    net = gluonjit.hybridize(Net(MIDDLE[what]), dynamic_batch=True)
+    found = given(lambda: [loss.item() for loss in [net(Sample()) for _ in range(3)]])
+    assert found == [(EarlyFlushWarning, line_with(f"# {what} in the middle"))]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any, Callable
 
 import mxnet as mx
@@ -254,3 +256,15 @@ def test_grad_req_between_minibatches() -> None:
         found.append(kept)
     for number, (actual, expected) in enumerate(zip(found[1], found[0])):
         assert_close(actual, expected, f"gradient {number}")
+
+
+def test_what_was_looked_at_for_a_write_is_let_go_of_with_its_batch() -> None:
+    net, other = nn.Dense(3, in_units=SIZE), nd.zeros((2, SIZE))
+    net.initialize()
+    net.hybridize(dynamic_batch=True)
+    result = net(rows(2, SIZE))
+    graph = weakref.ref(result._v.graph)
+    other[:] = 1  # asks what the open batch has read
+    assert result.asnumpy().shape == (2, 3)
+    gc.collect()
+    assert graph() is None

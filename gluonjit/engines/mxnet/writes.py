@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import ctypes
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
+from weakref import ref
 
 import numpy as np
 from mxnet.base import _LIB, check_call
@@ -28,13 +29,13 @@ class Memory:
         self._begins: list[int] = []
         self._ends: list[int] = []
         self._seen = [0, 0, 0, 0]  # imports, parameters, records, tables
-        self._graph: Any = None
+        self._graph: Callable[[], Any] = lambda: None  # not kept: a batch that has run lets go of its graph
 
     def note(self, batch: Batch) -> None:
         """Take in what has come since the last time; all of it for a new graph."""
-        if self._graph is not batch.graph:
+        if self._graph() is not batch.graph:
             self.__init__()  # type: ignore[misc]
-            self._graph = batch.graph
+            self._graph = ref(batch.graph)
         for number, known in enumerate((batch.imports, batch.parameters, batch.records, batch.tables)):
             new = len(known) - self._seen[number]
             self._seen[number] += new

@@ -75,8 +75,6 @@ def check(net: Any, trees: list[Tree]) -> Any:
 @pytest.mark.parametrize("make", [ChildSum, Stacked])
 @pytest.mark.parametrize("vectors", [True, False], ids=["vectors", "rows"])
 def test_a_list_of_children_is_one_launch_a_level(make: Any, vectors: bool) -> None:
-    if make is Stacked and not vectors:
-        pytest.skip("it stacks vectors")
     trees = make_trees(20, 16, 4)
     report = check(TreeModel(make(8, 6), vectors), trees)
     assert report.kinds["cell"].launches == max(map(depth, trees))

@@ -60,7 +60,11 @@ class Call:
         try:
             known = cache.get(self.key, shared)
         except TypeError as error:
-            raise OptionError(f"reuse gave the key {self.name!r}, which can be none: {error}") from error
+            raise OptionError(
+                f"{type(self.block).__name__}(...) with hybridize(dynamic_batch=True, reuse=...): reuse gave the key "
+                f"{self.name!r}, which can be none: {error}. Let it give a number, a string or a tuple of these, or "
+                f"None for a call that is not to be reused."
+            ) from error
         if isinstance(known, Refusal):
             return self._refused(known.reason)
         if known is not None:

@@ -10,7 +10,7 @@ from gluonjit.engines.torch import hooked
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import Refusal, as_lazy, capture, expand, foreign, open_batch
 from gluonjit.engines.torch.lazy import waits
-from gluonjit.errors import CaptureError
+from gluonjit.errors import CaptureError, OptionError
 from gluonjit.graph import raised_at
 from gluonjit.hybrid import LOCAL, Batch, Options, engine_of
 from gluonjit.hybrid.structure import map_structure
@@ -26,6 +26,12 @@ _MOST = 1024
 def enable(module: Any, options: dict[str, Any]) -> None:
     """Batch this module dynamically. Raises OptionError before anything has changed."""
     chosen = Options().updated("hybridize(dynamic_batch=True)", options)
+    if chosen.reuse is not None:
+        raise OptionError(
+            f"gluonjit.hybridize({type(module).__name__}, dynamic_batch=True, reuse=...): calls of modules of PyTorch "
+            f"are not reused, only those of MXNet's blocks. Leave reuse= out: equal calls are shared all the same "
+            f"(sharing=True)."
+        )
     disable(module)
     for name, inner in module.named_modules():
         inner.__dict__[KEY] = Cell(name or type(inner).__name__, chosen)

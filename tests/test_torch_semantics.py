@@ -16,6 +16,7 @@ from torch import nn  # noqa: E402
 from torch_support import TreeModel, assert_close, assert_same, make_trees, outcome  # noqa: E402
 
 import gluonjit  # noqa: E402
+from gluonjit.engines.torch import chunks, tape  # noqa: E402
 from gluonjit.errors import BatchClosedError, CaptureError, NotFiniteError, OptionError  # noqa: E402
 
 
@@ -158,7 +159,11 @@ def test_backward_of_each_sample_gives_the_same_as_of_their_sum() -> None:
         assert_close(parameter.grad, expected[name], name)
 
 
-def test_a_second_backward_needs_retain_graph() -> None:
+@pytest.mark.parametrize("says", [True, False])
+def test_a_second_backward_needs_retain_graph(says: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not says:  # as PyTorch 2.4, which does not say within backward what it was told
+        for module in (chunks, tape):
+            monkeypatch.setattr(module, "keeps_graph", chunks.told)
     net = dynamic()
     loss = net((torch.randn(4), 1)).sum()
     loss.backward(retain_graph=True)
@@ -167,6 +172,11 @@ def test_a_second_backward_needs_retain_graph() -> None:
     assert_close(net.first.weight.grad, 2 * once, "two backwards")
     with pytest.raises(RuntimeError, match="backward through the graph a second time"):
         loss.backward()
+    total = net((torch.randn(4), 1)).sum()
+    torch.autograd.grad(total, net.first.weight, retain_graph=True)
+    torch.autograd.grad(total, net.first.weight)
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        torch.autograd.grad(total, net.first.weight)
 
 
 def test_gradients_of_gradients_are_refused() -> None:
@@ -521,8 +531,6 @@ def test_results_of_one_minibatch_are_inputs_of_the_next_with_their_history() ->
 def test_a_minibatch_that_is_over_leaves_no_memory_behind() -> None:
     import gc
     import weakref
-
-    from gluonjit.engines.torch import tape
 
     net = dynamic()
     gc.collect()  # what other tests have left

@@ -8,6 +8,7 @@ import torch
 
 from gluonjit.engines.torch import hooked
 from gluonjit.engines.torch.cells import PARTS
+from gluonjit.engines.torch.chunks import telling
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import concrete
 from gluonjit.engines.torch.trace import NeedsValue
@@ -75,17 +76,27 @@ def backward(
     tensors = _as_tuple(tensors)
     _refuse(tensors, create_graph, "backward")
     _run_heads(tensors)
-    hooked.original_backward(
-        computed(tensors), computed(grad_tensors), retain_graph, create_graph, grad_variables, computed(inputs)
-    )
+    given = (computed(tensors), computed(grad_tensors))
+    with telling(bool(create_graph if retain_graph is None else retain_graph)):
+        hooked.original_backward(*given, retain_graph, create_graph, grad_variables, computed(inputs))
 
 
-def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, *args: Any, **kwargs: Any) -> Any:
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: Any = None,
+    create_graph: bool = False,
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
     """torch.autograd.grad."""
     outputs = _as_tuple(outputs)
-    _refuse(outputs, kwargs.get("create_graph", args[1] if len(args) > 1 else False), "torch.autograd.grad")
+    _refuse(outputs, create_graph, "torch.autograd.grad")
     _run_heads(outputs)
-    return hooked.original_grad(computed(outputs), computed(inputs), computed(grad_outputs), *args, **kwargs)
+    given = (computed(outputs), computed(inputs), computed(grad_outputs))
+    with telling(bool(create_graph if retain_graph is None else retain_graph)):
+        return hooked.original_grad(*given, retain_graph, create_graph, *args, **kwargs)
 
 
 def _as_tuple(tensors: Any) -> tuple[Any, ...]:

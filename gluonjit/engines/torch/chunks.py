@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -98,5 +100,31 @@ TWICE = (
     "Trying to backward through the graph a second time: an earlier backward has freed the history of this batch. "
     "Specify retain_graph=True in that call if you need to go through it again."
 )
-keeps_graph: Callable[[], bool] = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)
+
+
+class _Told(threading.local):
+    """What the innermost backward of this thread was told; a thread that none was called on keeps the history."""
+
+    keep = True
+
+
+_TOLD = _Told()
+
+
+@contextmanager
+def telling(keep: bool) -> Iterator[None]:
+    """A region in which backward is called, and told whether to keep the history."""
+    before, _TOLD.keep = _TOLD.keep, keep
+    try:
+        yield
+    finally:
+        _TOLD.keep = before
+
+
+def told() -> bool:
+    """As `keeps_graph`, where PyTorch does not say it (2.4): on the host backward runs on the thread that called it."""
+    return _TOLD.keep
+
+
+keeps_graph: Callable[[], bool] = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", told)
 """Whether the backward that is under way was told to keep the history."""

@@ -6,7 +6,7 @@ at a time, so that what lies between two instructions stays in the cache.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -80,6 +80,18 @@ class Program:
     code: tuple[Instr, ...]
     results: tuple[View, ...]
     stops: frozenset[int] = frozenset()
+
+    def sources(self, results: Collection[int]) -> tuple[frozenset[int], frozenset[int]]:
+        """The operands and constants that gradients of these results go to."""
+        registers = {self.results[number].reg for number in results}
+        consts: set[int] = set()
+        for position in range(len(self.code) - 1, -1, -1):
+            instr = self.code[position]
+            if instr.out is None or instr.out.reg not in registers or position in self.stops:
+                continue
+            registers.update(view.reg for view in (instr.a, instr.b) if view is not None)
+            consts.update(weight.const for weight in (instr.weight, instr.bias) if weight is not None)
+        return frozenset([reg for reg in registers if reg < self.operands]), frozenset(consts)
 
 
 @dataclass

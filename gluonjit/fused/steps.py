@@ -22,6 +22,7 @@ class Fused:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.ways: dict[Way, Compiled | None] = {}
+        self.sources: dict[tuple[int, ...], tuple[frozenset[int], frozenset[int]]] = {}  # of gradients, by results
 
     def compiled(self, way: Way) -> Compiled | None:
         """The program for a way of calling it."""
@@ -84,6 +85,13 @@ class Steps:
     def _direct(self, number: int) -> frozenset[int]:
         """The operands whose rows follow each other."""
         return frozenset([k for k, gather in enumerate(self._rows[number].gathers) if gather.index is None])
+
+    def sources(self, number: int, results: tuple[int, ...]) -> tuple[frozenset[int], frozenset[int]]:
+        """The operands and constants of a step that gradients of these results go to."""
+        fused: Fused = self.plan.steps[number].kind.program.fused
+        if results not in fused.sources:
+            fused.sources[results] = fused.program.sources(results)
+        return fused.sources[results]
 
     def backward(self, number: int, done: Done, memory: Memory) -> None:
         """Add to the gradients of a step's operands and weights."""

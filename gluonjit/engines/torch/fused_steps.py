@@ -14,10 +14,10 @@ from gluonjit.graph import Kind
 
 
 class RanFused(NamedTuple):
-    """A step that ran in C, and the gathers of its learned operands; none where nothing learns."""
+    """A step that ran in C, and the gathers of its learned operands, by number; none where nothing learns."""
 
     number: int
-    operands: list[Gather]
+    operands: dict[int, Gather]
     learns: bool
     done: Done
 
@@ -47,8 +47,12 @@ class FusedSteps:
         done = self._steps.run(number, learned, weights, range(len(step.places)) if learning else (), self)
         if done is None:
             return None
-        reached = [gather for operand, gather in learned.items() if operand in done.compiled.reached]
+        reached = {operand: gather for operand, gather in learned.items() if operand in done.compiled.reached}
         return RanFused(number, reached, learning, done)
+
+    def sources(self, number: int, results: tuple[int, ...]) -> tuple[frozenset[int], frozenset[int]]:
+        """The operands and weights, by number, of a step that gradients of these results go to."""
+        return self._steps.sources(number, results)
 
     def backward(self, ran: RanFused, gradient: Callable[[int], Any], learned: Callable[[Any], Any]) -> None:
         """Add to the gradients of arenas and weights, which are made when they are asked for."""

@@ -59,6 +59,7 @@ class Tape:
         self._inputs: list[tuple[Place, Any]] = []
         self._steps: list[Ran | RanFused] = []
         self.fused: FusedSteps | None = None
+        self._spare: dict[int, Any] = {}  # where nobody reads it, the gradient of a weight
         self._constants: dict[int, tuple[Any, Any]] = {}  # a weight, and what stands for it in the steps
         self._learned = [np.zeros(arena.rows, dtype=bool) for arena in plan.arenas]
 
@@ -193,8 +194,12 @@ class Tape:
         for leaf, gradient in zip(ran.consts, got[len(ran.operands) :]):
             if gradient is not None:
                 known = found.get(id(leaf))
-                if known is None:
+                if gradient.layout is not torch.strided:  # of a sparse look-up; its own add_ takes no dense one
+                    found[id(leaf)] = gradient if known is None else known + gradient
+                elif known is None:
                     found[id(leaf)] = gradient if gradient.is_contiguous() else gradient.contiguous()
+                elif known.layout is not torch.strided:
+                    found[id(leaf)] = gradient + known
                 else:
                     known.add_(gradient)
         if self._finite is not None:
@@ -204,20 +209,29 @@ class Tape:
     def _backward_fused(self, ran: RanFused, arenas: list[Any], reached: list[Any], found: dict[int, Any]) -> bool:
         """Go backward through a step that ran in C; False where nothing depends on its results."""
         step = self.plan.steps[ran.number]
-        if not any(reached[place.arena][place.begin : place.end].any() for place in step.places):
+        given = tuple([k for k, place in enumerate(step.places) if reached[place.arena][place.begin : place.end].any()])
+        if not given:
             return False
+        assert self.fused is not None
+        operands, consts = self.fused.sources(ran.number, given)
+        weights = {id(step.kind.program.consts[k]) for k in consts}
 
         def learned(tensor: Any) -> Any:
             leaf = self._constant(tensor)
-            if id(leaf) not in found:
-                found[id(leaf)] = torch.zeros_like(leaf, requires_grad=False)
-            return found[id(leaf)]
+            known = found.get(id(leaf))
+            if known is None and id(tensor) not in weights:  # zeros are added, where eagerly there is no gradient
+                return self._spare.setdefault(id(leaf), torch.zeros_like(leaf, requires_grad=False))
+            if known is None:
+                known = found[id(leaf)] = torch.zeros_like(leaf, requires_grad=False)
+            elif known.layout is not torch.strided:
+                known = found[id(leaf)] = known.to_dense()
+            return known
 
-        assert self.fused is not None
         self.fused.backward(ran, lambda number: self._arena(arenas, number), learned)
-        for gather in ran.operands:
-            rows = slice(gather.place.begin, gather.place.end) if gather.index is None else gather.index
-            reached[gather.place.arena][rows] = True
+        for operand, gather in ran.operands.items():
+            if operand in operands:
+                rows = slice(gather.place.begin, gather.place.end) if gather.index is None else gather.index
+                reached[gather.place.arena][rows] = True
         if self._finite is not None:
             self._finite.gradients(ran.number, arenas, list(found.values()))
         return True
@@ -244,6 +258,7 @@ class Tape:
         """Forget the history."""
         self.freed = True
         self._steps = []
+        self._spare = {}
         self.fused = None
 
 

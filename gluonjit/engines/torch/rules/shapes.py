@@ -189,6 +189,8 @@ def embedded(call: Call) -> list[Val]:
     weight, indices = call["weight"], call["indices"]
     if not weight.shared:
         raise NotBatchable(f"{call.name}: a table of each sample's own")
+    if call.get("scale_grad_by_freq"):
+        raise NotBatchable(f"{call.name}: gradients are divided by how often a word comes in each call")
     slot = call.again({"weight": weight, "indices": indices})
     return [call.result(slot, indices.lead, (*indices.rest, weight.shape[1]))]
 

@@ -16,20 +16,21 @@ class Readers:
     """Who can read a chunk. Apart from it: what history refers to must not refer back to tensors with that history.
 
     values: how many values; done: those from which backward has come, without being told to keep the history; whole:
-    whether it may come otherwise than value by value.
+    whether it may come otherwise than value by value; shared: whether equal calls gave the same value, from which
+    backward may then come once for each.
     """
 
-    __slots__ = ("done", "values", "whole")
+    __slots__ = ("done", "shared", "values", "whole")
 
     def __init__(self) -> None:
         self.values = 0
         self.done: set[int] = set()
-        self.whole = False
+        self.whole = self.shared = False
 
     @property
     def spent(self) -> bool:
         """Whether no other backward can come from here."""
-        return not self.whole and len(self.done) >= self.values
+        return not self.whole and not self.shared and len(self.done) >= self.values
 
 
 class Chunk:
@@ -85,9 +86,11 @@ class Pieces(torch.autograd.Function):  # type: ignore[misc]
     def backward(ctx: Any, *gradients: Any) -> Any:
         """Put the gradients together."""
         given = [number for number, gradient in enumerate(gradients) if gradient is not None]
+        if not given:  # as below a backward hook, where none of a call's results has a gradient
+            return None, None, None
         whole = gradients[given[0]].new_zeros(ctx.shape)
         readers: Readers = ctx.readers
-        if not readers.done.isdisjoint(given):
+        if not readers.shared and not readers.done.isdisjoint(given):
             raise RuntimeError(TWICE)
         if not keeps_graph():
             readers.done.update(given)

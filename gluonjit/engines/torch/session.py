@@ -18,6 +18,7 @@ from gluonjit.engines.torch.failures import failed
 from gluonjit.engines.torch.finite import Finite
 from gluonjit.engines.torch.fused_steps import FusedSteps
 from gluonjit.engines.torch.hooked import plain
+from gluonjit.engines.torch.inputs import looked_up
 from gluonjit.engines.torch.operands import version_of
 from gluonjit.engines.torch.program import join, pieces
 from gluonjit.engines.torch.tape import Tape, joined_history
@@ -65,7 +66,7 @@ class Session:
                 rows = torch.tensor(chunk.indices, dtype=dtype_named(chunk.spec.dtype), device=device)
             else:
                 index = torch.tensor(chunk.indices, device=device)
-                rows = torch.embedding(table.weight, index, **table.attrs)
+                rows = looked_up(table.weight, index, table.attrs)
         with plain():
             self._put(chunk.place, rows, True)
 
@@ -182,6 +183,8 @@ class Session:
                 # Not the arena itself: what can be read gets a history, which the history would then hold.
                 rows = self.arrays[arena].detach() if whole else self._rows(place).clone()
             chunk = self._chunks[place] = Chunk(rows, sizes.pop() if len(sizes) == 1 else 0)
+            parts = self.plan.steps[self._makers[place]].parts
+            chunk.readers.shared = any(record.calls > len(record.bases) for record, _ in parts)
         chunk.readers.values += 1
         return Result(chunk, position - place.begin)
 

@@ -25,9 +25,9 @@ from experiments.treelstm.systems import relatedness as program
 from experiments.treelstm.weights import initialize, named_parameters
 from experiments.workloads.bilstm import Tagger
 from experiments.workloads.workload import initialize as draw
-from experiments.zoo.lattice_lstm import loss as tagger_loss
-from experiments.zoo.treelstm_binary import BinaryTreeLSTM
-from experiments.zoo.treelstm_binary import loss as phrases_loss
+from experiments.zoo.mxnet.lattice_lstm import loss as tagger_loss
+from experiments.zoo.mxnet.treelstm_binary import BinaryTreeLSTM
+from experiments.zoo.mxnet.treelstm_binary import loss as phrases_loss
 
 TOLERANCE = 1e-4
 WORDS, WIDTH, SIZE, HIDDEN, CLASSES = 9, 6, 4, 3, 5

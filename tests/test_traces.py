@@ -15,7 +15,7 @@ from support import Recurrent, assert_close
 
 import gluonjit
 from experiments.zoo.cli import NAMES
-from experiments.zoo.registry import ROWS
+from experiments.zoo.mxnet import engine
 from gluonjit.analysis import traces
 from gluonjit.analysis.costs import CostModel
 from gluonjit.analysis.schedulers import SCHEDULERS
@@ -41,12 +41,9 @@ def run(tmp_path: Path) -> Run:
     def batch(
         name: str, chosen: Sequence[int] = range(5), add: Callable[[list[Any]], Any] = sum, **options: Any
     ) -> tuple[gluonjit.Report, traces.Trace]:
-        row = ROWS[name]
+        row = engine.ROWS[name]
         if name not in models:
-            mx.random.seed(0)
-            samples = row.make_samples(5, np.random.RandomState(0))
-            net = row.make_net()
-            net.initialize(mx.init.Uniform(0.8))
+            samples, net = engine.samples(row, 5, seed=0), engine.make_net(row, seed=0)
             for sample in samples:  # so that all shapes are known
                 row.loss(net, sample)
             net.hybridize(dynamic_batch=True)

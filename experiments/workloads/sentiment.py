@@ -5,7 +5,7 @@ from __future__ import annotations
 from experiments.data import phrases, sst
 from experiments.data.arrays import maker
 from experiments.workloads.workload import Workload, initialize
-from experiments.zoo.treelstm_binary import BinaryTreeLSTM, loss
+from experiments.zoo.mxnet.treelstm_binary import BinaryTreeLSTM, loss
 
 WORD_SIZE, MEMORY_SIZE = 300, 150
 

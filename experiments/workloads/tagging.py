@@ -12,7 +12,8 @@ from experiments.data.arrays import maker
 from experiments.data.tagged import NOTE
 from experiments.workloads.bilstm import Tagger
 from experiments.workloads.workload import Workload, initialize
-from experiments.zoo.lattice_lstm import LatticeLSTM, Spans, loss
+from experiments.zoo.mxnet.lattice_lstm import LatticeLSTM, loss
+from experiments.zoo.samples.sequences import Spans
 
 VECTOR_SIZE, HIDDEN_SIZE = 50, 128
 

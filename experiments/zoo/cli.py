@@ -25,6 +25,7 @@ NAMES = (
     "seq2seq",
     "shift-reduce",
 )
+ENGINES = ("mxnet", "torch")
 BATCH_SIZE, SEED = 32, 0
 
 
@@ -46,17 +47,19 @@ def _run(options: argparse.Namespace) -> list[str]:
     """Measure, print and write; returns what is not as it has to be."""
     from experiments.treelstm.environment import environment
     from experiments.treelstm.files import write_json
+    from experiments.zoo.engines import engine_of
     from experiments.zoo.measure import measure
-    from experiments.zoo.registry import ROWS
     from experiments.zoo.table import put, table
 
-    results = [measure(ROWS[name], options.batch_size, options.seed) for name in options.models]
+    engine = engine_of(options.engine)
+    results = [measure(engine, name, options.batch_size, options.seed) for name in options.models]
     text = table(results, _command(options))
     print(text)
     if options.json:
         write_json(
             options.json,
             {
+                "engine": options.engine,
                 "batch_size": options.batch_size,
                 "seed": options.seed,
                 "environment": environment(),
@@ -64,18 +67,20 @@ def _run(options: argparse.Namespace) -> list[str]:
             },
         )
     if options.markdown:
-        put(options.markdown, text)
+        put(options.markdown, options.engine, text)
     return [fault for result in results for fault in result.faults()]
 
 
 def _command(options: argparse.Namespace) -> str:
     """The command that makes this table again."""
     chosen = "" if tuple(options.models) == NAMES else f" --models {','.join(options.models)}"
-    return f"python -m experiments.zoo{chosen} --batch-size {options.batch_size} --seed {options.seed}"
+    engine = "" if options.engine == ENGINES[0] else f" --engine {options.engine}"
+    return f"python -m experiments.zoo{engine}{chosen} --batch-size {options.batch_size} --seed {options.seed}"
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m experiments.zoo", description=__doc__)
+    parser.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="in which framework the models are")
     parser.add_argument("--models", type=_models, default=NAMES, help="comma-separated: " + ", ".join(NAMES))
     parser.add_argument("--batch-size", type=count, default=BATCH_SIZE, metavar="N", help="samples of a model")
     parser.add_argument("--seed", type=whole, default=SEED, help="of samples and parameters")

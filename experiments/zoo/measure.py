@@ -5,15 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import mxnet as mx
 import numpy as np
-from mxnet import autograd, gluon
 
 import gluonjit
-from experiments.zoo.row import Row
-
-Arrays = dict[str, Any]
-"""Losses and gradients by name, as numpy arrays."""
+from experiments.zoo.engines import Arrays, Engine
 
 # Which runs there are of a model: name, training, sharing.
 RUNS = (
@@ -23,8 +18,7 @@ RUNS = (
     ("inference, no sharing", False, False),
 )
 TOLERANCE = 1e-5  # of the largest number, in float32: sums are taken in another order
-# So large that gradients are not differences of almost equal numbers, of which rounding would be the better part.
-SCALE = 0.8
+FIXED = {"granularity": "cell", "scheduler": "depth"}  # what the library would choose in time, from the first minibatch
 
 
 @dataclass(frozen=True)
@@ -68,48 +62,26 @@ class Measured:
         return asdict(self)
 
 
-def measure(row: Row, batch_size: int, seed: int) -> Measured:
+def measure(engine: Engine, name: str, batch_size: int, seed: int) -> Measured:
     """Run `batch_size` samples of a model in every way, from parameters and samples drawn with `seed`."""
-    mx.random.seed(seed)
-    samples = row.make_samples(batch_size, np.random.RandomState(seed))
-    net = row.make_net()
-    net.initialize(mx.init.Uniform(SCALE))
-    for sample in samples:  # a layer that no sample has reached does not know the shape of its parameters
+    row = engine.ROWS[name]
+    samples, net = engine.samples(row, batch_size, seed), engine.make_net(row, seed)
+    for sample in samples:  # a layer of MXNet that no sample has reached does not know the shape of its parameters
         row.loss(net, sample)
-    wanted = {training: run(net, samples, row, training) for training in (True, False)}
+    wanted = {training: engine.run(net, samples, row, training) for training in (True, False)}
     counts = {}
-    for name, training, sharing in RUNS:
-        net.hybridize(dynamic_batch=True, sharing=sharing)
-        found = run(net, samples, row, training)
-        counts[name] = _counts(gluonjit.explain(), distance(found, wanted[training]))
-    net.hybridize(dynamic_batch=False)
+    for way, training, sharing in RUNS:
+        engine.batch(net, sharing=sharing, **FIXED)
+        found = engine.run(net, samples, row, training)
+        counts[way] = _counts(gluonjit.explain(), distance(found, wanted[training]))
+    engine.unbatch(net)
     return Measured(row.name, row.title, batch_size, row.allowed_alone, counts)
 
 
-def run(net: gluon.Block, samples: list[Any], row: Row, training: bool) -> Arrays:
-    """Each sample's loss, and in training the gradients of their sum."""
-    if not training:
-        return {"losses": _numbers([row.loss(net, sample) for sample in samples])}
-    learned = {name: value for name, value in net.collect_params().items() if value.grad_req != "null"}
-    for parameter in learned.values():
-        if parameter._data is not None:
-            parameter.zero_grad()
-    with autograd.record():
-        losses = [row.loss(net, sample) for sample in samples]
-        total = gluonjit.add_n(losses)
-    total.backward()
-    return {
-        "losses": _numbers(losses),
-        **{name: parameter.grad().asnumpy().copy() for name, parameter in learned.items()},
-    }
-
-
-def _numbers(losses: list[Any]) -> Any:
-    return np.array([float(loss.asscalar()) for loss in losses])
-
-
 def distance(found: Arrays, wanted: Arrays) -> float:
-    """The largest difference, relative to the largest number of the array it is in."""
+    """The largest difference, relative to the largest number of the array it is in; infinite where one is missing."""
+    if set(found) != set(wanted):
+        return float("inf")
     return max(
         float(np.abs(found[name] - array).max() / max(float(np.abs(array).max()), 1e-6))
         for name, array in wanted.items()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from experiments.zoo.measure import Measured
 
-BEGIN, END = "<!-- zoo: begin -->", "<!-- zoo: end -->"
+_BEGIN, _END = "<!-- zoo, {}: begin -->", "<!-- zoo, {}: end -->"
 
 HEAD = (
     "model",
@@ -54,11 +54,17 @@ def _joined(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def put(path: Path, text: str) -> None:
+def markers(engine: str) -> tuple[str, str]:
+    """Return the lines between which the table of an engine stands."""
+    return _BEGIN.format(engine), _END.format(engine)
+
+
+def put(path: Path, engine: str, text: str) -> None:
     """Replace what stands between the markers of a page; a page that does not exist is made of it alone."""
-    page = path.read_text(encoding="utf-8") if path.exists() else f"{BEGIN}\n{END}\n"
-    if page.count(BEGIN) != 1 or page.count(END) != 1 or page.index(BEGIN) > page.index(END):
-        raise ValueError(f"{path} has no place for the table: a line {BEGIN} and, further down, a line {END}")
-    before, after = page[: page.index(BEGIN)], page[page.index(END) :]
+    begin, end = markers(engine)
+    page = path.read_text(encoding="utf-8") if path.exists() else f"{begin}\n{end}\n"
+    if page.count(begin) != 1 or page.count(end) != 1 or page.index(begin) > page.index(end):
+        raise ValueError(f"{path} has no place for the table: a line {begin} and, further down, a line {end}")
+    before, after = page[: page.index(begin)], page[page.index(end) :]
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"{before}{BEGIN}\n{text}\n{after}", encoding="utf-8")
+    path.write_text(f"{before}{begin}\n{text}\n{after}", encoding="utf-8")

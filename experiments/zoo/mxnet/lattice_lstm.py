@@ -11,14 +11,11 @@ from typing import Any
 import mxnet as mx
 from mxnet import gluon
 from mxnet.gluon import nn
-from numpy.random import RandomState
 
 from experiments.zoo.row import Row
+from experiments.zoo.samples.sequences import CHARACTER_TAGS, CHARACTERS, LEXICON, Spans, lattices
 
-CHARACTERS, WORDS, TAGS, SIZE = 30, 40, 4, 12
-
-Spans = list[list[tuple[int, int]]]
-"""For each character the words that end there: (first character, place among the sentence's words)."""
+SIZE = 12
 
 
 class WordCell(gluon.HybridBlock):
@@ -69,8 +66,8 @@ class LatticeLSTM(gluon.Block):
     def __init__(
         self,
         characters: int = CHARACTERS,
-        words: int = WORDS,
-        tags: int = TAGS,
+        words: int = LEXICON,
+        tags: int = CHARACTER_TAGS,
         in_size: int = SIZE,
         size: int = SIZE,
         **kwargs: Any,
@@ -96,35 +93,6 @@ class LatticeLSTM(gluon.Block):
         return self.out(mx.nd.concat(*[h for h, _ in states], dim=0))
 
 
-def random_spans(random: RandomState, length: int) -> tuple[Spans, int]:
-    """Words of 2 to 4 characters, and how many there are."""
-    spans: Spans = [[] for _ in range(length)]
-    count = 0
-    for first in range(length - 1):
-        for last in range(first + 1, min(first + 4, length)):
-            if random.rand() < 0.2:
-                spans[last].append((first, count))
-                count += 1
-    return spans, count
-
-
-def make_samples(count: int, random: RandomState) -> list[Any]:
-    """Sentences of 2 to 14 characters with the words found in them and the tags of the characters."""
-    samples = []
-    for _ in range(count):
-        length = int(random.randint(2, 15))
-        spans, words = random_spans(random, length)
-        samples.append(
-            (
-                mx.nd.array(random.randint(0, CHARACTERS, length), dtype="int32"),
-                mx.nd.array(random.randint(0, WORDS, max(words, 1)), dtype="int32"),
-                spans,
-                mx.nd.array(random.randint(0, TAGS, length), dtype="int32"),
-            )
-        )
-    return samples
-
-
 _loss = gluon.loss.SoftmaxCrossEntropyLoss()
 
 
@@ -134,4 +102,4 @@ def loss(net: gluon.Block, sample: Any) -> Any:
     return _loss(net(*sentence), tags).mean()
 
 
-ROW = Row("lattice-lstm", "lattice LSTM: characters, and words that span several", LatticeLSTM, make_samples, loss)
+ROW = Row("lattice-lstm", "lattice LSTM: characters, and words that span several", LatticeLSTM, lattices, loss)

@@ -7,11 +7,11 @@ from typing import Any
 import mxnet as mx
 from mxnet import gluon
 from mxnet.gluon import nn, rnn
-from numpy.random import RandomState
 
 from experiments.zoo.row import Row
+from experiments.zoo.samples.sequences import LETTERS, TAGS, WORDS, spelled
 
-WORDS, LETTERS, TAGS, SIZE = 30, 20, 6, 12
+SIZE = 12
 
 
 class Tagger(gluon.Block):
@@ -48,18 +48,6 @@ class Tagger(gluon.Block):
         return output
 
 
-def make_samples(count: int, random: RandomState) -> list[Any]:
-    """Sentences of 1 to 10 words, every fourth word rare and of 2 to 8 letters, with their tags."""
-    samples = []
-    for _ in range(count):
-        sentence = []
-        for rare in (random.rand(random.randint(1, 11)) < 0.25).tolist():
-            numbers = random.randint(0, LETTERS, random.randint(2, 9)) if rare else random.randint(0, WORDS, 1)
-            sentence.append((rare, mx.nd.array(numbers, dtype="int32")))
-        samples.append((sentence, mx.nd.array(random.randint(0, TAGS, len(sentence)), dtype="int32")))
-    return samples
-
-
 _loss = gluon.loss.SoftmaxCrossEntropyLoss()
 
 
@@ -69,4 +57,4 @@ def loss(net: gluon.Block, sample: Any) -> Any:
     return _loss(net(sentence), tags).mean()
 
 
-ROW = Row("bilstm-char", "BiLSTM tagger, rare words by a BiLSTM over letters", Tagger, make_samples, loss)
+ROW = Row("bilstm-char", "BiLSTM tagger, rare words by a BiLSTM over letters", Tagger, spelled, loss)

@@ -7,12 +7,11 @@ from typing import Any
 import mxnet as mx
 from mxnet import gluon
 from mxnet.gluon import nn
-from numpy.random import RandomState
 
 from experiments.zoo.row import Row
-from experiments.zoo.trees import Tree, random_tree
+from experiments.zoo.samples.trees import WORDS, Tree, pairs
 
-WORDS, SIZE = 40, 16
+SIZE = 16
 
 
 class TreeGRUCell(gluon.HybridBlock):
@@ -60,17 +59,6 @@ class Relatedness(gluon.Block):
         return self.cell(words[index].expand_dims(0), [self.encode(child, words) for child in children])
 
 
-def make_samples(count: int, random: RandomState) -> list[Any]:
-    """Pairs of sentences of 1 to 12 words, with their trees and a score."""
-    samples = []
-    for _ in range(count):
-        sides: list[Any] = []
-        for size in random.randint(1, 13, 2).tolist():
-            sides += [mx.nd.array(random.randint(0, WORDS, size)), random_tree(random, size, most=3)]
-        samples.append((*sides, mx.nd.array(random.uniform(1, 5, (1, 1)))))
-    return samples
-
-
 _loss = gluon.loss.L2Loss()
 
 
@@ -80,4 +68,4 @@ def loss(net: gluon.Block, sample: Any) -> Any:
     return _loss(net(*sides), score)
 
 
-ROW = Row("tree-gru", "child-sum Tree-GRU over pairs of sentences", Relatedness, make_samples, loss)
+ROW = Row("tree-gru", "child-sum Tree-GRU over pairs of sentences", Relatedness, pairs, loss)

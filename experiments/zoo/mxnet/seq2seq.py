@@ -7,12 +7,11 @@ from typing import Any
 import mxnet as mx
 from mxnet import gluon
 from mxnet.gluon import nn, rnn
-from numpy.random import RandomState
 
 from experiments.zoo.row import Row
+from experiments.zoo.samples.sequences import SOURCE, TARGET, translations
 
-SOURCE, TARGET, SIZE = 30, 25, 12
-START = 0
+SIZE = 12
 
 
 class Attend(gluon.HybridBlock):
@@ -60,19 +59,6 @@ class Translator(gluon.Block):
         return self.out(mx.nd.concat(*outputs, dim=0))
 
 
-def make_samples(count: int, random: RandomState) -> list[Any]:
-    """Pairs of sentences of 2 to 10 words."""
-    samples = []
-    for _ in range(count):
-        source = random.randint(0, SOURCE, random.randint(2, 11))
-        target = random.randint(1, TARGET, random.randint(2, 11))
-        given = [START, *target[:-1].tolist()]
-        samples.append(
-            (mx.nd.array(source, dtype="int32"), mx.nd.array(given, dtype="int32"), mx.nd.array(target, dtype="int32"))
-        )
-    return samples
-
-
 _loss = gluon.loss.SoftmaxCrossEntropyLoss()
 
 
@@ -82,4 +68,4 @@ def loss(net: gluon.Block, sample: Any) -> Any:
     return _loss(net(source, given), target).mean()
 
 
-ROW = Row("seq2seq", "sequence to sequence with attention and teacher forcing", Translator, make_samples, loss)
+ROW = Row("seq2seq", "sequence to sequence with attention and teacher forcing", Translator, translations, loss)

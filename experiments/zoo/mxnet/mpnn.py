@@ -7,15 +7,11 @@ from typing import Any
 import mxnet as mx
 from mxnet import gluon
 from mxnet.gluon import nn, rnn
-from numpy.random import RandomState
 
 from experiments.zoo.row import Row
+from experiments.zoo.samples.graphs import BONDS, ELEMENTS, Bonds, molecules
 
-ELEMENTS, BONDS, SIZE, ROUNDS = 5, 3, 12, 3
-VALENCES = (4, 3, 2, 1, 1)  # of the elements
-
-Bonds = list[list[tuple[int, int]]]
-"""For each atom its neighbours: (atom, kind of bond)."""
+SIZE, ROUNDS = 12, 3
 
 
 class MessagePassing(gluon.Block):
@@ -53,46 +49,6 @@ class MessagePassing(gluon.Block):
         return mx.nd.add_n(*[gate * self.value(state) for gate, state in zip(gates, states)])
 
 
-def random_molecule(random: RandomState, size: int) -> tuple[list[int], Bonds]:
-    """Elements and bonds of a connected molecule that keeps to the valences, with a ring now and then."""
-    elements = [0] + random.randint(0, ELEMENTS, size - 1).tolist()
-    bonds: Bonds = [[]]
-    free = [VALENCES[elements[0]]]
-    for atom in range(1, size):
-        open_atoms = [other for other in range(atom) if free[other] > 0]
-        if not open_atoms:
-            return elements[:atom], bonds
-        bonds.append([])
-        free.append(VALENCES[elements[atom]])
-        _bind(random, bonds, free, atom, int(random.choice(open_atoms)))
-    ends = [atom for atom in range(2, size) if free[atom] > 0 and free[0] > 0 and not _bound(bonds, 0, atom)]
-    if ends:
-        _bind(random, bonds, free, ends[-1], 0)
-    return elements, bonds
-
-
-def _bind(random: RandomState, bonds: Bonds, free: list[int], one: int, two: int) -> None:
-    """Bind two atoms, up to three times."""
-    kind = int(random.randint(0, min(free[one], free[two], BONDS)))
-    bonds[one].append((two, kind))
-    bonds[two].append((one, kind))
-    free[one] -= kind + 1
-    free[two] -= kind + 1
-
-
-def _bound(bonds: Bonds, one: int, two: int) -> bool:
-    return any(atom == two for atom, _ in bonds[one])
-
-
-def make_samples(count: int, random: RandomState) -> list[Any]:
-    """Molecules of 2 to 10 atoms with a number each."""
-    samples = []
-    for _ in range(count):
-        elements, bonds = random_molecule(random, int(random.randint(2, 11)))
-        samples.append((mx.nd.array(elements, dtype="int32"), bonds, mx.nd.array(random.uniform(-1, 1, (1, 1)))))
-    return samples
-
-
 _loss = gluon.loss.L2Loss()
 
 
@@ -102,4 +58,4 @@ def loss(net: gluon.Block, sample: Any) -> Any:
     return _loss(net(elements, bonds), target)
 
 
-ROW = Row("mpnn", "message passing on molecules, three rounds and a readout", MessagePassing, make_samples, loss)
+ROW = Row("mpnn", "message passing on molecules, three rounds and a readout", MessagePassing, molecules, loss)

@@ -7,12 +7,11 @@ from typing import Any
 import mxnet as mx
 from mxnet import gluon
 from mxnet.gluon import nn
-from numpy.random import RandomState
 
 from experiments.zoo.row import Row
-from experiments.zoo.trees import Binary, random_binary
+from experiments.zoo.samples.trees import CLASSES, WORDS, Binary, phrases
 
-WORDS, CLASSES, SIZE = 40, 5, 16
+SIZE = 16
 
 
 class Leaf(gluon.HybridBlock):
@@ -77,17 +76,6 @@ class BinaryTreeLSTM(gluon.Block):
         return state
 
 
-def make_samples(count: int, random: RandomState) -> list[Any]:
-    """Sentences of 1 to 12 words with a binary tree and a class for each phrase."""
-    samples = []
-    for _ in range(count):
-        size = int(random.randint(1, 13))
-        tokens = mx.nd.array(random.randint(0, WORDS, size), dtype="int32")
-        labels = mx.nd.array(random.randint(0, CLASSES, 2 * size - 1), dtype="int32")
-        samples.append((tokens, random_binary(random, size), labels))
-    return samples
-
-
 _loss = gluon.loss.SoftmaxCrossEntropyLoss()
 
 
@@ -97,4 +85,4 @@ def loss(net: gluon.Block, sample: Any) -> Any:
     return _loss(net(tokens, tree), labels).sum()
 
 
-ROW = Row("treelstm-binary", "binary Tree-LSTM, a class for each phrase", BinaryTreeLSTM, make_samples, loss)
+ROW = Row("treelstm-binary", "binary Tree-LSTM, a class for each phrase", BinaryTreeLSTM, phrases, loss)

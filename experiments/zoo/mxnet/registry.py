@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.zoo import (
+from experiments.zoo.mxnet import (
     bilstm_char,
     dag_rnn,
     lattice_lstm,

@@ -6,12 +6,11 @@ from typing import Any
 
 from mxnet import gluon
 from mxnet.gluon import nn
-from numpy.random import RandomState
 
 from experiments.zoo.row import Row
-from experiments.zoo.trees import Binary, random_binary, random_sentence
+from experiments.zoo.samples.trees import FEW_CLASSES, WORDS, Binary, binary_sentences
 
-WORDS, CLASSES, SIZE = 40, 3, 6
+SIZE = 6
 
 
 class Compose(gluon.HybridBlock):
@@ -39,10 +38,10 @@ class MVRNN(gluon.Block):
             self.vectors = nn.Embedding(WORDS, SIZE)
             self.matrices = nn.Embedding(WORDS, SIZE * SIZE)
             self.compose = Compose(SIZE)
-            self.out = nn.Dense(CLASSES)
+            self.out = nn.Dense(FEW_CLASSES)
 
     def forward(self, tokens: Any, tree: Binary) -> Any:
-        """Return the scores of the classes, (1, CLASSES)."""
+        """Return the scores of the classes, (1, FEW_CLASSES)."""
         matrices = self.matrices(tokens).reshape((-1, SIZE, SIZE))
         vector, _ = self.encode(tree, self.vectors(tokens), matrices)
         return self.out(vector)
@@ -55,11 +54,6 @@ class MVRNN(gluon.Block):
         return vectors[tree : tree + 1], matrices[tree]
 
 
-def make_samples(count: int, random: RandomState) -> list[Any]:
-    """Sentences of 2 to 10 words with a binary tree and a class."""
-    return [random_sentence(random, range(2, 11), WORDS, CLASSES, random_binary) for _ in range(count)]
-
-
 _loss = gluon.loss.SoftmaxCrossEntropyLoss()
 
 
@@ -69,4 +63,4 @@ def loss(net: gluon.Block, sample: Any) -> Any:
     return _loss(net(tokens, tree), label)
 
 
-ROW = Row("mv-rnn", "matrix-vector recursive network", MVRNN, make_samples, loss)
+ROW = Row("mv-rnn", "matrix-vector recursive network", MVRNN, binary_sentences, loss)

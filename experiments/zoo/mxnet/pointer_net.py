@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import mxnet as mx
-import numpy as np
 from mxnet import gluon
 from mxnet.gluon import nn, rnn
-from numpy.random import RandomState
 
 from experiments.zoo.row import Row
+from experiments.zoo.samples.sets import around
 
 SIZE = 12
 
@@ -57,16 +56,6 @@ class PointerNet(gluon.Block):
         return mx.nd.concat(*scores, dim=0)
 
 
-def make_samples(count: int, random: RandomState) -> list[Any]:
-    """Sets of 2 to 8 points of the plane, to be put in the order of their angle."""
-    samples = []
-    for _ in range(count):
-        points = random.uniform(-1, 1, (random.randint(2, 9), 2))
-        order = np.argsort(np.arctan2(points[:, 1], points[:, 0]))
-        samples.append((mx.nd.array(points), order.tolist(), mx.nd.array(order, dtype="int32")))
-    return samples
-
-
 _loss = gluon.loss.SoftmaxCrossEntropyLoss()
 
 
@@ -76,4 +65,4 @@ def loss(net: gluon.Block, sample: Any) -> Any:
     return _loss(net(points, order), labels).mean()
 
 
-ROW = Row("pointer-net", "pointer network with teacher forcing", PointerNet, make_samples, loss)
+ROW = Row("pointer-net", "pointer network with teacher forcing", PointerNet, around, loss)

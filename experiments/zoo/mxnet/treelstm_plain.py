@@ -12,9 +12,9 @@ import mxnet as mx
 from mxnet import gluon
 from mxnet.gluon import nn
 
+from experiments.zoo.mxnet.treelstm_cell import SIZE, loss
 from experiments.zoo.row import Row
-from experiments.zoo.treelstm_cell import CLASSES, SIZE, WORDS, loss, make_samples
-from experiments.zoo.trees import Tree
+from experiments.zoo.samples.trees import CLASSES, WORDS, Tree, sentences
 
 
 class ChildSumTreeLSTM(gluon.Block):
@@ -72,4 +72,4 @@ class PlainTreeLSTM(gluon.Block):
         return self.out(h)
 
 
-ROW = Row("treelstm-plain", "child-sum Tree-LSTM of single operators", PlainTreeLSTM, make_samples, loss)
+ROW = Row("treelstm-plain", "child-sum Tree-LSTM of single operators", PlainTreeLSTM, sentences, loss)

@@ -7,11 +7,11 @@ from typing import Any
 import mxnet as mx
 from mxnet import gluon
 from mxnet.gluon import nn, rnn
-from numpy.random import RandomState
 
 from experiments.zoo.row import Row
+from experiments.zoo.samples.sets import largest
 
-FEATURES, SIZE, ROUNDS = 5, 12, 2
+SIZE, ROUNDS = 12, 2
 
 
 class Attend(gluon.HybridBlock):
@@ -48,15 +48,6 @@ class SetNet(gluon.Block):
         return self.out(read)
 
 
-def make_samples(count: int, random: RandomState) -> list[Any]:
-    """Sets of 1 to 9 elements, and the largest first feature."""
-    samples = []
-    for _ in range(count):
-        elements = random.uniform(-1, 1, (random.randint(1, 10), FEATURES))
-        samples.append((mx.nd.array(elements), mx.nd.array([[elements[:, 0].max()]])))
-    return samples
-
-
 _loss = gluon.loss.L2Loss()
 
 
@@ -66,4 +57,4 @@ def loss(net: gluon.Block, sample: Any) -> Any:
     return _loss(net(elements), target)
 
 
-ROW = Row("set-attention", "attention over a set of any size", SetNet, make_samples, loss)
+ROW = Row("set-attention", "attention over a set of any size", SetNet, largest, loss)

@@ -7,13 +7,11 @@ from typing import Any
 import mxnet as mx
 from mxnet import gluon
 from mxnet.gluon import nn, rnn
-from numpy.random import RandomState
 
 from experiments.zoo.row import Row
-from experiments.zoo.trees import Binary, random_binary
+from experiments.zoo.samples.trees import FEW_CLASSES, SHIFT, WORDS, transitions
 
-WORDS, CLASSES, SIZE, TRACKED = 40, 3, 12, 8
-SHIFT, REDUCE = 0, 1
+SIZE, TRACKED = 12, 8
 
 
 class Reduce(gluon.HybridBlock):
@@ -42,10 +40,10 @@ class ShiftReduce(gluon.Block):
             self.tracker = rnn.LSTMCell(TRACKED)
             self.reduce = Reduce(SIZE)
             self.action = nn.Dense(2)
-            self.out = nn.Dense(CLASSES)
+            self.out = nn.Dense(FEW_CLASSES)
 
     def forward(self, tokens: Any, actions: list[int]) -> Any:
-        """Return scores of the classes (1, CLASSES) and of the actions (steps, 2)."""
+        """Return scores of the classes (1, FEW_CLASSES) and of the actions (steps, 2)."""
         nothing = mx.nd.zeros((1, SIZE)), mx.nd.zeros((1, SIZE))
         words = self.embed(tokens)
         buffer = [mx.nd.split(words[k : k + 1], num_outputs=2, axis=1) for k in reversed(range(len(tokens)))]
@@ -63,31 +61,6 @@ class ShiftReduce(gluon.Block):
         return self.out(stack[-1][0]), self.action(mx.nd.concat(*tracked, dim=0))
 
 
-def actions_of(tree: Binary) -> list[int]:
-    """The actions that build a tree."""
-    if isinstance(tree, tuple):
-        return [action for part in tree for action in actions_of(part)] + [REDUCE]
-    return [SHIFT]
-
-
-def make_samples(count: int, random: RandomState) -> list[Any]:
-    """Sentences of 2 to 8 words with the actions that build a tree over them, and a class."""
-    samples = []
-    for _ in range(count):
-        size = int(random.randint(2, 9))
-        actions = actions_of(random_binary(random, size))
-        tokens = mx.nd.array(random.randint(0, WORDS, size), dtype="int32")
-        samples.append(
-            (
-                tokens,
-                actions,
-                mx.nd.array(actions, dtype="int32"),
-                mx.nd.array(random.randint(0, CLASSES, 1), dtype="int32"),
-            )
-        )
-    return samples
-
-
 _loss = gluon.loss.SoftmaxCrossEntropyLoss()
 
 
@@ -98,4 +71,4 @@ def loss(net: gluon.Block, sample: Any) -> Any:
     return _loss(scores, label) + _loss(action_scores, action_labels).mean()
 
 
-ROW = Row("shift-reduce", "shift-reduce encoder with a stack and a tracker", ShiftReduce, make_samples, loss)
+ROW = Row("shift-reduce", "shift-reduce encoder with a stack and a tracker", ShiftReduce, transitions, loss)

@@ -6,12 +6,11 @@ from typing import Any
 
 from mxnet import gluon
 from mxnet.gluon import nn
-from numpy.random import RandomState
 
 from experiments.zoo.row import Row
-from experiments.zoo.trees import Tree, random_sentence, random_tree
+from experiments.zoo.samples.trees import CLASSES, WORDS, Tree, sentences
 
-WORDS, CLASSES, SIZE = 40, 5, 16
+SIZE = 16
 
 
 class ChildSumCell(gluon.HybridBlock):
@@ -58,11 +57,6 @@ class TreeLSTM(gluon.Block):
         return self.cell(words[index : index + 1], *[self.encode(child, words) for child in children])
 
 
-def make_samples(count: int, random: RandomState) -> list[Any]:
-    """Sentences of 1 to 15 words with a tree and a class."""
-    return [random_sentence(random, range(1, 16), WORDS, CLASSES, random_tree) for _ in range(count)]
-
-
 _loss = gluon.loss.SoftmaxCrossEntropyLoss()
 
 
@@ -72,4 +66,4 @@ def loss(net: gluon.Block, sample: Any) -> Any:
     return _loss(net(tokens, tree), label)
 
 
-ROW = Row("treelstm-cell", "child-sum Tree-LSTM, the node a HybridBlock", TreeLSTM, make_samples, loss)
+ROW = Row("treelstm-cell", "child-sum Tree-LSTM, the node a HybridBlock", TreeLSTM, sentences, loss)

@@ -1,0 +1,45 @@
+"""What the models' comparison needs of a framework, and the modules that have it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, Protocol
+
+import numpy as np
+
+from experiments.zoo.row import Net, Row
+
+Arrays = dict[str, np.ndarray]
+"""Losses, and gradients by the names of their parameters."""
+
+SCALE = 0.8  # so large that gradients are not differences of almost equal numbers, which would be rounding mostly
+
+
+class Engine(Protocol):
+    """What the module of a framework has. `ROWS` are its models by name."""
+
+    ROWS: dict[str, Row]
+
+    def samples(self, row: Row, count: int, seed: int) -> list[Any]:
+        """Return samples of a model, drawn from a seed, with the framework's arrays."""
+
+    def make_net(self, row: Row, seed: int) -> Net:
+        """Return a model whose parameters are drawn from a seed, between -SCALE and SCALE."""
+
+    def batch(self, net: Net, **options: Any) -> None:
+        """Batch a model with these options of gluonjit."""
+
+    def unbatch(self, net: Net) -> None:
+        """Run a model sample by sample again."""
+
+    def run(self, net: Net, samples: Sequence[Any], row: Row, training: bool) -> Arrays:
+        """Return each sample's loss, and in training the gradients of their sum."""
+
+
+MODULES = {"mxnet": "experiments.zoo.mxnet.engine", "torch": "experiments.zoo.torch.engine"}
+
+
+def engine_of(name: str) -> Engine:
+    """Return an engine by its name."""
+    return import_module(MODULES[name])

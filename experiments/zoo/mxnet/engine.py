@@ -1,0 +1,67 @@
+"""How models in MXNet are made, batched and differentiated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import mxnet as mx
+import numpy as np
+from mxnet import autograd, gluon
+
+import gluonjit
+from experiments.data.arrays import maker
+from experiments.zoo.engines import SCALE, Arrays
+from experiments.zoo.mxnet.registry import ROWS
+from experiments.zoo.row import Row
+from experiments.zoo.samples import given
+
+__all__ = ["ROWS", "batch", "make_net", "run", "samples", "unbatch"]
+
+_make = maker("mxnet")
+
+
+def samples(row: Row, count: int, seed: int) -> list[Any]:
+    """Return samples of a model; a single number is an array of one, as MXNet has none without axes."""
+    drawn = row.make_samples(count, np.random.RandomState(seed))
+    return [given(sample, lambda array: _make(np.atleast_1d(array))) for sample in drawn]
+
+
+def make_net(row: Row, seed: int) -> gluon.Block:
+    """Return a model; layers learn the shapes of their parameters from the samples that reach them."""
+    mx.random.seed(seed)
+    net = row.make_net()
+    net.initialize(mx.init.Uniform(SCALE))
+    return net
+
+
+def batch(net: gluon.Block, **options: Any) -> None:
+    """Batch a model with these options of gluonjit."""
+    net.hybridize(dynamic_batch=True, **options)
+
+
+def unbatch(net: gluon.Block) -> None:
+    """Run a model sample by sample again."""
+    net.hybridize(dynamic_batch=False)
+
+
+def run(net: gluon.Block, samples: Sequence[Any], row: Row, training: bool) -> Arrays:
+    """Return each sample's loss, and in training the gradients of their sum."""
+    if not training:
+        return {"losses": _numbers([row.loss(net, sample) for sample in samples])}
+    learned = {name: value for name, value in net.collect_params().items() if value.grad_req != "null"}
+    for parameter in learned.values():
+        if parameter._data is not None:
+            parameter.zero_grad()
+    with autograd.record():
+        losses = [row.loss(net, sample) for sample in samples]
+        total = gluonjit.add_n(losses)
+    total.backward()
+    return {
+        "losses": _numbers(losses),
+        **{name: parameter.grad().asnumpy().copy() for name, parameter in learned.items()},
+    }
+
+
+def _numbers(losses: Sequence[Any]) -> np.ndarray:
+    return np.array([float(loss.asscalar()) for loss in losses])

@@ -191,3 +191,28 @@ def test_a_module_that_reads_values_midway_gives_the_same() -> None:
     with pytest.warns(gluonjit.errors.EarlyFlushWarning):
         report = assert_same(Deciding(), [torch.randn(4) for _ in range(6)], lambda net, x: net(x).sum())
     assert report.flushes > 1
+
+
+class Picking(nn.Module):
+    """A cell that does not look at the second of its three arguments."""
+
+    def forward(self, x: Any, ignored: Any, y: Any) -> Any:
+        return x * 2 + y
+
+
+class Picks(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.pick, self.step = Picking(), nn.Linear(4, 4)
+
+    def forward(self, x: Any) -> Any:
+        total = x
+        for _ in range(3):
+            first, second = self.step(total), self.step(total * 2)
+            total = self.pick(first, second, total.tanh())
+        return total
+
+
+def test_a_cell_that_ignores_an_argument_gets_the_others() -> None:
+    report = assert_same(Picks(), [torch.randn(4) for _ in range(5)], lambda net, x: net(x).sum())
+    assert report.kinds["pick"] == (15, 15, 3)

@@ -216,3 +216,22 @@ class Picks(nn.Module):
 def test_a_cell_that_ignores_an_argument_gets_the_others() -> None:
     report = assert_same(Picks(), [torch.randn(4) for _ in range(5)], lambda net, x: net(x).sum())
     assert report.kinds["pick"] == (15, 15, 3)
+
+
+class Reshaped(nn.Module):
+    """`matrix @ layer(vector)`, in which PyTorch reshapes a result in place, and the same said by the program."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3, bias=False)
+
+    def forward(self, vector: Any, matrix: Any) -> Any:
+        weights = matrix @ self.layer(vector)
+        total = (matrix + 1).unsqueeze_(0).mul(2).squeeze_(0).t_().tanh()
+        return weights.softmax(0) @ total.t()
+
+
+def test_shapes_that_change_in_place_leave_a_cell_one_node() -> None:
+    samples = [(torch.randn(3), torch.randn(2, 3)) for _ in range(4)]
+    report = assert_same(Reshaped(), samples, lambda net, sample: net(*sample).sum())
+    assert not report.unbatched and report.kinds["Reshaped"] == (4, 4, 1)

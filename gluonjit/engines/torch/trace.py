@@ -145,8 +145,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
             raise NeedsValue
         named = dict(zip([argument.name for argument in schema.arguments], args), **(kwargs or {}))
         written = None
+        reshaping = None
         if schema.is_mutable:
             written = self._written(func, named)
+            reshaping = func if torch.Tag.inplace_view in func.tags else None
             defaults = {argument.name: argument.default_value for argument in schema.arguments}
             func = _functional(func)
             for argument in func._schema.arguments:
@@ -157,7 +159,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         if func._schema.name == "aten::lift_fresh":
             tensor = named["self"]
             return self._tensor(self._new_constant(tensor)) if tensor.__class__ is not TraceTensor else tensor
-        return self._record(func, named, written)
+        found = self._record(func, named, written)
+        if reshaping is not None:  # `squeeze_` for one: the placeholder itself has another shape from now on
+            with torch._C._DisableTorchDispatch():
+                reshaping(*args, **(kwargs or {}))
+        return found
 
     def _made(self, func: Any, named: dict[str, Any]) -> Any:
         """A tensor made from nothing is the same in each call."""

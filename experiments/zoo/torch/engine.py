@@ -1,0 +1,61 @@
+"""How models in PyTorch are made, batched and differentiated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+import gluonjit
+from experiments.data.arrays import maker
+from experiments.zoo.engines import SCALE, Arrays
+from experiments.zoo.row import Row
+from experiments.zoo.samples import given
+from experiments.zoo.torch.registry import ROWS
+
+__all__ = ["ROWS", "batch", "make_net", "run", "samples", "unbatch"]
+
+_make = maker("torch")
+
+
+def samples(row: Row, count: int, seed: int) -> list[Any]:
+    """Return samples of a model."""
+    return [given(sample, _make) for sample in row.make_samples(count, np.random.RandomState(seed))]
+
+
+def make_net(row: Row, seed: int) -> nn.Module:
+    """Return a model."""
+    torch.manual_seed(seed)
+    net: nn.Module = row.make_net()
+    for parameter in net.parameters():
+        nn.init.uniform_(parameter, -SCALE, SCALE)
+    return net
+
+
+def batch(net: nn.Module, **options: Any) -> None:
+    """Batch a model with these options of gluonjit."""
+    gluonjit.hybridize(net, dynamic_batch=True, **options)
+
+
+def unbatch(net: nn.Module) -> None:
+    """Run a model sample by sample again."""
+    gluonjit.hybridize(net, dynamic_batch=False)
+
+
+def run(net: nn.Module, samples: Sequence[Any], row: Row, training: bool) -> Arrays:
+    """Return each sample's loss, and in training the gradients of their sum, where there are any."""
+    if not training:
+        with torch.no_grad():
+            return {"losses": _numbers([row.loss(net, sample) for sample in samples])}
+    net.zero_grad(set_to_none=True)
+    losses = [row.loss(net, sample) for sample in samples]
+    gluonjit.add_n(losses).backward()
+    gradients = {name: one.grad for name, one in net.named_parameters() if one.grad is not None}
+    return {"losses": _numbers(losses), **{name: gradient.numpy().copy() for name, gradient in gradients.items()}}
+
+
+def _numbers(losses: Sequence[Any]) -> np.ndarray:
+    return np.array([float(loss) for loss in losses])

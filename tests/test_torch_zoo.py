@@ -1,0 +1,90 @@
+"""Every model of the zoo in PyTorch equals itself run one by one, in as many launches as the documentation says."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="these models run on PyTorch")
+
+import gluonjit
+from experiments.zoo.cli import BATCH_SIZE, NAMES, SEED, main
+from experiments.zoo.engines import Arrays, engine_of
+from experiments.zoo.measure import RUNS, TOLERANCE, distance, measure
+from experiments.zoo.table import line, markers
+
+ROOT = Path(__file__).resolve().parent.parent
+ENGINE = engine_of("torch")
+BEGIN, END = markers("torch")
+PAGE = (ROOT / "docs" / "zoo.md").read_text(encoding="utf-8")
+LINES = dict(re.findall(r"^(?=\| `([\w-]+)` \|)(.*)$", PAGE[PAGE.index(BEGIN) : PAGE.index(END)], flags=re.MULTILINE))
+WAYS: dict[str, dict[str, Any]] = {
+    "as it comes": {},
+    **{f"without {name}": {"without": (name,)} for name in gluonjit.Options.SWITCHES},
+    "without all": {"without": tuple(gluonjit.Options.SWITCHES)},
+    "sharing off": {"sharing": False},
+    "operators": {"granularity": "op"},
+    "samples": {"granularity": "graph"},
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_equals_itself_in_as_many_launches_as_documented(name: str) -> None:
+    found = measure(ENGINE, name, BATCH_SIZE, SEED)
+    assert not found.faults()
+    assert set(found.runs) == {run for run, _, _ in RUNS}
+    for counts in found.runs.values():
+        assert counts.flushes == 1
+        assert counts.lower_bound <= counts.launches
+    assert line(found) == LINES[name], (
+        "make the table anew: python -m experiments.zoo --engine torch --markdown docs/zoo.md"
+    )
+
+
+@cache
+def case(name: str) -> tuple[Any, list[Any], Arrays]:
+    """A model, samples of it, and what it gives one by one."""
+    row = ENGINE.ROWS[name]
+    net, samples = ENGINE.make_net(row, seed=3), ENGINE.samples(row, 4, seed=3)
+    return net, samples, ENGINE.run(net, samples, row, training=True)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_way_to_batch_gives_the_same_losses_and_gradients(name: str, way: str) -> None:
+    net, samples, expected = case(name)
+    ENGINE.batch(net, **WAYS[way])
+    found = ENGINE.run(net, samples, ENGINE.ROWS[name], training=True)
+    report = gluonjit.explain()
+    ENGINE.unbatch(net)
+    assert report.flushes == 1 and (report.nodes > report.launches or way == "samples")
+    assert len(expected) > 1 and distance(found, expected) <= TOLERANCE
+
+
+def test_the_documented_table_has_every_model() -> None:
+    assert tuple(LINES) == NAMES == tuple(ENGINE.ROWS)
+    assert f"`python -m experiments.zoo --engine torch --batch-size {BATCH_SIZE} --seed {SEED}`" in PAGE
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_is_written_as_if_there_were_no_batching(name: str) -> None:
+    source = (ROOT / "experiments" / "zoo" / "torch" / f"{name.replace('-', '_')}.py").read_text(encoding="utf-8")
+    assert "gluonjit" not in source and "mxnet" not in source
+    assert 45 <= source.count("\n") <= 150
+
+
+def test_the_command_writes_what_it_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page, figures = tmp_path / "page.md", tmp_path / "zoo.json"
+    arguments = "--engine torch --models set-attention,mv-rnn --batch-size 3 --seed 5".split()
+    assert main([*arguments, "--json", str(figures), "--markdown", str(page)]) == 0
+    printed = capsys.readouterr().out
+    assert f"`python -m experiments.zoo {' '.join(arguments)}`" in printed
+    assert page.read_text(encoding="utf-8") == f"{BEGIN}\n{printed}{END}\n"
+    result = json.loads(figures.read_text(encoding="utf-8"))
+    assert result["engine"] == "torch"
+    assert [model["name"] for model in result["models"]] == ["set-attention", "mv-rnn"]

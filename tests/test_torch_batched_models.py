@@ -235,3 +235,19 @@ def test_shapes_that_change_in_place_leave_a_cell_one_node() -> None:
     samples = [(torch.randn(3), torch.randn(2, 3)) for _ in range(4)]
     report = assert_same(Reshaped(), samples, lambda net, sample: net(*sample).sum())
     assert not report.unbatched and report.kinds["Reshaped"] == (4, 4, 1)
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["one for all", "each its own"])
+@pytest.mark.parametrize("rows", [(), (3,)], ids=["vectors", "rows"])
+def test_class_weights_may_be_any_tensor(rows: tuple[int, ...], own: bool) -> None:
+    weight = torch.rand(5)
+    samples = [
+        (torch.randn(*rows, 4), torch.randint(0, 5, rows), torch.rand(5) if own else weight) for _ in range(4)
+    ]
+
+    def loss(net: Any, sample: Any) -> Any:
+        x, target, weight = sample
+        return nn.functional.cross_entropy(net(x), target, weight)
+
+    report = assert_same(nn.Linear(4, 5), samples, loss)
+    assert report.kinds["cross_entropy"].launches == 1

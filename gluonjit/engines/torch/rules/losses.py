@@ -48,7 +48,7 @@ def nll(call: Call) -> list[Val]:
     static = (rows, call["reduction"], call["ignore_index"])
     operands = [call.form(scores, rows, scores.shape[-1:]), call.form(target, rows, ())]
     if weight is not None:
-        operands.append(weight)
+        operands.append(weight if weight.shared else call.stack(weight))
     loss, total = call.emit(_nll, operands, *static, outputs=2)
     shape = call.outputs[0][0]
     lead = (rows, ()) if shape else (1, ())
@@ -62,10 +62,17 @@ def _nll(scores: Any, target: Any, *rest: Any) -> tuple[Any, Any]:
     counted = target != ignored
     picked = torch.where(counted, target, torch.zeros_like(target))
     each = -scores.gather(1, picked[:, None]).squeeze(1)
-    weights = counted.to(scores.dtype) if weight is None else weight[picked] * counted
+    weights = counted.to(scores.dtype) if weight is None else _weight_of(weight, picked, rows) * counted
     each = torch.where(counted, each * weights if weight is not None else each, torch.zeros_like(each))
     totals = weights.view(-1, rows).sum(1)
     if reduction == NONE:
         return each, totals
     summed = each.view(-1, rows).sum(1)
     return (summed, totals) if reduction == SUM else (summed / totals, totals)
+
+
+def _weight_of(weight: Any, classes: Any, rows: int) -> Any:
+    """The weight of each row's class; where nodes bring weights of their own these are (nodes, classes)."""
+    if weight.dim() == 1:
+        return weight[classes]
+    return weight.repeat_interleave(rows, 0).gather(1, classes[:, None]).squeeze(1)

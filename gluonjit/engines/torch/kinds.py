@@ -102,11 +102,25 @@ def make_kind(
         if any(isinstance(kind, str) for _, kind in products):
             return _kind_of(cell, trace, whole, structure, recorder.draws)
         origins = pieces.origins
-    if not (cell.operator or not made.pure or "arity" in batch.options.without):
-        key = (batch.options.without, torch.is_grad_enabled(), getattr(owner, "training", None))
+    if made.pure and made.lone is None and "arity" not in batch.options.without:
         new = Traced(made, rest, tuple(places), origins)
-        made = join_kinds(cell, key, (*args, *kwargs.values()), specs, new, batch)
+        if cell.operator:
+            made = _of_any_rows(cell, (args, kwargs), specs, new, batch)
+        else:
+            key = (batch.options.without, torch.is_grad_enabled(), getattr(owner, "training", None))
+            made = join_kinds(cell, key, (*args, *kwargs.values()), specs, new, batch)
     return made if pieces is None else split_kind(trace.operands, made, pieces.kept, products)
+
+
+def _of_any_rows(cell: Cell, given: Any, specs: Sequence[Any], new: Traced, batch: Batch) -> Kind:
+    """The kind of an operator that sums over rows, a loss for one: that of any number of rows, where there is one."""
+    if new.kind.poly or not any(spec.mode == "rows" for spec in specs):
+        return new.kind
+    key: list[Any] = [batch.options.without, torch.is_grad_enabled()]
+    map_structure(given, lambda item: key.append(item if isinstance(item, _PLAIN) else type(item)))
+    found = join_kinds(cell, tuple(key), (), specs, new, batch)
+    cell.by_number = ""  # it would be said of what is no part of the program's own
+    return found
 
 
 def _product(cell: Cell, piece: Piece) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.rules import operator_named
+from gluonjit.engines.torch.rules.losses import SUM
 from gluonjit.engines.torch.trace import Operand, TraceOp
 from gluonjit.hybrid.lifting import Known, Listed, Sum, Unlike, Value
 from gluonjit.hybrid.lifting.reading import Attrs, Domain, Program, terms_of
@@ -34,6 +35,8 @@ _ALONG = {
 _SIZED = {"view.default": "size", "_unsafe_view.default": "size", "reshape.default": "shape", "expand.default": "size"}
 _REPEATS = {"repeat.default": "repeats", "expand.default": "size"}
 _WIDE = {"native_layer_norm.default", "detach.default", "_to_copy.default"}
+NLL = "nll_loss_forward.default"
+_BY: Attrs = (("self", Operand(0)), ("other", Operand(1)))
 _SQUEEZE: Attrs = (("self", Operand(0)), ("dim", 0))
 
 
@@ -122,6 +125,8 @@ def _each(
     (count,) = counts
     if op.name == "sum.dim_IntList" and attrs.get("dim") == (0,) and attrs.get("dtype") is None:
         return [Sum(_summed(op, attrs, trace, given[0], domain))]
+    if op.name == NLL and isinstance(given[0], Listed) and isinstance(given[1], Listed):
+        return _losses(op, attrs, trace, given, value, domain)
     if op.name == "unbind.int" and attrs.get("dim", 0) == 0:
         return [_without_axis(item, trace.shapes[op.outputs[0]], domain) for item in _values(given[0])]
     if op.name == "select.int" and attrs.get("dim", 0) == 0:
@@ -146,6 +151,29 @@ def _summed(op: TraceOp, attrs: Mapping[str, Any], trace: Program, rows: Known, 
     if attrs.get("keepdim", False):
         return values
     return tuple([_without_axis(item, trace.shapes[op.outputs[0]], domain) for item in values])
+
+
+def _losses(
+    op: TraceOp, attrs: Mapping[str, Any], trace: Program, given: Sequence[Known], value: Value, domain: Domain
+) -> list[Known]:
+    """Losses of rows with a class each: one by one, their sum, or that by the sum of the weights."""
+    reduction, shaped = attrs["reduction"], trace.shapes[op.outputs[1]]
+    number: Shaped = ((), shaped[1])
+    alone = tuple([(key, SUM if key == "reduction" and reduction else item) for key, item in op.attrs])
+    outputs = [number if reduction else ((1,), shaped[1]), number]
+    rest = [value(position) for position in op.inputs[2:]]
+    found = [
+        domain.apply(op.name, alone, [score, target, *rest], outputs)
+        for score, target in zip(_values(given[0]), _values(given[1]))
+    ]
+    weights = Sum(tuple([weight for _, weight in found]))
+    if not reduction:
+        return [Listed(tuple([loss for loss, _ in found])), weights]
+    total = Sum(tuple([loss for loss, _ in found]))
+    if reduction == SUM:
+        return [total, weights]
+    both = [domain.add(terms.terms, number) for terms in (total, weights)]
+    return [domain.apply("div.Tensor", _BY, both, [number])[0], weights]
 
 
 def _without_axis(item: Any, shaped: Shaped, domain: Domain) -> Any:

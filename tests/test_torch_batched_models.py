@@ -241,9 +241,7 @@ def test_shapes_that_change_in_place_leave_a_cell_one_node() -> None:
 @pytest.mark.parametrize("rows", [(), (3,)], ids=["vectors", "rows"])
 def test_class_weights_may_be_any_tensor(rows: tuple[int, ...], own: bool) -> None:
     weight = torch.rand(5)
-    samples = [
-        (torch.randn(*rows, 4), torch.randint(0, 5, rows), torch.rand(5) if own else weight) for _ in range(4)
-    ]
+    samples = [(torch.randn(*rows, 4), torch.randint(0, 5, rows), torch.rand(5) if own else weight) for _ in range(4)]
 
     def loss(net: Any, sample: Any) -> Any:
         x, target, weight = sample

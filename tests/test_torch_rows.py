@@ -67,3 +67,8 @@ def test_sums_over_rows_are_one_launch() -> None:
     assert report.kinds["sum"] == (10, 10, 2), "one of rows, one of what they give"
     report = assert_same(nn.Linear(4, 3), rows, lambda net, x: net(x).tanh().sum(0), without=("arity",))
     assert report.kinds["sum"] == (10, 10, 1 + len(set(LENGTHS)))
+
+
+def test_layers_of_any_rows_are_not_said_to_run_apart() -> None:
+    report = assert_same(nn.Linear(4, 3), [x for x, _ in tagged()], lambda net, x: net(x).sum())
+    assert report.kinds["Linear"].launches == 1 and not report.by_number

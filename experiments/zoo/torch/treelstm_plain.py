@@ -39,14 +39,14 @@ class PlainTreeLSTM(nn.Module):
         index, children = tree
         states = [self.encode(child, words) for child in children]
         i, o, u, f = functional.linear(words[index], self.from_word, self.from_word_bias).chunk(4)
-        if states:
-            total = torch.stack([h for h, _ in states]).sum(0)
-            more_i, more_o, more_u = (self.from_children @ total).chunk(3)
-            i, o, u = i + more_i, o + more_o, u + more_u
-        c = torch.sigmoid(i) * torch.tanh(u)
-        for child_h, child_c in states:
-            c = c + torch.sigmoid(f + self.from_child @ child_h) * child_c
-        return torch.sigmoid(o) * torch.tanh(c), c
+        if not states:
+            c = torch.sigmoid(i) * torch.tanh(u)
+            return torch.sigmoid(o) * torch.tanh(c), c
+        hidden, memory = (torch.stack(parts) for parts in zip(*states))
+        more_i, more_o, more_u = functional.linear(hidden.sum(0), self.from_children).chunk(3)
+        forget = torch.sigmoid(f + functional.linear(hidden, self.from_child))
+        c = torch.sigmoid(i + more_i) * torch.tanh(u + more_u) + (forget * memory).sum(0)
+        return torch.sigmoid(o + more_o) * torch.tanh(c), c
 
 
 ROW = Row("treelstm-plain", "child-sum Tree-LSTM of single operators", PlainTreeLSTM, sentences, loss)

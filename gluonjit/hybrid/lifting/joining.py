@@ -80,7 +80,7 @@ def join(
 ) -> Kind:
     """The kind of a call: `new.kind`, or where calls with other numbers of children were met that it is like one that
     runs together with theirs. The kinds of those are exchanged, in the open batch too."""
-    reasons = []
+    reasons: list[tuple[str, Form]] = []
     ways = [*forms(args, specs, maker.is_array), *(forms_of_rows(specs) if maker.of_rows else ())]
     for form in ways:
         roles = _roles(form, new)
@@ -90,7 +90,7 @@ def join(
         if joint.lifted is not None:
             if is_like(joint.lifted, new.trace, new.results, roles, maker.dialect):
                 return _member(maker, joint, new, roles)
-            reasons.append(_UNLIKE)
+            reasons.append((_UNLIKE, form))
             continue
         if len(joint.members) < _MOST_MEMBERS:
             joint.members.append((new, roles))
@@ -103,9 +103,11 @@ def join(
             if id(new.kind) in kinds:
                 return kinds[id(new.kind)]
         elif joint.reason:
-            reasons.append(joint.reason)
-    if reasons:
-        cell.by_number = reasons[0]
+            reasons.append((joint.reason, form))
+    # A kind for any number of rows is one as it is, whatever was in the way of reading its rows as children.
+    told = [reason for reason, form in reasons if not (form.of_rows and new.kind.poly)]
+    if told:
+        cell.by_number = told[0]
     return new.kind
 
 

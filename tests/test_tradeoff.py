@@ -19,6 +19,7 @@ from experiments.data import builtin
 from experiments.tradeoff import measuring
 from experiments.tradeoff.cli import main
 from experiments.tradeoff.configurations import Configuration, configurations
+from experiments.tradeoff.engines import engine_of
 from experiments.tradeoff.measuring import LEAST, PHASES, Measurement, Run, Timing
 from experiments.tradeoff.plot import draw
 from experiments.tradeoff.summary import crossings, fastest, mape, regret, row_of, summary, table
@@ -31,6 +32,7 @@ COLUMNS = {
 }  # fmt: skip
 CELLS = [Configuration("cell", "depth", True), Configuration("cell", "greedy", False)]
 SOME = [Configuration("op", "depth", True), *CELLS]
+ENGINE = engine_of("mxnet")
 
 
 @pytest.fixture
@@ -100,7 +102,7 @@ def test_a_run_writes_every_row_with_all_columns(
 
 @pytest.mark.usefixtures("small_corpus")
 def test_all_ways_get_the_same_minibatches_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    measurement = Measurement(load("treelstm-builtin"), CELLS, seed=0)
+    measurement = Measurement(ENGINE, load("treelstm-builtin"), CELLS, seed=0)
     once, seen = Measurement._once, []
 
     def noted(self: Measurement, configuration: Configuration, phase: str, samples: Any) -> Run:
@@ -120,7 +122,7 @@ def test_all_ways_get_the_same_minibatches_in_turns(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.usefixtures("small_corpus")
 def test_a_slow_way_is_repeated_less_often_and_says_so() -> None:
-    measurement = Measurement(load("treelstm-builtin"), CELLS[:1], seed=0)
+    measurement = Measurement(ENGINE, load("treelstm-builtin"), CELLS[:1], seed=0)
     measurement.run([1], repeats=LEAST + 2, seconds=1e-9)
     assert [row_of("made up", timing)["repeats"] for timing in measurement.timings] == [LEAST, LEAST]
 
@@ -128,7 +130,7 @@ def test_a_slow_way_is_repeated_less_often_and_says_so() -> None:
 @pytest.mark.usefixtures("small_corpus")
 def test_nets_of_all_ways_share_their_parameters() -> None:
     workload = load("treelstm-builtin")
-    twin = measuring._batched(workload.net, CELLS[0])
+    twin = ENGINE.batched(workload.net, CELLS[0].options)
     assert list(twin.collect_params().values()) == list(workload.net.collect_params().values())
     assert all(
         one is other for one, other in zip(twin.collect_params().values(), workload.net.collect_params().values())

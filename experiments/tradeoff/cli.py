@@ -12,6 +12,7 @@ from typing import Any
 
 from experiments.arguments import count, seconds, whole
 from experiments.threads import limit_threads
+from experiments.tradeoff.engines import MODULES, WITHOUT
 from experiments.workloads import NAMES
 
 BATCH_SIZES = (1, 4, 16, 64, 256, 1024)
@@ -19,7 +20,10 @@ BATCH_SIZES = (1, 4, 16, 64, 256, 1024)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run; 0 is success, 1 a failure that is explained, 2 bad arguments, 130 an interruption."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.workload in WITHOUT[options.engine]:
+        parser.error(f"there is no workload {options.workload!r} on {options.engine}")
     limit_threads()
     from experiments.data.errors import DataError
 
@@ -38,13 +42,14 @@ def _run(options: argparse.Namespace) -> int:
     import gluonjit
     from experiments.data.errors import DataError
     from experiments.tradeoff.configurations import configurations
+    from experiments.tradeoff.engines import engine_of
     from experiments.tradeoff.measuring import Measurement
     from experiments.tradeoff.plot import draw  # now, as a package that is missing should not cost a whole run
     from experiments.tradeoff.summary import row_of, table
     from experiments.treelstm.files import write_json
-    from experiments.workloads import load
 
-    workload = load(options.workload, options.data_dir, options.seed, options.limit)
+    engine = engine_of(options.engine)
+    workload = engine.load(options.workload, options.data_dir, options.seed, options.limit)
     print(f"data: {workload.note}; {len(workload.train)} samples")
     largest = max(options.batch_sizes)
     if len(workload.train) < largest:
@@ -52,8 +57,8 @@ def _run(options: argparse.Namespace) -> int:
             Path(options.workload), None, f"{len(workload.train)} samples do not fill {largest} of --batch-sizes"
         )
     if options.calibration:
-        _calibrate(options.calibration)
-    measurement = Measurement(workload, configurations(), options.seed)
+        _calibrate(options.engine, options.calibration)
+    measurement = Measurement(engine, workload, configurations(), options.seed)
     interrupted = False
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", gluonjit.errors.GluonJITWarning)  # slow ways are run on purpose
@@ -76,9 +81,10 @@ def _run(options: argparse.Namespace) -> int:
     return 130 if interrupted else 0
 
 
-def _calibrate(duration: float) -> None:
+def _calibrate(engine: str, duration: float) -> None:
     """Measure what work costs on this machine, where that is not stored yet; in a process of its own."""
-    command = [sys.executable, "-m", "gluonjit", "calibrate", "--if-missing", "--seconds", f"{duration:g}"]
+    options = ("--engine", engine, "--if-missing", "--seconds", f"{duration:g}")
+    command = [sys.executable, "-m", "gluonjit", "calibrate", *options]
     if subprocess.run(command, check=False).returncode:
         print("not calibrated: predictions begin with default costs", file=sys.stderr)
 
@@ -89,6 +95,7 @@ def _result(options: argparse.Namespace, note: str, rows: list[dict[str, Any]], 
     from experiments.treelstm.environment import environment, threads
 
     return {
+        "engine": options.engine,
         "workload": options.workload,
         "note": note,
         "command": _command(options),
@@ -104,14 +111,18 @@ def _command(options: argparse.Namespace) -> str:
     """Return the command that measures this again."""
     sizes = ",".join(map(str, options.batch_sizes))
     limit = f" --limit {options.limit}" if options.limit else ""
+    engine = "" if options.engine == "mxnet" else f" --engine {options.engine}"
     return (
-        f"python -m experiments.tradeoff --workload {options.workload} --batch-sizes {sizes} "
+        f"python -m experiments.tradeoff{engine} --workload {options.workload} --batch-sizes {sizes} "
         f"--repeats {options.repeats} --seconds {options.seconds:g} --seed {options.seed}{limit}"
     )
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m experiments.tradeoff", description=__doc__)
+    parser.add_argument(
+        "--engine", choices=tuple(MODULES), default="mxnet", help="the framework that the models are in"
+    )
     parser.add_argument("--workload", choices=NAMES, required=True)
     parser.add_argument("--batch-sizes", type=_counts, default=BATCH_SIZES, metavar="N,N,...", help="ascending")
     parser.add_argument("--repeats", type=count, default=5, help="minibatches that are timed in each way")

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import copy
 import gc
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from time import perf_counter
 from typing import Any, NamedTuple
 
-import mxnet as mx
-from mxnet import autograd, gluon
 from tqdm import tqdm
 
 import gluonjit
 from experiments.tradeoff.configurations import Configuration
+from experiments.tradeoff.engines import Engine, Workload
 from experiments.tradeoff.predicting import predicted_ms
 from experiments.treelstm.clock import Minibatches
-from experiments.workloads.workload import Workload
 
 PHASES = ("forward", "training")
 PROFILED = 3  # minibatches that are run with a wait after each part, so that a cost model can learn; not timed
@@ -55,11 +51,12 @@ class Timing:
 class Measurement:
     """The timings of one workload; they may be read at any time, also after an interruption."""
 
-    def __init__(self, workload: Workload, configurations: Sequence[Configuration], seed: int) -> None:
+    def __init__(self, engine: Engine, workload: Workload, configurations: Sequence[Configuration], seed: int) -> None:
+        self.engine = engine
         self.workload = workload
         self.seed = seed
         self.timings: list[Timing] = []
-        self._nets = {found: _batched(workload.net, found) for found in configurations}
+        self._nets = {found: engine.batched(workload.net, found.options) for found in configurations}
         # Samples and weights stay: Python's collector need not go through them ever again.
         gc.collect()
         gc.freeze()
@@ -112,31 +109,18 @@ class Measurement:
 
     def _once(self, configuration: Configuration, phase: str, samples: Sequence[Any]) -> Run:
         """Run one minibatch, with the engine's work, and without Python's collector."""
-        net, loss, training = self._nets[configuration], self.workload.loss, phase == "training"
-        mx.nd.waitall()
+        training = phase == "training"
         gc.collect()
         gc.disable()
         try:
-            begin = perf_counter()
-            if training:
-                with autograd.record():
-                    losses = [loss(net, sample) for sample in samples]
-                    captured = perf_counter()
-                    total = gluonjit.add_n(losses)
-                total.backward()
-            else:
-                losses = [loss(net, sample) for sample in samples]
-                captured = perf_counter()
-                losses[-1].wait_to_read()
-            mx.nd.waitall()
-            end = perf_counter()
+            times = self.engine.run(self._nets[configuration], self.workload.loss, samples, training)
         finally:
             gc.enable()
         report = gluonjit.explain()
         choice = getattr(report, "choice", None)
         return Run(
-            end - begin,
-            captured - begin,
+            times.end - times.begin,
+            times.captured - times.begin,
             report.ms["analysis"] / 1e3,
             getattr(report, "units", report.nodes),
             report.nodes,
@@ -144,11 +128,3 @@ class Measurement:
             predicted_ms(report, training),
             None if choice is None or not configuration.automatic else str(choice.setting),
         )
-
-
-def _batched(net: gluon.Block, configuration: Configuration) -> gluon.Block:
-    """Return a net with the same parameters that is batched in this way."""
-    shared = {id(parameter): parameter for parameter in net.collect_params().values()}
-    twin: gluon.Block = copy.deepcopy(net, shared)
-    twin.hybridize(dynamic_batch=True, **configuration.options)
-    return twin

@@ -80,7 +80,7 @@ def _command(options: argparse.Namespace) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m experiments.zoo", description=__doc__)
-    parser.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="in which framework the models are")
+    parser.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="whose models are run")
     parser.add_argument("--models", type=_models, default=NAMES, help="comma-separated: " + ", ".join(NAMES))
     parser.add_argument("--batch-size", type=count, default=BATCH_SIZE, metavar="N", help="samples of a model")
     parser.add_argument("--seed", type=whole, default=SEED, help="of samples and parameters")

@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 from mxnet import gluon, nd
 
-from experiments.fuzz.case import MODULES
-from experiments.fuzz.judge import NAMES
-from experiments.fuzz.net import LAYERS
-from experiments.fuzz.run import OPS, WIDTH, WORDS, Run, Step, perform
+from experiments.fuzz.mxnet.framework import FRAMEWORK, MODULES
+from experiments.fuzz.mxnet.net import LAYERS
+from experiments.fuzz.mxnet.table import TABLE
+from experiments.fuzz.run import WIDTH, WORDS, Run, Step
+
+NAMES = FRAMEWORK.names
+OPS = TABLE.ops
 
 __all__ = ["MODULES", "OPS", "Interpreter", "Sample", "Step", "sample"]
 
@@ -44,7 +47,7 @@ class Interpreter(gluon.Block):
         names = [f"x{k}" for k in range(len(sample.arrays))]
         run = Run({**NAMES, "net": self, **dict(zip(names, sample.arrays)), "tokens": sample.tokens}, names, "tokens")
         for step in sample.steps:
-            perform(run, step)
+            TABLE.perform(run, step)
         learned = self.squash(self.embed(sample.tokens))  # whatever the program does, there is something to learn
         outputs = run.env[-min(sample.outputs, len(run.env)) :]
         return [*(run.names[var.name] for var in outputs), learned]

@@ -17,7 +17,7 @@ from mxnet import autograd, gluon, nd
 from programs import OPS, Interpreter, Sample, Step, sample
 
 import gluonjit
-from experiments.fuzz.judge import TOLERANCE_OF_LOGARITHM
+from experiments.fuzz.mxnet.framework import TOLERANCE_OF_LOGARITHM
 
 TOLERANCE = 1e-5
 FLOOR = 0.1  # gradients and values that cancel to less than this are compared as if they were of this size

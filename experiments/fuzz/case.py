@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Union
 
 import numpy as np
 
 import gluonjit
-from experiments.fuzz import axes, control, elementwise, layers, shaping
-from experiments.fuzz.run import ERRORS, OPS, WIDTH, WORDS, Step
+from experiments.fuzz.run import WIDTH, WORDS, Step, Table
 
-MODULES = (axes, control, elementwise, layers, shaping)  # importing them fills the tables of operations
 NUMBERS = 24
 
 
@@ -80,27 +79,50 @@ class Case(NamedTuple):
     way: Way
 
 
-LOSSES = ("gluonjit.add_n({})", "sum({})", "nd.stack(*{}).sum()", "nd.concat(*{}, dim=0).mean()", "nd.add_n(*{})")
-BACKWARDS = ("total", "total", "total", "list", "each", "twice", "heads", "grad", "scaled")
-READINGS = ("after", "before", "end", "none", "some")
-AFTER = ("trainer", "trainer", "set_data", "write", "add")
+class Choices(NamedTuple):
+    """What cases of a framework are drawn from; what is there more than once is drawn more often.
+
+    losses: how losses are added up, `{}` are they; shapes: those of inputs, of so many rows; after: actions, of which
+    those from the number `between` on may also happen between samples; options: chance, name and values of options
+    beside those of every framework; wholes: dtypes of words beside int32.
+    """
+
+    table: Table
+    losses: Sequence[str]
+    backwards: Sequence[str]
+    readings: Sequence[str]
+    after: Sequence[str]
+    between: int
+    hows: Sequence[str]
+    wholes: Sequence[str]
+    shapes: Callable[[int], list[tuple[int, ...]]]
+    options: Sequence[tuple[float, str, Sequence[Any]]] = ()
 
 
-def draw(seed: int, number: int) -> Case:
-    """The case of this number; it follows from the two numbers alone."""
-    case = _Draw(np.random.RandomState([seed % 2**32, number])).case()
+def shapes(n: int) -> list[tuple[int, ...]]:
+    """Shapes of inputs of n rows."""
+    return [(1, WIDTH), (n, WIDTH), (WIDTH,), (n, 2), (2, n, WIDTH), (n,), (1,), (n, 1), (1, 2, 2)]
+
+
+def draw(choices: Choices, seed: int, number: int) -> Case:
+    """The case of this number; it follows from the framework and the two numbers alone."""
+    case = _Draw(np.random.RandomState([seed % 2**32, number]), choices).case()
     apart = np.random.RandomState([seed % 2**32, number, 1])  # so that programs are those of earlier versions
-    if apart.uniform() > 0.25:
-        return case
-    left_out = tuple([name for name in gluonjit.Options.SWITCHES if apart.uniform() < 0.5])
-    return case._replace(way=case.way._replace(options=(*case.way.options, ("without", left_out))))
+    options: list[tuple[str, Any]] = list(case.way.options)
+    if apart.uniform() <= 0.25:
+        options.append(("without", tuple([name for name in gluonjit.Options.SWITCHES if apart.uniform() < 0.5])))
+    for chance, name, values in choices.options:
+        if apart.uniform() < chance:
+            options.append((name, values[apart.randint(len(values))]))
+    return case._replace(way=case.way._replace(options=tuple(options)))
 
 
 class _Draw:
     """Draws of one case."""
 
-    def __init__(self, random: np.random.RandomState) -> None:
+    def __init__(self, random: np.random.RandomState, choices: Choices) -> None:
         self.random = random
+        self.choices = choices
         self.arrays: list[Given] = []
 
     def chance(self, share: float) -> bool:
@@ -131,11 +153,12 @@ class _Draw:
             options.append(("max_nodes", self.one([1, 2, 7, 30])))
         if self.chance(0.05):
             options.append(("max_bytes", self.one([50, 1000])))
-        how = self.one(["hybridize"] * 6 + ["both", "scope"])
+        how = self.one(self.choices.hows)
         dtype = "float64" if self.chance(0.1) else "float32"
         return Way(tuple(options), how, self.chance(0.75), self.chance(0.8), dtype)
 
     def minibatch(self, way: Way, data: str, learn: bool, before: Minibatch | None) -> Minibatch:
+        choices = self.choices
         bodies = [self.body() for _ in range(self.one([1, 1, 1, 2]))]
         looks = [self.looks() for _ in bodies]
         outputs = [self.number(1, 3) for _ in bodies]
@@ -143,14 +166,15 @@ class _Draw:
         for _ in range(self.number(3, 6)):
             which = self.random.randint(len(bodies))
             samples.append(self.sample(bodies[which], looks[which], outputs[which], data, learn, before))
-        actions = [Action(self.one(AFTER), self.number(0, 99)) for _ in range(self.one([0, 0, 1, 2]))]
+        actions = [Action(self.one(choices.after), self.number(0, 99)) for _ in range(self.one([0, 0, 1, 2]))]
         if not way.record and self.chance(0.4):
             at = self.number(1, len(samples) - 1)
-            actions.append(Action(self.one(AFTER[2:]), self.number(0, 99), at))
-        return Minibatch(tuple(samples), self.one(LOSSES), self.one(BACKWARDS), self.one(READINGS), tuple(actions))
+            actions.append(Action(self.one(choices.after[choices.between :]), self.number(0, 99), at))
+        loss, backward, reading = (self.one(of) for of in (choices.losses, choices.backwards, choices.readings))
+        return Minibatch(tuple(samples), loss, backward, reading, tuple(actions))
 
     def body(self) -> tuple[Step, ...]:
-        names = sorted(OPS)
+        names = sorted(self.choices.table.ops)
         steps = [self.step(self.one(names)) for _ in range(self.number(1, 7))]
         for _ in range(self.number(0, 2)):
             steps.insert(self.random.randint(len(steps) + 1), self.step(self.one(["unary", "unary", "binary", "jump"])))
@@ -162,8 +186,8 @@ class _Draw:
     def looks(self) -> list[tuple[int, ...]]:
         """Shapes of a sample's inputs; the last one is that of its words."""
         n = self.number(1, 4)
-        shapes = [(1, WIDTH), (n, WIDTH), (WIDTH,), (n, 2), (2, n, WIDTH), (n,), (1,), (n, 1), (1, 2, 2)]
-        return [*(self.one(shapes) for _ in range(self.number(1, 3))), (self.number(1, 4),)]
+        found = self.choices.shapes(n)
+        return [*(self.one(found) for _ in range(self.number(1, 3))), (self.number(1, 4),)]
 
     def sample(
         self,
@@ -184,13 +208,13 @@ class _Draw:
             inputs[-1] = Carried(number, place, self.chance(0.3))
         if self.chance(0.1):
             words = (self.number(1, 4),)
-        tokens = self.array(words, "int32" if self.chance(0.7) else self.one(["float32", "int64"]), False, True)
+        tokens = self.array(words, "int32" if self.chance(0.7) else self.one(self.choices.wholes), False, True)
         if self.chance(0.1):
             at = self.random.randint(len(body))
             body = (*body[:at], self.step(body[at].op), *body[at + 1 :])
         if self.chance(0.04):
             at = self.random.randint(len(body) + 1)
-            body = (*body[:at], self.step(self.one(sorted(ERRORS))), *body[at:])
+            body = (*body[:at], self.step(self.one(sorted(self.choices.table.errors))), *body[at:])
         return Sample(body, tuple(inputs), tokens, outputs)
 
     def array(self, shape: tuple[int, ...], dtype: str, learn: bool, words: bool = False) -> int:
@@ -212,5 +236,5 @@ def numbers_of(given: Given) -> np.ndarray:
 
 
 def dtype_of(given: Given) -> str:
-    """Its dtype as MXNet names it."""
+    """The name of its dtype."""
     return given.dtype.split()[-1]

@@ -13,7 +13,7 @@ from experiments.arguments import count, whole
 from experiments.threads import limit_threads
 from experiments.treelstm.files import write_json
 
-ENGINES = ("mxnet",)
+ENGINES = ("mxnet", "torch")
 PLANTS = ("wrong-row", "dropped-gradient", "stale-parameter", "wrong-share", "wrong-order")
 
 
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         os._exit(1)
 
-    findings = fuzz(Setting(options.seed, numbers, options.plant, options.shrink), on_hang)
+    findings = fuzz(Setting(options.seed, numbers, options.plant, options.shrink, engine=options.engine), on_hang)
     if options.json:
         write_json(options.json, findings.as_json())
     _print(findings)

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from ctypes import POINTER, byref, c_char_p, c_int
 from dataclasses import dataclass, field
 from typing import Any
-
-import mxnet as mx
 
 from gluonjit import Report
 
@@ -34,9 +31,9 @@ class Counts:
 
 
 @contextmanager
-def counting(counts: Counts) -> Iterator[None]:
-    """Count what flushes run in this region."""
-    original, known = Report.add_plan, operator_names()
+def counting(counts: Counts, known: frozenset[str]) -> Iterator[None]:
+    """Count what flushes run in this region; `known` are the names of operators."""
+    original = Report.add_plan
 
     def add_plan(self: Report, plan: Any, *rest: Any, **more: Any) -> None:
         original(self, plan, *rest, **more)
@@ -47,10 +44,3 @@ def counting(counts: Counts) -> Iterator[None]:
         yield
     finally:
         Report.add_plan = original  # type: ignore[method-assign]
-
-
-def operator_names() -> frozenset[str]:
-    """The names of MXNet's operators, by which those are told from cells."""
-    names, size = POINTER(c_char_p)(), c_int()
-    mx.base.check_call(mx.base._LIB.MXListAllOpNames(byref(size), byref(names)))
-    return frozenset(names[k].decode() for k in range(size.value))

@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from typing import Any, NamedTuple
 
-import mxnet as mx
 import numpy as np
 
 import gluonjit
-from experiments.fuzz import blocks, prelude
 from experiments.fuzz.case import Case
+from experiments.fuzz.framework import Framework
 from experiments.fuzz.net import make_net
 from experiments.fuzz.render import Rendered, render
 
-NAMES = {**vars(prelude), **{name: item for name, item in vars(blocks).items() if not name.startswith("_")}}
-TOLERANCE = 1e-5
-# The eager program itself is no nearer to the truth: see "Logarithms of a softmax" in docs/decisions.md.
-TOLERANCE_OF_LOGARITHM = 1e-4
-_LOGARITHMS = ("log_softmax", "net.entropy", "net.kl")
-TOLERANCE_OF_HALF = 2e-2
 Found = dict[str, Any]
-
-# Differences that are known and meant: MXNet raises with this text, and a batch does not.
-KNOWN = {
-    "it is not in a computational graph": "backward of what depends on nothing learned does nothing in a batch",
-    "no inputs in computation graph that require gradients": "the same",
-}
-
-# The eager program cannot say what is right where MXNet frees a constant array's entry with the first history that
-# goes through it, and then fails in the second; and where it gives up half-way because of a head or a variable that
-# has no part in the history.
-FREED = "any container is empty"
-HALF_WAY = ("autograd.backward(losses", ", grad raises")
+FINE, COARSE = 1e-6, 1e-3
+"""By how much inputs move to see what rounding does: of float32, and where a tolerance is larger than that of it."""
 
 
 class Verdict(NamedTuple):
@@ -51,39 +33,42 @@ class Verdict(NamedTuple):
 class Judge:
     """Keeps the nets, so that what is cached for one case serves others."""
 
-    def __init__(self) -> None:
+    def __init__(self, framework: Framework) -> None:
+        self.framework = framework
         self._nets: dict[str, Any] = {}
 
     def net(self, dtype: str) -> Any:
         """The net whose weights have this dtype."""
         if dtype not in self._nets:
-            made = make_net(NAMES)
-            made.initialize()
-            if dtype != "float32":
-                made.cast(dtype)
-            self._nets[dtype] = made
+            self._nets[dtype] = make_net(self.framework, dtype)
         return self._nets[dtype]
 
     def render(self, case: Case) -> Rendered:
         """The text of a case."""
-        return render(case, self.net(case.way.dtype), NAMES)
+        return render(case, self.net(case.way.dtype), self.framework)
+
+    def tolerance(self, rendered: Rendered) -> float:
+        """What rounding may change."""
+        return self.framework.tolerance(rendered.text, rendered.dtypes)
 
     def verdict(self, case: Case, fresh: bool = False) -> Verdict:
         """Compare; `fresh` forgets before what earlier cases have left in caches."""
         rendered = self.render(case)
         net = self.net(case.way.dtype)
-        wanted = play(rendered.text, net, False)
+        framework = self.framework
+        wanted = self.play(rendered.text, net, False)
         if not all(_finite(value) for value in wanted.values()):
             return Verdict("discarded", "the eager program's results are not finite")
-        if any(_unusable(name, value) for name, value in wanted.items()):
-            return Verdict("discarded", "MXNet's own backward gives up where it need not")
+        if any(framework.unusable(name, value) for name, value in wanted.items()):
+            return Verdict("discarded", "the framework itself gives up where it need not")
         if fresh:
             gluonjit.clear_caches()
-        found = play(rendered.text, net, True)
-        tolerance = tolerance_of(rendered)
-        wrong = prelude.difference(found, wanted, tolerance)
+        found = self.play(rendered.text, net, True)
+        tolerance = self.tolerance(rendered)
+        wrong = framework.prelude.difference(found, wanted, tolerance)
         wrong = sorted(
-            (pair for pair in wrong if not _known(wanted, found, pair[0])), key=lambda pair: "raises" not in pair[0]
+            (pair for pair in wrong if not self._known(wanted, found, pair[0])),
+            key=lambda pair: "raises" not in pair[0],
         )
         if wrong and self._shaky(rendered, net, wanted, found, [name for name, _ in wrong], tolerance):
             return Verdict("discarded", "rounding alone changes the eager program's results as much")
@@ -95,56 +80,30 @@ class Judge:
         self, rendered: Rendered, net: Any, wanted: Found, found: Found, names: list[str], tolerance: float
     ) -> bool:
         """Whether everything that differs moves about as far when the inputs change in their last digits."""
+        by = COARSE if tolerance > self.framework.tolerance("", frozenset()) else FINE
         for sign in (1, -1):
-            moved = play(nudged(rendered.text, sign * (1e-3 if tolerance > TOLERANCE else 1e-6)), net, False)
+            moved = self.play(self.framework.nudged(rendered.text, sign * by), net, False)
             names = [name for name in names if not _moves(wanted.get(name), found.get(name), moved.get(name))]
         return not names
 
+    def play(self, text: str, net: Any, batched: bool) -> Found:
+        """The results of one run, errors among them."""
+        names = self.framework.names
+        found: Found = {}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                exec(compile(text, "<case>", "exec"), names)
+                found = names["run"](net, batched)
+            except Exception as error:
+                found["run raises"] = error.with_traceback(None)
+            self.framework.end(net, found, batched)
+        return found
 
-def play(text: str, net: Any, batched: bool) -> Found:
-    """The results of one run, errors among them."""
-    names = dict(NAMES)
-    found: Found = {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            exec(compile(text, "<case>", "exec"), names)
-            found = names["run"](net, batched)
-        except Exception as error:
-            found["run raises"] = error.with_traceback(None)
-        if batched:
-            prelude.attempt(found, "the end", lambda: net.hybridize(dynamic_batch=False))
-        prelude.attempt(found, "waiting", mx.nd.waitall)  # errors of operators that nobody waited for
-    return found
-
-
-def nudged(text: str, by: float) -> str:
-    """The text with given arrays and weights changed a little."""
-    text = text.replace("fill(net, names, ", f"fill(net, names, nudge={by}, dtype=")
-    return re.sub(r'( x\d+ = nd\.array\(.*, dtype="float\d+"\))', rf"\1 * {1 + by}", text)
-
-
-def tolerance_of(rendered: Rendered) -> float:
-    """What rounding may change."""
-    if "float16" in rendered.dtypes:
-        return TOLERANCE_OF_HALF
-    return TOLERANCE_OF_LOGARITHM if any(name in rendered.text for name in _LOGARITHMS) else TOLERANCE
-
-
-def _known(wanted: Found, found: Found, name: str) -> bool:
-    """Whether a difference is one that is meant."""
-    cause = name if "raises" in name else name.split(", output")[0] + " raises"
-    return _refused(wanted.get(cause)) and cause not in found
-
-
-def _unusable(name: str, value: Any) -> bool:
-    if not isinstance(value, mx.base.MXNetError):
-        return False
-    return FREED in str(value) or any(part in name for part in HALF_WAY)
-
-
-def _refused(value: Any) -> bool:
-    return isinstance(value, mx.base.MXNetError) and any(text in str(value) for text in KNOWN)
+    def _known(self, wanted: Found, found: Found, name: str) -> bool:
+        """Whether a difference is one that is meant."""
+        cause = name if "raises" in name else name.split(", output")[0] + " raises"
+        return self.framework.known(wanted.get(cause)) and cause not in found
 
 
 def _finite(value: Any) -> bool:

@@ -12,7 +12,8 @@ from tqdm import tqdm
 import gluonjit
 from experiments.fuzz.case import Case, draw
 from experiments.fuzz.counts import Counts, counting
-from experiments.fuzz.judge import Judge, Verdict, tolerance_of
+from experiments.fuzz.framework import framework
+from experiments.fuzz.judge import Judge, Verdict
 from experiments.fuzz.plants import planted
 from experiments.fuzz.script import script
 from experiments.fuzz.shrink import shrink
@@ -65,6 +66,7 @@ class Setting:
     seconds: float = 20.0
     most: int | None = None
     quiet: bool = False
+    engine: str = "mxnet"
 
 
 HANGS = 120.0
@@ -74,13 +76,14 @@ HANGS = 120.0
 def fuzz(setting: Setting, on_hang: Callable[[Findings], None] | None = None) -> Findings:
     """Run the cases; an interruption ends the run, and what was found until then is kept.
 
-    A case that hangs does so inside MXNet, where nothing can end it: `on_hang` gets what was found, and has to end
-    the process.
+    A case that hangs does so inside a framework, where nothing can end it: `on_hang` gets what was found, and has to
+    end the process.
     """
     findings = Findings(setting.seed)
-    judge = Judge()
+    chosen = framework(setting.engine)
+    judge = Judge(chosen)
     bar = tqdm(setting.numbers, unit="case", leave=False, disable=True if setting.quiet else None)
-    with planted(setting.plant):
+    with planted(chosen, setting.plant):
         try:
             for number in bar:
                 failure = examine(judge, setting, number, findings, on_hang)
@@ -111,12 +114,12 @@ def examine(
     on_hang: Callable[[Findings], None] | None = None,
 ) -> Failure | None:
     """Run one case and count it; a failure is shrunk."""
-    case = draw(setting.seed, number)
+    case = draw(judge.framework.choices, setting.seed, number)
     watch = Timer(HANGS, _hangs, (case, number, findings, on_hang))
     watch.daemon = True
     watch.start()
     try:
-        with counting(findings.counts):
+        with counting(findings.counts, judge.framework.operators()):
             verdict = judge.verdict(case)
     finally:
         watch.cancel()
@@ -141,4 +144,6 @@ def explained(judge: Judge, case: Case, number: int, verdict: Verdict, seconds: 
         message += " (only after the cases before it: what they left in caches has a part in it; not shrunk)"
     gluonjit.clear_caches()
     rendered = judge.render(case)
-    return Failure(number, verdict.kind, message, script(rendered, case.way.dtype, tolerance_of(rendered)))
+    return Failure(
+        number, verdict.kind, message, script(judge.framework, rendered, case.way.dtype, judge.tolerance(rendered))
+    )

@@ -1,114 +1,18 @@
-"""Faults to build into gluonjit on purpose: a fuzzer that finds none of them finds nothing.
-
-This file alone reaches into the library's insides.
-"""
+"""Faults to build into gluonjit on purpose: a fuzzer that finds none of them finds nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
-
-import mxnet  # noqa: F401  its import installs the engine that is patched here
 
 import gluonjit
-from gluonjit.engines.mxnet import arrays, fused_steps, ops, program, session, tape
-
-Patch = tuple[Any, str, Any]
-
-
-def _wrong_row() -> list[Patch]:
-    """The last row that a gather takes of three or more is that of its neighbour."""
-    original = fused_steps.FusedSteps
-
-    def made(plan: Any, *rest: Any) -> Any:
-        for step in plan.steps:
-            for gather in step.gathers:
-                if gather.index is not None and len(gather.index) > 2:
-                    gather.index[-1] = gather.index[-2]
-        return original(plan, *rest)
-
-    return [(session, "FusedSteps", made)]
-
-
-def _dropped_gradient() -> list[Patch]:
-    """Backward leaves out the fourth step of a tape."""
-    original = tape.Tape.note
-
-    def note(self: Any, *noted: Any) -> None:
-        original(self, *noted)
-        self.steps_noted = getattr(self, "steps_noted", 0) + 1
-        if self.steps_noted == 4 and self._steps:
-            self._steps.pop()
-
-    return [(tape.Tape, "note", note)]
-
-
-def _stale_parameter() -> list[Patch]:
-    """A batched program uses the values that its weights had when it ran first."""
-    original, constant = program.Batched.__call__, fused_steps.FusedSteps.constant
-    first: dict[int, tuple[Any, Any]] = {}
-
-    def call(self: Any, operands: Any, consts: Any, *rest: Any) -> None:
-        stale = []
-        for const, own in zip(consts, self.consts):
-            known = first.setdefault(id(own), (own, own.copy()))
-            stale.append(known[1] if const.grad is None else const)
-        original(self, operands, stale, *rest)
-
-    def fused(self: Any, array: Any) -> Any:
-        return constant(self, first.setdefault(id(array), (array, array.copy()))[1])
-
-    return [(program.Batched, "__call__", call), (fused_steps.FusedSteps, "constant", fused)]
-
-
-def _wrong_share() -> list[Patch]:
-    """Calls of an operator that differ in their last operand alone are taken as equal."""
-    original = ops.add
-
-    def add(batch: Any, record: Any, operands: Any) -> Any:
-        if len(operands) < 2 or not record.kind.pure or not batch.sharing:
-            return original(batch, record, operands)
-        key = ("but the last", *[value.rows for value in operands[:-1]])
-        values = record.memo.get(key)
-        if values is None:
-            values = record.memo[key] = original(batch, record, operands)
-        return values
-
-    return [(ops, "add", add)]
-
-
-def _wrong_order() -> list[Patch]:
-    """The third and the fourth step of a plan change places; memory that nothing was written to yet holds sevens."""
-    original, room = session.Session.run, arrays.room_for
-
-    def run(self: Any, number: int) -> None:
-        if len(self.plan.steps) > 3:
-            number = {2: 3, 3: 2}.get(number, number)
-        original(self, number)
-
-    def filled(spec: Any, rows: int) -> Any:
-        array = room(spec, rows)
-        with session.as_captured(0):
-            array[:] = 7
-        return array
-
-    return [(session.Session, "run", run), (session, "room_for", filled)]
-
-
-PLANTS: dict[str, Callable[[], list[Patch]]] = {
-    "wrong-row": _wrong_row,
-    "dropped-gradient": _dropped_gradient,
-    "stale-parameter": _stale_parameter,
-    "wrong-share": _wrong_share,
-    "wrong-order": _wrong_order,
-}
+from experiments.fuzz.framework import Framework
 
 
 @contextmanager
-def planted(name: str | None) -> Iterator[None]:
+def planted(framework: Framework, name: str | None) -> Iterator[None]:
     """Build a fault in for a region; None builds in none."""
-    patches = PLANTS[name]() if name else []
+    patches = framework.plants[name]() if name else []
     originals = [(owner, what, getattr(owner, what)) for owner, what, _ in patches]
     gluonjit.clear_caches()
     for owner, what, replacement in patches:

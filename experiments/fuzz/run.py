@@ -14,8 +14,6 @@ from math import prod
 from types import CodeType
 from typing import Any, NamedTuple
 
-import numpy as np
-
 WIDTH = 3  # columns of the arrays that cells take
 WORDS = 7
 MOST = 48  # elements of an array
@@ -125,7 +123,12 @@ class Run:
 
 def var_of(name: str, array: Any) -> Var:
     """An array's name with what instructions look at."""
-    return Var(name, array.shape, np.dtype(array.dtype).name)
+    return Var(name, tuple(array.shape), dtype_name(array.dtype))
+
+
+def dtype_name(dtype: Any) -> str:
+    """The name of a dtype as numpy spells it, of either framework."""
+    return str(getattr(dtype, "__name__", dtype)).split(".")[-1]
 
 
 @lru_cache(8192)
@@ -134,26 +137,28 @@ def _compiled(code: str, mode: str) -> CodeType:
 
 
 Op = Callable[[Run, int, int, int], "str | None"]
-OPS: dict[str, Op] = {}
-ERRORS: dict[str, Op] = {}
-"""Operations that raise, each its own exception."""
 
 
-def op(function: Op) -> Op:
-    """Put an operation into the table."""
-    OPS[function.__name__] = function
-    return function
+class Table:
+    """The operations of a framework by name; `errors` are those that raise, each its own exception."""
 
+    def __init__(self) -> None:
+        self.ops: dict[str, Op] = {}
+        self.errors: dict[str, Op] = {}
 
-def error(function: Op) -> Op:
-    """Put an operation that raises into its table."""
-    ERRORS[function.__name__] = function
-    return function
+    def op(self, function: Op) -> Op:
+        """Put an operation into the table."""
+        self.ops[function.__name__] = function
+        return function
 
+    def error(self, function: Op) -> Op:
+        """Put an operation that raises into its table."""
+        self.errors[function.__name__] = function
+        return function
 
-def perform(run: Run, step: Step) -> None:
-    """Run one instruction; one that finds nothing to work on does nothing."""
-    function = OPS.get(step.op) or ERRORS[step.op]
-    code = function(run, step.a, step.b, step.c)
-    if code is not None:
-        run.do(code)
+    def perform(self, run: Run, step: Step) -> None:
+        """Run one instruction; one that finds nothing to work on does nothing."""
+        function = self.ops.get(step.op) or self.errors[step.op]
+        code = function(run, step.a, step.b, step.c)
+        if code is not None:
+            run.do(code)

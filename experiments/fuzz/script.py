@@ -1,17 +1,15 @@
-"""A failing case as a script to paste: it needs mxnet and gluonjit alone."""
+"""A failing case as a script to paste: it needs the framework and gluonjit alone."""
 
 from __future__ import annotations
 
 import inspect
 
-from experiments.fuzz import prelude
+from experiments.fuzz.framework import Framework
 from experiments.fuzz.net import blocks_in, net_source
 from experiments.fuzz.render import Rendered
 
 _END = """
-net = Net()
-net.initialize()
-net.cast("{dtype}")
+{ready}
 wanted = run(net, False)
 found = run(net, True)
 wrong = difference(found, wanted, {tolerance})
@@ -24,8 +22,9 @@ raise SystemExit(f"{{len(wrong)}} differences" if wrong else 0)
 """
 
 
-def script(rendered: Rendered, dtype: str, tolerance: float) -> str:
+def script(framework: Framework, rendered: Rendered, dtype: str, tolerance: float) -> str:
     """The text of the script: exit status 1 and the differences where there are any."""
-    net = net_source(rendered.layers)
-    parts = [inspect.getsource(prelude), *blocks_in(net + rendered.text), net, rendered.text]
-    return "\n\n".join(part.strip("\n") for part in parts) + "\n\n" + _END.format(dtype=dtype, tolerance=tolerance)
+    net = net_source(framework, rendered.layers)
+    parts = [inspect.getsource(framework.prelude), *blocks_in(framework, net + rendered.text), net, rendered.text]
+    end = _END.format(ready=framework.net.ready.format(dtype=dtype), tolerance=tolerance)
+    return "\n\n".join(part.strip("\n") for part in parts) + "\n\n" + end

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from experiments.fuzz.run import Run, fits, op
+from experiments.fuzz.mxnet.table import op
+from experiments.fuzz.run import Run, fits
 
 UNARY = """
 nd.tanh({x})

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments.fuzz.run import WIDTH, WORDS, Run, Var, fits, op
+from experiments.fuzz.mxnet.table import op
+from experiments.fuzz.run import WIDTH, WORDS, Run, Var, fits
 
 
 def _chosen(options: list[str | None], k: int) -> str | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from experiments.fuzz.run import Run, error, op
+from experiments.fuzz.mxnet.table import error, op
+from experiments.fuzz.run import Run
 
 
 @op

@@ -1,0 +1,112 @@
+"""Faults to build into gluonjit's engine for PyTorch. This file reaches into the library's insides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from experiments.fuzz.framework import Patch
+from gluonjit.engines.torch import arrays, cells, dynamic, fused_steps, program, session, tape
+from gluonjit.graph import Record
+
+
+def _wrong_row() -> list[Patch]:
+    """The last row that a gather takes of three or more is that of its neighbour."""
+    original = fused_steps.FusedSteps
+
+    def made(plan: Any, *rest: Any) -> Any:
+        for step in plan.steps:
+            for gather in step.gathers:
+                if gather.index is not None and len(gather.index) > 2:
+                    gather.index[-1] = gather.index[-2]
+        return original(plan, *rest)
+
+    return [(session, "FusedSteps", made)]
+
+
+def _dropped_gradient() -> list[Patch]:
+    """Backward leaves out the fourth step of a tape."""
+    original = tape.Tape.begin
+
+    def begin(self: Any, chunks: Any) -> Any:
+        del self._steps[3:4]
+        return original(self, chunks)
+
+    return [(tape.Tape, "begin", begin)]
+
+
+def _stale_parameter() -> list[Patch]:
+    """A batched program uses the values that its weights had when it ran first."""
+    original, constant = program.Batched.__call__, fused_steps.FusedSteps.constant
+    first: dict[int, tuple[Any, Any]] = {}
+
+    def call(self: Any, operands: Any, consts: Any, *rest: Any) -> Any:
+        stale = []
+        for const, own in zip(consts, self.consts):
+            known = first.setdefault(id(own), (own, own.detach().clone()))
+            stale.append(const if const.requires_grad else known[1])
+        return original(self, operands, stale, *rest)
+
+    def fused(self: Any, tensor: Any) -> Any:
+        return constant(self, first.setdefault(id(tensor), (tensor, tensor.detach().clone()))[1])
+
+    return [(program.Batched, "__call__", call), (fused_steps.FusedSteps, "constant", fused)]
+
+
+class _Forgetful(dict[Any, Any]):
+    """Finds what was put in for a key with another last part."""
+
+    @staticmethod
+    def _short(key: Any) -> Any:
+        return key[:-1] if isinstance(key, tuple) and len(key) > 1 else key
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return super().get(self._short(key), default)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__(self._short(key), value)
+
+
+def _wrong_share() -> list[Patch]:
+    """Calls that differ in their last operand alone are taken as equal. The way through C is closed."""
+    return [
+        (torch.nn.Module, "__call__", dynamic.call),
+        (cells, "FAST", None),
+        (cells, "_record", _with(cells._record)),
+    ]
+
+
+def _with(original: Any) -> Any:
+    def record(*args: Any) -> Any:
+        made = original(*args)
+        if isinstance(made, Record):
+            made.memo = _Forgetful()
+        return made
+
+    return record
+
+
+def _wrong_order() -> list[Patch]:
+    """The third and the fourth step of a plan change places; memory that nothing was written to yet holds sevens."""
+    original, room = session.Session.run, arrays.room_for
+
+    def run(self: Any, number: int) -> None:
+        if len(self.plan.steps) > 3:
+            number = {2: 3, 3: 2}.get(number, number)
+        original(self, number)
+
+    def filled(spec: Any, rows: int) -> Any:
+        return room(spec, rows).fill_(7)
+
+    return [(session.Session, "run", run), (session, "room_for", filled)]
+
+
+PLANTS: dict[str, Callable[[], list[Patch]]] = {
+    "wrong-row": _wrong_row,
+    "dropped-gradient": _dropped_gradient,
+    "stale-parameter": _stale_parameter,
+    "wrong-share": _wrong_share,
+    "wrong-order": _wrong_order,
+}

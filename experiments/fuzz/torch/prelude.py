@@ -1,0 +1,165 @@
+"""What every program is run with. A printed program begins with this file's text."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import torch
+from torch import nn  # noqa: F401
+from torch.nn import functional as F  # noqa: F401
+
+import gluonjit
+
+
+class Program:
+    """A program as an object that is no plain constant: what it calls is captured, call by call."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    def __call__(self, *args: Any) -> Any:
+        return self.function(*args)
+
+
+def fill(net: Any, names: list[str], dtype: str, nudge: float = 0.0) -> None:
+    """Give parameters values that follow from their names, and forget gradients."""
+    with torch.no_grad():
+        for name, tensor in parameters(net, names).items():
+            made = values(tensor.shape, sum(map(ord, name)), tensor.dtype, name.endswith("var"))
+            tensor.copy_(made * (1 + nudge))
+            tensor.grad = None
+
+
+def forget_gradients(net: Any, names: list[str], arrays: Any, number: int) -> None:
+    """Set all gradients to None, or to zero, or let them add up."""
+    for tensor in [*parameters(net, names).values(), *arrays]:
+        if number % 3 == 0:
+            tensor.grad = None
+        elif number % 3 == 1 and tensor.grad is not None:
+            tensor.grad.zero_()
+
+
+def change(net: Any, names: list[str], number: int) -> None:
+    """Give one of the parameters other values, when what waits has run."""
+    found = {name: tensor for name, tensor in parameters(net, names).items() if not name.endswith("var")}
+    if not found:
+        return
+    name = sorted(found)[number % len(found)]
+    made = values(found[name].shape, number + 1000, found[name].dtype)
+    if number % 2:
+        net.load_state_dict({name: made}, strict=False)
+    else:
+        net.to(found[name].dtype)
+        with torch.no_grad():
+            found[name].copy_(made)
+
+
+def values(shape: Any, seed: int, dtype: Any, positive: bool = False) -> Any:
+    """Numbers in [-0.6, 0.6], or around 1."""
+    size = 1
+    for extent in shape:
+        size *= extent
+    made = (torch.cos(torch.arange(size, dtype=torch.float64) * 1.7 + seed) * 0.6).reshape(tuple(shape))
+    return ((made * 0.5 + 1) if positive else made).to(dtype)
+
+
+def parameters(net: Any, names: list[str]) -> dict[str, Any]:
+    """The parameters and running statistics of these layers."""
+    found = {**dict(net.named_parameters()), **dict(net.named_buffers())}
+    return {
+        name: found[name]
+        for name in sorted(found)
+        if name.split(".")[0] in names and found[name].dtype.is_floating_point
+    }
+
+
+def loss_of(outputs: Any, dtype: Any) -> Any:
+    """One number; its gradients do not vanish where the outputs are symmetric."""
+    terms = []
+    for output in outputs:
+        if output.is_floating_point():
+            terms.append((output * output * 1.3 + torch.sin(output * 1.7 + 0.3)).mean().to(dtype))
+    return gluonjit.add_n(terms) if terms else torch.zeros((), dtype=dtype)
+
+
+def attempt(found: dict[str, Any], what: str, call: Any, *args: Any) -> Any:
+    """The result of a call; where it raises, the error is part of what is compared."""
+    try:
+        return call(*args)
+    except Exception as error:
+        found[f"{what} raises"] = error.with_traceback(None)
+        return None
+
+
+def keep(found: dict[str, Any], what: str, outputs: Any) -> None:
+    """Read results."""
+    for number, output in enumerate(outputs or ()):
+        name = f"{what}, output {number}"
+        attempt(found, name, read, found, name, output)
+
+
+def read(found: dict[str, Any], name: str, tensor: Any) -> None:
+    """Keep the numbers of a tensor, and whether it learns; None stays None."""
+    if tensor is None:
+        found[name] = None
+        return
+    learns = tensor.requires_grad
+    found[name] = tensor.detach().numpy().copy()
+    if (tuple(tensor.shape), str(tensor.dtype)) != (found[name].shape, f"torch.{found[name].dtype}"):
+        found[f"{name}, as it looked"] = str((tuple(tensor.shape), tensor.dtype))
+    if learns:
+        found[f"{name}, learns"] = learns
+
+
+def record_gradients(found: dict[str, Any], what: str, net: Any, names: list[str]) -> None:
+    """Read the gradients of all parameters."""
+    for name, tensor in parameters(net, names).items():
+        read(found, f"{what}, gradient of {name}", tensor.grad)
+
+
+def record_all(found: dict[str, Any], net: Any, names: list[str]) -> None:
+    """Read all parameters."""
+    for name, tensor in parameters(net, names).items():
+        read(found, name, tensor)
+
+
+def scope(batched: bool, **options: Any) -> Any:
+    """`gluonjit.batching` in the batched run."""
+    return gluonjit.batching(**options) if batched else contextlib.nullcontext()
+
+
+def kind_of(found: Any, wanted: Any) -> str | None:
+    """How an error is compared: PyTorch's own may become one of gluonjit's."""
+    if isinstance(wanted, RuntimeError) and isinstance(found, (gluonjit.errors.GluonJITError, RuntimeError)):
+        return None
+    return None if type(found) is type(wanted) else f"{type(found).__name__} instead of {type(wanted).__name__}"
+
+
+def difference(found: dict[str, Any], wanted: dict[str, Any], tolerance: float) -> list[tuple[str, str]]:
+    """(what, how) for everything in which the batched run differs from the eager one."""
+    wrong = []
+    for name in [*wanted, *(name for name in found if name not in wanted)]:
+        if name not in wanted or name not in found:
+            given = found.get(name, wanted.get(name))
+            text = f": {type(given).__name__}: {given}" if isinstance(given, Exception) else ""
+            wrong.append((name, f"only in the {'batched' if name in found else 'eager'} run{text}"))
+        elif isinstance(wanted[name], Exception):
+            how = kind_of(found[name], wanted[name])
+            wrong += [(name, f"{how}: {found[name]}")] if how else []
+        elif wanted[name] is None or found[name] is None or isinstance(wanted[name], (bool, str)):
+            if wanted[name] is not found[name]:
+                wrong.append((name, f"{_short(found[name])} instead of {_short(wanted[name])}"))
+        elif (found[name].shape, found[name].dtype) != (wanted[name].shape, wanted[name].dtype):
+            looks = [f"{array.dtype} {array.shape}" for array in (found[name], wanted[name])]
+            wrong.append((name, f"{looks[0]} instead of {looks[1]}"))
+        elif wanted[name].size:
+            off = float(abs(found[name].astype("float64") - wanted[name].astype("float64")).max())
+            allowed = tolerance * max(float(abs(wanted[name].astype("float64")).max()), 0.1)
+            if not off <= allowed:
+                wrong.append((name, f"off by {off:.3g}, allowed {allowed:.3g}"))
+    return wrong
+
+
+def _short(value: Any) -> str:
+    return str(value) if value is None or isinstance(value, (bool, str)) else f"numbers of shape {value.shape}"

@@ -110,7 +110,7 @@ def test_what_is_written(found: Any) -> None:
 
 
 def test_a_program_to_paste(engine: str, found: Any, tmp_path: Path) -> None:
-    """It imports the framework and gluonjit alone, shows the difference where the fault is, and none where it is not."""
+    """It imports the framework and gluonjit alone, and shows the difference where the fault is, there alone."""
     program = found[2]["failures"][0]["program"]
     imported = {line.split()[1].split(".")[0] for line in program.splitlines() if line.startswith(("import", "from"))}
     assert imported == {"__future__", "contextlib", "typing", engine, "gluonjit"}

@@ -100,11 +100,11 @@ def keep(found: dict[str, Any], what: str, outputs: Any) -> None:
 
 
 def read(found: dict[str, Any], name: str, tensor: Any) -> None:
-    """Keep the numbers of a tensor, and whether it learns; None stays None."""
+    """Keep the numbers of a tensor, and whether it has a history; None stays None."""
     if tensor is None:
         found[name] = None
         return
-    learns = tensor.requires_grad
+    learns = tensor.requires_grad and tensor.grad_fn is not None
     found[name] = tensor.detach().numpy().copy()
     if (tuple(tensor.shape), str(tensor.dtype)) != (found[name].shape, f"torch.{found[name].dtype}"):
         found[f"{name}, as it looked"] = str((tuple(tensor.shape), tensor.dtype))

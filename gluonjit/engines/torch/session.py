@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import groupby
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -28,6 +29,13 @@ from gluonjit.hybrid import Options, Report
 from gluonjit.hybrid.provenance import Provenance
 
 
+class Input(NamedTuple):
+    """A tensor that was there before, and where its rows lie."""
+
+    place: Place
+    tensor: Any
+
+
 class Session:
     """Implements `gluonjit.hybrid.Session`.
 
@@ -44,7 +52,7 @@ class Session:
         self.arrays: list[Any] = [None if arena.sole else room_for(arena.spec, arena.rows) for arena in plan.arenas]
         taped = any(step.mode >= 2 for step in plan.steps)
         self.tape = Tape(report, plan, samples, options.profile, self.finite) if taped else None
-        self._inputs: dict[Place, Any] = {}
+        self._inputs: dict[Place, list[Input]] = {}
         self._chunks: dict[Place, Chunk] = {}
         self._makers = {place: number for number, step in enumerate(plan.steps) for place in step.places}
         self._places: list[list[Place]] = [[] for _ in plan.arenas]
@@ -69,27 +77,37 @@ class Session:
                 rows = looked_up(table.weight, index, table.attrs)
         with plain():
             self._put(chunk.place, rows, True)
+        if rows.requires_grad:
+            self._note_inputs(chunk.place, [rows])
 
     def put_leaves(self, chunk: LeafChunk) -> None:
         """Put tensors together that were there before the batch; gradients go on to those that learn."""
         tensors = [_unchanged(leaf) for leaf in chunk.leaves]
-        with plain(any(leaf.taped for leaf in chunk.leaves)):
-            rows = join(chunk.leaves[0].spec, tensors)
+        spec = chunk.leaves[0].spec
         with plain():
+            rows = join(spec, tensors)
             self._put(chunk.place, rows, rows is not tensors[0])
+        if any(leaf.taped for leaf in chunk.leaves):
+            with plain(True):
+                self._note_inputs(chunk.place, tensors if spec.mode == "rows" else [x.unsqueeze(0) for x in tensors])
 
     def _put(self, place: Place, rows: Any, own: bool) -> None:
         if self.finite is not None:
             self.finite.inputs(place.arena, place.begin, rows)
-        if rows.requires_grad:
-            self._inputs[place] = rows
-            if self.tape is not None:
-                self.tape.note_input(place, rows)
         if self.plan.arenas[place.arena].sole:
             # The program may write to its own tensor later, which what has been captured must not show.
             self.arrays[place.arena] = rows.detach() if own else rows.detach().clone()
         else:
             self._rows(place).copy_(rows.detach())
+
+    def _note_inputs(self, place: Place, tensors: Sequence[Any]) -> None:
+        """Remember from which tensors these rows are: each by itself, for what is not used of them may be gone."""
+        begin, found = place.begin, self._inputs.setdefault(place, [])
+        for tensor in tensors:
+            found.append(Input(Place(place.arena, begin, begin + len(tensor)), tensor))
+            begin += len(tensor)
+            if self.tape is not None and tensor.requires_grad:
+                self.tape.note_input(*found[-1])
 
     def _rows(self, place: Place) -> Any:
         array = self.arrays[place.arena]
@@ -182,7 +200,7 @@ class Session:
             with plain():
                 # Not the arena itself: what can be read gets a history, which the history would then hold.
                 rows = self.arrays[arena].detach() if whole else self._rows(place).clone()
-            chunk = self._chunks[place] = Chunk(rows, sizes.pop() if len(sizes) == 1 else 0)
+            chunk = self._chunks[place] = Chunk(rows, sizes.pop() if len(sizes) == 1 else 0, self.plan, place)
             parts = self.plan.steps[self._makers[place]].parts
             chunk.readers.shared = any(record.calls > len(record.bases) for record, _ in parts)
         chunk.readers.values += 1
@@ -206,11 +224,17 @@ class Session:
     def _rows_of(self, place: Place, positions: Sequence[int]) -> Any:
         learned = self._inputs.get(place)
         chunk = self._chunks.get(place)
-        offsets = [position - place.begin for position in positions]
         if learned is None and chunk is not None:
-            return chunk.rows(offsets)
-        rows = self._rows(place) if learned is None else learned
-        return rows[torch.tensor(offsets, device=rows.device)]
+            return chunk.rows([position - place.begin for position in positions])
+        if learned is None:
+            rows = self._rows(place)
+            return rows[torch.tensor([position - place.begin for position in positions], device=rows.device)]
+        parts = []
+        ends = [item.place.end for item in learned]
+        for number, group in groupby(positions, lambda position: bisect_right(ends, position)):
+            begin, tensor = learned[number].place.begin, learned[number].tensor
+            parts.append(tensor[torch.tensor([position - begin for position in group], device=tensor.device)])
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def wait(self) -> None:
         """Wait for the device where the parts are timed."""

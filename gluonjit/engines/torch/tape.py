@@ -62,6 +62,7 @@ class Tape:
         self._spare: dict[int, Any] = {}  # where nobody reads it, the gradient of a weight
         self._constants: dict[int, tuple[Any, Any]] = {}  # a weight, and what stands for it in the steps
         self._learned = [np.zeros(arena.rows, dtype=bool) for arena in plan.arenas]
+        self._read = [np.zeros(arena.rows, dtype=bool) for arena in plan.arenas]
 
     def note_input(self, place: Place, rows: Any) -> None:
         """Rows that were there before, from which gradients go on."""
@@ -81,6 +82,7 @@ class Tape:
         """Whether any of these rows was computed from something that learns."""
         place = gather.place
         rows = slice(place.begin, place.end) if gather.index is None else gather.index
+        self._read[place.arena][rows] = True
         return bool(self._learned[place.arena][rows].any())
 
     def run(self, number: int, operands: list[Any], besides: tuple[Any, ...]) -> list[Any]:
@@ -129,6 +131,10 @@ class Tape:
 
     def begin(self, chunks: Mapping[Place, Chunk]) -> list[Chunk]:
         """Note which rows somebody can read; returns those that gradients go through."""
+        # What no step has read may have a history that is gone.
+        self._inputs = [
+            (place, rows) for place, rows in self._inputs if self._read[place.arena][place.begin : place.end].any()
+        ]
         self._places = [place for place in chunks if self.learned(place) and _is_float(self.plan, place)]
         found = [chunks[place] for place in self._places]
         self._readers = [chunk.readers for chunk in found]

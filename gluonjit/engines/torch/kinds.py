@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.utils import parametrize
 
 from gluonjit.engines.torch import rules
 from gluonjit.engines.torch.cell import Cell
@@ -60,7 +61,8 @@ def make_kind(
     before = attributes(owner)
     outside = Outside(owner)
     try:
-        with outside, recording(trace, lambda tensor: id(tensor) in constants or cell.operator) as recorder:
+        taped = any(value.taped for value in values)
+        with outside, recording(trace, lambda tensor: id(tensor) in constants or cell.operator, taped) as recorder:
             stand_ins = iter(recorder.placeholders())
             given, named = map_structure((args, kwargs), lambda item: _stand_in(item, stand_ins, constants))
             result = run(*given, **named)
@@ -199,11 +201,13 @@ class Outside:
         self._python = random.getstate()
         self._numpy: Any = np.random.get_state()
         self._attributes = [dict(module.__dict__) for module in self._modules]
+        self._cached, parametrize._cache_enabled = parametrize._cache_enabled, 0
 
     def __exit__(self, *error: object) -> None:
         if random.getstate() != self._python:
             self.drawn = True
             random.setstate(self._python)
+        parametrize._cache_enabled = self._cached
         found: Any = np.random.get_state()
         if found[2] != self._numpy[2] or not np.array_equal(found[1], self._numpy[1]):
             self.drawn = True

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gluonjit.engines.torch.arrays import device_named, dtype_named, name_of_dtype
+from gluonjit.engines.torch.arrays import FLOATS, device_named, dtype_named, name_of_dtype
 from gluonjit.engines.torch.hooked import make_wrapper
 from gluonjit.engines.torch.rules import rule_of
 from gluonjit.graph import Spec
@@ -67,6 +67,26 @@ class TraceTensor(torch.Tensor):  # type: ignore[misc]
         """Reached where the recorder does not stand before it: the tensor has left its trace."""
         raise NeedsValue
 
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients go through it, where that holds for all calls of this signature."""
+        found = self.recorder.learned(self.position)
+        if found is None:
+            raise NeedsValue
+        return bool(found)
+
+    @requires_grad.setter
+    def requires_grad(self, wanted: bool) -> None:
+        raise NeedsValue
+
+    def _attached(self, *args: Any, **kwargs: Any) -> Any:
+        """What is attached to one call's tensor, or asked of its history."""
+        raise NeedsValue
+
+    register_hook = register_post_accumulate_grad_hook = retain_grad = requires_grad_ = backward = _attached
+    is_leaf = retains_grad = property(_attached)
+    grad_fn = grad = property(_attached, _attached)
+
 
 class Recorder(TorchDispatchMode):  # type: ignore[misc]
     """Records every operator called while it is active.
@@ -74,7 +94,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
     `constant(tensor)` says whether a tensor from outside is the same in every call, as a parameter is.
     """
 
-    def __init__(self, trace: Trace, constant: Callable[[Any], bool]) -> None:
+    def __init__(self, trace: Trace, constant: Callable[[Any], bool], taped: bool) -> None:
         super().__init__()
         self.trace = trace
         self.draws = False
@@ -86,6 +106,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         self._sharing: dict[int, set[int]] = {}  # for positions that share their memory with others all of those
         self._outdated: set[int] = set()  # positions whose memory was written to by way of another
         self.learns = torch.is_grad_enabled()
+        # Of one operand the signature says whether gradients go through it, of several whether through any.
+        status = (len(trace.operands) == 1 or None) if taped and self.learns else False
+        self._learned: dict[int, bool | None] = dict.fromkeys(range(len(trace.operands)), status)
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -113,6 +136,14 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         """Whether a tensor was computed in this trace, or is an operand of it."""
         return tensor.__class__ is TraceTensor and tensor.recorder is self and tensor.position not in self._outdated
 
+    def learned(self, position: int) -> bool | None:
+        """Whether gradients go through a position; None where that is not the same in all calls."""
+        return self._learned.get(position, False) if self.trace.shapes[position][1] in FLOATS else False
+
+    def _pass_on(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        found = {self.learned(position) for position in inputs} if torch.is_grad_enabled() else set()
+        self._learned.update(dict.fromkeys(outputs, True if True in found else None if None in found else False))
+
     def _position(self, tensor: Any, viewing: bool = False) -> int:
         if tensor.__class__ is TraceTensor:
             if tensor.recorder is not self or (tensor.position in self._outdated and not viewing):
@@ -128,6 +159,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
     def _new_constant(self, tensor: Any) -> int:
         position = self._new(tensor.detach().cpu())
         self._known[id(tensor)] = position
+        self._learned[position] = self.learns and tensor.requires_grad
         self.trace.consts.append((position, tensor))
         return position
 
@@ -201,6 +233,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         if not all(isinstance(item, torch.Tensor) for item in listed):
             raise NeedsValue
         outputs = [self._new(item) for item in listed]
+        self._pass_on(inputs, [] if func._schema.name == "aten::detach" else outputs)
         self.trace.ops.append(TraceOp(_name(func), attrs, tuple(inputs), tuple(outputs)))
         if viewing:
             self._share((*inputs, *outputs))
@@ -229,6 +262,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
 
     def _added(self, name: str, *inputs: int) -> int:
         result = self._new(self._shapes[inputs[0]])
+        with torch.set_grad_enabled(name != DETACH):
+            self._pass_on(inputs, [result])
         attrs = tuple([(argument, Operand(k)) for k, argument in enumerate(("self", "other")[: len(inputs)])])
         self.trace.ops.append(TraceOp(name, attrs, inputs, (result,)))
         return result
@@ -315,10 +350,13 @@ def _functional(func: Any) -> Any:
 
 
 @contextmanager
-def recording(trace: Trace, constant: Callable[[Any], bool]) -> Iterator[Recorder]:
-    """Operators called in this region are recorded in `trace`, and none runs."""
+def recording(trace: Trace, constant: Callable[[Any], bool], taped: bool = False) -> Iterator[Recorder]:
+    """Operators called in this region are recorded in `trace`, and none runs.
+
+    taped: whether gradients go through any operand.
+    """
     state = LOCAL.state
-    recorder = Recorder(trace, constant)
+    recorder = Recorder(trace, constant, taped)
     outer, state.trace = state.trace, recorder
     try:
         # Leaving inference mode lets gradients be recorded, whatever held before.

@@ -92,7 +92,7 @@ class Batch:
         self.task: Any = None  # the task of asyncio that opened it
         self.samples = 0  # calls of outermost blocks since the last flush
         self.sample = 0  # the number of the next one
-        self.noted: dict[int, Any] = {}  # blocks whose parameters are known, by address
+        self.noted: dict[Any, Any] = {}  # blocks whose parameters are known, by address
         self.parameters: dict[int, Any] = {}  # arrays of known parameters, by address
         self.misses = 0  # of the cache, up to the last flush that the cost model has learned from
         self.reason = ""  # why it ran last

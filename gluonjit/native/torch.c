@@ -59,7 +59,8 @@ static PyObject *expand(PyObject *state, PyObject *batch, PyObject *cell, PyObje
 
 /* The table that a look-up reads, as Python has noted it: borrowed, or NULL where it has to look. */
 static PyObject *table_of(PyObject *batch, PyObject *cell, PyObject *lookup, int learning) {
-    PyObject *place = PyTuple_Pack(2, cell, learning ? Py_True : Py_False), *table, *learned;
+    PyObject *place = PyTuple_Pack(3, cell, learning ? Py_True : Py_False, SLOT(batch, names.batch_changes));
+    PyObject *table, *learned;
     int taped;
     if (place == NULL) return NULL;
     table = PyDict_GetItemWithError(SLOT(batch, names.batch_tables), place);

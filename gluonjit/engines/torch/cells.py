@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from types import FunctionType
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 import torch
 
@@ -221,8 +221,16 @@ def captured_lookup(cell: Cell, batch: Batch, indices: Any, learning: bool) -> A
         indices = indices._c
     if not isinstance(indices, torch.Tensor):
         return None
-    weight, attrs = cell.lookup
-    table = batch.tables[cell, learning] = table_of(batch, weight, attrs, learning and weight.requires_grad)
+    weight, attrs, module = cell.lookup
+    if batch.noted.get((cell, "look-up")) != batch.changes:  # once a batch, and when something has changed
+        owner = module()
+        if owner is not None and attributes(owner) != cell.seen:
+            cell.clear()
+            batch.changes += 1
+            return None
+        batch.noted[cell, "look-up"] = batch.changes
+    table = table_of(batch, weight, attrs, learning and weight.requires_grad)
+    batch.tables[cell, learning, batch.changes] = table  # where C finds it
     value = look_up(batch, indices, table)
     return None if value is None else wrap(value)
 
@@ -299,14 +307,14 @@ def _looks(owner: Any, batch: Batch) -> Any:
     return found
 
 
-_VERSIONS = -1  # in `batch.noted`, beside addresses of modules
+VERSIONS = -1  # in `batch.noted`, beside addresses of modules
 
 
 def note_constants(batch: Batch, kind: Kind) -> None:
     """Remember how often the weights of a kind have been written to."""
-    versions = batch.noted.setdefault(_VERSIONS, {})
+    versions = batch.noted.setdefault(VERSIONS, {})
     for tensor in weights_of(kind):
-        versions.setdefault(id(tensor), (tensor, version_of(tensor)))
+        versions.setdefault(id(tensor), (tensor, version_of(tensor), tensor.data_ptr()))
 
 
 def check_constants(report: Report) -> None:
@@ -314,8 +322,8 @@ def check_constants(report: Report) -> None:
     state = LOCAL.state
     for batch in (*state.explicit, state.batch):
         if batch is not None and batch.report is report:
-            for tensor, version in batch.noted.pop(_VERSIONS, {}).values():
-                if version_of(tensor) != version:
+            for tensor, version, address in batch.noted.pop(VERSIONS, {}).values():
+                if version_of(tensor) != version or tensor.data_ptr() != address:
                     raise CaptureError(
                         f"a weight of shape {tuple(tensor.shape)} was written to after calls that use it were "
                         f"captured and before they ran. Read a result of theirs before (or call batch.flush), which "
@@ -344,11 +352,11 @@ def _made(
     if isinstance(made, str):
         cell.expanded[wanted] = made
         raise Refusal(made)
-    _note_lookup(cell, made)
+    _note_lookup(cell, made, owner)
     return made
 
 
-def _note_lookup(cell: Cell, kind: Kind) -> None:
+def _note_lookup(cell: Cell, kind: Kind, owner: Any) -> None:
     """Remember a cell that is nothing but a look-up in one of its parameters."""
     trace = kind.program.trace
     if cell.operator or kind.split is not None:
@@ -358,7 +366,11 @@ def _note_lookup(cell: Cell, kind: Kind) -> None:
     (op,) = trace.ops
     if op.inputs == (trace.consts[0][0], 0) and len(trace.operands) == 1 and kind.structure is None:
         attrs = tuple([(name, value) for name, value in op.attrs if name not in ("weight", "indices")])
-        cell.lookup = (trace.consts[0][1], attrs)
+        cell.lookup = (trace.consts[0][1], attrs, _nothing if owner is None else ref(owner))
+
+
+def _nothing() -> None:
+    """Where no module has the table."""
 
 
 def expand(cell: Cell, run: Callable[..., Any], args: Any, kwargs: Any, reason: str, batch: Batch) -> Any:

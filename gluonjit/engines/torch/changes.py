@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import Any
 
 import torch
+from torch.autograd.graph import GradientEdge
 
 from gluonjit.engines.torch import hooked
-from gluonjit.engines.torch.cells import PARTS
+from gluonjit.engines.torch.cells import PARTS, VERSIONS
 from gluonjit.engines.torch.chunks import telling
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import concrete
+from gluonjit.engines.torch.results import refuse_used, settle
 from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.errors import CaptureError
-from gluonjit.hybrid import LOCAL
-from gluonjit.hybrid.state import settle
+from gluonjit.hybrid import LOCAL, UNCAPTURED, Batch
 from gluonjit.hybrid.structure import map_structure
 
 
@@ -49,6 +51,63 @@ def setattr_(self: Any, name: str, value: Any) -> None:
     hooked.original_setattr(self, name, value)
 
 
+def look_again(batch: Batch) -> None:
+    """Modules that the batch knows may have hooks that they had not, or other parts."""
+    versions = batch.noted.get(VERSIONS)
+    batch.noted.clear()
+    if versions is not None:
+        batch.noted[VERSIONS] = versions
+    batch.changes += 1
+
+
+def changing(name: str) -> Any:
+    """What stands in the place of a method of torch.nn.Module's that gives a module hooks, or other parts."""
+    original = getattr(torch.nn.Module, name)
+
+    @wraps(original)
+    def change(self: Any, *args: Any, **kwargs: Any) -> Any:
+        state = LOCAL.state
+        if state.batch is not None and state.trace is None:
+            look_again(state.batch)
+        return original(self, *args, **kwargs)
+
+    return change
+
+
+CHANGING = (
+    "register_forward_hook",
+    "register_forward_pre_hook",
+    "register_full_backward_hook",
+    "register_full_backward_pre_hook",
+    "register_backward_hook",
+    "register_buffer",
+    "register_parameter",
+    "add_module",
+    "__delattr__",
+)
+
+
+def wrapping(original: Any) -> Any:
+    """What stands in the place of a function that wraps tensors for torch.func, which sees no numbers of lazy ones."""
+
+    def wrap(*args: Any) -> Any:
+        return original(*[concrete(arg) if arg.__class__ is LazyTensor else arg for arg in args])
+
+    return wrap
+
+
+def functional_call(module: Any, *args: Any, **kwargs: Any) -> Any:
+    """What torch.func.functional_call calls: the weights are those of this call alone, so it runs by itself."""
+    state = LOCAL.state
+    if state.trace is not None or state.paused:
+        return hooked.original_functional_call(module, *args, **kwargs)
+    if state.batch is not None:
+        state.batch.report.unbatched[type(module).__name__] = "functional_call gives it other weights in each call"
+    args, kwargs = computed(args), computed(kwargs)
+    with UNCAPTURED:
+        return hooked.original_functional_call(module, *args, **kwargs)
+
+
 def before_step(optimizer: Any, args: Any, kwargs: Any) -> None:
     """Before an optimizer's step."""
     _flush("an optimizer's step")
@@ -59,9 +118,12 @@ def function_apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
     state = LOCAL.state
     if state.trace is not None:
         raise NeedsValue
-    if not state.paused:
-        args, kwargs = computed(args), computed(kwargs)
-    return hooked.original_function_apply.__get__(None, cls)(*args, **kwargs)
+    run = hooked.original_function_apply.__get__(None, cls)
+    if state.paused:
+        return run(*args, **kwargs)
+    args, kwargs = computed(args), computed(kwargs)
+    with UNCAPTURED:  # what its forward returns has to be there
+        return run(*args, **kwargs)
 
 
 def backward(
@@ -77,6 +139,8 @@ def backward(
     _refuse(tensors, create_graph, "backward")
     _run_heads(tensors)
     given = (computed(tensors), computed(grad_tensors))
+    for item in () if inputs is None else _as_tuple(inputs):
+        refuse_used(item, "backward(inputs=...) with such a result among them")
     with telling(bool(create_graph if retain_graph is None else retain_graph)):
         hooked.original_backward(*given, retain_graph, create_graph, grad_variables, computed(inputs))
 
@@ -95,12 +159,14 @@ def grad(
     _refuse(outputs, create_graph, "torch.autograd.grad")
     _run_heads(outputs)
     given = (computed(outputs), computed(inputs), computed(grad_outputs))
+    for item in _as_tuple(inputs):
+        refuse_used(item, "torch.autograd.grad(outputs, inputs) with such a result among its inputs")
     with telling(bool(create_graph if retain_graph is None else retain_graph)):
         return hooked.original_grad(*given, retain_graph, create_graph, *args, **kwargs)
 
 
 def _as_tuple(tensors: Any) -> tuple[Any, ...]:
-    return (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
+    return (tensors,) if isinstance(tensors, (torch.Tensor, GradientEdge)) else tuple(tensors)
 
 
 def _run_heads(tensors: tuple[Any, ...]) -> None:

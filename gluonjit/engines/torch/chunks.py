@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from gluonjit.analysis import Plan
+from gluonjit.analysis.plan import Place
 from gluonjit.graph import Spec
 
 
@@ -36,14 +38,16 @@ class Readers:
 class Chunk:
     """All rows of one result of a step. `tensor` has their history once the flush is over.
 
-    size: rows of each node's value, 0 where they are not equally many.
+    size: rows of each node's value, 0 where they are not equally many; plan, place: where they were in the flush.
     """
 
-    __slots__ = ("pieces", "readers", "size", "tensor")
+    __slots__ = ("pieces", "place", "plan", "readers", "size", "tensor")
 
-    def __init__(self, tensor: Any, size: int) -> None:
+    def __init__(self, tensor: Any, size: int, plan: Plan, place: Place) -> None:
         self.tensor = tensor
         self.size = size
+        self.plan = plan
+        self.place = place
         self.readers = Readers()
         self.pieces: Any = None
 
@@ -54,6 +58,8 @@ class Chunk:
                 # Each by a slice of its own would cost a gradient of the whole chunk for each.
                 self.pieces = Pieces.apply(self.tensor, self.size, self.readers)
             found = self.pieces[row // self.size]
+            if self.readers.shared:  # hooks of one call's result are not those of an equal one's
+                found = found.view_as(found)
         else:
             self.readers.whole = True
             found = self.tensor[row : row + spec.rows]

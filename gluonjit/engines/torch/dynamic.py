@@ -6,7 +6,9 @@ from time import perf_counter
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from gluonjit.engines.torch import hooked
+import torch
+
+from gluonjit.engines.torch import changes, hooked
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import Refusal, as_lazy, capture, expand, foreign, open_batch
 from gluonjit.engines.torch.lazy import waits
@@ -95,8 +97,12 @@ def _captured(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
     batch = state.batch
     if batch is None or batch.room < 0 or batch.engine is not engine_of("torch"):
         batch = open_batch(cell.options)
-    if not state.inside and batch.options is not cell.options:
-        batch = _with_options(batch, cell, module)
+    if not state.inside:
+        if batch.options is not cell.options:
+            batch = _with_options(batch, cell, module)
+        if batch.noted.get(_EVERYWHERE, False) is not any(map(len, _GLOBAL_HOOKS)):
+            changes.look_again(batch)
+            batch.noted[_EVERYWHERE] = any(map(len, _GLOBAL_HOOKS))
     noted = batch.noted.get(id(module))
     if noted is None:
         noted = _noted(batch, module)
@@ -152,6 +158,13 @@ def _with_options(batch: Batch, cell: Cell, module: Any) -> Batch:
     return open_batch(cell.options)
 
 
+_EVERYWHERE = -2  # in `batch.noted`: whether there are hooks for all modules
+_GLOBAL_HOOKS = [
+    getattr(torch.nn.modules.module, f"_global_{name}_hooks")
+    for name in ("forward_pre", "forward", "backward_pre", "backward")
+]
+
+
 def _hooked(module: Any) -> bool:
     return bool(
         module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
@@ -160,7 +173,7 @@ def _hooked(module: Any) -> bool:
 
 def _noted(batch: Batch, module: Any) -> tuple[Any, bool]:
     """Let the batch know this module, once: its parameters and buffers, and whether anything in it has hooks."""
-    hooked_inside = False
+    hooked_inside = any(map(len, _GLOBAL_HOOKS))
     for inner in module.modules():
         hooked_inside = hooked_inside or _hooked(inner)
         for tensor in (*inner._parameters.values(), *inner._buffers.values()):

@@ -17,7 +17,7 @@ from gluonjit.engines.torch.hooked import current_mode
 from gluonjit.engines.torch.lazy import waits
 from gluonjit.engines.torch.opkinds import clear_kinds, kind_count, sum_kind
 from gluonjit.engines.torch.ops import call_operator
-from gluonjit.engines.torch.results import numbers_of
+from gluonjit.engines.torch.results import numbers_of, settle
 from gluonjit.engines.torch.session import Session
 from gluonjit.engines.torch.verifying import verify
 from gluonjit.errors import OptionError
@@ -26,7 +26,6 @@ from gluonjit.hybrid import LOCAL, Options, Report
 from gluonjit.hybrid.calibration import measure
 from gluonjit.hybrid.functions import CellFunction
 from gluonjit.hybrid.provenance import Provenance
-from gluonjit.hybrid.state import settle
 
 
 class TorchEngine:

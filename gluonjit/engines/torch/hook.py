@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch._functorch import eager_transforms, vmap
+from torch.nn.utils import stateless
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from gluonjit.engines.torch import changes
@@ -20,6 +22,10 @@ PATCHES: list[tuple[Any, str, Any]] = [
     (torch.autograd.Function, "apply", classmethod(changes.function_apply)),
     (torch.autograd, "backward", changes.backward),
     (torch.autograd, "grad", changes.grad),
+    (stateless, "_functional_call", changes.functional_call),
+    (vmap, "_add_batch_dim", changes.wrapping(vmap._add_batch_dim)),
+    (eager_transforms, "_wrap_for_grad", changes.wrapping(eager_transforms._wrap_for_grad)),
+    *[(torch.nn.Module, name, changes.changing(name)) for name in changes.CHANGING],
 ]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import torch
+from torch._C._functorch import is_functorch_wrapped_tensor
+from torch.autograd import forward_ad
 
 from gluonjit.engines.torch.arrays import FLOATS, spec_of
 from gluonjit.engines.torch.hooked import plain
@@ -75,6 +77,8 @@ def leaf(batch: Batch, tensor: Any) -> Value:
 
 
 def _new_leaf(batch: Batch, tensor: Any, version: int) -> Value:
+    if is_functorch_wrapped_tensor(tensor) or forward_ad._current_level >= 0:
+        raise Unfit("an argument is a tensor of torch.func, or forward-mode differentiation is on")
     if tensor.__class__ is TraceTensor or tensor.layout is not torch.strided or tensor.is_quantized:
         raise Unfit(f"an argument is a {type(tensor).__name__}, of which a batch has no rows")
     spec = spec_of(tensor)

@@ -12,6 +12,7 @@ from gluonjit.engines.torch.cells import Refusal, capture, open_batch
 from gluonjit.engines.torch.lazy import LazyTensor, waits
 from gluonjit.engines.torch.operands import concrete
 from gluonjit.engines.torch.references import REFERENCES
+from gluonjit.engines.torch.results import refuse_used
 from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.hybrid import LOCAL, Options
 from gluonjit.hybrid.structure import map_structure
@@ -25,6 +26,9 @@ def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     state = LOCAL.state
     if state.trace is not None:  # a tensor from outside of what is traced
         raise NeedsValue
+    if func in _OBSERVING and args[0].__class__ is LazyTensor:
+        concrete(args[0])
+        refuse_used(args[0], f"{func.__name__}() on a result")
     if state.paused or func in AT_ONCE or not (state.inside or waits(args) or waits(kwargs)):
         return run_now(func, args, kwargs)
     name = getattr(func, "__name__", str(func))
@@ -80,9 +84,9 @@ def own(lazy: LazyTensor) -> None:
     lazy._v = lazy._v.__class__(lazy._v.rows, 0, lazy._v.spec, None, lazy._v.taped, None)
 
 
+_OBSERVING = {torch.Tensor.retain_grad, torch.Tensor.register_hook}
 AT_ONCE: set[Any] = {
-    torch.Tensor.retain_grad,
-    torch.Tensor.register_hook,
+    *_OBSERVING,
     torch.Tensor.storage,
     torch.Tensor.untyped_storage,
     torch.Tensor.data_ptr,

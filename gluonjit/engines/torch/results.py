@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
+import numpy as np
+from torch._C._functorch import peek_interpreter_stack
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+
+from gluonjit.analysis import Plan
 from gluonjit.engines.torch.hooked import plain
+from gluonjit.engines.torch.lazy import LazyTensor
+from gluonjit.errors import CaptureError
 from gluonjit.graph import Value
 from gluonjit.hybrid.batch import results_of
+from gluonjit.hybrid.state import settle as run
+
+
+def _outside_of_transforms() -> Any:
+    """For `with`: inside, no transform of torch.func is under way."""
+    return nullcontext() if peek_interpreter_stack() is None else temporarily_clear_interpreter_stack()
+
+
+def settle(value: Value, backward: bool = False) -> None:
+    """Run the batch of a value if that has not run."""
+    with _outside_of_transforms():
+        run(value, backward)
 
 
 def numbers_of(value: Value) -> Any:
     """A flushed value, with its history where it has one."""
-    with plain(value.taped):
+    with _outside_of_transforms(), plain(value.taped):
         if value.result is not None:
             return value.result.chunk.value(value.spec, value.result.row)
         results = results_of(value)
@@ -19,3 +39,39 @@ def numbers_of(value: Value) -> Any:
         session: Any = results.session
         found = session.rows(int(results.arena[rows[0]]), results.position[rows].tolist())
         return found if value.spec.mode == "rows" else found.reshape(value.spec.shape)
+
+
+def refuse_used(item: Any, call: str) -> None:
+    """Raise where the gradient of a result, computed, is asked for that captured calls of its own batch have used."""
+    if isinstance(item, LazyTensor) and _is_used(item._v):
+        raise CaptureError(
+            f"{call}: captured calls have used this result of shape {tuple(item.shape)} already, and to autograd its "
+            f"batch is one function, inside of which it has no gradient of its own. Call retain_grad() or "
+            f"register_hook() of a result where it is made, before anything is computed from it."
+        )
+
+
+def _is_used(value: Value) -> bool:
+    """Whether steps of the flush that computed a value, with its history, have read it."""
+    if not value.taped:
+        return False
+    if value.result is not None:
+        chunk, row = value.result
+        first = chunk.place.begin + row
+        return _reads(chunk.plan, chunk.place.arena, np.arange(first, first + value.spec.rows))
+    if value.graph is None or isinstance(value.graph.owner, Batch):
+        return False
+    results, rows = results_of(value), value.row_list()
+    session: Any = results.session
+    return any(_reads(session.plan, int(results.arena[row]), results.position[[row]]) for row in rows)
+
+
+def _reads(plan: Plan, arena: int, rows: Any) -> bool:
+    for step in plan.steps:
+        for gather in step.gathers:
+            place, index = gather.place, gather.index
+            if place.arena == arena:
+                found = (rows >= place.begin) & (rows < place.end) if index is None else np.isin(rows, index)
+                if found.any():
+                    return True
+    return False

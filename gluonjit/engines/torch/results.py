@@ -14,7 +14,7 @@ from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Value
-from gluonjit.hybrid.batch import results_of
+from gluonjit.hybrid.batch import Batch, results_of
 from gluonjit.hybrid.state import settle as run
 
 

@@ -41,6 +41,9 @@ class Options:
     check_finite: look at every result and gradient, and raise NotFiniteError that names the call, sample and line of
         the first that is a NaN or infinite; much slower.
     without: names of `SWITCHES` to leave out: the results are the same, and what each of them gains can be measured.
+    executor: what runs the plan of a flush in PyTorch: "eager" step by step, "replay" as a static plan with padded
+        sizes (on CUDA one graph), "compiled" with programs that torch.compile has made; "auto" chooses. MXNet knows
+        "auto" and "eager" (see docs/gpu.md).
     reuse: a function of a call's arguments that gives a key, or None. What a call of the block captured is captured
         again at once, without running the block's Python, when a call of the same key comes (see docs/guide.md).
     check_reuse: every so-many-th of these calls is captured anyway, and compared with what would be reused; None: none.
@@ -59,6 +62,7 @@ class Options:
     profile: bool = False
     check_finite: bool = False
     without: tuple[str, ...] = ()
+    executor: str = AUTO
     reuse: Callable[..., Any] | None = None
     check_reuse: int | None = 1000
 
@@ -122,6 +126,7 @@ _RULES: dict[str, _Rule] = {
         lambda value: _is_names(value) and set(value) <= set(SWITCHES),
         f"is a tuple of names out of {', '.join(SWITCHES)}",
     ),
+    "executor": _one_of(AUTO, "eager", "compiled", "replay"),
     "reuse": (lambda value: value is None or callable(value), "is a function of the call's arguments, or None"),
     "check_reuse": (lambda value: value is None or _is_count(value), "is a whole number of at least 1, or None"),
 }

@@ -34,6 +34,8 @@ class Shown(Protocol):
     kinds: dict[str, Any]
     cache: dict[str, int]
     reuse: Any
+    executed: Any
+    padded: int
     ms: dict[str, float]
     choice: Any
     last: Any
@@ -101,7 +103,21 @@ def _summary(report: Shown) -> list[str]:
     cache = f"batched graphs: {report.cache['hits']} from the cache, {report.cache['misses']} made"
     reuse = report.reuse
     reused = f"reused calls: {reuse.hits} ({reuse.checked} checked), {reuse.misses} captured to be reused"
-    return [head, f"ms: {times}", cache, *([reused] if reuse.hits or reuse.misses else [])]
+    lines = [head, f"ms: {times}", cache, *([reused] if reuse.hits or reuse.misses else [])]
+    return lines + _executed(report)
+
+
+def _executed(report: Shown) -> list[str]:
+    """What ran the plans, where that is not step by step as ever."""
+    executed, lines = report.executed, []
+    if set(executed.ran) - {"eager"}:
+        ran = ", ".join(f"{name} {count}" for name, count in executed.ran.items())
+        lines.append(
+            f"flushes by executor: {ran}; {executed.recordings} static plans made, {executed.replays} replayed, "
+            f"{executed.captures} graphs captured, {report.padded} nodes of padding, {executed.compilations} programs "
+            f"compiled"
+        )
+    return lines + [f"not as asked for, {count} times: {why}" for why, count in executed.declined.items()]
 
 
 def _kind_rows(report: Shown) -> Table:

@@ -61,6 +61,30 @@ class Reuse:
     refused: dict[str, int] = field(default_factory=dict)
 
 
+@dataclass
+class Executed:
+    """What ran the plans of flushes, by name, and how often something else ran them than was asked for, and why.
+
+    recordings: static plans that were made or enlarged; replays: flushes on one that was there; captures: CUDA graphs
+    of them; compilations: programs that torch.compile has made, one for each combination of what it tells apart.
+    """
+
+    ran: dict[str, int] = field(default_factory=dict)
+    declined: dict[str, int] = field(default_factory=dict)
+    recordings: int = 0
+    replays: int = 0
+    captures: int = 0
+    compilations: int = 0
+
+    def count(self, name: str) -> None:
+        """A plan was run by this."""
+        self.ran[name] = self.ran.get(name, 0) + 1
+
+    def decline(self, reason: str) -> None:
+        """Something else ran than was asked for."""
+        self.declined[reason] = self.declined.get(reason, 0) + 1
+
+
 class Event(NamedTuple):
     """Some work of the host, in seconds of `time.perf_counter`."""
 
@@ -78,7 +102,8 @@ class Report:
     dropped: nodes whose results nobody could read; launches: batched launches of cells and operators;
     units: what was scheduled: nodes, or with granularity "graph" samples; groups: how many of them were told apart;
     fused: launches that ran in C as a whole; gathers: launches that put operands together; gathered: bytes that those
-    have copied; ms: milliseconds by part, of which capture is from the first call to the flush, with what the program
+    have copied; padded: nodes that ran beside for the size of a static plan alone; executed: what ran the plans;
+    ms: milliseconds by part, of which capture is from the first call to the flush, with what the program
     does between its calls, and to forget.
     The engine works asynchronously: unless the option `profile` was set, gather, compute and backward are the times
     to hand the work over. kinds: calls, nodes and launches by name; alone: what cannot be batched, and why;
@@ -96,6 +121,7 @@ class Report:
     fused: int = 0
     gathers: int = 0
     gathered: int = 0
+    padded: int = 0
     flushes: int = 0
     alone: dict[str, str] = field(default_factory=dict)
     unbatched: dict[str, str] = field(default_factory=dict)
@@ -104,6 +130,7 @@ class Report:
     kinds: dict[str, KindRow] = field(default_factory=dict)
     cache: dict[str, int] = field(default_factory=lambda: {"hits": 0, "misses": 0})
     reuse: Reuse = field(default_factory=Reuse)
+    executed: Executed = field(default_factory=Executed)
     ms: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
     choice: Choice | None = None  # what was chosen for the last flush, and between what
     missed: str = field(default="", repr=False)  # the last name that missed the cache
@@ -212,6 +239,7 @@ class Report:
         names = [name for name, entry in self.__dataclass_fields__.items() if entry.repr]
         known: dict[str, Any] = {name: getattr(self, name) for name in names}
         known["reuse"] = asdict(self.reuse)
+        known["executed"] = asdict(self.executed)
         known["kinds"] = {name: row._asdict() for name, row in self.kinds.items()}
         known["steps"] = [row._asdict() for row in self.steps]
         known["choice"] = None if self.choice is None else self.choice.to_dict()

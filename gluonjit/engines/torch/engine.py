@@ -13,10 +13,12 @@ from gluonjit.engines.torch.arrays import VERSIONS
 from gluonjit.engines.torch.cell import Cell, cells_known
 from gluonjit.engines.torch.cells import Refusal, capture, check_constants, expand, open_batch
 from gluonjit.engines.torch.dynamic import disable, enable
+from gluonjit.engines.torch.executors import session_for
 from gluonjit.engines.torch.hooked import current_mode
 from gluonjit.engines.torch.lazy import waits
 from gluonjit.engines.torch.opkinds import clear_kinds, kind_count, sum_kind
 from gluonjit.engines.torch.ops import call_operator
+from gluonjit.engines.torch.replay.plans import clear_plans, plan_count
 from gluonjit.engines.torch.results import numbers_of, settle
 from gluonjit.engines.torch.session import Session
 from gluonjit.engines.torch.verifying import verify
@@ -45,7 +47,7 @@ class TorchEngine:
     def session(self, plan: Plan, report: Report, options: Options, samples: int, provenance: Provenance) -> Session:
         """Make room for a flush."""
         check_constants(report)
-        return Session(plan, report, options, samples, provenance)
+        return session_for(plan, report, options, samples, provenance)
 
     def force(self, value: Value) -> Any:
         """The numbers of a value, with their history; runs its batch if that has not run."""
@@ -108,17 +110,19 @@ class TorchEngine:
         return measure(BENCH, seconds, progress)
 
     def cache_info(self) -> dict[str, int]:
-        """Entries in the caches of sums and of cells (4,096 each at most), and of specs."""
+        """Entries in the caches of sums, cells (4,096 each at most) and specs, and static plans (4 a skeleton)."""
         return {
             "sums": kind_count(),
             "cells": sum(cell.entries() for cell in cells_known()),
             "specs": spec_count(),
+            "static plans": plan_count(),
         }
 
     def clear_caches(self) -> None:
         """Forget all kinds."""
         clear_kinds()
         clear_specs()
+        clear_plans()
         for cell in cells_known():
             cell.clear()
             cell.never = ""

@@ -49,6 +49,7 @@ class Batched:
         self.results = tuple(results)
         self.lifted: tuple[Lifted, Roles] | None = None  # what it was made from instead, for any number of children
         self.fused: Any = None  # a program that does the same in C, False where there is none; see `fused_steps`
+        self.wide: tuple[bool, ...] = ()  # which results have any number of rows a node; none where empty
         self.consts = [tensor for _, tensor in trace.consts]
         self.operators = len(writer.code)
         self.text = (tuple([(step.text, step.inputs, step.outputs) for step in writer.code]), tuple(finals))
@@ -183,6 +184,7 @@ def _build(trace: Trace, results: Sequence[int], poly: bool) -> Built:
     finals = [stored(values[position], writer) for position in results]
     outputs, rows = lay_out([trace.shapes[position] for position in results], trace.device)
     program = Batched(trace, results, writer, count, [val.slot for val in finals])
+    program.wide = tuple([val.lead == ANY for val in finals])
     return Built(program, outputs, rows, poly)
 
 

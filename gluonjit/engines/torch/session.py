@@ -49,9 +49,8 @@ class Session:
         self.provenance = provenance
         self.profile = options.profile
         self.finite = Finite(provenance) if options.check_finite else None
-        self.arrays: list[Any] = [None if arena.sole else room_for(arena.spec, arena.rows) for arena in plan.arenas]
-        taped = any(step.mode >= 2 for step in plan.steps)
-        self.tape = Tape(report, plan, samples, options.profile, self.finite) if taped else None
+        self.arrays: list[Any] = []
+        self.tape: Tape | None = None
         self._inputs: dict[Place, list[Input]] = {}
         self._chunks: dict[Place, Chunk] = {}
         self._makers = {place: number for number, step in enumerate(plan.steps) for place in step.places}
@@ -59,6 +58,14 @@ class Session:
         for place in [chunk.place for chunk in plan.inputs] + list(self._makers):
             self._places[place.arena].append(place)
         self._begins = [[place.begin for place in places] for places in self._places]
+        self._prepare(options, samples)
+
+    def _prepare(self, options: Options, samples: int) -> None:
+        """Make room for rows, and find out how each step runs."""
+        plan = self.plan
+        self.arrays = [None if arena.sole else room_for(arena.spec, arena.rows) for arena in plan.arenas]
+        taped = any(step.mode >= 2 for step in plan.steps)
+        self.tape = Tape(self.report, plan, samples, options.profile, self.finite) if taped else None
         self._fused = FusedSteps(plan, self.arrays, options.without)
         if self.tape is not None:
             self.tape.fused = self._fused
@@ -68,17 +75,20 @@ class Session:
 
     def put_lookup(self, chunk: LookupChunk) -> None:
         """Look the entries up; where the table is learned, gradients go on to it."""
-        table, device = chunk.table, device_named(chunk.spec.device)
+        table = chunk.table
         with plain(table.taped):
+            rows = self._lookup_index(chunk)
             if table.weight is None:
-                rows = torch.tensor(chunk.indices, dtype=dtype_named(chunk.spec.dtype), device=device)
+                rows = rows.to(dtype_named(chunk.spec.dtype))
             else:
-                index = torch.tensor(chunk.indices, device=device)
-                rows = looked_up(table.weight, index, table.attrs)
+                rows = looked_up(table.weight, rows, table.attrs)
         with plain():
             self._put(chunk.place, rows, True)
         if rows.requires_grad:
             self._note_inputs(chunk.place, [rows])
+
+    def _lookup_index(self, chunk: LookupChunk) -> Any:
+        return torch.tensor(chunk.indices, device=device_named(chunk.spec.device))
 
     def put_leaves(self, chunk: LeafChunk) -> None:
         """Put tensors together that were there before the batch; gradients go on to those that learn."""
@@ -196,7 +206,7 @@ class Session:
         chunk = self._chunks.get(place)
         if chunk is None:
             sizes = {spec.rows for spec in _specs_at(self.plan, self._makers[place], place)}
-            whole = self.plan.arenas[arena].sole
+            whole = self._whole(arena)
             with plain():
                 # Not the arena itself: what can be read gets a history, which the history would then hold.
                 rows = self.arrays[arena].detach() if whole else self._rows(place).clone()
@@ -205,6 +215,10 @@ class Session:
             chunk.readers.shared = any(record.calls > len(record.bases) for record, _ in parts)
         chunk.readers.values += 1
         return Result(chunk, position - place.begin)
+
+    def _whole(self, arena: int) -> bool:
+        """Whether a single place is all of an arena, which nothing else is written to."""
+        return self.plan.arenas[arena].sole
 
     def _place_of(self, arena: int, position: int) -> Place:
         return self._places[arena][bisect_right(self._begins[arena], position) - 1]

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch import rules
-from gluonjit.engines.torch.lifting.building import build_lifted
+from gluonjit.engines.torch.lifting.building import Owners, build_lifted
 from gluonjit.engines.torch.lifting.checking import agrees
 from gluonjit.engines.torch.lifting.dialect import TorchDialect
 from gluonjit.engines.torch.program import Built
@@ -17,7 +17,7 @@ from gluonjit.graph import Kind, Spec
 from gluonjit.hybrid import Batch, lifting
 from gluonjit.hybrid.lifting import Dialect, Lifted, Roles, Traced
 
-__all__ = ["Traced", "join_kinds"]
+__all__ = ["Owners", "Traced", "join_kinds"]
 
 
 class _Maker:

@@ -17,6 +17,22 @@ from gluonjit.hybrid.lifting import ADD_UP, CHILD, GATHER_UP, SPREAD, Lifted, Li
 NODES = "count"
 
 
+class Owners:
+    """Whose child each is, in a step with children and nodes that are there for the size alone.
+
+    spread: the node whose values a child is given; sums: the node to whose sum it counts, for children that are there
+    for the size alone one past the last; nodes: for each node whose sum it takes.
+    """
+
+    __slots__ = ("nodes", "spread", "sums")
+
+    def __init__(self, spread: Any, sums: Any, nodes: Any) -> None:
+        self.spread, self.sums, self.nodes = spread, sums, nodes
+
+    def __len__(self) -> int:
+        return len(self.spread)
+
+
 def build_lifted(lifted: Lifted, roles: Roles, trace: Trace) -> Built:
     """The program of a step: `trace` is one of those that it was lifted from. Raises rules.NotBatchable.
 
@@ -93,7 +109,7 @@ def _spread(val: Val, writer: Writer, owners: int) -> Val:
 
 
 def _rows_of(tensor: Any, owners: Any) -> Any:
-    return tensor.index_select(0, owners)
+    return tensor.index_select(0, owners.spread if owners.__class__ is Owners else owners)
 
 
 def _gathered(val: Val, writer: Writer, owners: int) -> Val:
@@ -106,6 +122,9 @@ def _gathered(val: Val, writer: Writer, owners: int) -> Val:
 
 
 def _segment_sum(count: int, tensor: Any, owners: Any) -> Any:
+    if owners.__class__ is Owners:
+        sums = tensor.new_zeros((count + 1, *tensor.shape[1:])).index_add(0, owners.sums, tensor)
+        return sums.index_select(0, owners.nodes)
     return tensor.new_zeros((count, *tensor.shape[1:])).index_add(0, owners, tensor)
 
 

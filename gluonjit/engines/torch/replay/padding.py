@@ -1,0 +1,127 @@
+"""Sizes of a static plan, where its rows lie, and the indices of a plan's rows as those of padded rows.
+
+A padding node is a copy of the first node of its step: it gathers the same rows, so that it computes what a real one
+does, and nothing else. A padding child is a copy of the first child, and counts to no node's sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from gluonjit.analysis import Plan
+from gluonjit.analysis.plan import Index
+from gluonjit.engines.torch.replay.skeleton import Axis, Outline
+
+Wholes = Mapping[tuple[int, int], int]
+
+
+class Span(NamedTuple):
+    """Rows of a static arena."""
+
+    arena: int
+    begin: int
+    end: int
+
+
+class OwnerSlices(NamedTuple):
+    """Where whose child each is lies in the packed index; see `lifting.building.Owners`."""
+
+    spread: slice
+    sums: slice
+    nodes: slice
+
+
+def joined(outline: Outline, wholes: Wholes, sizes: Sequence[int]) -> tuple[int, ...]:
+    """Sizes that are equal where a gather takes a whole place: the largest of each."""
+    found = list(sizes)
+    axes = _axes(outline)
+    group = list(range(len(found)))
+    for (step, position), place in wholes.items():
+        one, other = group[axes[place].dim], group[outline.steps[step].groups[position].axis.dim]
+        group = [one if number == other else number for number in group]
+    most: dict[int, int] = {}
+    for number, size in zip(group, found):
+        most[number] = max(most.get(number, 0), size)
+    return tuple([most[number] for number in group])
+
+
+def _axes(outline: Outline) -> list[Axis]:
+    return [axis for _, axis in outline.inputs] + [result.axis for step in outline.steps for result in step.results]
+
+
+class Padding:
+    """The rows of a static plan of so many units in each dimension."""
+
+    def __init__(self, outline: Outline, sizes: tuple[int, ...], wholes: Wholes, arenas: int) -> None:
+        self.sizes = sizes
+        self.wholes = dict(wholes)
+        self.rows = [0] * arenas
+        self.spans: list[Span] = []
+        numbers = [arena for arena, _ in outline.inputs] + [
+            result.arena for step in outline.steps for result in step.results
+        ]
+        for arena, axis in zip(numbers, _axes(outline)):
+            begin = self.rows[arena]
+            self.rows[arena] += sizes[axis.dim] * axis.unit
+            self.spans.append(Span(arena, begin, self.rows[arena]))
+        self.index: dict[tuple[int, int], slice] = {}
+        self.owners: dict[int, OwnerSlices] = {}
+        self.packed = 0
+        for number, step in enumerate(outline.steps):
+            for position, group in enumerate(step.groups):
+                if (number, position) not in self.wholes:
+                    self.index[number, position] = self._take(group.roles * sizes[group.axis.dim] * group.axis.unit)
+            if step.children >= 0:
+                children, nodes = sizes[step.children], sizes[step.nodes]
+                self.owners[number] = OwnerSlices(self._take(children), self._take(children), self._take(nodes))
+
+    def _take(self, count: int) -> slice:
+        self.packed += count
+        return slice(self.packed - count, self.packed)
+
+    def fits(self, outline: Outline) -> bool:
+        """Whether a plan of the same skeleton can run in these sizes."""
+        whole = all(outline.wholes.get(at) == place for at, place in self.wholes.items())
+        return whole and all(size <= room for size, room in zip(outline.sizes, self.sizes))
+
+    def padded(self, outline: Outline) -> int:
+        """How many nodes are there for the size alone, in all steps."""
+        return sum([self.sizes[step.nodes] - outline.sizes[step.nodes] for step in outline.steps])
+
+    def pack(self, plan: Plan, outline: Outline, packed: Index) -> None:
+        """Write the indices of a plan, as those of padded rows."""
+        moved = self._moved(plan, outline)
+        for (number, position), at in self.index.items():
+            gather, group = plan.steps[number].gathers[position], outline.steps[number].groups[position]
+            place = gather.place
+            rows = moved[place.arena][slice(place.begin, place.end) if gather.index is None else gather.index]
+            _fill(packed[at].reshape(group.roles, -1), rows.reshape(group.roles, -1), group.axis.unit)
+        for number, slices in self.owners.items():
+            step = plan.steps[number]
+            assert step.arities is not None
+            owners = np.repeat(np.arange(step.count), step.arities)
+            spread, sums, nodes = packed[slices.spread], packed[slices.sums], packed[slices.nodes]
+            spread[: len(owners)] = sums[: len(owners)] = owners
+            spread[len(owners) :] = owners[0]
+            sums[len(owners) :] = len(nodes)
+            nodes[: step.count] = np.arange(step.count)
+            nodes[step.count :] = 0
+
+    def _moved(self, plan: Plan, outline: Outline) -> list[Index]:
+        """For each row of each of the plan's arenas where it lies in the static one."""
+        moved = [np.arange(arena.rows) for arena in plan.arenas]
+        for place, span in zip(outline.places, self.spans):
+            if place.begin != span.begin:
+                moved[place.arena][place.begin : place.end] += span.begin - place.begin
+        return moved
+
+
+def _fill(target: Index, rows: Index, unit: int) -> None:
+    """Rows of each role, and behind them copies of those of the first node."""
+    roles, size = rows.shape
+    target[:, :size] = rows
+    if target.shape[1] > size:
+        target[:, size:].reshape(roles, -1, unit)[...] = rows[:, None, :unit]

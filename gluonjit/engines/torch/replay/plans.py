@@ -1,0 +1,139 @@
+"""Static plans by skeleton: which one takes a plan, when one grows, and how many there are."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from math import isqrt
+from typing import Any
+from weakref import ref
+
+from gluonjit.analysis import Plan
+from gluonjit.engines.torch.replay.padding import Padding, joined
+from gluonjit.engines.torch.replay.skeleton import Outline
+from gluonjit.engines.torch.replay.static import StaticPlan
+from gluonjit.hybrid import Report
+
+MOST_SKELETONS = 256
+MOST_PLANS = 4  # of one skeleton: sizes far apart, and plans whose backward pass is still to come
+MOST_BYTES = 4_000_000_000  # at fixed addresses
+_WASTE = 2  # a static plan with more than so many times the rows is left to larger plans
+
+
+@dataclass
+class Skeleton:
+    """What is known of plans of one skeleton. `sizes` are the largest that were met; `unfit`: why there is none."""
+
+    seen: int = 0
+    sizes: tuple[int, ...] = ()
+    plans: list[StaticPlan] = field(default_factory=list)
+    unfit: str = ""
+
+    def note(self, outline: Outline) -> None:
+        """Another plan of it has come."""
+        self.seen += 1
+        self.sizes = _largest(self.sizes, outline.sizes) if self.sizes else outline.sizes
+
+
+_skeletons: OrderedDict[int, Any] = OrderedDict()
+"""Weak references: the programs of a skeleton own it, so that it goes when their model does."""
+
+
+def skeleton_of(outline: Outline) -> Skeleton:
+    """The skeleton of a plan."""
+    owner = next((step.program for step in outline.steps if step.program.consts), outline.steps[0].program)
+    known: dict[Hashable, Skeleton] = owner.__dict__.setdefault("skeletons", {})
+    found = known.get(outline.key)
+    if found is None:
+        found = known[outline.key] = Skeleton()
+        _skeletons[id(found)] = (ref(found), ref(owner))  # the key would keep programs
+        while len(_skeletons) > MOST_SKELETONS:
+            _drop(next(iter(_skeletons)))
+    _skeletons.move_to_end(id(found))
+    found.note(outline)
+    return found
+
+
+def _drop(number: int) -> None:
+    skeleton, owner = (reference() for reference in _skeletons.pop(number))
+    if owner is not None:
+        known = owner.__dict__["skeletons"]
+        for key in [key for key, other in known.items() if other is skeleton]:
+            del known[key]
+
+
+def _known() -> list[tuple[int, Skeleton]]:
+    found = [(number, entry[0]()) for number, entry in _skeletons.items()]
+    for number, skeleton in found:
+        if skeleton is None:
+            del _skeletons[number]
+    return [(number, skeleton) for number, skeleton in found if skeleton is not None]
+
+
+def plan_count() -> int:
+    """Static plans that are kept."""
+    return sum([len(skeleton.plans) for _, skeleton in _known()])
+
+
+def clear_plans() -> None:
+    """Forget them."""
+    for number, _ in _known():
+        _drop(number)
+
+
+def static_plan(skeleton: Skeleton, plan: Plan, outline: Outline, report: Report) -> StaticPlan | None:
+    """A static plan that is free and takes this plan, made or enlarged if need be; None where all are in use."""
+    for old in [static for static in skeleton.plans if not static.current]:
+        skeleton.plans.remove(old)
+    free = [static for static in skeleton.plans if not static.busy]
+    near = [static for static in free if _work(static.padding.sizes, outline) <= _WASTE * _work(outline.sizes, outline)]
+    fitting = [static for static in near if static.padding.fits(outline)]
+    if fitting:
+        best = min(fitting, key=lambda static: _work(static.padding.sizes, outline))
+        skeleton.plans.remove(best)
+        skeleton.plans.append(best)  # the one that was used last
+        return best
+    wholes, sizes = dict(outline.wholes), outline.sizes
+    if near:
+        padding = near[0].padding
+        wholes = {at: place for at, place in padding.wholes.items() if wholes.get(at) == place}
+        sizes = _largest(sizes, padding.sizes)
+        skeleton.plans.remove(near[0])
+    elif len(skeleton.plans) >= MOST_PLANS:
+        if not free:
+            return None
+        skeleton.plans.remove(free[0])
+    known = _work(skeleton.sizes, outline) <= _WASTE * _work(outline.sizes, outline)
+    largest = skeleton.sizes if known else outline.sizes
+    sizes = _largest(sizes, tuple([size + _slack(size) for size in largest]))
+    made = StaticPlan(plan, outline, Padding(outline, joined(outline, wholes, sizes), wholes, len(plan.arenas)))
+    skeleton.plans.append(made)
+    report.executed.recordings += 1
+    _make_room(made)
+    return made
+
+
+def _slack(size: int) -> int:
+    """What is left free beyond the largest size so far: counts of minibatches differ by about their square root."""
+    return isqrt(size) + 1 if size else 0
+
+
+def _largest(sizes: tuple[int, ...], others: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(map(max, sizes, others))
+
+
+def _work(sizes: tuple[int, ...], outline: Outline) -> int:
+    """How many nodes there are in all steps."""
+    return sum([sizes[step.nodes] for step in outline.steps])
+
+
+def _make_room(new: StaticPlan) -> None:
+    """Forget what was used longest ago where there is too much."""
+    held = sum([static.bytes for _, skeleton in _known() for static in skeleton.plans])
+    for _, skeleton in _known():
+        for static in [static for static in skeleton.plans if static is not new]:
+            if held <= MOST_BYTES:
+                return
+            held -= static.bytes
+            skeleton.plans.remove(static)

@@ -1,0 +1,131 @@
+"""What runs the two halves of a static plan: functions as they are, or on CUDA graphs of what they launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, Protocol
+
+import torch
+
+Run = Callable[[], None]
+_MOST_WANTED = 4
+"""Backward passes of one static plan, by which results have gradients, that become graphs."""
+
+
+class Recorder(Protocol):
+    """Runs functions that read and write the same memory in each run."""
+
+    captures: int
+    remembers: bool  # whether what the forward function has left in Python belongs to later runs too
+
+    def forward(self, run: Run) -> None:
+        """Run the forward function."""
+
+    def backward(self, key: Hashable, run: Run) -> None:
+        """Run a backward function, the same for the same key, of the last forward run."""
+
+
+class HostRecorder:
+    """Calls them."""
+
+    captures = 0
+    remembers = False
+
+    def forward(self, run: Run) -> None:
+        """Run the forward function."""
+        run()
+
+    def backward(self, key: Hashable, run: Run) -> None:
+        """Run a backward function."""
+        run()
+
+
+class CudaRecorder:
+    """Captures them as CUDA graphs that share one pool of memory.
+
+    The first forward run, on a stream beside, is the warm-up. Before the second one it is captured, and so is each
+    backward pass that has been asked for until then; one that is new runs operator by operator once. What autograd has
+    recorded during the capture is kept: its tensors are those that each replay fills, so no graph may use their memory
+    for something else.
+    """
+
+    remembers = True
+
+    def __init__(self, device: Any) -> None:
+        self.captures = 0
+        self._device = device
+        self._warm = False
+        self._forward: Any = None
+        self._backwards: dict[Hashable, Any] = {}
+        self._wanted: dict[Hashable, Run] = {}
+        self._begin()
+
+    def forward(self, run: Run) -> None:
+        """Run the forward function."""
+        if not self._warm:
+            self._warm = True
+            self._aside(run)
+            return
+        if self._forward is None:
+            self._forward = self._capture(run)
+        for key, backward in self._wanted.items():
+            self._backwards[key] = self._capture(backward)
+        self._wanted.clear()
+        self._replay(self._forward)
+
+    def backward(self, key: Hashable, run: Run) -> None:
+        """Run a backward function, the same for the same key, of the last forward run."""
+        graph = self._backwards.get(key)
+        if graph is not None:
+            self._replay(graph)
+            return
+        if len(self._backwards) + len(self._wanted) < _MOST_WANTED:
+            self._wanted[key] = run
+        self._aside(run)
+
+    def _begin(self) -> None:
+        self._stream = _side_stream(self._device)
+        self._pool = torch.cuda.graph_pool_handle()
+        self._last: Any = None
+
+    def _capture(self, run: Run) -> Any:
+        """Record what a function launches, without running it."""
+        self.captures += 1
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.device(self._device), torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
+            run()
+        return graph
+
+    def _aside(self, run: Run) -> None:
+        """Run on the stream on which captures are made: autograd's nodes remember their stream."""
+        current = self._turn()
+        self._stream.wait_stream(current)
+        with torch.cuda.stream(self._stream):
+            run()
+        current.wait_stream(self._stream)
+
+    def _replay(self, graph: Any) -> None:
+        self._turn()
+        graph.replay()
+
+    def _turn(self) -> Any:
+        """The current stream, when what another one does with this plan's memory comes before."""
+        current = torch.cuda.current_stream(self._device)
+        if self._last is not None and self._last != current:
+            current.wait_stream(self._last)
+        self._last = current
+        return current
+
+
+_streams: dict[Any, Any] = {}
+
+
+def _side_stream(device: Any) -> Any:
+    if device not in _streams:
+        _streams[device] = torch.cuda.Stream(device)
+    return _streams[device]
+
+
+def recorder_for(device: Any) -> Recorder:
+    """What runs static plans on a device."""
+    return CudaRecorder(device) if device.type == "cuda" else HostRecorder()

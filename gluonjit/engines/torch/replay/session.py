@@ -1,0 +1,252 @@
+"""A flush whose plan runs as a static one, forward at once and backward at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+
+from gluonjit.analysis import Plan
+from gluonjit.analysis.plan import LeafChunk, LookupChunk, Place
+from gluonjit.engines.torch.chunks import TWICE
+from gluonjit.engines.torch.hooked import plain
+from gluonjit.engines.torch.replay.plans import Skeleton
+from gluonjit.engines.torch.replay.skeleton import Outline
+from gluonjit.engines.torch.replay.static import Heads, StaticPlan
+from gluonjit.engines.torch.session import Session
+from gluonjit.engines.torch.tape import Tape
+from gluonjit.errors import GluonJITError
+from gluonjit.hybrid import Options, Report
+from gluonjit.hybrid.provenance import Provenance
+
+
+class ReplaySession(Session):
+    """Implements `gluonjit.hybrid.Session` on a static plan. Where that fails, the plan runs step by step after all."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        report: Report,
+        options: Options,
+        samples: int,
+        provenance: Provenance,
+        outline: Outline,
+        skeleton: Skeleton,
+        static: StaticPlan,
+    ) -> None:
+        self._outline = outline
+        self._skeleton = skeleton
+        self._static: StaticPlan | None = static
+        self._numbers = {place: number for number, place in enumerate(outline.places)}
+        self._given: dict[Place, tuple[Any, bool]] = {}
+        self._kept: dict[Place, Any] = {}
+        self._again = (options, samples)
+        super().__init__(plan, report, options, samples, provenance)
+
+    def _prepare(self, options: Options, samples: int) -> None:
+        static = self._static
+        if static is None:
+            super()._prepare(options, samples)
+            return
+        if any(step.taped for step in static.steps):
+            self.tape = ReplayTape(self.report, self.plan, samples, options.profile, self._outline, static)
+        static.claim(self.tape)
+        lookups = [chunk for chunk in self.plan.inputs if isinstance(chunk, LookupChunk)]
+        with plain():
+            sent = static.load(self.plan, self._outline, [np.array(chunk.indices) for chunk in lookups])
+        self._sent = {chunk.place: index for chunk, index in zip(lookups, sent)}
+
+    def _lookup_index(self, chunk: LookupChunk) -> Any:
+        return self._sent[chunk.place] if self._static is not None else super()._lookup_index(chunk)
+
+    def _put(self, place: Place, rows: Any, own: bool) -> None:
+        static = self._static
+        if static is None:
+            super()._put(place, rows, own)
+            return
+        if rows.requires_grad:
+            self._inputs[place] = rows
+            if self.tape is not None:
+                self.tape.note_input(place, rows)
+        self._given[place] = (rows, own)
+        plain_rows = rows.detach()
+        static.put(self._numbers[place], plain_rows)
+        # What a program keeps of an input is read from here: by then other rows lie in the static plan, and the
+        # program may have written to its own tensor.
+        self._kept[place] = plain_rows if own else plain_rows.clone()
+
+    def run(self, number: int) -> None:
+        """Run the whole plan in the place of its first step."""
+        if self._static is None:
+            super().run(number)
+        elif number == 0:
+            begin = perf_counter()
+            self._captures = self._static.recorder.captures
+            try:
+                self._static.forward()
+            except (GluonJITError, RuntimeError, ValueError, TypeError, IndexError) as error:
+                self._fall_back(f"{type(error).__name__}: {error}")
+                super().run(number)
+                return
+            self._count(begin)
+
+    def _count(self, begin: float) -> None:
+        static = self._static
+        assert static is not None
+        report, executed = self.report, self.report.executed
+        executed.count("replay")
+        executed.captures += static.recorder.captures - self._captures
+        executed.replays += static.runs > 1
+        report.gathers += len(static.padding.index)
+        report.padded += static.padding.padded(self._outline)
+        report.took("static plan", "compute", begin, perf_counter())
+
+    def _fall_back(self, reason: str) -> None:
+        """Run the plan step by step: an error then names the call, and what a static plan cannot do is done."""
+        static, self._static = self._static, None
+        assert static is not None
+        static.release()
+        self._skeleton.unfit = reason
+        if static in self._skeleton.plans:
+            self._skeleton.plans.remove(static)
+        self.report.executed.decline(f"its static plan failed: {reason}")
+        self._prepare(*self._again)
+        self._inputs.clear()
+        with plain():
+            for place, (rows, own) in self._given.items():
+                super()._put(place, rows, own)
+
+    def _rows(self, place: Place) -> Any:
+        if self._static is None:
+            return super()._rows(place)
+        if place in self._kept:
+            return self._kept[place]
+        return self._static.rows(self._numbers[place], place.end - place.begin)
+
+    def _whole(self, arena: int) -> bool:
+        return self._static is None and super()._whole(arena)
+
+    def finish(self) -> None:
+        """Give what can be read its history. The static plan is the next one's from here on, or the tape's."""
+        if self._static is None:
+            super().finish()
+            return
+        super().finish()
+        if self.tape is None or not self._chunks:
+            self._static.release()
+        self._sent = {}
+        self._given = {}
+
+
+class ReplayTape(Tape):
+    """The history of a flush on a static plan, which is nobody else's as long as this is needed."""
+
+    def __init__(
+        self, report: Report, plan: Plan, samples: int, profile: bool, outline: Outline, static: StaticPlan
+    ) -> None:
+        super().__init__(report, plan, samples, profile)
+        self._outline = outline
+        self._static: StaticPlan | None = static
+        self._learned = outline.learned
+        self._numbers = {place: number for number, place in enumerate(outline.places)}
+        self._constants = {key: (tensor, tensor) for key, tensor in static.weights.items()}
+        self._versions = [tensor._version for tensor in static.weights.values()]
+
+    def gradients(self, heads: tuple[Any, ...], retain: bool) -> list[Any]:
+        """Gradients of the sources; None for those that these results do not depend on."""
+        static = self._static
+        if self.freed or static is None:
+            raise RuntimeError(TWICE)
+        begin = perf_counter()
+        self.backwards += 1
+        self._check(static)
+        reached = [np.zeros(arena.rows, dtype=bool) for arena in self.plan.arenas]
+        static.clear()
+        for place, head in zip(self._places, heads):
+            if head is not None:
+                static.add_head(self._numbers[place], head)
+                reached[place.arena][place.begin : place.end] = True
+        weights = set(static.backward(self._heads(reached)))
+        wanted = [static.learned[key] if key in weights else None for key in self._constants]
+        for place, _ in self._inputs:
+            rows = slice(place.begin, place.end)
+            room = static.gradient_rows(self._numbers[place], place.end - place.begin)
+            wanted.append(room if reached[place.arena][rows].any() else None)
+        found = _copies(wanted)
+        if not retain and all(readers.spent for readers in self._readers):
+            self.free()
+        self._account(begin, [])
+        return found
+
+    def _heads(self, reached: Sequence[Any]) -> Heads:
+        """The steps that these rows were computed by, last first, and what of their results has a gradient."""
+        found = []
+        for number in range(len(self.plan.steps) - 1, -1, -1):
+            step, form = self.plan.steps[number], self._outline.steps[number]
+            given = tuple(
+                [
+                    position
+                    for position, place in enumerate(step.places)
+                    if form.reach[position] is not None and reached[place.arena][place.begin : place.end].any()
+                ]
+            )
+            if not given:
+                continue
+            found.append((number, given))
+            operands = {operand for position in given for operand in (form.reach[position] or ((), ()))[0]}
+            first = 0
+            for gather, group in zip(step.gathers, form.groups):
+                size = gather.rows // group.roles
+                for role in range(group.roles):
+                    if first + role in operands:
+                        at = slice(role * size, (role + 1) * size)
+                        rows = (
+                            slice(gather.place.begin + at.start, gather.place.begin + at.stop)
+                            if gather.index is None
+                            else gather.index[at]
+                        )
+                        reached[gather.place.arena][rows] = True
+                first += group.roles
+        return tuple(found)
+
+    def _check(self, static: StaticPlan) -> None:
+        """Weights that have changed would give other gradients. Where autograd itself runs, it says so."""
+        if static.recorder.remembers and self._versions != [tensor._version for tensor in static.weights.values()]:
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been modified by an inplace operation: a "
+                "weight was written to after the batch had run and before backward. Call backward before the "
+                "optimizer's step."
+            )
+
+    def free(self) -> None:
+        """Forget the history, and let the static plan run again."""
+        super().free()
+        if self._static is not None:
+            self._static.release()
+            self._static = None
+
+
+def _copies(rooms: Sequence[Any]) -> list[Any]:
+    """Copies of these, which the next run writes to, in few launches."""
+    given = [room for room in rooms if room is not None]
+    copies = [torch.empty_like(room) for room in given]
+    if given:
+        torch._foreach_copy_(copies, given)
+    left = iter(copies)
+    return [None if room is None else next(left) for room in rooms]
+
+
+def learned_inputs(plan: Plan) -> list[bool]:
+    """Of each input of a plan whether gradients go to it."""
+    found = []
+    for chunk in plan.inputs:
+        if isinstance(chunk, LeafChunk):
+            taped = any(leaf.taped for leaf in chunk.leaves)
+            found.append(taped and any(leaf.payload[0].requires_grad for leaf in chunk.leaves))
+        else:
+            weight = chunk.table.weight
+            found.append(bool(chunk.table.taped and weight is not None and weight.requires_grad))
+    return found

@@ -1,0 +1,253 @@
+"""A static plan: arenas, gradients and indices at fixed addresses, and the two functions that work on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+from weakref import ref
+
+import numpy as np
+import torch
+
+from gluonjit.analysis import Plan
+from gluonjit.engines.torch.arrays import FLOATS, device_named, room_for
+from gluonjit.engines.torch.hooked import plain, run_backward
+from gluonjit.engines.torch.lifting import Owners
+from gluonjit.engines.torch.program import pieces
+from gluonjit.engines.torch.replay.padding import Padding, Span
+from gluonjit.engines.torch.replay.recorders import Recorder, recorder_for
+from gluonjit.engines.torch.replay.skeleton import Outline, StepForm
+
+Heads = tuple[tuple[int, tuple[int, ...]], ...]
+"""A backward pass: steps in the order in which it goes through them, each with its results that have gradients."""
+
+
+class Ran(NamedTuple):
+    """What autograd knows of a step that ran: operands and constants that learn, and results."""
+
+    operands: dict[int, Any]
+    consts: list[Any]
+    results: list[Any]
+
+
+class StaticPlan:
+    """Runs plans of one skeleton, one after the other, in the same memory.
+
+    A tape that goes backward through it may be alive until somebody else needs it: see `busy`.
+    """
+
+    def __init__(self, plan: Plan, outline: Outline, padding: Padding) -> None:
+        self.padding = padding
+        self.steps = outline.steps
+        self.device = device_named(plan.arenas[0].spec.device)
+        self.recorder: Recorder = recorder_for(self.device)
+        self.runs = 0
+        self._user: Any = None
+        self._ran: dict[int, Ran] = {}
+        specs = [arena.spec for arena in plan.arenas]
+        self.arenas = [room_for(spec, rows).zero_() for spec, rows in zip(specs, padding.rows)]
+        self.index = torch.zeros(padding.packed, dtype=torch.int64, device=self.device)
+        taped = any(any(step.reach) for step in self.steps)
+        self.gradients: list[Any] = [
+            room_for(spec, rows).zero_() if taped and spec.dtype in FLOATS else None
+            for spec, rows in zip(specs, padding.rows)
+        ]
+        self.weights: dict[int, Any] = {}  # those that learn, by identity, and a place for the gradient of each
+        for step in self.steps:
+            if step.taped:
+                self.weights.update({id(tensor): tensor for tensor in step.program.consts if tensor.requires_grad})
+        self.learned = {key: torch.zeros_like(tensor) for key, tensor in self.weights.items()}
+        self._constants = [tensor for step in self.steps for tensor in step.program.consts]
+        self._addresses = self._addressed()
+
+    @property
+    def bytes(self) -> int:
+        """Memory at fixed addresses."""
+        held = [*self.arenas, *filter(lambda room: room is not None, self.gradients), *self.learned.values()]
+        return sum([tensor.numel() * tensor.element_size() for tensor in [*held, self.index]])
+
+    @property
+    def current(self) -> bool:
+        """Whether the constants still lie where they did."""
+        return self._addressed() == self._addresses
+
+    def _addressed(self) -> list[Any]:
+        return [(tensor.data_ptr(), tensor.dtype, tensor.requires_grad) for tensor in self._constants]
+
+    @property
+    def busy(self) -> bool:
+        """Whether somebody may still go backward through what ran last."""
+        tape = None if self._user is None else self._user()
+        return tape is not None and not tape.freed
+
+    def claim(self, tape: Any) -> None:
+        """Let this tape be who goes backward through what runs next."""
+        self._user = None if tape is None else ref(tape)
+
+    def release(self) -> None:
+        """Nobody goes backward through what ran last."""
+        self._user = None
+        if not self.recorder.remembers:
+            self._ran = {}
+
+    def load(self, plan: Plan, outline: Outline, extra: Sequence[Any] = ()) -> list[Any]:
+        """Take over a plan's indices, and send more index arrays along; returns those on the device."""
+        sizes = [self.padding.packed, *map(len, extra)]
+        pinned = self.device.type == "cuda"
+        packed = torch.empty(sum(sizes), dtype=torch.int64, pin_memory=pinned)
+        numbers = packed.numpy()
+        self.padding.pack(plan, outline, numbers)
+        if extra:
+            numbers[self.padding.packed :] = np.concatenate(extra)
+        sent = packed.to(self.device, non_blocking=True)
+        parts: list[Any] = list(sent.split(sizes))
+        self.index.copy_(parts[0])
+        return parts[1:]
+
+    def rows(self, place: int, count: int) -> Any:
+        """The first rows of a place."""
+        span = self.padding.spans[place]
+        return self.arenas[span.arena][span.begin : span.begin + count]
+
+    def put(self, place: int, rows: Any) -> None:
+        """Fill the place of an input; where a step takes all of it, what follows is like its first row."""
+        span = self.padding.spans[place]
+        room = self.arenas[span.arena][span.begin : span.end]
+        room[: len(rows)].copy_(rows)
+        if len(room) > len(rows) and place in self.padding.wholes.values():
+            rest = room[len(rows) :]
+            rest.copy_(rows[:1].expand_as(rest))
+
+    # --- forward --------------------------------------------------------------------------------------------------
+
+    def forward(self) -> None:
+        """Run all steps."""
+        self.runs += 1
+        self.recorder.forward(self._forward)
+
+    def _forward(self) -> None:
+        with plain():
+            leaves: dict[int, Any] = {}
+            self._ran = {}
+            for number, step in enumerate(self.steps):
+                self._run(number, step, leaves)
+
+    def _run(self, number: int, step: StepForm, leaves: dict[int, Any]) -> None:
+        given: list[Any] = []
+        learned: dict[int, Any] = {}
+        for position, group in enumerate(step.groups):
+            for part in pieces(((((),) * group.roles),), (self._operand(number, position).data,)):
+                if group.learned:
+                    learned[len(given)] = part.requires_grad_()
+                given.append(part)
+        consts = [self._constant(tensor, step, leaves) for tensor in step.program.consts]
+        with torch.set_grad_enabled(step.taped):
+            results = step.program(given, consts, self.padding.sizes[step.nodes], self._besides(number))
+        for form, result in zip(step.results, results):
+            span = self.padding.spans[form.place]
+            self.arenas[span.arena][span.begin : span.end].copy_(result.detach())
+        if any(step.reach):
+            self._ran[number] = Ran(learned, consts, results)
+
+    def _operand(self, number: int, position: int) -> Any:
+        whole = self.padding.wholes.get((number, position))
+        if whole is not None:
+            span = self.padding.spans[whole]
+            return self.arenas[span.arena][span.begin : span.end]
+        arena = self.arenas[self.steps[number].groups[position].arena]
+        return arena.index_select(0, self.index[self.padding.index[number, position]])
+
+    def _constant(self, tensor: Any, step: StepForm, leaves: dict[int, Any]) -> Any:
+        """A weight as a leaf of the steps' own recording.
+
+        Where that recording belongs to later runs, weights change in between: `ReplayTape` looks after that.
+        """
+        alias = tensor.data if self.recorder.remembers else tensor.detach()
+        if not (step.taped and tensor.requires_grad):
+            return alias
+        if id(tensor) not in leaves:
+            leaves[id(tensor)] = alias.requires_grad_()
+        return leaves[id(tensor)]
+
+    def _besides(self, number: int) -> tuple[Any, ...]:
+        slices = self.padding.owners.get(number)
+        if slices is None:
+            return ()
+        # Not the packed index itself: autograd would notice that the next minibatch's is written there.
+        return (Owners(*[self.index[at].data for at in slices]),)
+
+    # --- backward -------------------------------------------------------------------------------------------------
+
+    def clear(self) -> None:
+        """Set the gradients of rows to zero."""
+        torch._foreach_zero_([room for room in self.gradients if room is not None])
+
+    def add_head(self, place: int, gradient: Any) -> None:
+        """The gradient of a result that was read."""
+        span = self.padding.spans[place]
+        room = self.gradients[span.arena]
+        room[span.begin : span.begin + len(gradient)].add_(gradient)
+
+    def gradient_rows(self, place: int, count: int) -> Any:
+        """The gradients of the first rows of a place."""
+        span = self.padding.spans[place]
+        return self.gradients[span.arena][span.begin : span.begin + count]
+
+    def backward(self, heads: Heads) -> list[int]:
+        """Go backward through these steps; returns which weights, by identity, have a gradient now."""
+        reached: dict[int, None] = {}
+        for number, given in heads:
+            step = self.steps[number]
+            for position in given:
+                reach = step.reach[position]
+                assert reach is not None
+                reached.update((id(step.program.consts[const]), None) for const in reach.consts)
+        self.recorder.backward(heads, partial(self._backward, heads))
+        return list(reached)
+
+    def _backward(self, heads: Heads) -> None:
+        with plain():
+            written: set[int] = set()
+            for number, given in heads:
+                self._back(number, given, written)
+
+    def _back(self, number: int, given: tuple[int, ...], written: set[int]) -> None:
+        step, ran = self.steps[number], self._ran[number]
+        consts = {id(weight): leaf for weight, leaf in zip(step.program.consts, ran.consts) if leaf.requires_grad}
+        results = tuple([ran.results[position] for position in given])
+        tops = tuple([self._gradient_at(self.padding.spans[step.results[position].place]) for position in given])
+        inputs = (*ran.operands.values(), *consts.values())
+        got = run_backward(results, tops, True, False, inputs, True, False)
+        of_operand = dict(zip(ran.operands, got))
+        first = 0
+        for position, group in enumerate(step.groups):
+            for role in range(group.roles):
+                gradient = of_operand.get(first + role)
+                if gradient is not None:
+                    self._add(number, position, role, gradient)
+            first += group.roles
+        for key, gradient in zip(consts, got[len(ran.operands) :]):
+            if gradient is not None:
+                target = self.learned[key]
+                if key in written:
+                    target.add_(gradient)
+                else:
+                    target.copy_(gradient)
+                    written.add(key)
+
+    def _gradient_at(self, span: Span) -> Any:
+        return self.gradients[span.arena][span.begin : span.end]
+
+    def _add(self, number: int, position: int, role: int, gradient: Any) -> None:
+        whole = self.padding.wholes.get((number, position))
+        if whole is not None:
+            self._gradient_at(self.padding.spans[whole]).add_(gradient)
+            return
+        group = self.steps[number].groups[position]
+        size = self.padding.sizes[group.axis.dim] * group.axis.unit
+        index = self.index[self.padding.index[number, position]][role * size : (role + 1) * size]
+        room = self.gradients[group.arena]
+        if gradient.untyped_storage().data_ptr() == room.untyped_storage().data_ptr():
+            gradient = gradient.clone()  # what was passed on unchanged is a part of the arena itself
+        room.index_add_(0, index, gradient)

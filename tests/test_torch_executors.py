@@ -15,7 +15,7 @@ from torch import nn  # noqa: E402
 from torch_support import Tree, TreeModel, assert_close, gradients, make_trees, outcome  # noqa: E402
 
 import gluonjit  # noqa: E402
-from gluonjit.engines.torch.replay import plans  # noqa: E402
+from gluonjit.engines.torch.replay import plans, recorders, static  # noqa: E402
 from gluonjit.errors import GluonJITError, OptionError  # noqa: E402
 
 FIXED: dict[str, Any] = {"scheduler": "depth", "granularity": "cell", "sharing": True}
@@ -34,7 +34,7 @@ class Total:
     def __init__(self) -> None:
         self.ran: dict[str, int] = {}
         self.declined: dict[str, int] = {}
-        self.recordings = self.replays = self.padded = 0
+        self.recordings = self.replays = self.padded = self.captures = 0
 
     def add(self, report: Any) -> None:
         for name, count in report.executed.ran.items():
@@ -43,6 +43,7 @@ class Total:
         self.recordings += report.executed.recordings
         self.replays += report.executed.replays
         self.padded += report.padded
+        self.captures += report.executed.captures
 
 
 def check(net: Any, minibatches: list[list[Any]], loss: Loss, **options: Any) -> Total:
@@ -430,6 +431,92 @@ def test_a_call_that_fails_is_named_as_ever_and_the_next_ones_run() -> None:
     assert torch.equal(net(x, torch.tensor([1, 2])).sum(), torch.tensor(6.0))
 
 
+class Rerun:
+    """In the place of a CUDA graph: what was captured runs again."""
+
+    def __init__(self, run: Callable[[], None]) -> None:
+        self.replay = run
+
+
+class OnHost(recorders.CudaRecorder):
+    """The order of warm-up, capture and replay as on CUDA, where no device is needed."""
+
+    made: list[OnHost] = []
+
+    def _open(self) -> None:
+        self.done: list[str] = []
+        self.made.append(self)
+
+    def begin(self) -> None:
+        self.done.append("begin")
+
+    def _capture(self, run: Callable[[], None]) -> Any:
+        self.captures += 1
+        self.done.append("capture")
+        run()
+        return Rerun(run)
+
+    def _aside(self, run: Callable[[], None]) -> None:
+        self.done.append("aside")
+        run()
+
+    def _replay(self, graph: Any) -> None:
+        self.done.append("replay")
+        graph.replay()
+
+
+def test_graphs_are_captured_after_a_warm_up_and_replayed_from_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    OnHost.made.clear()
+    monkeypatch.setattr(static, "recorder_for", OnHost)
+    trees = trees_of_depth(3, 4, 0)
+    total = check(TreeModel(), [trees] * 5, tree_loss)
+    assert total.ran == {"replay": 5} and total.recordings == 2  # the first calls capture more than later ones
+    done = OnHost.made[1].done
+    plain = ["begin", "aside", "begin", "aside"]
+    assert done == plain + ["begin", "capture", "capture", "replay", "begin", "replay"] + 2 * (
+        ["begin", "replay", "begin", "replay"]
+    )
+    assert gluonjit.explain().executed.captures == 0 and OnHost.made[1].captures == 2
+
+
+def test_backward_from_other_results_is_another_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    OnHost.made.clear()
+    monkeypatch.setattr(static, "recorder_for", OnHost)
+    net = TreeModel()
+    eager = copy.deepcopy(net)
+    gluonjit.hybridize(net, executor="replay", **FIXED)
+    trees = trees_of_depth(3, 4, 0)
+    for which in (0, 0, 0, 1, 1, 0, 1):
+        for model in (net, eager):
+            model.zero_grad()
+            found = [model(tree) for tree in trees]
+            losses = [value.logsumexp(-1) for value in found]
+            losses[0].item() if model is net else None
+            (sum(losses) if which else sum(value.sum() for value in found)).backward()
+        for (name, got), wanted in zip(gradients(net).items(), gradients(eager).values()):
+            assert_close(got, wanted, name)
+    assert max(recorder.captures for recorder in OnHost.made) == 3
+
+
+def test_with_graphs_too_weights_that_are_written_to_before_backward_are_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(static, "recorder_for", OnHost)
+    test_weights_that_are_written_to_before_backward_are_noticed()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_on_a_gpu_plans_are_replayed_as_graphs() -> None:
+    class OnGpu(TreeModel):
+        def forward(self, tree: Tree) -> Any:
+            words = self.embed(torch.tensor(tree.words(), device="cuda"))
+            return self.head(self.encode(tree, words, [0])[0])
+
+    total = check(OnGpu().cuda(), minibatches_of(12, 6), tree_loss)
+    assert total.ran == {"replay": 12} and total.recordings <= 6 and total.captures >= 2
+
+
 def static_plans() -> int:
     return int(gluonjit.cache_info()["torch.static plans"])
 
@@ -438,7 +525,7 @@ def test_static_plans_are_bounded_by_number_and_by_bytes(monkeypatch: pytest.Mon
     net = TreeModel()
     gluonjit.hybridize(net, executor="replay", **{**FIXED, "sharing": False})
 
-    for size in (2000, 600, 150, 40, 10, 2):
+    for size in (300, 100, 30, 9, 3, 1):
         infer(net, trees_of_depth(2, size, size))
     assert plans.MOST_PLANS <= static_plans() <= plans.MOST_PLANS + 1
     monkeypatch.setattr(plans, "MOST_BYTES", 0)

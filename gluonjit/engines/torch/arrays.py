@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from gluonjit.graph import Spec, intern_spec, natural_mode
@@ -61,6 +63,14 @@ def spec_of(tensor: Any) -> Spec:
 def room_for(spec: Spec, rows: int) -> Any:
     """A tensor, not yet filled, of so many rows like those of `spec`."""
     return torch.empty((rows, *spec.row_shape), dtype=dtype_named(spec.dtype), device=device_named(spec.device))
+
+
+def sent(numbers: npt.NDArray[np.int64], device: Any) -> Any:
+    """Integers of the host as a tensor on a device; the host does not wait until they are there."""
+    found = torch.from_numpy(numbers)
+    if device.type != "cuda":
+        return found.to(device)
+    return found.pin_memory().to(device, non_blocking=True)
 
 
 def meta_of(spec: Spec) -> Any:

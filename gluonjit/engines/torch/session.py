@@ -13,7 +13,7 @@ import torch
 
 from gluonjit.analysis import Plan
 from gluonjit.analysis.plan import Gather, LeafChunk, LookupChunk, Place
-from gluonjit.engines.torch.arrays import device_named, dtype_named, room_for
+from gluonjit.engines.torch.arrays import device_named, dtype_named, room_for, sent
 from gluonjit.engines.torch.chunks import Chunk, Result
 from gluonjit.engines.torch.failures import failed
 from gluonjit.engines.torch.finite import Finite
@@ -88,7 +88,7 @@ class Session:
             self._note_inputs(chunk.place, [rows])
 
     def _lookup_index(self, chunk: LookupChunk) -> Any:
-        return torch.tensor(chunk.indices, device=device_named(chunk.spec.device))
+        return sent(np.array(chunk.indices, dtype=np.int64), device_named(chunk.spec.device))
 
     def put_leaves(self, chunk: LeafChunk) -> None:
         """Put tensors together that were there before the batch; gradients go on to those that learn."""
@@ -286,8 +286,8 @@ def _besides(plan: Plan, steps: Sequence[int]) -> dict[int, tuple[Any, ...]]:
     for number in steps:
         step = plan.steps[number]
         if step.arities is not None:
-            owners = torch.from_numpy(np.repeat(np.arange(step.count), step.arities))
-            found[number] = (owners.to(device_named(step.kind.operands[0].device)),)
+            owners = np.repeat(np.arange(step.count), step.arities)
+            found[number] = (sent(owners, device_named(step.kind.operands[0].device)),)
     return found
 
 
@@ -301,7 +301,7 @@ def _upload(plan: Plan, steps: Sequence[int]) -> dict[int, list[Any]]:
                 device = plan.arenas[gather.place.arena].spec.device
                 by_device.setdefault(device, []).append((number, position, gather.index))
     for device, wanted in by_device.items():
-        packed = torch.from_numpy(np.concatenate([index for _, _, index in wanted])).to(device_named(device))
+        packed = sent(np.concatenate([index for _, _, index in wanted]), device_named(device))
         parts = packed.split([len(index) for _, _, index in wanted])
         for (number, position, _), part in zip(wanted, parts):
             found[number][position] = part

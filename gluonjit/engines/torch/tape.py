@@ -16,7 +16,7 @@ import torch
 from gluonjit.analysis import Plan
 from gluonjit.analysis.costs import ObservedBackward
 from gluonjit.analysis.plan import Gather, Place
-from gluonjit.engines.torch.arrays import FLOATS, VERSIONS, device_named, dtype_named
+from gluonjit.engines.torch.arrays import FLOATS, VERSIONS, device_named, dtype_named, sent
 from gluonjit.engines.torch.chunks import TWICE, Chunk, Readers, keeps_graph
 from gluonjit.engines.torch.fused_steps import FusedSteps, RanFused
 from gluonjit.engines.torch.hooked import plain, run_backward
@@ -250,7 +250,7 @@ class Tape:
             return
         if gradient.untyped_storage().data_ptr() == arena.untyped_storage().data_ptr():
             gradient = gradient.clone()  # what was passed on unchanged is a part of the arena itself
-        arena.index_add_(0, torch.from_numpy(index).to(arena.device), gradient)
+        arena.index_add_(0, sent(index, arena.device), gradient)
         reached[place.arena][index] = True
 
     def _account(self, begin: float, laps: list[tuple[int, float]]) -> None:

@@ -18,6 +18,9 @@ class Recorder(Protocol):
     captures: int
     remembers: bool  # whether what the forward function has left in Python belongs to later runs too
 
+    def begin(self) -> None:
+        """What is done to the memory from here on is done after what the last runs do."""
+
     def forward(self, run: Run) -> None:
         """Run the forward function."""
 
@@ -30,6 +33,9 @@ class HostRecorder:
 
     captures = 0
     remembers = False
+
+    def begin(self) -> None:
+        """Everything is done in its order."""
 
     def forward(self, run: Run) -> None:
         """Run the forward function."""
@@ -58,7 +64,11 @@ class CudaRecorder:
         self._forward: Any = None
         self._backwards: dict[Hashable, Any] = {}
         self._wanted: dict[Hashable, Run] = {}
-        self._begin()
+        self._open()
+
+    def begin(self) -> None:
+        """Let the current stream wait for the one on which the last runs were."""
+        self._turn()
 
     def forward(self, run: Run) -> None:
         """Run the forward function."""
@@ -83,7 +93,7 @@ class CudaRecorder:
             self._wanted[key] = run
         self._aside(run)
 
-    def _begin(self) -> None:
+    def _open(self) -> None:
         self._stream = _side_stream(self._device)
         self._pool = torch.cuda.graph_pool_handle()
         self._last: Any = None
@@ -92,7 +102,7 @@ class CudaRecorder:
         """Record what a function launches, without running it."""
         self.captures += 1
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.device(self._device), torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
+        with torch.cuda.device(self._device), _graph(graph, self._pool, self._stream):
             run()
         return graph
 
@@ -115,6 +125,11 @@ class CudaRecorder:
             current.wait_stream(self._last)
         self._last = current
         return current
+
+
+def _graph(graph: Any, pool: Any, stream: Any) -> Any:
+    """Other threads, as those that load data, may go on using the device during a capture."""
+    return torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local")
 
 
 _streams: dict[Any, Any] = {}

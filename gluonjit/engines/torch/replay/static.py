@@ -93,6 +93,7 @@ class StaticPlan:
 
     def load(self, plan: Plan, outline: Outline, extra: Sequence[Any] = ()) -> list[Any]:
         """Take over a plan's indices, and send more index arrays along; returns those on the device."""
+        self.recorder.begin()
         sizes = [self.padding.packed, *map(len, extra)]
         pinned = self.device.type == "cuda"
         packed = torch.empty(sum(sizes), dtype=torch.int64, pin_memory=pinned)
@@ -181,6 +182,7 @@ class StaticPlan:
 
     def clear(self) -> None:
         """Set the gradients of rows to zero."""
+        self.recorder.begin()
         torch._foreach_zero_([room for room in self.gradients if room is not None])
 
     def add_head(self, place: int, gradient: Any) -> None:

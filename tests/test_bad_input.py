@@ -11,7 +11,7 @@ from mxnet.gluon import nn
 from support import assert_close, rows
 
 import gluonjit
-from gluonjit.errors import CaptureError
+from gluonjit.errors import CaptureError, OptionError
 
 
 class Net(gluon.Block):
@@ -86,4 +86,17 @@ def test_a_scope_left_open_does_not_hold_values_back(net: Net) -> None:
     value = net(rows(1, 3), nd.zeros((1, 4)))
     assert value.asnumpy().shape == (1, 4)
     scope.__exit__(None, None, None)
+    assert_works(net)
+
+
+@pytest.mark.parametrize("executor", ["replay", "compiled"])
+def test_executors_of_pytorch(net: Net, executor: str) -> None:
+    said = f"executor='{executor}', but that is for PyTorch; on MXNet it can be 'auto' or 'eager'"
+    with pytest.raises(OptionError) as caught:
+        net.hybridize(dynamic_batch=True, executor=executor)
+    assert str(caught.value) == f"hybridize(dynamic_batch=True): {said}"
+    with pytest.raises(OptionError) as caught, gluonjit.batching(executor=executor):
+        net(rows(1, 3), rows(1, 4)).asnumpy()
+    assert str(caught.value) == f"batching(): {said}"
+    net.hybridize(dynamic_batch=True, executor="eager")
     assert_works(net)

@@ -15,6 +15,7 @@ from torch import nn  # noqa: E402
 from torch_support import Tree, TreeModel, assert_close, gradients, make_trees, outcome  # noqa: E402
 
 import gluonjit  # noqa: E402
+from gluonjit.engines.torch import compiling  # noqa: E402
 from gluonjit.engines.torch.replay import plans, recorders, static  # noqa: E402
 from gluonjit.errors import GluonJITError, OptionError  # noqa: E402
 
@@ -35,6 +36,7 @@ class Total:
         self.ran: dict[str, int] = {}
         self.declined: dict[str, int] = {}
         self.recordings = self.replays = self.padded = self.captures = 0
+        self.compilations: list[int] = []
 
     def add(self, report: Any) -> None:
         for name, count in report.executed.ran.items():
@@ -44,6 +46,7 @@ class Total:
         self.replays += report.executed.replays
         self.padded += report.padded
         self.captures += report.executed.captures
+        self.compilations.append(report.executed.compilations)
 
 
 def check(net: Any, minibatches: list[list[Any]], loss: Loss, **options: Any) -> Total:
@@ -549,6 +552,48 @@ def test_static_plans_go_with_their_model() -> None:
     other(torch.ones(3)).sum().item()  # the report of the last flush has kept the model
     gc.collect()
     assert static_plans() == 0
+
+
+def compile_by(monkeypatch: pytest.MonkeyPatch, backend: Callable[[Any, Any], Any]) -> None:
+    """Let another backend be counted than the compiler of C++, which takes seconds."""
+
+    def counted(self: Any, graph: Any, inputs: Any) -> Any:
+        self.compilations += 1
+        return backend(graph, inputs)
+
+    monkeypatch.setattr(compiling.CompiledProgram, "_backend", counted)
+
+
+def test_compiled_programs_are_made_once_for_all_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_by(monkeypatch, lambda graph, inputs: graph.forward)
+    minibatches = [trees_of_depth(4, 5 + seed, seed) for seed in range(6)]
+    total = check(TreeModel(), minibatches, tree_loss, executor="compiled")
+    assert total.ran == {"compiled": 6} and not total.declined
+    assert 0 < sum(total.compilations) <= 10 and total.compilations[-3:] == [0, 0, 0]
+
+
+def test_a_program_that_is_compiled_again_and_again_runs_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_by(monkeypatch, lambda graph, inputs: graph.forward)
+    monkeypatch.setattr(compiling, "MOST_COMPILATIONS", 1)
+    total = check(TreeModel(), minibatches_of(2, 5), tree_loss, executor="compiled")
+    assert "cell is not compiled: it has been compiled 1 times" in total.declined
+
+
+def test_what_the_compiler_cannot_do_runs_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(graph: Any, inputs: Any) -> Any:
+        raise RuntimeError("no compiler here")
+
+    compile_by(monkeypatch, broken)
+    total = check(TreeModel(), minibatches_of(2, 5), tree_loss, executor="compiled")
+    assert [why for why in total.declined if why.startswith("cell is not compiled: BackendCompilerFailed")]
+
+
+@pytest.mark.slow
+def test_compiled_programs_give_what_the_programs_give_as_they_are() -> None:
+    total = check(TreeModel(), minibatches_of(3, 5), tree_loss, executor="compiled")
+    if any("compiler" in why.lower() for why in total.declined):
+        pytest.skip(f"{next(iter(total.declined))}")
+    assert total.ran == {"compiled": 3} and sum(total.compilations) > 0 and not total.declined
 
 
 def test_the_report_tells_executors_apart() -> None:

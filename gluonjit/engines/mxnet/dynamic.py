@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from mxnet import gluon
 
 from gluonjit.engines.mxnet.cell import Cell, any_lazy, cells_known, forget_recordings
+from gluonjit.errors import OptionError
 from gluonjit.hybrid import LOCAL, Options
 
 KEY = "_gluonjit"
@@ -19,9 +20,18 @@ _automatic: WeakKeyDictionary[gluon.Block, Cell] = WeakKeyDictionary()
 _parts: WeakSet[gluon.Block] = WeakSet()  # blocks inside automatic cells
 
 
+def check_executor(call: str, options: Options) -> None:
+    """Raises OptionError where plans are to run in a way that is PyTorch's."""
+    if options.executor not in ("auto", "eager"):
+        raise OptionError(
+            f"{call}: executor={options.executor!r}, but that is for PyTorch; on MXNet it can be 'auto' or 'eager'"
+        )
+
+
 def enable(block: gluon.Block, options: dict[str, Any]) -> None:
     """Batch this block dynamically. Raises OptionError before anything has changed."""
     chosen = Options().updated("hybridize(dynamic_batch=True)", options)
+    check_executor("hybridize(dynamic_batch=True)", chosen)
     disable(block)
     for inner in blocks_of(block):
         cell = Cell(inner.name or type(inner).__name__, chosen)

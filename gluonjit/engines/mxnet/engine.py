@@ -14,6 +14,7 @@ from gluonjit.engines.mxnet.arrays import VERSIONS
 from gluonjit.engines.mxnet.bridge import bridged
 from gluonjit.engines.mxnet.cell import Cell, any_lazy, cells_known
 from gluonjit.engines.mxnet.cells import capture_cell
+from gluonjit.engines.mxnet.dynamic import check_executor
 from gluonjit.engines.mxnet.hooked import current_mode
 from gluonjit.engines.mxnet.opkinds import clear_kinds, kind_count, sum_kind
 from gluonjit.engines.mxnet.results import numbers_of
@@ -45,7 +46,8 @@ class MXNetEngine:
         return sum_kind(spec, count)
 
     def session(self, plan: Plan, report: Report, options: Options, samples: int, provenance: Provenance) -> Session:
-        """Make room for a flush."""
+        """Make room for a flush. Raises OptionError for an executor that is PyTorch's."""
+        check_executor("batching()", options)
         return Session(plan, report, options, samples, provenance)
 
     def force(self, value: Value) -> NDArray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gluonjit.analysis import Plan
+from gluonjit.engines.torch.compiling import CompiledSession
 from gluonjit.engines.torch.replay.plans import skeleton_of, static_plan
 from gluonjit.engines.torch.replay.session import ReplaySession, learned_inputs
 from gluonjit.engines.torch.replay.skeleton import Unfit, outline
@@ -22,6 +23,9 @@ def session_for(plan: Plan, report: Report, options: Options, samples: int, prov
             return _replayed(plan, report, options, samples, provenance)
         except Unfit as unfit:
             report.executed.decline(str(unfit))
+    if wanted == "compiled":
+        report.executed.count("compiled")
+        return CompiledSession(plan, report, options, samples, provenance)
     report.executed.count("eager")
     return Session(plan, report, options, samples, provenance)
 

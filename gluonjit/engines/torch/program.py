@@ -53,13 +53,13 @@ class Batched:
         self.consts = [tensor for _, tensor in trace.consts]
         self.operators = len(writer.code)
         self.text = (tuple([(step.text, step.inputs, step.outputs) for step in writer.code]), tuple(finals))
-        self._run = _compiled(writer, operands, len(self.consts), besides, finals)
+        self.function = _compiled(writer, operands, len(self.consts), besides, finals)
 
     def __call__(
         self, operands: Sequence[Any], consts: Sequence[Any], count: int, besides: Sequence[Any] = ()
     ) -> list[Any]:
         """The results of `count` nodes."""
-        found: list[Any] = self._run(count, *operands, *consts, *besides)
+        found: list[Any] = self.function(count, *operands, *consts, *besides)
         return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -43,6 +43,8 @@ class Session:
     recorded by itself; `Tape` goes backward through them, as one function of PyTorch's autograd.
     """
 
+    taping: type[Tape] = Tape
+
     def __init__(self, plan: Plan, report: Report, options: Options, samples: int, provenance: Provenance) -> None:
         self.plan = plan
         self.report = report
@@ -65,13 +67,21 @@ class Session:
         plan = self.plan
         self.arrays = [None if arena.sole else room_for(arena.spec, arena.rows) for arena in plan.arenas]
         taped = any(step.mode >= 2 for step in plan.steps)
-        self.tape = Tape(self.report, plan, samples, options.profile, self.finite) if taped else None
-        self._fused = FusedSteps(plan, self.arrays, options.without)
+        self.tape = self.taping(self.report, plan, samples, options.profile, self.finite) if taped else None
+        self._fused = self._fusing(options)
         if self.tape is not None:
             self.tape.fused = self._fused
         graphs = [number for number in range(len(plan.steps)) if number not in self._fused]
         self._indices = _upload(plan, graphs)
         self._besides = _besides(plan, graphs)
+
+    def _fusing(self, options: Options) -> FusedSteps:
+        return FusedSteps(self.plan, self.arrays, options.without)
+
+    def _runs(self, number: int) -> Callable[..., Any]:
+        """What runs the program of a step."""
+        found: Callable[..., Any] = self.plan.steps[number].kind.program
+        return found
 
     def put_lookup(self, chunk: LookupChunk) -> None:
         """Look the entries up; where the table is learned, gradients go on to it."""
@@ -182,7 +192,7 @@ class Session:
         program = step.kind.program
         if tape is None:
             operands = pieces(step.kind.groups, operands)
-            found: list[Any] = program(operands, program.consts, step.count, self._besides.get(number, ()))
+            found: list[Any] = self._runs(number)(operands, program.consts, step.count, self._besides.get(number, ()))
             return found
         return tape.run(number, operands, self._besides.get(number, ()))
 

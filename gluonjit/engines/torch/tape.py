@@ -6,7 +6,7 @@ one gradient for the whole flush. To PyTorch's autograd the flush is one functio
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -46,6 +46,8 @@ def _part(gather: Gather, begin: int, size: int) -> tuple[Place, Any]:
 class Tape:
     """The history of one flush."""
 
+    engine: Any = staticmethod(run_backward)
+
     def __init__(self, report: Report, plan: Plan, samples: int, profile: bool, finite: Any = None) -> None:
         self.report = report
         self.plan = plan
@@ -60,6 +62,7 @@ class Tape:
         self._steps: list[Ran | RanFused] = []
         self.fused: FusedSteps | None = None
         self._spare: dict[int, Any] = {}  # where nobody reads it, the gradient of a weight
+        self.runs: Callable[[int], Any] | None = None  # what runs the program of a step, where it is not that itself
         self._constants: dict[int, tuple[Any, Any]] = {}  # a weight, and what stands for it in the steps
         self._learned = [np.zeros(arena.rows, dtype=bool) for arena in plan.arenas]
         self._read = [np.zeros(arena.rows, dtype=bool) for arena in plan.arenas]
@@ -102,7 +105,8 @@ class Tape:
                     learned.append((*_part(gather, position * size, size), part))
         consts = [self._constant(tensor) for tensor in program.consts]
         with torch.enable_grad():
-            results: list[Any] = program(given, consts, step.count, besides)
+            run = program if self.runs is None else self.runs(number)
+            results: list[Any] = run(given, consts, step.count, besides)
         recorded = [(place, result) for place, result in zip(step.places, results) if result.requires_grad]
         if recorded:
             weights = [tensor for tensor in consts if tensor.requires_grad]
@@ -193,7 +197,7 @@ class Tape:
             return False
         inputs = [operand for _, _, operand in ran.operands] + ran.consts
         results, gradients = zip(*heads)
-        got = run_backward(results, gradients, not free, False, tuple(inputs), True, False)
+        got = self.engine(results, gradients, not free, False, tuple(inputs), True, False)
         for (place, index, _), gradient in zip(ran.operands, got):
             if gradient is not None:
                 self._add(place, index, gradient, arenas, reached)

@@ -1,0 +1,96 @@
+"""Batched programs through torch.compile (option `executor="compiled"`): counted, and bounded in number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from gluonjit.engines.torch.fused_steps import FusedSteps
+from gluonjit.engines.torch.session import Session
+from gluonjit.engines.torch.tape import Ran, Tape
+from gluonjit.hybrid import Options, Report
+
+MOST_COMPILATIONS = 6
+"""Of one program: with gradients and without, and what the compiler tells apart else. Sizes are dynamic."""
+
+
+class CompiledProgram:
+    """What runs a program: compiled, or where that cannot be or is not worth while as it is."""
+
+    def __init__(self, program: Any) -> None:
+        self.compilations = 0
+        self.refused = ""
+        run = getattr(program, "function", None)
+        if run is None:
+            self.refused = "a program that runs node by node"
+        else:
+            self._run: Callable[..., Any] = torch.compile(run, backend=self._backend, dynamic=True, fullgraph=True)
+
+    def _backend(self, graph: Any, inputs: Any) -> Any:
+        from torch._functorch import config
+        from torch._inductor.compile_fx import compile_fx
+
+        self.compilations += 1
+        # A backward pass may come several times (retain_graph), so its inputs are no scratch memory.
+        with config.patch(donated_buffer=False):
+            return compile_fx(graph, inputs)
+
+    def call(self, program: Any, report: Report, operands: Any, consts: Any, count: int, besides: Any) -> Any:
+        """The results of a step."""
+        # A size of one would be another program to the compiler.
+        if self.refused or count < 2:
+            return program(operands, consts, count, besides)
+        before = self.compilations
+        try:
+            found = self._run(count, *operands, *consts, *besides)
+        except Exception as error:  # run as it is next, it raises again what is the program's own
+            self.refused = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+            found = program(operands, consts, count, besides)
+        report.executed.compilations += self.compilations - before
+        if not self.refused and self.compilations >= MOST_COMPILATIONS:
+            self.refused = f"it has been compiled {self.compilations} times"
+        return found
+
+
+class CompiledTape(Tape):
+    """The history of compiled steps."""
+
+    # As `torch.autograd.grad` does it: compiled functions see settings of the compiler through what this passes on.
+    engine: Any = staticmethod(torch.autograd.graph._engine_run_backward)
+
+    def _backward(self, ran: Ran, arenas: list[Any], reached: list[Any], found: dict[int, Any], free: bool) -> bool:
+        from torch._functorch import config
+
+        with config.patch(donated_buffer=False):  # it is asked for again when a backward pass runs
+            return super()._backward(ran, arenas, reached, found, free)
+
+
+class CompiledSession(Session):
+    """Runs each step by the compiled program of its kind."""
+
+    taping = CompiledTape
+
+    def _prepare(self, options: Options, samples: int) -> None:
+        super()._prepare(options, samples)
+        if self.tape is not None:
+            self.tape.runs = self._runs
+
+    def _fusing(self, options: Options) -> FusedSteps:
+        return FusedSteps(self.plan, self.arrays, ("fused",))
+
+    def _runs(self, number: int) -> Callable[..., Any]:
+        kind = self.plan.steps[number].kind
+        program = kind.program
+        compiled: CompiledProgram | None = program.__dict__.get("compiled")
+        if compiled is None:
+            compiled = program.__dict__["compiled"] = CompiledProgram(program)
+
+        def run(operands: Sequence[Any], consts: Sequence[Any], count: int, besides: Sequence[Any] = ()) -> Any:
+            found = compiled.call(program, self.report, operands, consts, count, besides)
+            if compiled.refused:
+                self.report.executed.decline(f"{kind.name} is not compiled: {compiled.refused}")
+            return found
+
+        return run

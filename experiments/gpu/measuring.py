@@ -16,6 +16,7 @@ from experiments.gpu.floor import Rates, floor_of, rates_of
 from experiments.gpu.profiling import profiled
 from experiments.gpu.systems import TOLERANCE, agreement, make, reference_of
 from experiments.gpu.workloads import Workload, load
+from experiments.torch import jit
 from experiments.treelstm.base import BaseSystem
 
 WARM_UP = 3  # minibatches at least
@@ -199,6 +200,7 @@ def _row(
     part = _part(system, batch)
     kernels = profiled(lambda: system.timed(phase, part), wanted.device)
     figures = system.figures()
+    executor, padded = (None, None) if system.sharing is None else jit.executed()
     rate = median(rates)
     return {
         **where,
@@ -209,6 +211,8 @@ def _row(
         "max": max(rates),
         "samples_timed": len(part) * len(rates),
         "ms_per_minibatch": 1e3 * where["batch_size"] / rate,
+        "executor": executor,
+        "padded_nodes": padded,
         "steps": None if figures is None else figures.launches,
         "kernels_per_minibatch": None if kernels is None else kernels.launches * where["batch_size"] / len(part),
         "copies_per_minibatch": None if kernels is None else kernels.copies * where["batch_size"] / len(part),

@@ -19,8 +19,9 @@ class Kernels(NamedTuple):
 
 
 def profiled(run: Callable[[], Any], device: str) -> Kernels | None:
-    """Run once under the profiler; None on a device that has no kernels."""
+    """Run once, under the profiler; None on a device that has no kernels."""
     if not device.startswith("cuda"):
+        run()
         return None
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
     with torch.profiler.profile(activities=activities, acc_events=True) as found:

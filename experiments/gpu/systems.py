@@ -22,9 +22,9 @@ TOLERANCE = 1e-4  # of the largest entry: the device adds up in another order, a
 # How gluonjit runs a plan, and what `gluonjit.hybridize` is told for it; what it does not know is left out with the
 # reason that it gives.
 MODES: dict[str, dict[str, Any]] = {
-    "eager": {},
-    "compiled": {"execution": "compiled"},
-    "cuda-graph": {"execution": "cuda-graph"},
+    "eager": {"executor": "eager"},
+    "compiled": {"executor": "compiled"},
+    "cuda-graph": {"executor": "replay"},
 }
 BY_HAND = {"handbatched": "torch-handbatched", "handbatched-ownbwd": with_torch.OWN_BACKWARD}
 
@@ -48,7 +48,7 @@ def make(workload: Workload, net: nn.Module, names: Sequence[str], device: str) 
         if name == "gluonjit":
             for mode, options in MODES.items():
                 # What sharing gains is seen in the first mode.
-                for sharing, end in ((True, ""), (False, ", no sharing"))[: 1 if options else 2]:
+                for sharing, end in ((True, ""), (False, ", no sharing"))[: 2 if mode == "eager" else 1]:
                     of_mode = f"gluonjit-{mode}"
                     makers[of_mode + end] = partial(Dynamic, of_mode, twin(), program, sharing, **options)
         elif name == "per-sample":

@@ -20,6 +20,12 @@ def batch_dynamically(net: Any, sharing: bool, **options: Any) -> None:
         raise MissingSystem(str(error)) from error
 
 
+def executed() -> tuple[str, int]:
+    """What ran the plans of the last minibatch, as "replay" or "replay, eager", and how many nodes were padding."""
+    report = gluonjit.explain()
+    return ", ".join(report.executed.ran), report.padded
+
+
 def add(losses: Sequence[Any]) -> Any:
     """Return the sum of the losses of a minibatch."""
     return gluonjit.add_n(losses)

@@ -67,10 +67,6 @@ class ReplaySession(Session):
         if static is None:
             super()._put(place, rows, own)
             return
-        if rows.requires_grad:
-            self._inputs[place] = rows
-            if self.tape is not None:
-                self.tape.note_input(place, rows)
         self._given[place] = (rows, own)
         plain_rows = rows.detach()
         static.put(self._numbers[place], plain_rows)
@@ -114,7 +110,9 @@ class ReplaySession(Session):
             self._skeleton.plans.remove(static)
         self.report.executed.decline(f"its static plan failed: {reason}")
         self._prepare(*self._again)
-        self._inputs.clear()
+        for item in [item for items in self._inputs.values() for item in items]:
+            if self.tape is not None and item.tensor.requires_grad:
+                self.tape.note_input(*item)
         with plain():
             for place, (rows, own) in self._given.items():
                 super()._put(place, rows, own)
@@ -154,6 +152,9 @@ class ReplayTape(Tape):
         self._numbers = {place: number for number, place in enumerate(outline.places)}
         self._constants = {key: (tensor, tensor) for key, tensor in static.weights.items()}
         self._versions = [tensor._version for tensor in static.weights.values()]
+        for gather in [gather for step in plan.steps for gather in step.gathers]:
+            rows = slice(gather.place.begin, gather.place.end) if gather.index is None else gather.index
+            self._read[gather.place.arena][rows] = True
 
     def gradients(self, heads: tuple[Any, ...], retain: bool) -> list[Any]:
         """Gradients of the sources; None for those that these results do not depend on."""
@@ -173,13 +174,20 @@ class ReplayTape(Tape):
         wanted = [static.learned[key] if key in weights else None for key in self._constants]
         for place, _ in self._inputs:
             rows = slice(place.begin, place.end)
-            room = static.gradient_rows(self._numbers[place], place.end - place.begin)
-            wanted.append(room if reached[place.arena][rows].any() else None)
+            wanted.append(self._room(static, place) if reached[place.arena][rows].any() else None)
         found = _copies(wanted)
         if not retain and all(readers.spent for readers in self._readers):
             self.free()
         self._account(begin, [])
         return found
+
+    def _room(self, static: StaticPlan, part: Place) -> Any:
+        """Gradients of some rows of an input."""
+        for place, number in self._numbers.items():
+            if place.arena == part.arena and place.begin <= part.begin and part.end <= place.end:
+                rows = static.gradient_rows(number, place.end - place.begin)
+                return rows[part.begin - place.begin : part.end - place.begin]
+        raise IndexError(f"there is no input at {part}")
 
     def _heads(self, reached: Sequence[Any]) -> Heads:
         """The steps that these rows were computed by, last first, and what of their results has a gradient."""

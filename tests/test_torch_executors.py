@@ -453,10 +453,17 @@ class OnHost(recorders.CudaRecorder):
     def begin(self) -> None:
         self.done.append("begin")
 
+    def _checked(self, run: Callable[[], None], memory: Any) -> Any:
+        self.memory = memory
+        return super()._checked(run, memory)
+
     def _capture(self, run: Callable[[], None]) -> Any:
         self.captures += 1
         self.done.append("capture")
-        run()
+        before = [room.clone() for room in self.memory]
+        run()  # what it launches would not run
+        for room, numbers in zip(self.memory, before):
+            room.copy_(numbers)
         return Rerun(run)
 
     def _aside(self, run: Callable[[], None]) -> None:
@@ -476,10 +483,21 @@ def test_graphs_are_captured_after_a_warm_up_and_replayed_from_then_on(monkeypat
     assert total.ran == {"replay": 5} and total.recordings == 2  # the first calls capture more than later ones
     done = OnHost.made[1].done
     plain = ["begin", "aside", "begin", "aside"]
-    assert done == plain + ["begin", "capture", "capture", "replay", "begin", "replay"] + 2 * (
-        ["begin", "replay", "begin", "replay"]
-    )
+    checked = ["aside", "capture", "replay"]
+    assert done == plain + ["begin", *checked, *checked, "begin", "replay"] + 2 * ["begin", "replay", "begin", "replay"]
     assert gluonjit.explain().executed.captures == 0 and OnHost.made[1].captures == 2
+
+
+@pytest.mark.parametrize("captured", [1, 2], ids=["forward", "backward"])
+def test_a_graph_that_gives_other_numbers_is_not_used(monkeypatch: pytest.MonkeyPatch, captured: int) -> None:
+    class Broken(OnHost):
+        def _capture(self, run: Callable[[], None]) -> Any:
+            graph = super()._capture(run)
+            return graph if self.captures < captured else Rerun(lambda: None)
+
+    monkeypatch.setattr(static, "recorder_for", Broken)
+    total = check(TreeModel(), [trees_of_depth(3, 4, seed) for seed in range(4)], tree_loss)
+    assert total.ran["eager"] > 0 and any("a CUDA graph gave other numbers" in why for why in total.declined)
 
 
 def test_backward_from_other_results_is_another_graph(monkeypatch: pytest.MonkeyPatch) -> None:

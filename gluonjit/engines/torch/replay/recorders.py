@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 
 import torch
 
 Run = Callable[[], None]
+Memory = Sequence[Any]
+_NEAR = 1e-3  # of the largest number: what adds up in another order in each run
 _MOST_WANTED = 4
 """Backward passes of one static plan, by which results have gradients, that become graphs."""
 
@@ -21,10 +23,10 @@ class Recorder(Protocol):
     def begin(self) -> None:
         """What is done to the memory from here on is done after what the last runs do."""
 
-    def forward(self, run: Run) -> None:
-        """Run the forward function."""
+    def forward(self, run: Run, memory: Memory) -> None:
+        """Run the forward function, which writes to this memory."""
 
-    def backward(self, key: Hashable, run: Run) -> None:
+    def backward(self, key: Hashable, run: Run, memory: Memory) -> None:
         """Run a backward function, the same for the same key, of the last forward run."""
 
 
@@ -37,11 +39,11 @@ class HostRecorder:
     def begin(self) -> None:
         """Everything is done in its order."""
 
-    def forward(self, run: Run) -> None:
+    def forward(self, run: Run, memory: Memory) -> None:
         """Run the forward function."""
         run()
 
-    def backward(self, key: Hashable, run: Run) -> None:
+    def backward(self, key: Hashable, run: Run, memory: Memory) -> None:
         """Run a backward function."""
         run()
 
@@ -49,10 +51,10 @@ class HostRecorder:
 class CudaRecorder:
     """Captures them as CUDA graphs that share one pool of memory.
 
-    The first forward run, on a stream beside, is the warm-up. Before the second one it is captured, and so is each
-    backward pass that has been asked for until then; one that is new runs operator by operator once. What autograd has
-    recorded during the capture is kept: its tensors are those that each replay fills, so no graph may use their memory
-    for something else.
+    The first forward run, on a stream beside, is the warm-up. For the second one it is captured, and so is each
+    backward pass that has been asked for until then; one that is new runs operator by operator once. A new graph has to
+    give the numbers that its operators give. What autograd has recorded during the capture is kept: its tensors are
+    those that each replay fills, so no graph may use their memory for something else.
     """
 
     remembers = True
@@ -63,40 +65,54 @@ class CudaRecorder:
         self._warm = False
         self._forward: Any = None
         self._backwards: dict[Hashable, Any] = {}
-        self._wanted: dict[Hashable, Run] = {}
+        self._wanted: dict[Hashable, tuple[Run, Memory]] = {}
         self._open()
 
     def begin(self) -> None:
         """Let the current stream wait for the one on which the last runs were."""
         self._turn()
 
-    def forward(self, run: Run) -> None:
-        """Run the forward function."""
+    def forward(self, run: Run, memory: Memory) -> None:
+        """Run the forward function. Raises RuntimeError where a graph gives other numbers than its operators."""
         if not self._warm:
             self._warm = True
             self._aside(run)
             return
         if self._forward is None:
-            self._forward = self._capture(run)
-        for key, backward in self._wanted.items():
-            self._backwards[key] = self._capture(backward)
+            self._forward = self._checked(run, memory)
+        else:
+            self._replay(self._forward)
+        for key, (backward, written) in self._wanted.items():
+            self._backwards[key] = self._checked(backward, written)
         self._wanted.clear()
-        self._replay(self._forward)
 
-    def backward(self, key: Hashable, run: Run) -> None:
+    def backward(self, key: Hashable, run: Run, memory: Memory) -> None:
         """Run a backward function, the same for the same key, of the last forward run."""
         graph = self._backwards.get(key)
         if graph is not None:
             self._replay(graph)
             return
         if len(self._backwards) + len(self._wanted) < _MOST_WANTED:
-            self._wanted[key] = run
+            self._wanted[key] = (run, memory)
         self._aside(run)
 
     def _open(self) -> None:
         self._stream = _side_stream(self._device)
         self._pool = torch.cuda.graph_pool_handle()
         self._last: Any = None
+
+    def _checked(self, run: Run, memory: Memory) -> Any:
+        """The graph of a function that has just run as this graph."""
+        before = [room.clone() for room in memory]
+        self._aside(run)
+        expected = [room.clone() for room in memory]
+        for room, numbers in zip(memory, before):
+            room.copy_(numbers)
+        graph = self._capture(run)
+        self._replay(graph)
+        if not all(map(_alike, memory, expected)):
+            raise RuntimeError("a CUDA graph gave other numbers than the operators that it was captured from")
+        return graph
 
     def _capture(self, run: Run) -> Any:
         """Record what a function launches, without running it."""
@@ -125,6 +141,13 @@ class CudaRecorder:
             current.wait_stream(self._last)
         self._last = current
         return current
+
+
+def _alike(found: Any, expected: Any) -> bool:
+    if not found.dtype.is_floating_point:
+        return bool(torch.equal(found, expected))
+    scale = expected.nan_to_num(0.0, 0.0, 0.0).abs().max() if expected.numel() else 0.0
+    return bool(torch.isclose(found, expected, rtol=0.0, atol=_NEAR * float(scale), equal_nan=True).all())
 
 
 def _graph(graph: Any, pool: Any, stream: Any) -> Any:

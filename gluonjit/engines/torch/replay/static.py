@@ -125,7 +125,7 @@ class StaticPlan:
     def forward(self) -> None:
         """Run all steps."""
         self.runs += 1
-        self.recorder.forward(self._forward)
+        self.recorder.forward(self._forward, self.arenas)
 
     def _forward(self) -> None:
         with plain():
@@ -205,7 +205,8 @@ class StaticPlan:
                 reach = step.reach[position]
                 assert reach is not None
                 reached.update((id(step.program.consts[const]), None) for const in reach.consts)
-        self.recorder.backward(heads, partial(self._backward, heads))
+        written = [room for room in [*self.gradients, *self.learned.values()] if room is not None]
+        self.recorder.backward(heads, partial(self._backward, heads), written)
         return list(reached)
 
     def _backward(self, heads: Heads) -> None:

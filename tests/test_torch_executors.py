@@ -394,6 +394,18 @@ def test_inference_and_training_have_static_plans_of_their_own() -> None:
     assert set(taped) == {True, False}
 
 
+def test_a_static_plan_that_was_made_in_inference_mode_runs_outside_of_it() -> None:
+    net = TreeModel()
+    gluonjit.hybridize(net, executor="replay", **FIXED)
+    trees = trees_of_depth(3, 4, 0)
+    infer(net, trees)
+    with torch.inference_mode():
+        first = [value.numpy().copy() for value in [net(tree) for tree in trees]]
+    second = infer(net, trees)
+    assert gluonjit.explain().executed.replays == 1
+    assert all((value == other).all() for value, other in zip(first, second))
+
+
 @pytest.mark.parametrize(
     ("change", "options", "reason"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gluonjit.analysis import Plan
 from gluonjit.engines.torch.compiling import CompiledSession
+from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.replay.plans import skeleton_of, static_plan
 from gluonjit.engines.torch.replay.session import ReplaySession, learned_inputs
 from gluonjit.engines.torch.replay.skeleton import Unfit, outline
@@ -46,7 +47,8 @@ def _replayed(plan: Plan, report: Report, options: Options, samples: int, proven
         raise Unfit(f"its static plan failed: {skeleton.unfit}")
     if options.executor == "auto" and skeleton.seen < SEEN:
         raise Unfit(f"its skeleton has come less than {SEEN} times")
-    static = static_plan(skeleton, plan, found, report)
+    with plain():  # what is made in inference mode could not be written to later
+        static = static_plan(skeleton, plan, found, report)
     if static is None:
         raise Unfit("all static plans of its skeleton wait for a backward pass")
     return ReplaySession(plan, report, options, samples, provenance, found, skeleton, static)

@@ -15,7 +15,7 @@ from torch import nn  # noqa: E402
 from torch_support import Tree, TreeModel, assert_close, gradients, make_trees, outcome  # noqa: E402
 
 import gluonjit  # noqa: E402
-from gluonjit.engines.torch import compiling  # noqa: E402
+from gluonjit.engines.torch import compiling, tape  # noqa: E402
 from gluonjit.engines.torch.replay import plans, recorders, static  # noqa: E402
 from gluonjit.errors import GluonJITError, OptionError  # noqa: E402
 
@@ -646,3 +646,19 @@ def test_auto_runs_step_by_step_on_the_host() -> None:
 def test_an_executor_that_does_not_exist_is_refused() -> None:
     with pytest.raises(OptionError, match=r"executor='graph'.*'auto', 'eager', 'compiled', 'replay'"):
         gluonjit.hybridize(TreeModel(), executor="graph")
+
+
+@pytest.mark.parametrize("executor", ["replay", "compiled"])
+def test_a_minibatch_that_is_over_leaves_no_history_behind(executor: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_by(monkeypatch, lambda graph, inputs: graph.forward)
+    net = TreeModel()
+    gluonjit.hybridize(net, dynamic_batch=True, executor=executor, **FIXED)
+    gc.collect()
+    for samples in minibatches_of(3, 5):
+        results = [net(sample) for sample in samples]
+        sum(result.sum() for result in results).backward()
+        assert [item for item in gc.get_objects() if issubclass(type(item), tape.Tape)]
+    del results
+    gluonjit.explain()
+    gc.collect()
+    assert not [item for item in gc.get_objects() if issubclass(type(item), tape.Tape)]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
+from gluonjit.analysis import Plan
 from gluonjit.engines.torch.fused_steps import FusedSteps
 from gluonjit.engines.torch.session import Session
 from gluonjit.engines.torch.tape import Ran, Tape
@@ -75,22 +77,28 @@ class CompiledSession(Session):
     def _prepare(self, options: Options, samples: int) -> None:
         super()._prepare(options, samples)
         if self.tape is not None:
-            self.tape.runs = self._runs
+            # Not a method of this: the history of what can be read must not hold what holds that.
+            self.tape.runs = partial(_compiled, self.plan, self.report)
 
     def _fusing(self, options: Options) -> FusedSteps:
         return FusedSteps(self.plan, self.arrays, ("fused",))
 
     def _runs(self, number: int) -> Callable[..., Any]:
-        kind = self.plan.steps[number].kind
-        program = kind.program
-        compiled: CompiledProgram | None = program.__dict__.get("compiled")
-        if compiled is None:
-            compiled = program.__dict__["compiled"] = CompiledProgram(program)
+        return _compiled(self.plan, self.report, number)
 
-        def run(operands: Sequence[Any], consts: Sequence[Any], count: int, besides: Sequence[Any] = ()) -> Any:
-            found = compiled.call(program, self.report, operands, consts, count, besides)
-            if compiled.refused:
-                self.report.executed.decline(f"{kind.name} is not compiled: {compiled.refused}")
-            return found
 
-        return run
+def _compiled(plan: Plan, report: Report, number: int) -> Callable[..., Any]:
+    """What runs the program of a step."""
+    kind = plan.steps[number].kind
+    program = kind.program
+    compiled: CompiledProgram | None = program.__dict__.get("compiled")
+    if compiled is None:
+        compiled = program.__dict__["compiled"] = CompiledProgram(program)
+
+    def run(operands: Sequence[Any], consts: Sequence[Any], count: int, besides: Sequence[Any] = ()) -> Any:
+        found = compiled.call(program, report, operands, consts, count, besides)
+        if compiled.refused:
+            report.executed.decline(f"{kind.name} is not compiled: {compiled.refused}")
+        return found
+
+    return run

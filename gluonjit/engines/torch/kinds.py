@@ -56,6 +56,9 @@ def make_kind(
     devices = {spec.device for spec in specs}
     if len(devices) > 1:
         return f"its operands are on several devices: {', '.join(sorted(devices))}"
+    if isinstance(owner, torch.nn.Module) and any(isinstance(part, torch.nn.RNNBase) for part in owner.modules()):
+        cell.never = _LOOPS
+        return _LOOPS
     trace = Trace(specs)
     constants = _constants(owner, args, kwargs, batch)
     before = attributes(owner)

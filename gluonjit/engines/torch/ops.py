@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from gluonjit.engines.torch import recurrent
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import Refusal, capture, open_batch
 from gluonjit.engines.torch.lazy import LazyTensor, waits
@@ -43,10 +44,19 @@ def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
             found = reference(batch, args, kwargs)
             if found is not None:
                 return found
+        if func in recurrent.STEPS and not kwargs:
+            found = recurrent.run(func, args, _captured)
+            if found is not None:
+                return found
         return capture(_cell_of(func, name), None, func, args, kwargs, batch)
     except Refusal as refusal:
         batch.report.unbatched[name] = str(refusal)
     return run_now(func, args, kwargs)
+
+
+def _captured(func: Any, args: tuple[Any, ...]) -> Any:
+    """A call of one of our own functions, as one node."""
+    return capture(_cell_of(func, func.__name__), None, func, args, {}, open_batch())
 
 
 def run_now(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -11,6 +11,8 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch_support import assert_same  # noqa: E402
 
+import gluonjit  # noqa: E402
+
 LENGTHS = (1, 4, 2, 3, 4)
 LAYERS = {"LSTM": nn.LSTM, "GRU": nn.GRU, "RNN": nn.RNN, "ReLU": lambda *a, **k: nn.RNN(*a, nonlinearity="relu", **k)}
 
@@ -58,7 +60,7 @@ def test_sequences_of_all_lengths_run_together(name: str, options: dict[str, Any
     report = assert_same(Reader(LAYERS[name](4, 3, **options), given), sentences(), value)
     (step,) = [row for kind, row in report.kinds.items() if kind.endswith("_step")]
     passes = options.get("num_layers", 1) * (2 if options.get("bidirectional") else 1)
-    assert report.flushes == 1 and not report.alone
+    assert report.flushes == 1 and not report.alone and not report.unbatched
     assert step.calls == passes * sum(LENGTHS)
     if (
         given
@@ -66,7 +68,6 @@ def test_sequences_of_all_lengths_run_together(name: str, options: dict[str, Any
         assert step.launches < step.calls / 2
     else:
         assert step.launches == passes * max(LENGTHS)
-    assert "loop over a sequence" in report.unbatched["layer"]
 
 
 @pytest.mark.parametrize("way", [{"granularity": "op"}, {"granularity": "graph"}, {"sharing": False}], ids=str)
@@ -112,3 +113,19 @@ def test_dropout_between_layers_is_drawn_where_a_layer_trains() -> None:
     net.train()
     first = [float(net(words)) for words in sentences()]
     assert all(number == number for number in first)
+
+
+def test_verify_and_hooks_see_a_layer_as_one_call() -> None:
+    net = Reader(nn.LSTM(4, 3, bidirectional=True))
+    assert gluonjit.verify(net, sentences(), lambda out, sample: out, granularity="cell").flushes >= 1
+    seen: list[Any] = []
+    net.layer.register_forward_hook(lambda module, args, out: seen.append(tuple(out[0].shape)))
+    gluonjit.hybridize(net, dynamic_batch=True)
+    total = sum(net(words) for words in sentences())
+    assert torch.isfinite(total) and seen == [(length, 6) for length in LENGTHS]
+
+
+def test_a_wrong_width_is_pytorchs_own_error() -> None:
+    net = gluonjit.hybridize(Reader(nn.LSTM(5, 3)), dynamic_batch=True)
+    with pytest.raises(RuntimeError, match=r"input.size\(-1\) must be equal to input_size"):
+        net(sentences()[0])

@@ -8,10 +8,11 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from gluonjit.engines.torch import changes, hooked
+from gluonjit.engines.torch import changes, hooked, recurrent
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import Refusal, as_lazy, capture, expand, foreign, open_batch
 from gluonjit.engines.torch.lazy import waits
+from gluonjit.engines.torch.ops import captured
 from gluonjit.errors import CaptureError, OptionError
 from gluonjit.graph import raised_at
 from gluonjit.hybrid import LOCAL, Batch, Options, engine_of
@@ -116,6 +117,10 @@ def _captured(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
         except Refusal as refusal:
             reason = str(refusal)
     if state.inside:
+        if isinstance(module, torch.nn.RNNBase) and not (noted[1] or _hooked(module)):
+            found = recurrent.call(module, map_structure(args, as_lazy), kwargs, captured)
+            if found is not None:
+                return found
         return expand(cell, _itself(module), args, kwargs, reason, batch)
     return _sample(module, args, kwargs, batch)
 

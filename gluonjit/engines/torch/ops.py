@@ -45,7 +45,7 @@ def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
             if found is not None:
                 return found
         if func in recurrent.STEPS and not kwargs:
-            found = recurrent.run(func, args, _captured)
+            found = recurrent.run(func, args, captured)
             if found is not None:
                 return found
         return capture(_cell_of(func, name), None, func, args, kwargs, batch)
@@ -54,7 +54,7 @@ def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     return run_now(func, args, kwargs)
 
 
-def _captured(func: Any, args: tuple[Any, ...]) -> Any:
+def captured(func: Any, args: tuple[Any, ...]) -> Any:
     """A call of one of our own functions, as one node."""
     return capture(_cell_of(func, func.__name__), None, func, args, {}, open_batch())
 

@@ -53,6 +53,15 @@ STEPS: dict[Any, Callable[..., tuple[Any, ...]]] = {
 """The functions behind the layers, and what each does in a step."""
 
 
+_MODES: dict[str, Callable[..., tuple[Any, ...]]] = {
+    "LSTM": lstm_step,
+    "GRU": gru_step,
+    "RNN_TANH": tanh_step,
+    "RNN_RELU": relu_step,
+}
+_FORWARDS = {torch.nn.LSTM.forward, torch.nn.GRU.forward, torch.nn.RNN.forward}
+
+
 class _Layer(NamedTuple):
     """Arguments of such a function, but for the first: see torch.nn.RNNBase."""
 
@@ -65,37 +74,84 @@ class _Layer(NamedTuple):
     bidirectional: bool
     batch_first: bool
 
+    @property
+    def passes(self) -> int:
+        """How often the sequence is gone through."""
+        return self.layers * (2 if self.bidirectional else 1)
+
 
 def run(func: Any, args: tuple[Any, ...], capture: Capture) -> Any:
-    """What a layer gives for one sequence; None where it is called in another way, on several sequences for one."""
+    """What such a function gives for one sequence; None where it is called in another way, on several for one."""
     if len(args) != 1 + len(_Layer._fields) or not isinstance(args[2], (list, tuple)):
         return None  # packed sequences
-    layer, lstm = _Layer(*args[1:]), func is torch.lstm
-    steps = args[0].squeeze(0 if layer.batch_first else 1) if args[0].dim() == 3 else None
-    each = 4 if layer.has_biases else 2
-    directions = 2 if layer.bidirectional else 1
-    if steps is None or steps.dim() != 2 or not len(steps):
+    layer = _Layer(*args[1:])
+    axis = 0 if layer.batch_first else 1
+    if args[0].dim() != 3 or args[0].shape[axis] != 1:
         return None
-    if len(layer.weights) != each * layer.layers * directions:
-        return None  # with projections
+    states = layer.state if func is torch.lstm else (layer.state,)
+    begin = [tuple([state[number][0] for state in states]) for number in range(layer.passes)]
+    found = _outputs(STEPS[func], layer, args[0].squeeze(axis), begin, capture)
+    if found is None:
+        return None
+    outputs, last = found
+    return (outputs.unsqueeze(axis), *[end.unsqueeze(1) for end in last])
+
+
+def call(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], capture: Capture) -> Any:
+    """What a layer gives for a sequence without an axis of batches; None where it is called in another way."""
+    if type(module).forward not in _FORWARDS or "forward" in module.__dict__ or kwargs or not 1 <= len(args) <= 2:
+        return None
+    inputs, lstm = args[0], module.mode == "LSTM"
+    if inputs.__class__ is not LazyTensor or inputs.dim() != 2 or inputs.shape[1] != module.input_size:
+        return None
+    layer = _Layer(
+        args[1] if len(args) > 1 else None,
+        module._flat_weights,
+        module.bias,
+        module.num_layers,
+        module.dropout,
+        module.training,
+        module.bidirectional,
+        module.batch_first,
+    )
+    if layer.state is None:
+        zeros = torch.zeros(module.hidden_size, dtype=layer.weights[0].dtype, device=layer.weights[0].device)
+        begin = [(zeros, zeros) if lstm else (zeros,)] * layer.passes
+    else:
+        states = layer.state if lstm else (layer.state,)
+        shape = (layer.passes, module.hidden_size)
+        if any(not isinstance(state, torch.Tensor) or tuple(state.shape) != shape for state in states):
+            return None
+        begin = [tuple([state[number] for state in states]) for number in range(layer.passes)]
+    found = _outputs(_MODES[module.mode], layer, inputs, begin, capture)
+    if found is None:
+        return None
+    outputs, last = found
+    return outputs, last if lstm else last[0]
+
+
+def _outputs(
+    step: Callable[..., Any], layer: _Layer, inputs: Any, begin: Sequence[tuple[Any, ...]], capture: Capture
+) -> tuple[Any, tuple[Any, ...]] | None:
+    """The outputs for each step of a sequence, and the last state of each pass."""
+    each = 4 if layer.has_biases else 2
+    if not len(inputs) or len(layer.weights) != each * layer.passes:
+        return None  # or with projections
     if any(weight.__class__ is LazyTensor for weight in layer.weights):
         return None
-    states = layer.state if lstm else (layer.state,)
     ends: list[tuple[Any, ...]] = []
     for number in range(layer.layers):
         if number and layer.dropout and layer.training:
-            steps = torch.dropout(steps, layer.dropout, True)
+            inputs = torch.dropout(inputs, layer.dropout, True)
         ways = []
-        for backward in range(directions):
+        for backward in (False, True)[: 2 if layer.bidirectional else 1]:
             place = len(ends)
             weights = layer.weights[each * place : each * (place + 1)]
-            begin = tuple([state[place][0] for state in states])
-            outputs, end = _one_way(STEPS[func], steps, begin, weights, bool(backward), capture)
+            outputs, end = _one_way(step, inputs, begin[place], weights, backward, capture)
             ways.append(outputs)
             ends.append(end)
-        steps = torch.cat(ways, 1) if len(ways) > 1 else ways[0]
-    last = tuple([torch.stack(parts).unsqueeze(1) for parts in zip(*ends)])
-    return (steps.unsqueeze(0 if layer.batch_first else 1), *last)
+        inputs = torch.cat(ways, 1) if len(ways) > 1 else ways[0]
+    return inputs, tuple([torch.stack(parts) for parts in zip(*ends)])
 
 
 def _one_way(

@@ -65,6 +65,8 @@ def test_sums_over_rows_are_one_launch() -> None:
     rows = [x for x, _ in tagged()]
     report = assert_same(nn.Linear(4, 3), rows, lambda net, x: net(x).tanh().sum(0))
     assert report.kinds["sum"] == (10, 10, 2), "one of rows, one of what they give"
+    report = assert_same(nn.Linear(4, 3), rows, lambda net, x: net(x).tanh().sum())
+    assert report.kinds["sum"] == (10, 10, 2)
     report = assert_same(nn.Linear(4, 3), rows, lambda net, x: net(x).tanh().sum(0), without=("arity",))
     assert report.kinds["sum"] == (10, 10, 1 + len(set(LENGTHS)))
 

@@ -125,6 +125,9 @@ def _each(
     (count,) = counts
     if op.name == "sum.dim_IntList" and attrs.get("dim") == (0,) and attrs.get("dtype") is None:
         return [Sum(_summed(op, attrs, trace, given[0], domain))]
+    if op.name == "sum.default" and attrs.get("dtype") is None:
+        number = trace.shapes[op.outputs[0]]
+        return [Sum(tuple([domain.apply(op.name, op.attrs, [row], [number])[0] for row in _values(given[0])]))]
     if op.name == NLL and isinstance(given[0], Listed) and isinstance(given[1], Listed):
         return _losses(op, attrs, trace, given, value, domain)
     if op.name == "unbind.int" and attrs.get("dim", 0) == 0:

@@ -96,6 +96,11 @@ def wrapping(original: Any) -> Any:
     return wrap
 
 
+def find_tensors(item: Any) -> Any:
+    """What DistributedDataParallel looks for weights through that results do not depend on: their history is needed."""
+    return hooked.original_find_tensors(computed(item))
+
+
 def functional_call(module: Any, *args: Any, **kwargs: Any) -> Any:
     """What torch.func.functional_call calls: the weights are those of this call alone, so it runs by itself."""
     state = LOCAL.state

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch._functorch import eager_transforms, vmap
+from torch.nn.parallel import distributed
 from torch.nn.utils import stateless
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
@@ -23,6 +24,7 @@ PATCHES: list[tuple[Any, str, Any]] = [
     (torch.autograd, "backward", changes.backward),
     (torch.autograd, "grad", changes.grad),
     (stateless, "_functional_call", changes.functional_call),
+    (distributed, "_find_tensors", changes.find_tensors),
     (vmap, "_add_batch_dim", changes.wrapping(vmap._add_batch_dim)),
     (eager_transforms, "_wrap_for_grad", changes.wrapping(eager_transforms._wrap_for_grad)),
     *[(torch.nn.Module, name, changes.changing(name)) for name in changes.CHANGING],

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.nn.parallel import distributed
 from torch.nn.utils import stateless
 
 from gluonjit.hybrid import LOCAL
@@ -19,6 +20,7 @@ original_function_apply: Any = torch.autograd.Function.__dict__["apply"]
 original_backward: Any = torch.autograd.backward
 original_grad: Any = torch.autograd.grad
 original_functional_call: Any = stateless._functional_call
+original_find_tensors: Any = distributed._find_tensors
 run_backward: Any = torch.autograd.Variable._execution_engine.run_backward
 """(results, gradients, keep_graph, create_graph, inputs, allow_unreachable, accumulate_grad): what both of them call;
 `torch.autograd.grad` would import sympy, which takes a second."""

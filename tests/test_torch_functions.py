@@ -62,12 +62,3 @@ def test_values_and_gradients_are_the_same(name: str, shape: tuple[int, ...], as
     report = assert_same(net, [Sample(shape) for _ in range(4)], lambda net, sample: net(sample), 1e-4)
     assert not report.alone
     assert report.flushes == 1 or (name == "written in place" and not as_cell)
-
-
-def test_under_autocast_everything_runs_at_once() -> None:
-    def loss(net: Any, sample: Sample) -> Any:
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            return net(sample)
-
-    net = Calling(lambda a, b: a @ b, False)
-    assert_same(net, [Sample(VECTOR) for _ in range(3)], loss, 1e-2)

@@ -57,6 +57,7 @@ def assert_equal(actual: Any, expected: Any, what: str, tolerance: float) -> Non
     """Nested tensors and plain values are equal, tensors to rounding."""
     if isinstance(expected, torch.Tensor):
         assert isinstance(actual, torch.Tensor), f"{what} is {actual!r}"
+        assert actual.dtype is expected.dtype, what
         assert_close(actual.detach().clone(), expected.detach(), what, tolerance)
     elif isinstance(expected, dict):
         assert list(actual) == list(expected), what

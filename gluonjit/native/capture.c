@@ -3,7 +3,7 @@
 
 #include "fast.h"
 
-enum { LEARNING = 32, AUTOCAST = 64 };
+enum { LEARNING = 32 };
 
 static const char NONE_GIVEN; /* stands for an argument that is None: a plain None ends a tuple */
 static const char NAMED;      /* before the name of an argument */
@@ -131,7 +131,7 @@ static PyObject *key_of(Call *call, PyObject *state) {
     if (torch) {
         size_t modes = (size_t)call->parts[1];
         PyTuple_SET_ITEM(key, 1, PyBool_FromLong(modes & LEARNING));
-        PyTuple_SET_ITEM(key, 2, PyBool_FromLong(modes & AUTOCAST));
+        PyTuple_SET_ITEM(key, 2, Py_NewRef(Py_False));
         if (modules) PyTuple_SET_ITEM(key, 3, Py_NewRef(SLOT(call->batch, names.batch_changes)));
         PyTuple_SET_ITEM(key, call->count - given, Py_NewRef((PyObject *)call->parts[call->count - 1]));
     } else {
@@ -273,13 +273,14 @@ static PyObject *captured(Call *call, Signatures *signatures, Entry *entry, int 
     return result;
 }
 
-/* What comes before the arguments in a signature; 0, or -1 and an exception. */
+/* What comes before the arguments in a signature: 1; 0 under autocast, which Python tells apart; -1 and an exception. */
 static int begin(Call *call, PyObject *state) {
     if (call->of == &names.torch) {
         int learning = torch_mode(names.learning), autocast = learning < 0 ? -1 : torch_mode(names.autocast);
         Py_ssize_t changes = call->owner == Py_None ? 0 : autocast < 0 ? -1 : PyLong_AsSsize_t(SLOT(call->batch, names.batch_changes));
         if (autocast < 0 || changes < 0) return -1;
-        call->parts[1] = (void *)(size_t)(16 + (learning ? LEARNING : 0) + (autocast ? AUTOCAST : 0));
+        if (autocast) return 0;
+        call->parts[1] = (void *)(size_t)(16 + (learning ? LEARNING : 0));
         call->count = 2;
         if (call->owner != Py_None) call->parts[call->count++] = (void *)(size_t)(16 * changes);
     } else {
@@ -287,7 +288,7 @@ static int begin(Call *call, PyObject *state) {
                                           1024 * PyLong_AsLong(SLOT(state, names.state_numpy)));
         call->count = 2;
     }
-    return 0;
+    return 1;
 }
 
 /* What comes after the arguments: in PyTorch whether gradients go through the node. */
@@ -339,7 +340,7 @@ PyObject *capture(const Framework *of, PyObject *state, PyObject *cell, PyObject
     call.arguments = 0;
     call.of = of;
     call.parts[0] = cell;
-    taken = begin(&call, state) < 0 ? -1 : 1;
+    taken = begin(&call, state);
     for (k = 0; k < count && taken > 0; k++) taken = flatten(&call, args[k]);
     while (named != NULL && taken > 0 && PyDict_Next(named, &at, &name, &arg)) taken = flatten_named(&call, name, arg);
     if (taken > 0 && begins_with_zeros(&call)) taken = 0;

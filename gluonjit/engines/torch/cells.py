@@ -12,7 +12,7 @@ import torch
 
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch.cell import Cell
-from gluonjit.engines.torch.hooked import current_mode
+from gluonjit.engines.torch.hooked import autocast, current_mode
 from gluonjit.engines.torch.kinds import Plain, attributes, make_kind
 from gluonjit.engines.torch.lazy import LazyTensor, wrap
 from gluonjit.engines.torch.lookups import look_up, table_of
@@ -38,8 +38,14 @@ _CONSTANTS = (
     torch.nn.Module,
     type(Ellipsis),
 )
-autocast: Callable[[], bool] = getattr(torch._C, "_is_any_autocast_enabled", lambda: False)
 
+
+def casts() -> tuple[Any, ...]:
+    """What torch.autocast casts to, by the kind of device, where it is on."""
+    return tuple([(name, torch.get_autocast_dtype(name)) for name in _AUTOCAST if torch.is_autocast_enabled(name)])
+
+
+_AUTOCAST = [name for name in ("cpu", "cuda", "xpu", "mps") if torch.amp.is_autocast_available(name)]
 
 PARTS: WeakSet[Any] = WeakSet()
 """Modules that are part of a cell: a change of one's attributes may change what the cell does."""
@@ -82,7 +88,7 @@ def capture(
             if begin:
                 batch.report.note(cell.name, "capture", begin, perf_counter())
             return found
-    signature: list[Any] = [cell, learning, autocast()]
+    signature: list[Any] = [cell, learning, casts() if autocast() else False]
     if owner is not None:
         signature.append(batch.changes)
     values: list[Value] = []
@@ -341,8 +347,6 @@ def _made(
     batch: Batch,
     wanted: tuple[Any, ...],
 ) -> Any:
-    if autocast():
-        raise Refusal("autocast is on, under which the dtype of a result depends on the operator")
     try:
         with RUNNING:
             made = make_kind(cell, owner, run, args, kwargs, values, batch)

@@ -9,7 +9,7 @@ import torch
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch import dynamic, hooked
 from gluonjit.engines.torch.cell import Cell
-from gluonjit.engines.torch.cells import autocast, captured_lookup, rebuild
+from gluonjit.engines.torch.cells import captured_lookup, rebuild
 from gluonjit.engines.torch.engine import ENGINE
 from gluonjit.engines.torch.lazy import LazyTensor, make
 from gluonjit.engines.torch.lookups import Table
@@ -34,7 +34,7 @@ def module_call() -> Any:
         rebuild=rebuild,
         engine=ENGINE,
         learning=torch.is_grad_enabled,
-        autocast=autocast,
+        autocast=hooked.autocast,
         make=make,
         look_up=captured_lookup,
         original=hooked.original_call,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -24,6 +24,8 @@ original_find_tensors: Any = distributed._find_tensors
 run_backward: Any = torch.autograd.Variable._execution_engine.run_backward
 """(results, gradients, keep_graph, create_graph, inputs, allow_unreachable, accumulate_grad): what both of them call;
 `torch.autograd.grad` would import sympy, which takes a second."""
+autocast: Any = torch._C._is_any_autocast_enabled
+without_autocast: Any = torch._C._DisableAutocast
 make_subclass: Any = torch.Tensor._make_subclass
 make_wrapper: Any = torch.Tensor._make_wrapper_subclass
 
@@ -35,12 +37,16 @@ def current_mode() -> int:
 
 @contextmanager
 def plain(learning: bool = False) -> Iterator[None]:
-    """Operators inside run at once and are no part of the program; gradients are recorded where `learning`."""
+    """Operators inside run at once and are no part of the program; gradients are recorded where `learning`.
+
+    Nothing is cast: what was captured under torch.autocast has its casts in it.
+    """
     state = LOCAL.state
     state.paused += 1
     try:
         # Tensors made in inference mode could not be used to learn later.
         with torch.inference_mode(False), torch.set_grad_enabled(learning):
-            yield
+            with without_autocast() if autocast() else nullcontext():
+                yield
     finally:
         state.paused -= 1

@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gluonjit.engines.torch.arrays import FLOATS, device_named, dtype_named, name_of_dtype
-from gluonjit.engines.torch.hooked import make_wrapper
+from gluonjit.engines.torch.hooked import make_wrapper, without_autocast
 from gluonjit.engines.torch.rules import rule_of
 from gluonjit.graph import Spec
 from gluonjit.hybrid import LOCAL
@@ -223,7 +223,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
 
         other = without_rule(func) if written is None else None
         if other is not None:
-            with self:
+            with without_autocast(), self:
                 return other(*_positional(func, named), **_by_name(func, named))
         attrs = tuple([(key, placed(value)) for key, value in named.items()])
         found = func(**{key: stand_in(value) for key, value in named.items()})
@@ -358,9 +358,12 @@ def recording(trace: Trace, constant: Callable[[Any], bool], taped: bool = False
     state = LOCAL.state
     recorder = Recorder(trace, constant, taped)
     outer, state.trace = state.trace, recorder
+    cached = torch.is_autocast_cache_enabled()
     try:
+        torch.set_autocast_cache_enabled(False)  # of weights that are cast here, other calls would take placeholders
         # Leaving inference mode lets gradients be recorded, whatever held before.
         with torch.inference_mode(False), torch.set_grad_enabled(recorder.learns), recorder:
             yield recorder
     finally:
+        torch.set_autocast_cache_enabled(cached)
         state.trace = outer

@@ -85,6 +85,8 @@ def _sums_rows(kind: Kind, trace: Trace) -> bool:
     if len(kind.operands) != 1 or len(trace.ops) != 1 or kind.poly:
         return False
     (op,), (spec,) = trace.ops, kind.operands
+    if [(output.spec.rows, output.spec.dtype) for output in kind.outputs] != [(1, kind.operands[0].dtype)]:
+        return False  # the sum of tensors of several rows has as many
     dims = dict(op.attrs).get("dim", tuple(range(len(spec.shape))))
     return op.name in ("sum.default", "sum.dim_IntList") and spec.mode == "rows" and tuple(dims) == (0,)
 
@@ -122,4 +124,6 @@ def _finished(builder: Builder, results: Sequence[Anything]) -> Program:
     rows = [rows_in(value) for value in results]
     if any(builder.space(value.view) != NODE for value in rows):
         raise NotFusable("a result is of children")
+    if any(value.view.width != prod(value.inner) for value in rows):
+        raise NotFusable("a result is not as wide as its shape says")
     return builder.finish([value.view for value in rows])

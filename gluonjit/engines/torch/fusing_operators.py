@@ -78,13 +78,21 @@ def two(builder: Builder, op: str, a: Anything, b: Anything, shape: Shape) -> An
     if isinstance(b, Const):
         if b.turned or (len(a.inner) > 1 and prod(a.inner[:-1]) != 1):
             raise NotFusable(f"{op} of rows of {a.inner} and a constant")
-        return a._replace(view=builder.with_row(op, a.view, b.weight), shape=shape)
+        return _as_wide(a, builder.with_row(op, a.view, b.weight), shape)
     b = rows_in(b)
-    if a.lead != b.lead:
+    if a.lead != b.lead or (a.lead and a.shape[0] != b.shape[0]):
         raise NotFusable(f"{op} of one row and of several")
     if _plain(a.inner) != _plain(b.inner) and 1 not in (a.view.width, b.view.width):
         raise NotFusable(f"{op} of rows of {a.inner} and of {b.inner}")
-    return a._replace(view=builder.combined(op, a.view, b.view), shape=shape)
+    return _as_wide(b if a.view.width < b.view.width else a, builder.combined(op, a.view, b.view), shape)
+
+
+def _as_wide(a: Rows, view: View, shape: Shape) -> Rows:
+    """The result of an operator, which has to be as wide as its shape says: (2, 1) and (1, 2) make (2, 2)."""
+    found = a._replace(view=view, shape=shape)
+    if prod(found.inner) != view.width or (a.lead and shape[:1] != a.shape[:1]):
+        raise NotFusable(f"rows of {a.inner} are broadcast to {shape}")
+    return found
 
 
 def _plain(shape: Shape) -> Shape:
@@ -121,7 +129,7 @@ def _transposed(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anythi
 def _product(builder: Builder, a: Anything, matrix: Anything, bias: Anything, shape: Shape) -> Anything:
     """Rows times (in, out), plus a row."""
     a = rows_in(a)
-    if not isinstance(matrix, Const) or len(matrix.shape) != 2 or prod(a.inner) != a.inner[-1]:
+    if not isinstance(matrix, Const) or len(matrix.shape) != 2 or a.inner[-1:] != (prod(a.inner),):
         raise NotFusable("a product of rows with rows")
     if a.view.width != matrix.shape[0] or (bias is not None and not _is_row(bias, matrix.shape[1])):
         raise NotFusable("a product with a constant of another size")

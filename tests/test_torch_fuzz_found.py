@@ -1,0 +1,120 @@
+"""What the fuzzer found in the engine for PyTorch, each as a small program: batched it gives what it gives eagerly."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+from torch_support import assert_close, gradients  # noqa: E402
+
+import gluonjit  # noqa: E402
+from gluonjit.errors import CaptureError  # noqa: E402
+
+
+class Net(nn.Module):
+    """Calls a sample's program with itself and the sample's tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(7, 3)
+        self.dense = nn.Linear(3, 3)
+        self.other = nn.Linear(3, 3)
+
+    def forward(self, sample: Sample, *tensors: Any) -> Any:
+        return sample.program(self, *tensors)
+
+
+class Sample:
+    """A program and its tensors, as an object that is no plain constant: what the program calls is captured."""
+
+    def __init__(self, program: Callable[..., Any], *tensors: Any) -> None:
+        self.program = program
+        self.tensors = tensors
+
+    def on(self, net: Net) -> Any:
+        return net(self, *self.tensors)
+
+
+@pytest.fixture
+def net() -> Any:
+    torch.manual_seed(0)
+    made = Net()
+    yield made
+    gluonjit.hybridize(made, dynamic_batch=False)
+
+
+def same_values(net: Net, samples: list[Sample], **options: Any) -> None:
+    """Batched values are those of the eager program, with and without gradients being recorded."""
+    gluonjit.hybridize(net, dynamic_batch=False)
+    wanted = [sample.on(net).detach().clone() for sample in samples]
+    gluonjit.hybridize(net, dynamic_batch=True, **options)
+    for recorded in (True, False):
+        with torch.set_grad_enabled(recorded):
+            found = [sample.on(net) for sample in samples]
+            for number, (value, expected) in enumerate(zip(found, wanted)):
+                assert value.dtype == expected.dtype
+                assert_close(value.detach(), expected, f"sample {number}")
+
+
+Backward = Callable[[list[Any]], None]
+
+
+def same_gradients(net: Net, make: Callable[[], list[Sample]], backward: Backward, **options: Any) -> None:
+    """Gradients, of weights and of inputs, are those of the eager program, None where those are None."""
+    found = []
+    eager = gluonjit.hybridize(copy.deepcopy(net), dynamic_batch=False)
+    for model in (eager, gluonjit.hybridize(net, dynamic_batch=True, **options)):
+        model.zero_grad(set_to_none=True)
+        samples = make()
+        backward([sample.on(model).sin().mean() for sample in samples])
+        inputs = [tensor.grad for sample in samples for tensor in sample.tensors if tensor.is_floating_point()]
+        found.append([*gradients(model).values(), *inputs])
+    for number, (wanted, actual) in enumerate(zip(*found)):
+        assert (wanted is None) == (actual is None), f"gradient {number}: {actual} instead of {wanted}"
+        if wanted is not None:
+            assert_close(actual, wanted, f"gradient {number}")
+
+
+def total(losses: list[Any]) -> None:
+    gluonjit.add_n(losses).backward()
+
+
+def each(losses: list[Any]) -> None:
+    for loss in losses:
+        loss.backward()
+
+
+def last(losses: list[Any]) -> None:
+    losses[-1].backward()
+
+
+def test_sums_of_many_tensors_of_several_rows(net: Net) -> None:
+    def program(net: Net, x: Any) -> Any:
+        return (x + x + x + x + x + x + x + x + x) * 0.1
+
+    same_values(net, [Sample(program, torch.randn(2, 2, 3)), Sample(program, torch.randn(2, 2, 3))])
+
+
+def test_sums_of_rows_in_another_dtype(net: Net) -> None:
+    def program(net: Net, x: Any) -> Any:
+        return x.sum((0,), dtype=torch.float64)
+
+    same_values(net, [Sample(program, torch.randn(1, 3)), Sample(program, torch.randn(2, 3))])
+
+
+def test_a_row_and_a_column_make_a_matrix(net: Net) -> None:
+    def kron(net: Net, x: Any) -> Any:
+        return torch.kron(x[:1], x[:1]) * 0.5
+
+    def outer(net: Net, x: Any) -> Any:
+        return x.reshape(-1, 1) + x.reshape(1, -1)
+
+    same_values(net, [Sample(kron, torch.randn(1, 2)), Sample(kron, torch.randn(1, 2))])
+    same_values(net, [Sample(outer, torch.randn(2)), Sample(outer, torch.randn(2))])

@@ -118,3 +118,10 @@ def test_a_row_and_a_column_make_a_matrix(net: Net) -> None:
 
     same_values(net, [Sample(kron, torch.randn(1, 2)), Sample(kron, torch.randn(1, 2))])
     same_values(net, [Sample(outer, torch.randn(2)), Sample(outer, torch.randn(2))])
+
+
+def test_diagonals(net: Net) -> None:
+    def program(net: Net, x: Any) -> Any:
+        return x.diagonal()
+
+    same_values(net, [Sample(program, torch.randn(rows, 3)) for rows in (2, 1, 3, 2)])

@@ -159,6 +159,14 @@ def flipped(call: Call) -> list[Val]:
     return [call.stacked(call.again({"self": call.stack(val), "dims": dims}))]
 
 
+def of_diagonal(call: Call) -> list[Val]:
+    """diagonal: of two dimensions of one node's value."""
+    val = call["self"]
+    first, second = (axis(len(val.shape), call.get(name, k)) for k, name in enumerate(("dim1", "dim2")))
+    changes = {"self": call.stack(val), "offset": call.get("offset", 0), "dim1": first + 1, "dim2": second + 1}
+    return [call.stacked(call.again(changes))]
+
+
 def picked(call: Call) -> list[Val]:
     """index_select with an index that is the same for all nodes; or entries of a shared table."""
     val, index = call["self"], call["index"]

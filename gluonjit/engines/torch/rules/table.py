@@ -30,6 +30,7 @@ _ROWS: list[tuple[Rule, str]] = [
     (shapes.gathered, "gather.default"),
     (shapes.embedded, "embedding.default"),
     (shapes.diagonal, "tril.default triu.default"),
+    (shapes.of_diagonal, "diagonal.default"),
     (linear.mm, "mm.default"),
     (linear.addmm, "addmm.default"),
     (linear.mv, "mv.default"),

@@ -125,3 +125,10 @@ def test_diagonals(net: Net) -> None:
         return x.diagonal()
 
     same_values(net, [Sample(program, torch.randn(rows, 3)) for rows in (2, 1, 3, 2)])
+
+
+def test_a_view_with_another_dtype(net: Net) -> None:
+    def program(net: Net, x: Any) -> Any:
+        return net.dense(x).detach().view(torch.int32)
+
+    same_values(net, [Sample(program, torch.randn(2, 3))])

@@ -48,7 +48,9 @@ def _index(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def _reshape(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     value = _value(batch, args[0])
     shape = args[1:] if len(args) != 2 or isinstance(args[1], int) else args[1]
-    if value is None or kwargs or not all(isinstance(size, int) for size in shape) or -1 in shape:
+    if value is None or kwargs or not isinstance(shape, (tuple, list)):  # `view` takes a dtype too
+        return None
+    if not all(isinstance(size, int) for size in shape) or -1 in shape:
         return None
     return _wrapped(reshaped(value, tuple(shape)))
 

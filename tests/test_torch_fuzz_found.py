@@ -132,3 +132,35 @@ def test_a_view_with_another_dtype(net: Net) -> None:
         return net.dense(x).detach().view(torch.int32)
 
     same_values(net, [Sample(program, torch.randn(2, 3))])
+
+
+def test_a_value_is_read_in_the_middle_of_a_sample_in_inference_mode(net: Net) -> None:
+    def program(net: Net, tokens: Any) -> Any:
+        words = net.embed(tokens)
+        return words.sin() if float(words.mean()) > 0.1 else words.cos()
+
+    tokens = [torch.tensor([1, 2, 3]), torch.tensor([4])]
+    wanted = [Sample(program, word).on(net).detach().clone() for word in tokens]
+    gluonjit.hybridize(net, dynamic_batch=True)
+    with torch.inference_mode():
+        for found, expected in zip([Sample(program, word).on(net) for word in tokens], wanted):
+            assert_close(found, expected, "a sample")
+
+
+@pytest.mark.parametrize("size", [3, 3000])
+def test_tensors_of_inference_mode_may_be_written_to(net: Net, size: int) -> None:
+    def program(net: Net, x: Any) -> Any:
+        y = torch.zeros(x.shape)
+        before = x + y
+        y += 1
+        return before * y
+
+    gluonjit.hybridize(net, dynamic_batch=True)
+    with torch.inference_mode():
+        x = torch.arange(float(size))
+        results = []
+        for _ in range(2):
+            results.append(Sample(program, x).on(net))
+            x += 1
+        assert_close(results[0], torch.arange(float(size)), "before")
+        assert_close(results[1], torch.arange(float(size)) + 1, "after")

@@ -62,14 +62,14 @@ def leaf(batch: Batch, tensor: Any) -> Value:
     known = batch.imports.get(id(tensor))
     if tensor.__class__ is torch.Tensor and not tensor.requires_grad and not torch.is_inference_mode_enabled():
         version = version_of(tensor)  # nothing here is captured or recorded
-        if known is not None and known[0].version == version:
+        if known is not None and known[0].version == version and not tensor.is_inference():
             return known[1]
         value = _new_leaf(batch, tensor, version)
         batch.imports[id(tensor)] = (Held(tensor, version), value)
         return value
     with plain():
         version = version_of(tensor)
-        if known is not None and known[0].version == version:
+        if known is not None and known[0].version == version and not tensor.is_inference():
             return known[1]
         value = _new_leaf(batch, tensor, version)
     batch.imports[id(tensor)] = (Held(tensor, version), value)
@@ -94,5 +94,18 @@ def _new_leaf(batch: Batch, tensor: Any, version: int) -> Value:
         if key not in batch.graph.leaves:  # a copy, so that the program may write to its own
             copy = tensor.clone()
             payload = Held(copy, version_of(copy))
+    elif tensor.is_inference():
+        payload = _copied(batch, tensor)
+        key = (id(payload.tensor), payload.version)
     base = batch.graph.add_leaf(key, payload, spec, taped).base
     return Value(base, 0, spec, batch.graph, taped, tensor)
+
+
+def _copied(batch: Batch, tensor: Any) -> Held:
+    """A tensor as it is now: of one that was made in inference mode nobody counts how often it is written to."""
+    place = ("copied", id(tensor))
+    known: Held | None = batch.noted.get(place)
+    if known is None or not torch.equal(known.tensor, tensor):
+        copy = tensor.clone()
+        known = batch.noted[place] = Held(copy, version_of(copy))
+    return known

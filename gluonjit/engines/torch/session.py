@@ -65,7 +65,8 @@ class Session:
     def _prepare(self, options: Options, samples: int) -> None:
         """Make room for rows, and find out how each step runs."""
         plan = self.plan
-        self.arrays = [None if arena.sole else room_for(arena.spec, arena.rows) for arena in plan.arenas]
+        with plain():
+            self.arrays = [None if arena.sole else room_for(arena.spec, arena.rows) for arena in plan.arenas]
         taped = any(step.mode >= 2 for step in plan.steps)
         self.tape = self.taping(self.report, plan, samples, options.profile, self.finite) if taped else None
         self._fused = self._fusing(options)

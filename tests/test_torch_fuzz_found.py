@@ -164,3 +164,28 @@ def test_tensors_of_inference_mode_may_be_written_to(net: Net, size: int) -> Non
             x += 1
         assert_close(results[0], torch.arange(float(size)), "before")
         assert_close(results[1], torch.arange(float(size)) + 1, "after")
+
+
+def test_what_nothing_reads_may_be_written_to(net: Net) -> None:
+    """An input of 4,096 bytes and more, and a weight, of a sample that was lost."""
+
+    def fails(net: Net, x: Any) -> Any:
+        net.dense(x.reshape(-1, 3))
+        raise ValueError("lost")
+
+    def program(net: Net, x: Any) -> Any:
+        return net.other(x.reshape(-1, 3)).sum()
+
+    gluonjit.hybridize(net, dynamic_batch=True)
+    x, y = torch.ones(3000), torch.ones(3000)
+    with pytest.raises(ValueError, match="lost"):
+        Sample(fails, x).on(net)
+    with torch.no_grad():
+        x += 1
+        net.dense.weight.zero_()
+        found = Sample(program, y).on(net)
+        assert_close(found.detach(), F.linear(y.reshape(-1, 3), net.other.weight, net.other.bias).sum(), "the other")
+        waiting = Sample(program, y).on(net)
+        y += 1
+        with pytest.raises(CaptureError, match="was written to"):
+            waiting.item()

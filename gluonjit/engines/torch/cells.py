@@ -10,6 +10,7 @@ from weakref import WeakSet, ref
 
 import torch
 
+from gluonjit.analysis import Plan
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.hooked import autocast, current_mode
@@ -323,13 +324,14 @@ def note_constants(batch: Batch, kind: Kind) -> None:
         versions.setdefault(id(tensor), (tensor, version_of(tensor), tensor.data_ptr()))
 
 
-def check_constants(report: Report) -> None:
+def check_constants(report: Report, plan: Plan) -> None:
     """Raise where a weight was written to since calls that use it were captured in the batch that is being run."""
     state = LOCAL.state
+    used = {id(tensor) for step in plan.steps for tensor in step.kind.program.consts}
     for batch in (*state.explicit, state.batch):
         if batch is not None and batch.report is report:
             for tensor, version, address in batch.noted.pop(VERSIONS, {}).values():
-                if version_of(tensor) != version or tensor.data_ptr() != address:
+                if id(tensor) in used and (version_of(tensor) != version or tensor.data_ptr() != address):
                     raise CaptureError(
                         f"a weight of shape {tuple(tensor.shape)} was written to after calls that use it were "
                         f"captured and before they ran. Read a result of theirs before (or call batch.flush), which "

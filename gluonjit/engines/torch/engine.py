@@ -46,7 +46,7 @@ class TorchEngine:
 
     def session(self, plan: Plan, report: Report, options: Options, samples: int, provenance: Provenance) -> Session:
         """Make room for a flush."""
-        check_constants(report)
+        check_constants(report, plan)
         return session_for(plan, report, options, samples, provenance)
 
     def force(self, value: Value) -> Any:

@@ -54,6 +54,7 @@ class Session:
         self.arrays: list[Any] = []
         self.tape: Tape | None = None
         self._inputs: dict[Place, list[Input]] = {}
+        self._lost: list[tuple[Place, CaptureError]] = []  # rows of tensors that were written to before this
         self._chunks: dict[Place, Chunk] = {}
         self._makers = {place: number for number, step in enumerate(plan.steps) for place in step.places}
         self._places: list[list[Place]] = [[] for _ in plan.arenas]
@@ -103,14 +104,28 @@ class Session:
 
     def put_leaves(self, chunk: LeafChunk) -> None:
         """Put tensors together that were there before the batch; gradients go on to those that learn."""
-        tensors = [_unchanged(leaf) for leaf in chunk.leaves]
+        tensors = [leaf.payload.tensor for leaf in chunk.leaves]
         spec = chunk.leaves[0].spec
+        for number, leaf in enumerate(chunk.leaves):
+            if version_of(leaf.payload.tensor) != leaf.payload.version:
+                begin = chunk.place.begin + number * spec.rows
+                self._written_to(Place(chunk.place.arena, begin, begin + spec.rows), leaf)
         with plain():
             rows = join(spec, tensors)
             self._put(chunk.place, rows, rows is not tensors[0])
         if any(leaf.taped for leaf in chunk.leaves):
             with plain(True):
                 self._note_inputs(chunk.place, tensors if spec.mode == "rows" else [x.unsqueeze(0) for x in tensors])
+
+    def _written_to(self, place: Place, leaf: Leaf) -> None:
+        """The tensor of these rows is another one by now: nobody may read them."""
+        error = CaptureError(
+            f"a tensor of shape {tuple(leaf.payload.tensor.shape)} was written to after captured calls had read it and "
+            f"before they ran. Write to a copy (tensor.clone()), or read a result of theirs before, which runs them."
+        )
+        if any(_reads(gather, place) for step in self.plan.steps for gather in step.gathers):
+            raise error
+        self._lost.append((place, error))
 
     def _put(self, place: Place, rows: Any, own: bool) -> None:
         if self.finite is not None:
@@ -236,6 +251,9 @@ class Session:
 
     def rows(self, arena: int, positions: Sequence[int]) -> Any:
         """Rows of an arena with their history, for values that are references to them."""
+        for place, error in self._lost:
+            if place.arena == arena and any(place.begin <= position < place.end for position in positions):
+                raise error
         parts, begin = [], 0
         while begin < len(positions):
             place = self._place_of(arena, positions[begin])
@@ -275,14 +293,13 @@ class Session:
                 joined_history(self.tape, self._chunks)
 
 
-def _unchanged(leaf: Leaf) -> Any:
-    tensor, version = leaf.payload
-    if version_of(tensor) != version:
-        raise CaptureError(
-            f"a tensor of shape {tuple(tensor.shape)} was written to after captured calls had read it and before they "
-            f"ran. Write to a copy (tensor.clone()), or read a result of theirs before, which runs them."
-        )
-    return tensor
+def _reads(gather: Gather, place: Place) -> bool:
+    """Whether any of these rows is gathered."""
+    if gather.place.arena != place.arena:
+        return False
+    if gather.index is None:
+        return gather.place.begin < place.end and place.begin < gather.place.end
+    return bool(((gather.index >= place.begin) & (gather.index < place.end)).any())
 
 
 def _specs_at(plan: Plan, number: int, place: Place) -> list[Any]:

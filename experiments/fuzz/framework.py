@@ -86,6 +86,10 @@ class Framework(ABC):
     def action(self, action: Action, way: Way, inputs: list[tuple[str, Given]]) -> list[str]:
         """Lines that change a parameter or one of the inputs of floats."""
 
+    def begin(self, case: Case, inputs: list[str]) -> list[str]:
+        """Lines at the beginning of each program, which may change the names of its inputs."""
+        return []
+
     # --- judging -------------------------------------------------------------------------------------------------
 
     @abstractmethod
@@ -103,6 +107,10 @@ class Framework(ABC):
     @abstractmethod
     def known(self, value: Any) -> bool:
         """Whether an error of the eager program need not be one of the batched program."""
+
+    def limit(self, wanted: Any, found: Any, text: str) -> bool:
+        """Whether an error that one of the runs raises, while the other gives None, is a documented limit."""
+        return False
 
     @abstractmethod
     def tolerance(self, text: str, dtypes: frozenset[str]) -> float:

@@ -134,6 +134,8 @@ class _Writer:
         run = Run(names, inputs, "tokens", self.case.way.dtype)
         results: list[Any] | None = None
         try:
+            for line in self.framework.begin(self.case, inputs):
+                run.do(line + "\n")
             for step in sample.steps:
                 self.framework.choices.table.perform(run, step)
             chosen = run.env[-min(sample.outputs, len(run.env)) :]

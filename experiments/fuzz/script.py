@@ -16,8 +16,8 @@ wrong = difference(found, wanted, {tolerance})
 for name, how in wrong:
     print(f"{{name}}: {{how}}")
     if not isinstance(found.get(name), (Exception, type(None))):
-        print(f"batched {{found[name].tolist()}}")
-        print(f"eager   {{wanted[name].tolist() if name in wanted else None}}")
+        for run_, numbers in (("batched", found.get(name)), ("eager  ", wanted.get(name))):
+            print(f"{{run_}} {{numbers.tolist() if hasattr(numbers, 'tolist') else numbers}}")
 raise SystemExit(f"{{len(wrong)}} differences" if wrong else 0)
 """
 

@@ -26,7 +26,7 @@ def without_history(run: Run, a: int, b: int, c: int) -> str | None:
 @op
 def cells_without_history(run: Run, a: int, b: int, c: int) -> str | None:
     x = run.rows(a)
-    body = [f"net.squash({x})", f"net.nested({x}, {x})[0]", f"net.embed({run.tokens})", f"{x}[0]"][b % 4]
+    body = [f"net.squash({x})", f"net.nested({x}, {x})[0]", f"net.embed({run.tokens})", f"{x}[0] * 1.0"][b % 4]
     return f"with torch.no_grad():\n    p = {body}\n{['p', 'p * 0.5', 'net.squash(p)', 'torch.stack([p, p])'][c % 4]}"
 
 

@@ -104,8 +104,8 @@ def _new_leaf(batch: Batch, tensor: Any, version: int) -> Value:
 def _copied(batch: Batch, tensor: Any) -> Held:
     """A tensor as it is now: of one that was made in inference mode nobody counts how often it is written to."""
     place = ("copied", id(tensor))
-    known: Held | None = batch.noted.get(place)
+    known: Held | None = batch.created.get(place)
     if known is None or not torch.equal(known.tensor, tensor):
         copy = tensor.clone()
-        known = batch.noted[place] = Held(copy, version_of(copy))
+        known = batch.created[place] = Held(copy, version_of(copy))
     return known

@@ -23,7 +23,7 @@ TOLERANCE_OF_HALF = 2e-2
 
 # What the eager program raises where a batch, whose history lives as long as anybody holds a result of it, need not;
 # which gradients were added before it raised is not said anywhere.
-GIVES_UP = ("backward through the graph a second time", "modified by an inplace operation")
+GIVES_UP = ("backward through the graph a second time", "modified by an inplace operation", "derivative for aten::")
 # What a batch may raise: a history that was there before it is freed by the first backward that goes through it; and
 # equal calls are one, so that backward from both is backward from one twice.
 FREED = "Trying to backward through the graph a second time (or directly access saved tensors"

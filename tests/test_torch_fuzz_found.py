@@ -73,7 +73,8 @@ def same_gradients(net: Net, make: Callable[[], list[Sample]], backward: Backwar
     for model in (eager, gluonjit.hybridize(net, dynamic_batch=True, **options)):
         model.zero_grad(set_to_none=True)
         samples = make()
-        backward([sample.on(model).sin().mean() for sample in samples])
+        outputs = [sample.on(model) for sample in samples]
+        backward([output.sin().mean() for output in outputs])
         inputs = [tensor.grad for sample in samples for tensor in sample.tensors if tensor.is_floating_point()]
         found.append([*gradients(model).values(), *inputs])
     for number, (wanted, actual) in enumerate(zip(*found)):
@@ -189,3 +190,82 @@ def test_what_nothing_reads_may_be_written_to(net: Net) -> None:
         y += 1
         with pytest.raises(CaptureError, match="was written to"):
             waiting.item()
+
+
+def words(net: Net, tokens: Any) -> Any:
+    return net.dense(net.embed(tokens))
+
+
+def test_backward_of_each_loss_goes_through_one_look_up(net: Net) -> None:
+    same_gradients(net, lambda: [Sample(words, torch.tensor([k, 1])) for k in range(3)], each)
+
+
+def test_backward_of_each_loss_leaves_what_was_read_in_the_middle(net: Net) -> None:
+    def program(net: Net, tokens: Any) -> Any:
+        h = net.dense(net.embed(tokens))
+        return net.other(h).tanh() if float(h.detach().sum()) > 0 else net.other(h).sin()
+
+    def make() -> list[Sample]:
+        return [Sample(program, torch.tensor([k, 1])) for k in range(3)]
+
+    same_gradients(net, make, each)
+
+
+def direct(net: Net, x: Any) -> Any:
+    return net.other(x)
+
+
+def test_what_backward_does_not_come_to_has_no_gradient(net: Net) -> None:
+    """Neither a weight that another sample uses, nor its inputs, although the losses are of one step."""
+
+    def make() -> list[Sample]:
+        return [Sample(words, torch.tensor([1])), Sample(direct, torch.ones(2, 3).requires_grad_())]
+
+    same_gradients(net, make, last)
+    same_gradients(net, lambda: make()[::-1], last)
+
+
+def test_inputs_that_nothing_uses_have_no_gradient(net: Net) -> None:
+    def second(net: Net, x: Any, y: Any) -> Any:
+        return net.dense(y)
+
+    def make() -> list[Sample]:
+        tensors = [torch.randn(3).requires_grad_() for _ in range(4)]
+        return [Sample(second, *tensors[:2]), Sample(second, *tensors[2:])]
+
+    torch.manual_seed(1)
+    given = make()
+    same_gradients(net, lambda: copy.deepcopy(given), total)
+
+
+def test_rows_of_other_samples_have_no_gradient(net: Net) -> None:
+    """Of nodes with any number of rows, too."""
+
+    def program(net: Net, x: Any) -> Any:
+        return net.dense(x).tanh() * 2
+
+    torch.manual_seed(1)
+    given = [Sample(program, torch.randn(rows, 3).requires_grad_()) for rows in (2, 1, 3, 2)]
+    same_gradients(net, lambda: copy.deepcopy(given), last)
+    same_gradients(net, lambda: copy.deepcopy(given), each)
+
+
+def test_targets_that_must_not_learn_do_not(net: Net) -> None:
+    def program(net: Net, x: Any) -> Any:
+        y = net.dense(x).clamp(-2, 2)
+        return F.soft_margin_loss(y, torch.sign(y.detach() + 0.0123))
+
+    torch.manual_seed(1)
+    given = [Sample(program, torch.randn(2, 3)) for _ in range(3)]
+    same_gradients(net, lambda: given, total)
+
+
+def test_rows_that_are_read_one_by_one_have_no_gradient_where_backward_does_not_come_from_them(net: Net) -> None:
+    def turned(net: Net, x: Any) -> Any:
+        return torch.stack([*reversed(net.dense(x).unbind(0))])
+
+    torch.manual_seed(1)
+    programs = [turned, turned, lambda net, x: net.dense(x), lambda net, x: net.dense(x)]
+    given = [Sample(program, torch.randn(2, 3).requires_grad_()) for program in programs]
+    same_gradients(net, lambda: copy.deepcopy(given), last, flush_at=4)
+    same_gradients(net, lambda: copy.deepcopy(given[::-1]), last, flush_at=4)

@@ -7,27 +7,22 @@ from typing import Any
 
 import torch
 
-from gluonjit.engines.torch.hooked import run_backward
-
 
 class _LookedUp(torch.autograd.Function):  # type: ignore[misc]
     """Entries of a table."""
 
     @staticmethod
     def forward(ctx: Any, weight: Any, index: Any, attrs: Mapping[str, Any]) -> Any:
-        """Look them up. Not saved by autograd, which would free it: the gradient needs no numbers of the weight."""
-        ctx.given = weight.detach(), index, attrs
+        """Look them up. What autograd saved it would free."""
+        ctx.given = index, weight.shape[0], attrs
         return torch.embedding(weight, index, **attrs)
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
         """The gradient of the table."""
-        weight, index, attrs = ctx.given
-        with torch.enable_grad():
-            leaf = weight.detach().requires_grad_()
-            rows = torch.embedding(leaf, index, **attrs)
-        (found,) = run_backward((rows,), (gradient,), False, False, (leaf,), True, False)
-        return found, None, None
+        index, size, attrs = ctx.given
+        options = attrs.get("padding_idx", -1), attrs.get("scale_grad_by_freq", False), attrs.get("sparse", False)
+        return torch.ops.aten.embedding_backward(gradient, index, size, *options), None, None
 
 
 def looked_up(weight: Any, index: Any, attrs: Mapping[str, Any]) -> Any:

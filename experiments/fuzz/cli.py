@@ -28,11 +28,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def on_hang(findings: Any) -> None:
         if options.json:
             write_json(options.json, findings.as_json())
+        show(findings.failures[-1])
         _print(findings)
         sys.stdout.flush()
         os._exit(1)
 
-    findings = fuzz(Setting(options.seed, numbers, options.plant, options.shrink, engine=options.engine), on_hang)
+    def show(failure: Any) -> None:
+        print(f"case {failure.case} of seed {options.seed}: {failure.kind} differ: {failure.message}")
+        print(f"--- a program to paste ---\n{failure.program}--- end of the program ---", flush=True)
+
+    findings = fuzz(Setting(options.seed, numbers, options.plant, options.shrink, engine=options.engine), on_hang, show)
     if options.json:
         write_json(options.json, findings.as_json())
     _print(findings)
@@ -42,9 +47,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _print(findings: Any) -> None:
-    for failure in findings.failures:
-        print(f"case {failure.case} of seed {findings.seed}: {failure.kind} differ: {failure.message}")
-        print(f"--- a program to paste ---\n{failure.program}--- end of the program ---")
     counts = findings.counts
     share = counts.nodes_batched / counts.nodes if counts.nodes else 0.0
     print(

@@ -73,11 +73,15 @@ HANGS = 120.0
 """Seconds after which a case is said to hang."""
 
 
-def fuzz(setting: Setting, on_hang: Callable[[Findings], None] | None = None) -> Findings:
+def fuzz(
+    setting: Setting,
+    on_hang: Callable[[Findings], None] | None = None,
+    on_failure: Callable[[Failure], None] | None = None,
+) -> Findings:
     """Run the cases; an interruption ends the run, and what was found until then is kept.
 
     A case that hangs does so inside a framework, where nothing can end it: `on_hang` gets what was found, and has to
-    end the process.
+    end the process. `on_failure` gets each failure when it has been cut down.
     """
     findings = Findings(setting.seed)
     chosen = framework(setting.engine)
@@ -89,6 +93,8 @@ def fuzz(setting: Setting, on_hang: Callable[[Findings], None] | None = None) ->
                 failure = examine(judge, setting, number, findings, on_hang)
                 if failure is not None:
                     findings.failures.append(failure)
+                    if on_failure is not None:
+                        on_failure(failure)
                     bar.set_postfix(failures=len(findings.failures))
                     if setting.most is not None and len(findings.failures) >= setting.most:
                         break

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from gluonjit.analysis import Plan
@@ -19,15 +20,25 @@ class Readers:
 
     values: how many values; done: those from which backward has come, without being told to keep the history; whole:
     whether it may come otherwise than value by value; shared: whether equal calls gave the same value, from which
-    backward may then come once for each.
+    backward may then come once for each; given: from which rows each backward that is under way comes.
     """
 
-    __slots__ = ("done", "shared", "values", "whole")
+    __slots__ = ("done", "given", "shared", "values", "whole")
 
     def __init__(self) -> None:
         self.values = 0
         self.done: set[int] = set()
         self.whole = self.shared = False
+        self.given: dict[int, Any] = {}
+
+    def rows_given(self, count: int) -> Any:
+        """From which of so many rows the backward under way comes, to be filled in."""
+        return self.given.setdefault(_current_backward(), np.zeros(count, dtype=bool))
+
+    def take_given(self, count: int) -> Any:
+        """From which of so many rows the backward under way comes; all where nobody has said so."""
+        found = self.given.pop(_current_backward(), None)
+        return np.ones(count, dtype=bool) if found is None else found
 
     @property
     def spent(self) -> bool:
@@ -53,7 +64,9 @@ class Chunk:
 
     def value(self, spec: Spec, row: int) -> Any:
         """The value of this spec that begins at a row."""
-        if self.size and spec.rows == self.size and row % self.size == 0 and self.tensor.requires_grad:
+        if not self.tensor.requires_grad:
+            found = self.tensor[row : row + spec.rows]
+        elif self.size and spec.rows == self.size and row % self.size == 0:
             if self.pieces is None:
                 # Each by a slice of its own would cost a gradient of the whole chunk for each.
                 self.pieces = Pieces.apply(self.tensor, self.size, self.readers)
@@ -61,14 +74,16 @@ class Chunk:
             if self.readers.shared:  # hooks of one call's result are not those of an equal one's
                 found = found.view_as(found)
         else:
-            self.readers.whole = True
-            found = self.tensor[row : row + spec.rows]
+            found = self.rows(range(row, row + spec.rows))
         return found if spec.mode == "rows" else found.reshape(spec.shape)
 
     def rows(self, offsets: Sequence[int]) -> Any:
         """Some of the rows."""
         self.readers.whole = True
-        return self.tensor[torch.tensor(offsets, device=self.tensor.device)]
+        index = torch.tensor(offsets, device=self.tensor.device)
+        return (
+            Taken.apply(self.tensor, index, offsets, self.readers) if self.tensor.requires_grad else self.tensor[index]
+        )
 
 
 class Result(NamedTuple):
@@ -76,6 +91,25 @@ class Result(NamedTuple):
 
     chunk: Chunk
     row: int
+
+
+class Taken(torch.autograd.Function):  # type: ignore[misc]
+    """Some of a chunk's rows."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Any, index: Any, offsets: Sequence[int], readers: Readers) -> Any:
+        """Take them."""
+        ctx.set_materialize_grads(False)
+        ctx.shape, ctx.index, ctx.offsets, ctx.readers = rows.shape, index, offsets, readers
+        return rows[index]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        """Put their gradient into one of the chunk."""
+        if gradient is None:
+            return None, None, None, None
+        ctx.readers.rows_given(ctx.shape[0])[list(ctx.offsets)] = True
+        return gradient.new_zeros(ctx.shape).index_add_(0, ctx.index, gradient), None, None, None
 
 
 class Pieces(torch.autograd.Function):  # type: ignore[misc]
@@ -100,6 +134,7 @@ class Pieces(torch.autograd.Function):  # type: ignore[misc]
             raise RuntimeError(TWICE)
         if not keeps_graph():
             readers.done.update(given)
+        readers.rows_given(ctx.shape[0]).reshape(-1, ctx.size)[given] = True
         for number in given:
             whole[number * ctx.size : (number + 1) * ctx.size] = gradients[number]
         return whole, None, None
@@ -137,3 +172,5 @@ def told() -> bool:
 
 keeps_graph: Callable[[], bool] = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", told)
 """Whether the backward that is under way was told to keep the history."""
+
+_current_backward: Callable[[], int] = torch._C._current_graph_task_id

@@ -14,11 +14,11 @@ from gluonjit.graph import Kind
 
 
 class RanFused(NamedTuple):
-    """A step that ran in C, and the gathers of its learned operands, by number; none where nothing learns."""
+    """A step that ran in C, the gathers of its learned operands, by number, and which of its results learn."""
 
     number: int
     operands: dict[int, Gather]
-    learns: bool
+    results: tuple[int, ...]
     done: Done
 
 
@@ -43,12 +43,18 @@ class FusedSteps:
         if learns is not None:
             learned = {operand: gather for operand, gather in enumerate(self._steps.gathers(number)) if learns(gather)}
             weights = [k for k, tensor in enumerate(step.kind.program.consts) if tensor.requires_grad]
-        learning = bool(learned or weights)
-        done = self._steps.run(number, learned, weights, range(len(step.places)) if learning else (), self)
+        results: tuple[int, ...] = ()
+        if learned or weights:
+            results = tuple([k for k in range(len(step.places)) if self._depends(number, k, learned, weights)])
+        done = self._steps.run(number, learned, weights, results, self)
         if done is None:
             return None
         reached = {operand: gather for operand, gather in learned.items() if operand in done.compiled.reached}
-        return RanFused(number, reached, learning, done)
+        return RanFused(number, reached, results, done)
+
+    def _depends(self, number: int, result: int, learned: Collection[int], weights: Collection[int]) -> bool:
+        operands, consts = self.sources(number, (result,))
+        return not (operands.isdisjoint(learned) and consts.isdisjoint(weights))
 
     def sources(self, number: int, results: tuple[int, ...]) -> tuple[frozenset[int], frozenset[int]]:
         """The operands and weights, by number, of a step that gradients of these results go to."""

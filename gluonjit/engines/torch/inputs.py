@@ -14,12 +14,15 @@ class _LookedUp(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, weight: Any, index: Any, attrs: Mapping[str, Any]) -> Any:
         """Look them up. What autograd saved it would free."""
+        ctx.set_materialize_grads(False)
         ctx.given = index, weight.shape[0], attrs
         return torch.embedding(weight, index, **attrs)
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
         """The gradient of the table."""
+        if gradient is None:  # backward does not come from any of them
+            return None, None, None
         index, size, attrs = ctx.given
         options = attrs.get("padding_idx", -1), attrs.get("scale_grad_by_freq", False), attrs.get("sparse", False)
         return torch.ops.aten.embedding_backward(gradient, index, size, *options), None, None

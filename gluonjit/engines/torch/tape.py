@@ -21,6 +21,7 @@ from gluonjit.engines.torch.chunks import TWICE, Chunk, Readers, keeps_graph
 from gluonjit.engines.torch.fused_steps import FusedSteps, RanFused
 from gluonjit.engines.torch.hooked import plain, run_backward
 from gluonjit.engines.torch.program import pieces
+from gluonjit.engines.torch.reached import part_of, reach, reached_nodes, rows_at
 from gluonjit.errors import CaptureError
 from gluonjit.hybrid import Report
 from gluonjit.hybrid.costs import cost_model
@@ -33,14 +34,6 @@ class Ran(NamedTuple):
     operands: list[tuple[Place, Any, Any]]  # rows of an arena: those of an index, or where that is None a place
     consts: list[Any]
     results: list[tuple[Place, Any]]
-
-
-def _part(gather: Gather, begin: int, size: int) -> tuple[Place, Any]:
-    """So many of the rows that are gathered."""
-    place = gather.place
-    if gather.index is None:
-        return Place(place.arena, place.begin + begin, place.begin + begin + size), None
-    return place, gather.index[begin : begin + size]
 
 
 class Tape:
@@ -83,8 +76,10 @@ class Tape:
 
     def learns(self, gather: Gather) -> bool:
         """Whether any of these rows was computed from something that learns."""
-        place = gather.place
-        rows = slice(place.begin, place.end) if gather.index is None else gather.index
+        return self._learns(gather.place, gather.index)
+
+    def _learns(self, place: Place, index: Any) -> bool:
+        rows = rows_at(place, index)
         self._read[place.arena][rows] = True
         return bool(self._learned[place.arena][rows].any())
 
@@ -98,11 +93,12 @@ class Tape:
             # to one that the results do not depend on goes no gradient, not one of zeros.
             parts = pieces((group,), (rows.data,))
             given += parts
-            if self.learns(gather):
-                size = gather.rows // len(group)
-                for position, part in enumerate(parts):
+            size = gather.rows // len(group)
+            for position, part in enumerate(parts):
+                place, index = part_of(gather, position * size, size)
+                if self._learns(place, index):
                     part.requires_grad_()
-                    learned.append((*_part(gather, position * size, size), part))
+                    learned.append((place, index, part))
         consts = [self._constant(tensor) for tensor in program.consts]
         with torch.enable_grad():
             run = program if self.runs is None else self.runs(number)
@@ -120,9 +116,9 @@ class Tape:
         step = self.plan.steps[ran.number]
         for tensor in step.kind.program.consts:
             self._constant(tensor)
-        if ran.learns:
+        if ran.results:
             self._steps.append(ran)
-            for place in step.places:
+            for place in [step.places[number] for number in ran.results]:
                 self._learned[place.arena][place.begin : place.end] = True
 
     def learned(self, place: Place) -> bool:
@@ -152,10 +148,10 @@ class Tape:
         self.backwards += 1
         arenas: list[Any] = [None] * len(self.plan.arenas)
         reached = [np.zeros(arena.rows, dtype=bool) for arena in self.plan.arenas]
-        for place, head in zip(self._places, heads):
+        for place, head, readers in zip(self._places, heads, self._readers):
             if head is not None:
                 self._arena(arenas, place.arena)[place.begin : place.end].add_(head)
-                reached[place.arena][place.begin : place.end] = True
+                reached[place.arena][place.begin : place.end] |= readers.take_given(place.end - place.begin)
         free = not retain and all(readers.spent for readers in self._readers)
         found: dict[int, Any] = {}
         laps = []
@@ -188,19 +184,21 @@ class Tape:
 
     def _backward(self, ran: Ran, arenas: list[Any], reached: list[Any], found: dict[int, Any], free: bool) -> bool:
         """Go backward through a step; False where nothing depends on its results."""
-        heads = [
-            (result, self._arena(arenas, place.arena)[place.begin : place.end])
-            for place, result in ran.results
-            if reached[place.arena][place.begin : place.end].any()
+        given = [
+            (place, result) for place, result in ran.results if reached[place.arena][place.begin : place.end].any()
         ]
-        if not heads:
+        if not given:
             return False
+        step = self.plan.steps[ran.number]
+        nodes = reached_nodes(step, [place for place, _ in given], reached)
+        heads = [(result, self._arena(arenas, place.arena)[place.begin : place.end]) for place, result in given]
         inputs = [operand for _, _, operand in ran.operands] + ran.consts
         results, gradients = zip(*heads)
         got = self.engine(results, gradients, not free, False, tuple(inputs), True, False)
         for (place, index, _), gradient in zip(ran.operands, got):
             if gradient is not None:
-                self._add(place, index, gradient, arenas, reached)
+                self._add(place, index, gradient, arenas)
+                reach(step, nodes, place, index, reached)
         for leaf, gradient in zip(ran.consts, got[len(ran.operands) :]):
             if gradient is not None:
                 known = found.get(id(leaf))
@@ -222,6 +220,7 @@ class Tape:
         given = tuple([k for k, place in enumerate(step.places) if reached[place.arena][place.begin : place.end].any()])
         if not given:
             return False
+        nodes = reached_nodes(step, [step.places[k] for k in given], reached)
         assert self.fused is not None
         operands, consts = self.fused.sources(ran.number, given)
         weights = {id(step.kind.program.consts[k]) for k in consts}
@@ -240,22 +239,19 @@ class Tape:
         self.fused.backward(ran, lambda number: self._arena(arenas, number), learned)
         for operand, gather in ran.operands.items():
             if operand in operands:
-                rows = slice(gather.place.begin, gather.place.end) if gather.index is None else gather.index
-                reached[gather.place.arena][rows] = True
+                reach(step, nodes, gather.place, gather.index, reached)
         if self._finite is not None:
             self._finite.gradients(ran.number, arenas, list(found.values()))
         return True
 
-    def _add(self, place: Place, index: Any, gradient: Any, arenas: list[Any], reached: list[Any]) -> None:
+    def _add(self, place: Place, index: Any, gradient: Any, arenas: list[Any]) -> None:
         arena = self._arena(arenas, place.arena)
         if index is None:
             arena[place.begin : place.end].add_(gradient)
-            reached[place.arena][place.begin : place.end] = True
             return
         if gradient.untyped_storage().data_ptr() == arena.untyped_storage().data_ptr():
             gradient = gradient.clone()  # what was passed on unchanged is a part of the arena itself
         arena.index_add_(0, sent(index, arena.device), gradient)
-        reached[place.arena][index] = True
 
     def _account(self, begin: float, laps: list[tuple[int, float]]) -> None:
         end = perf_counter()
@@ -290,6 +286,8 @@ class Flush(torch.autograd.Function):  # type: ignore[misc]
                 "backward(create_graph=True) of a dynamically batched value: gradients of gradients do not go "
                 "through a batch. Call gluonjit.hybridize(net, dynamic_batch=False) for this computation."
             )
+        if all(head is None for head in heads):  # a backward that began elsewhere in what its sources came from
+            return (None,) * len(ctx.needs_input_grad)
         with plain():
             return (None, None, *ctx.tape.gradients(heads, keeps_graph()))
 

@@ -24,8 +24,8 @@ class Reach(NamedTuple):
 _known: WeakKeyDictionary[Any, dict[Any, tuple[Reach | None, ...]]] = WeakKeyDictionary()
 
 
-def reach_of(kind: Kind, learned: tuple[bool, ...]) -> tuple[Reach | None, ...]:
-    """The reach of each result where these groups of operands learn; None of one that depends on nothing learned."""
+def reach_of(kind: Kind, learned: tuple[tuple[bool, ...], ...]) -> tuple[Reach | None, ...]:
+    """The reach of each result where these operands of each group learn; None of one that depends on none."""
     program = kind.program
     known = _known.setdefault(program, {})
     key = (learned, tuple([tensor.requires_grad for tensor in program.consts]))
@@ -35,13 +35,13 @@ def reach_of(kind: Kind, learned: tuple[bool, ...]) -> tuple[Reach | None, ...]:
     return known[key]
 
 
-def _found(kind: Kind, learned: tuple[bool, ...]) -> tuple[Reach | None, ...]:
+def _found(kind: Kind, learned: tuple[tuple[bool, ...], ...]) -> tuple[Reach | None, ...]:
     given: list[Any] = []
     of_operand: dict[int, Any] = {}
-    for group, learns in zip(kind.groups, learned):
+    for group, learning in zip(kind.groups, learned):
         spec = kind.operands[group[0][0]]
         wide = group[0] in kind.children or (kind.poly and spec.mode == "rows")
-        for _ in group:
+        for learns in learning:
             rows = room_for(spec, _SOME * (1 if wide else spec.rows)).zero_()
             if learns:
                 of_operand[len(given)] = rows.requires_grad_()

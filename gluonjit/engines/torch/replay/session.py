@@ -13,6 +13,7 @@ from gluonjit.analysis import Plan
 from gluonjit.analysis.plan import LeafChunk, LookupChunk, Place
 from gluonjit.engines.torch.chunks import TWICE
 from gluonjit.engines.torch.hooked import plain
+from gluonjit.engines.torch.reached import part_of, reach, reached_nodes, rows_at
 from gluonjit.engines.torch.replay.plans import Skeleton
 from gluonjit.engines.torch.replay.skeleton import Outline
 from gluonjit.engines.torch.replay.static import Heads, StaticPlan
@@ -153,8 +154,7 @@ class ReplayTape(Tape):
         self._constants = {key: (tensor, tensor) for key, tensor in static.weights.items()}
         self._versions = [tensor._version for tensor in static.weights.values()]
         for gather in [gather for step in plan.steps for gather in step.gathers]:
-            rows = slice(gather.place.begin, gather.place.end) if gather.index is None else gather.index
-            self._read[gather.place.arena][rows] = True
+            self._read[gather.place.arena][rows_at(gather.place, gather.index)] = True
 
     def gradients(self, heads: tuple[Any, ...], retain: bool) -> list[Any]:
         """Gradients of the sources; None for those that these results do not depend on."""
@@ -166,10 +166,10 @@ class ReplayTape(Tape):
         self._check(static)
         reached = [np.zeros(arena.rows, dtype=bool) for arena in self.plan.arenas]
         static.clear()
-        for place, head in zip(self._places, heads):
+        for place, head, readers in zip(self._places, heads, self._readers):
             if head is not None:
                 static.add_head(self._numbers[place], head)
-                reached[place.arena][place.begin : place.end] = True
+                reached[place.arena][place.begin : place.end] |= readers.take_given(place.end - place.begin)
         weights = set(static.backward(self._heads(reached)))
         wanted = [static.learned[key] if key in weights else None for key in self._constants]
         for place, _ in self._inputs:
@@ -204,19 +204,14 @@ class ReplayTape(Tape):
             if not given:
                 continue
             found.append((number, given))
+            nodes = reached_nodes(step, [step.places[position] for position in given], reached)
             operands = {operand for position in given for operand in (form.reach[position] or ((), ()))[0]}
             first = 0
             for gather, group in zip(step.gathers, form.groups):
                 size = gather.rows // group.roles
                 for role in range(group.roles):
                     if first + role in operands:
-                        at = slice(role * size, (role + 1) * size)
-                        rows = (
-                            slice(gather.place.begin + at.start, gather.place.begin + at.stop)
-                            if gather.index is None
-                            else gather.index[at]
-                        )
-                        reached[gather.place.arena][rows] = True
+                        reach(step, nodes, *part_of(gather, role * size, size), reached)
                 first += group.roles
         return tuple(found)
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from gluonjit.analysis import Plan
 from gluonjit.analysis.plan import Gather, Place, Step
 from gluonjit.engines.torch.arrays import FLOATS
+from gluonjit.engines.torch.reached import rows_at
 from gluonjit.engines.torch.replay.reach import Reach, reach_of
 
 NODES, ROWS, CHILDREN = range(3)
@@ -31,12 +32,15 @@ class Axis(NamedTuple):
 
 
 class GroupForm(NamedTuple):
-    """Operands that are gathered together: `roles` runs of rows of an arena, each as long as the axis says."""
+    """Operands that are gathered together: `roles` runs of rows of an arena, each as long as the axis says.
+
+    learned: of each run whether gradients go to it.
+    """
 
     arena: int
     roles: int
     axis: Axis
-    learned: bool
+    learned: tuple[bool, ...]
 
 
 class ResultForm(NamedTuple):
@@ -154,9 +158,10 @@ class _Reader:
         source = self.numbers.get(place) if gather.index is None and roles == 1 else None
         if source is not None and self.axes[source].unit == axis.unit:
             self.wholes[number, position] = source
-        at = slice(place.begin, place.end) if gather.index is None else gather.index
-        learned = self.plan.steps[number].mode >= 2 and spec.dtype in FLOATS and self.learned[place.arena][at].any()
-        return GroupForm(place.arena, roles, axis, bool(learned))
+        learned = np.zeros(roles, dtype=bool)
+        if self.plan.steps[number].mode >= 2 and spec.dtype in FLOATS:
+            learned = self.learned[place.arena][rows_at(place, gather.index)].reshape(roles, size).any(1)
+        return GroupForm(place.arena, roles, axis, tuple(learned.tolist()))
 
     def _result(self, step: Step, position: int, place: Place, first: int) -> ResultForm:
         wide = step.kind.program.wide if step.kind.poly else ()

@@ -138,8 +138,9 @@ class StaticPlan:
         given: list[Any] = []
         learned: dict[int, Any] = {}
         for position, group in enumerate(step.groups):
-            for part in pieces(((((),) * group.roles),), (self._operand(number, position).data,)):
-                if group.learned:
+            parts = pieces(((((),) * group.roles),), (self._operand(number, position).data,))
+            for part, learns in zip(parts, group.learned):
+                if learns:
                     learned[len(given)] = part.requires_grad_()
                 given.append(part)
         consts = [self._constant(tensor, step, leaves) for tensor in step.program.consts]

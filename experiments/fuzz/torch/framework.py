@@ -24,10 +24,8 @@ TOLERANCE_OF_HALF = 2e-2
 # What the eager program raises where a batch, whose history lives as long as anybody holds a result of it, need not;
 # which gradients were added before it raised is not said anywhere.
 GIVES_UP = ("backward through the graph a second time", "modified by an inplace operation", "derivative for aten::")
-# What a batch may raise: a history that was there before it is freed by the first backward that goes through it; and
-# equal calls are one, so that backward from both is backward from one twice.
+# What a batch may raise: a history that was there before it is freed by the first backward that goes through it.
 FREED = "Trying to backward through the graph a second time (or directly access saved tensors"
-FREED_SHARED = "Trying to backward through the graph a second time: an earlier backward has freed the history of this"
 # What a batch need not raise: of several results of one launch all have a history where one has.
 NO_HISTORY = "does not require grad and does not have a grad_fn"
 
@@ -172,9 +170,7 @@ class PyTorch(Framework):
         return False
 
     def limit(self, wanted: Any, found: Any, text: str) -> bool:
-        if NO_HISTORY in str(wanted) or FREED in str(found):
-            return True
-        return FREED_SHARED in str(found) and "sharing=False" not in text
+        return NO_HISTORY in str(wanted) or FREED in str(found)
 
     def tolerance(self, text: str, dtypes: frozenset[str]) -> float:
         if "float16" in dtypes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,9 @@ from torch.nn import functional as F  # noqa: E402
 from torch_support import assert_close, gradients  # noqa: E402
 
 import gluonjit  # noqa: E402
+from gluonjit.engines.torch.lazy import wrap  # noqa: E402
 from gluonjit.errors import CaptureError  # noqa: E402
+from gluonjit.graph import Value, intern_spec  # noqa: E402
 
 
 class Net(nn.Module):
@@ -269,3 +272,16 @@ def test_rows_that_are_read_one_by_one_have_no_gradient_where_backward_does_not_
     given = [Sample(program, torch.randn(2, 3).requires_grad_()) for program in programs]
     same_gradients(net, lambda: copy.deepcopy(given), last, flush_at=4)
     same_gradients(net, lambda: copy.deepcopy(given[::-1]), last, flush_at=4)
+
+
+def test_unread_results_in_cycles_of_garbage_are_collected() -> None:
+    """The collector may take a value apart before the tensor that stands for it."""
+    spec = intern_spec((3,), "float32", "cpu", "stack")
+
+    def lost() -> None:
+        value = Value(0, 0, spec, None, False)
+        value.result = [wrap(value)]
+
+    for _ in range(3):
+        lost()
+        assert gc.collect() > 0

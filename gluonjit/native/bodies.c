@@ -31,7 +31,7 @@ static int keep(PyObject *tensor) {
     int failed;
     if (value == NULL || Py_TYPE(value) != &ValueType || computed != Py_None || PyErr_Occurred()) return 0;
     spec = ((Value *)value)->spec;
-    if (bodies >= MOST_BODIES || Py_TYPE(spec) != names.spec_type) return 0;
+    if (spec == NULL || bodies >= MOST_BODIES || Py_TYPE(spec) != names.spec_type) return 0; /* NULL: in garbage */
     kept = SLOT(spec, names.spec_bodies);
     if (kept == NULL || (kept != Py_None && PyList_GET_SIZE(kept) >= MOST_OF_A_SPEC)) return 0;
     Py_SET_REFCNT(tensor, 1);

@@ -285,3 +285,36 @@ def test_unread_results_in_cycles_of_garbage_are_collected() -> None:
     for _ in range(3):
         lost()
         assert gc.collect() > 0
+
+
+def test_sequences_of_one_step_go_through_layers_of_sequences(net: Net) -> None:
+    layer = nn.LSTM(3, 3).double()
+
+    def program(net: Net, x: Any) -> Any:
+        return layer(x.reshape(1, 3))[1][0]
+
+    same_values(net, [Sample(program, torch.randn(3, dtype=torch.float64)) for _ in range(3)])
+
+
+def test_slices_without_elements(net: Net) -> None:
+    def program(net: Net, x: Any) -> Any:
+        return (x[2:1:1] * 2).sum()
+
+    same_values(net, [Sample(program, torch.randn(3, 3)) for _ in range(2)])
+
+
+def test_what_a_module_attaches_to_a_tensor_stays(net: Net) -> None:
+    """A leaf of its own, and a hook on what it computes."""
+    seen: list[Any] = []
+
+    class Attaching(nn.Module):
+        def forward(self, x: Any) -> Any:
+            own = x.detach().clone().requires_grad_()
+            y = (own * x).sum()
+            y.register_hook(seen.append)
+            return y
+
+    module = gluonjit.hybridize(Attaching(), dynamic_batch=True)
+    results = [module(torch.randn(3)) for _ in range(2)]
+    gluonjit.add_n(results).backward()
+    assert [float(gradient) for gradient in seen] == [1.0, 1.0]

@@ -87,6 +87,8 @@ def make_kind(
         return f"it returns {unknown}"
     if not places:
         raise Plain(structure)
+    if any(0 in trace.shapes[place][0] for place in places):
+        return "it gives a tensor without elements"
     trace = pruned(trace, places)
     if not cell.operator and recurrent(trace):
         cell.never = _LOOPS

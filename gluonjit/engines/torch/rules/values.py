@@ -176,8 +176,15 @@ def call_operator(writer: Writer, func: Any, args: Mapping[str, Any], outputs: i
         else:
             template[name] = list(value) if isinstance(value, tuple) else value
     text = f"{func}{template!r}"
-    made = writer.emit(_bound(func, template), slots, text, outputs)
+    bound = _bound(func, template)
+    if outputs == 1 and str(func._schema.returns[0].type) == "List[Tensor]":
+        bound, text = _first_of(bound), f"{text}[0]"
+    made = writer.emit(bound, slots, text, outputs)
     return made[0] if outputs == 1 else made
+
+
+def _first_of(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *tensors: function(*tensors)[0]
 
 
 class _Slot(int):

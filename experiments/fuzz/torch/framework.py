@@ -29,6 +29,8 @@ FREED = "Trying to backward through the graph a second time (or directly access 
 # What a batch need not raise: of several results of one launch all have a history where one has.
 NO_HISTORY = "does not require grad and does not have a grad_fn"
 
+PARTLY = ("each", "some", "part", "late")  # backward comes from some of the results
+
 CHOICES = Choices(
     table=TABLE,
     losses=(
@@ -132,8 +134,9 @@ class PyTorch(Framework):
             "inputs": [f"total.backward(inputs=[{', '.join(learned)}])"] if learned else ["total.backward()"],
         }.get(style, ["total.backward()"])
         body = [f'    attempt(found, "minibatch {number}, {call}", lambda: {call})' for call in calls]
-        body += [f'    read(found, "minibatch {number}, gradient of {name}", {name}.grad)' for name in learned]
-        body.append(f'    record_gradients(found, "minibatch {number}", net, names)')
+        partly = ", True" if any(m.backward in PARTLY for m in case.minibatches[: number + 1]) else ""
+        body += [f'    read(found, "minibatch {number}, gradient of {name}", {name}.grad{partly})' for name in learned]
+        body.append(f'    record_gradients(found, "minibatch {number}", net, names{partly})')
         return [*lines, "if losses:", *body]
 
     def action(self, action: Action, way: Way, inputs: list[tuple[str, Given]]) -> list[str]:

@@ -99,9 +99,12 @@ def keep(found: dict[str, Any], what: str, outputs: Any) -> None:
         attempt(found, name, read, found, name, output)
 
 
-def read(found: dict[str, Any], name: str, tensor: Any) -> None:
-    """Keep the numbers of a tensor, and whether it learns; None stays None."""
-    if tensor is None:
+def read(found: dict[str, Any], name: str, tensor: Any, partly: bool = False) -> None:
+    """Keep the numbers of a tensor, and whether it learns; None stays None.
+
+    Where backward came from some results only, `partly`, a gradient of zeros is one of None: a batch may give either.
+    """
+    if tensor is None or (partly and not tensor.any()):
         found[name] = None
         return
     looks = tuple(tensor.shape), tensor.dtype
@@ -113,10 +116,10 @@ def read(found: dict[str, Any], name: str, tensor: Any) -> None:
         found[f"{name}, learns"] = True
 
 
-def record_gradients(found: dict[str, Any], what: str, net: Any, names: list[str]) -> None:
+def record_gradients(found: dict[str, Any], what: str, net: Any, names: list[str], partly: bool = False) -> None:
     """Read the gradients of all parameters."""
     for name, tensor in parameters(net, names).items():
-        read(found, f"{what}, gradient of {name}", tensor.grad)
+        read(found, f"{what}, gradient of {name}", tensor.grad, partly)
 
 
 def record_all(found: dict[str, Any], net: Any, names: list[str]) -> None:

@@ -169,7 +169,9 @@ def call_loss(run: Run, a: int, b: int, c: int) -> str | None:
         f"F.cross_entropy({x}, {y}.softmax(-1), label_smoothing=0.1)",
         f"F.cross_entropy({x}, torch.tensor({classes}), label_smoothing=0.1, reduction='sum') * 0.2",
         f"F.mse_loss({x}, {y}, reduction='none').mean(0)",
-        f"F.multi_margin_loss({run.exact(a)}.reshape(-1)[:3], torch.tensor(0))",
+        f"F.multi_margin_loss({run.exact(a)}.reshape(-1)[:3], torch.tensor(0))"
+        if x.dtype == run.exact(a).dtype
+        else None,
         f"F.triplet_margin_loss({x} + 1, {y}, {x} * 0.3 - 2)",
         f"F.margin_ranking_loss({x}.sum(), {y}.sum() + 3, torch.tensor(1.0, dtype=torch.{x.dtype})) * 0.1",
         f"net.entropy({x}[-1:], torch.tensor({classes[-1:]}))",

@@ -318,3 +318,18 @@ def test_what_a_module_attaches_to_a_tensor_stays(net: Net) -> None:
     results = [module(torch.randn(3)) for _ in range(2)]
     gluonjit.add_n(results).backward()
     assert [float(gradient) for gradient in seen] == [1.0, 1.0]
+
+
+def test_zeros_that_pytorch_only_tells_of_are_gradients() -> None:
+    class Sign(nn.Module):
+        def forward(self, which: int, *arrays: Any) -> Any:
+            return arrays[which].sgn() * 0.3
+
+    def of(net: Any) -> list[Any]:
+        first, second = (torch.full((1, 3), number, requires_grad=True) for number in (0.3, -0.5))
+        results = [net(0, first), net(1, torch.ones(1, 3), second)]
+        sum((result * result).mean() for result in results).backward()
+        return [first.grad, second.grad]
+
+    found = of(gluonjit.hybridize(Sign(), dynamic_batch=True, expand=("Sign",)))
+    assert all(map(torch.equal, found, of(Sign())))

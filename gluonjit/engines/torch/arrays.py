@@ -60,6 +60,13 @@ def spec_of(tensor: Any) -> Spec:
     return intern_spec(shape, name_of_dtype(tensor.dtype), name_of_device(tensor.device), natural_mode(shape))
 
 
+def with_memory(gradient: Any) -> Any:
+    """A gradient, or None; zeros that PyTorch only tells of, as where `sign` is differentiated, in memory."""
+    if gradient is None or not gradient._is_zerotensor():
+        return gradient
+    return torch.zeros(gradient.shape, dtype=gradient.dtype, device=gradient.device)
+
+
 def room_for(spec: Spec, rows: int) -> Any:
     """A tensor, not yet filled, of so many rows like those of `spec`."""
     return torch.empty((rows, *spec.row_shape), dtype=dtype_named(spec.dtype), device=device_named(spec.device))

@@ -16,7 +16,7 @@ import torch
 from gluonjit.analysis import Plan
 from gluonjit.analysis.costs import ObservedBackward
 from gluonjit.analysis.plan import Gather, Place
-from gluonjit.engines.torch.arrays import FLOATS, VERSIONS, device_named, dtype_named, sent
+from gluonjit.engines.torch.arrays import FLOATS, VERSIONS, device_named, dtype_named, sent, with_memory
 from gluonjit.engines.torch.chunks import TWICE, Chunk, Readers, keeps_graph
 from gluonjit.engines.torch.fused_steps import FusedSteps, RanFused
 from gluonjit.engines.torch.hooked import plain, run_backward
@@ -195,6 +195,7 @@ class Tape:
         inputs = [operand for _, _, operand in ran.operands] + ran.consts
         results, gradients = zip(*heads)
         got = self.engine(results, gradients, not free, False, tuple(inputs), True, False)
+        got = [with_memory(gradient) for gradient in got]
         for (place, index, _), gradient in zip(ran.operands, got):
             if gradient is not None:
                 self._add(place, index, gradient, arenas)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from gluonjit.analysis import Plan
-from gluonjit.engines.torch.arrays import FLOATS, device_named, room_for
+from gluonjit.engines.torch.arrays import FLOATS, device_named, room_for, with_memory
 from gluonjit.engines.torch.hooked import plain, run_backward
 from gluonjit.engines.torch.lifting import Owners
 from gluonjit.engines.torch.program import pieces
@@ -222,7 +222,7 @@ class StaticPlan:
         results = tuple([ran.results[position] for position in given])
         tops = tuple([self._gradient_at(self.padding.spans[step.results[position].place]) for position in given])
         inputs = (*ran.operands.values(), *consts.values())
-        got = run_backward(results, tops, True, False, inputs, True, False)
+        got = [with_memory(gradient) for gradient in run_backward(results, tops, True, False, inputs, True, False)]
         of_operand = dict(zip(ran.operands, got))
         first = 0
         for position, group in enumerate(step.groups):

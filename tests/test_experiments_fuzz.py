@@ -42,7 +42,8 @@ def test_programs_agree(engine: str) -> None:
     """Batched and eager runs of 300 cases; enough of them are compared, and enough of their nodes batched."""
     findings = fuzz(Setting(SEED, range(300), quiet=True, engine=engine))
     assert [(failure.case, failure.message) for failure in findings.failures] == []
-    assert findings.cases == 300 and findings.discarded < 0.05 * 300
+    # Most of these in PyTorch go backward twice through what was before the batch, which frees it (docs/torch.md).
+    assert findings.cases == 300 and findings.discarded < {"mxnet": 0.05, "torch": 0.1}[engine] * 300
     assert len(findings.counts.operators) >= 120
     assert findings.counts.nodes_batched >= {"mxnet": 0.7, "torch": 0.6}[engine] * findings.counts.nodes
 

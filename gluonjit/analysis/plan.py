@@ -69,6 +69,12 @@ class Step:
     places: tuple[Place, ...]  # one a result
     arities: Index | None = None
 
+    @property
+    def owners(self) -> Index:
+        """Whose child each child is, where nodes have any number of children."""
+        assert self.arities is not None
+        return np.repeat(np.arange(self.count), self.arities)
+
 
 class LeafChunk(NamedTuple):
     """Leaves with equal rows, one after the other."""
@@ -104,3 +110,13 @@ class Plan:
     dropped: int
     units: int
     groups: int
+
+    def reads(self, arena: int, rows: Index) -> bool:
+        """Whether any step gathers any of these rows of an arena."""
+        for gather in [gather for step in self.steps for gather in step.gathers]:
+            place, index = gather.place, gather.index
+            if place.arena == arena:
+                found = (rows >= place.begin) & (rows < place.end) if index is None else np.isin(rows, index)
+                if found.any():
+                    return True
+        return False

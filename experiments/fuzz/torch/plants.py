@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from experiments.fuzz.framework import Patch
-from gluonjit.engines.torch import arrays, cells, dynamic, fused_steps, program, session, tape
+from gluonjit.engines.torch import arrays, cells, dynamic, fused_steps, program, records, session, tape
 from gluonjit.graph import Record
 
 
@@ -74,7 +74,7 @@ def _wrong_share() -> list[Patch]:
     return [
         (torch.nn.Module, "__call__", dynamic.call),
         (cells, "FAST", None),
-        (cells, "_record", _with(cells._record)),
+        (cells, "record_of", _with(records.record_of)),
     ]
 
 

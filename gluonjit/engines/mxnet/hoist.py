@@ -1,7 +1,7 @@
 """Products of a cell that depend on one operand alone, and that from outside the recursion, run before it.
 
 The operand of such a product is a row of an input: a word's vector, say. Cut out of the cell it becomes a node of
-its own, captured once for equal rows, and all of them run in one step, whatever their depth in the recursion.
+its own, one for equal rows, and all of them run in one step, whatever their depth in the recursion.
 (What a cell is like is settled by its first call. Should a later call pass something computed there, the product
 runs right after it: one launch more, the same result.)
 """

@@ -6,24 +6,22 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from types import FunctionType
 from typing import Any
-from weakref import WeakSet, ref
 
 import torch
 
-from gluonjit.analysis import Plan
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch.cell import Cell
+from gluonjit.engines.torch.effects import attributes
 from gluonjit.engines.torch.hooked import autocast, current_mode
-from gluonjit.engines.torch.kinds import Plain, attributes, make_kind
 from gluonjit.engines.torch.lazy import LazyTensor, wrap
 from gluonjit.engines.torch.lookups import look_up, table_of
-from gluonjit.engines.torch.operands import Unfit, leaf, value_of, version_of
-from gluonjit.engines.torch.structure import Constant, map_structure
-from gluonjit.errors import CaptureError
-from gluonjit.graph import Kind, Record, Value
-from gluonjit.hybrid import LOCAL, RUNNING, Batch, Options, Report, engine_of
+from gluonjit.engines.torch.operands import Unfit, leaf, value_of
+from gluonjit.engines.torch.records import ASKED, Refusal, record_of
+from gluonjit.engines.torch.structure import Constant
+from gluonjit.graph import Record, Value
+from gluonjit.hybrid import LOCAL, Batch, Options, engine_of
+from gluonjit.hybrid.structure import map_structure
 
-_MOST_KINDS = 4096
 _CONSTANTS = (
     type(None),
     bool,
@@ -41,19 +39,12 @@ _CONSTANTS = (
 )
 
 
+_AUTOCAST = [name for name in ("cpu", "cuda", "xpu", "mps") if torch.amp.is_autocast_available(name)]
+
+
 def casts() -> tuple[Any, ...]:
     """What torch.autocast casts to, by the kind of device, where it is on."""
     return tuple([(name, torch.get_autocast_dtype(name)) for name in _AUTOCAST if torch.is_autocast_enabled(name)])
-
-
-_AUTOCAST = [name for name in ("cpu", "cuda", "xpu", "mps") if torch.amp.is_autocast_available(name)]
-
-PARTS: WeakSet[Any] = WeakSet()
-"""Modules that are part of a cell: a change of one's attributes may change what the cell does."""
-
-
-class Refusal(Exception):
-    """A call that is not one node; the text says why."""
 
 
 def open_batch(options: Options | None = None) -> Batch:
@@ -113,7 +104,7 @@ def capture(
     key = tuple(signature)
     record = batch.records.get(key)
     if record is None:
-        made = _record(cell, owner, run, args, kwargs, values, batch, key)
+        made = record_of(cell, owner, run, args, kwargs, values, batch, key)
         if cell.lookup is not None and len(args) == 1:
             found = captured_lookup(cell, batch, args[0], learning)
             if found is not None:
@@ -149,22 +140,6 @@ def _result(place: Any, values: Sequence[Value], results: tuple[Value, ...]) -> 
     if place.__class__ is Constant:
         return place.value
     return wrap(results[place]) if place >= 0 else wrap(values[~place])
-
-
-def weights_of(kind: Kind) -> list[Any]:
-    """The weights that calls of a kind use."""
-    products = () if kind.split is None else kind.split.products
-    return [*kind.program.consts, *[tensor for _, product in products for tensor in product.program.consts]]
-
-
-def learns(kind: Kind) -> bool:
-    """Whether gradients go to any of the weights that a kind uses."""
-    return any(tensor.requires_grad for tensor in weights_of(kind))
-
-
-def share_of(kind: Kind, batch: Batch) -> float:
-    """The part of a batch's room that a node takes."""
-    return max(1.0 / batch.options.max_nodes, kind.bytes / batch.options.max_bytes)
 
 
 def _flatten(arg: Any, owner: Any, batch: Batch, signature: list[Any], values: list[Value]) -> None:
@@ -242,150 +217,13 @@ def captured_lookup(cell: Cell, batch: Batch, indices: Any, learning: bool) -> A
     return None if value is None else wrap(value)
 
 
-_ASKED = ("granularity='op'", "expand")
-
-
-def _asked_for(cell: Cell, owner: Any, batch: Batch) -> str:
-    """What has it that calls of this cell are not one node, if something has."""
-    if cell.operator:
-        return ""
-    if batch.setting.granularity == "op" and not isinstance(owner, torch.nn.Embedding):
-        return _ASKED[0]
-    names = batch.options.expand
-    return _ASKED[1] if names and (type(owner).__name__ in names or cell.name in names) else ""
-
-
-def _record(
-    cell: Cell,
-    owner: Any,
-    run: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    values: list[Value],
-    batch: Batch,
-    key: tuple[Any, ...],
-) -> Record | Any:
-    """The record of a signature in the open batch; for a call without tensors what it gives. Raises Refusal."""
-    asked = _asked_for(cell, owner, batch)
-    if asked:
-        raise Refusal(asked)
-    looks = () if cell.stateless else _looks(owner, batch)
-    if cell.seen is not None and cell.seen != looks:
-        cell.clear()
-    if cell.never:
-        raise Refusal(cell.never)
-    training = getattr(owner, "training", None)
-    wanted = (batch.options.without, training, *(key if owner is None else (*key[:3], *key[4:])))
-    reason = cell.expanded.get(wanted)
-    if reason is not None:
-        raise Refusal(reason)
-    if wanted in cell.plain:
-        return cell.plain[wanted]
-    kind = cell.kinds.get(wanted)
-    cache = batch.report.cache
-    if kind is not None:
-        cache["hits"] += 1
-    else:
-        cache["misses"] += 1
-        batch.report.missed = cell.name
-        if len(cell.kinds) + len(cell.expanded) + len(cell.plain) >= _MOST_KINDS:
-            cell.clear()
-        cell.seen = looks
-        made = _made(cell, owner, run, args, kwargs, values, batch, wanted)
-        if not isinstance(made, Kind):
-            return made
-        kind = cell.kinds[wanted] = made
-    if cell.by_number:
-        batch.report.by_number[cell.name] = cell.by_number
-    taped = key[-1] or (key[1] and learns(kind))
-    note_constants(batch, kind)
-    record = batch.records[key] = Record(kind, 2 if taped else 0, share_of(kind, batch))
-    return record
-
-
-def _looks(owner: Any, batch: Batch) -> Any:
-    """What a module's program may depend on; a change of that is noticed from now on, and counts."""
-    key = (id(owner), batch.changes)
-    found = batch.looks.get(key)
-    if found is None:
-        if owner is not None:
-            PARTS.update(owner.modules())
-        found = batch.looks[key] = attributes(owner)
-    return found
-
-
-VERSIONS = -1  # in `batch.noted`, beside addresses of modules
-
-
-def note_constants(batch: Batch, kind: Kind) -> None:
-    """Remember how often the weights of a kind have been written to."""
-    versions = batch.noted.setdefault(VERSIONS, {})
-    for tensor in weights_of(kind):
-        versions.setdefault(id(tensor), (tensor, version_of(tensor), tensor.data_ptr()))
-
-
-def check_constants(report: Report, plan: Plan) -> None:
-    """Raise where a weight was written to since calls that use it were captured in the batch that is being run."""
-    state = LOCAL.state
-    used = {id(tensor) for step in plan.steps for tensor in step.kind.program.consts}
-    for batch in (*state.explicit, state.batch):
-        if batch is not None and batch.report is report:
-            for tensor, version, address in batch.noted.pop(VERSIONS, {}).values():
-                if id(tensor) in used and (version_of(tensor) != version or tensor.data_ptr() != address):
-                    raise CaptureError(
-                        f"a weight of shape {tuple(tensor.shape)} was written to after calls that use it were "
-                        f"captured and before they ran. Read a result of theirs before (or call batch.flush), which "
-                        f"runs them."
-                    )
-
-
-def _made(
-    cell: Cell,
-    owner: Any,
-    run: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    values: list[Value],
-    batch: Batch,
-    wanted: tuple[Any, ...],
-) -> Any:
-    try:
-        with RUNNING:
-            made = make_kind(cell, owner, run, args, kwargs, values, batch)
-    except Plain as plain:
-        cell.plain[wanted] = plain.structure
-        return plain.structure
-    if isinstance(made, str):
-        cell.expanded[wanted] = made
-        raise Refusal(made)
-    _note_lookup(cell, made, owner)
-    return made
-
-
-def _note_lookup(cell: Cell, kind: Kind, owner: Any) -> None:
-    """Remember a cell that is nothing but a look-up in one of its parameters."""
-    trace = kind.program.trace
-    if cell.operator or kind.split is not None:
-        return
-    if len(trace.ops) != 1 or trace.ops[0].name != "embedding.default" or len(trace.consts) != 1:
-        return
-    (op,) = trace.ops
-    if op.inputs == (trace.consts[0][0], 0) and len(trace.operands) == 1 and kind.structure is None:
-        attrs = tuple([(name, value) for name, value in op.attrs if name not in ("weight", "indices")])
-        cell.lookup = (trace.consts[0][1], attrs, _nothing if owner is None else ref(owner))
-
-
-def _nothing() -> None:
-    """Where no module has the table."""
-
-
 def expand(cell: Cell, run: Callable[..., Any], args: Any, kwargs: Any, reason: str, batch: Batch) -> Any:
     """Run the call itself and capture the operators and inner cells it calls."""
     state = LOCAL.state
     state.inside += 1
     try:
         out = run(*map_structure(args, as_lazy), **kwargs)
-        if reason not in _ASKED:  # noted when it has run: an error says by itself what is wrong
+        if reason not in ASKED:  # noted when it has run: an error says by itself what is wrong
             batch.report.unbatched[cell.name] = reason
         return out
     finally:

@@ -9,10 +9,10 @@ import torch
 from torch.autograd.graph import GradientEdge
 
 from gluonjit.engines.torch import hooked
-from gluonjit.engines.torch.cells import PARTS, VERSIONS
 from gluonjit.engines.torch.chunks import telling
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import concrete
+from gluonjit.engines.torch.records import PARTS, VERSIONS
 from gluonjit.engines.torch.results import refuse_used, settle
 from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.errors import CaptureError

@@ -10,9 +10,10 @@ import torch
 
 from gluonjit.engines.torch import changes, hooked, recurrent
 from gluonjit.engines.torch.cell import Cell
-from gluonjit.engines.torch.cells import Refusal, as_lazy, capture, expand, foreign, open_batch
+from gluonjit.engines.torch.cells import as_lazy, capture, expand, foreign, open_batch
 from gluonjit.engines.torch.lazy import waits
 from gluonjit.engines.torch.ops import captured
+from gluonjit.engines.torch.records import Refusal
 from gluonjit.errors import CaptureError, OptionError
 from gluonjit.graph import raised_at
 from gluonjit.hybrid import LOCAL, Batch, Options, engine_of

@@ -11,13 +11,14 @@ from gluonjit.analysis import Plan
 from gluonjit.analysis.costs.measured import Measured, Progress
 from gluonjit.engines.torch.arrays import VERSIONS
 from gluonjit.engines.torch.cell import Cell, cells_known
-from gluonjit.engines.torch.cells import Refusal, capture, check_constants, expand, open_batch
+from gluonjit.engines.torch.cells import capture, expand, open_batch
 from gluonjit.engines.torch.dynamic import disable, enable
 from gluonjit.engines.torch.executors import session_for
 from gluonjit.engines.torch.hooked import current_mode
 from gluonjit.engines.torch.lazy import waits
 from gluonjit.engines.torch.opkinds import clear_kinds, kind_count, sum_kind
 from gluonjit.engines.torch.ops import call_operator
+from gluonjit.engines.torch.records import Refusal, check_constants
 from gluonjit.engines.torch.replay.plans import clear_plans, plan_count
 from gluonjit.engines.torch.results import numbers_of, settle
 from gluonjit.engines.torch.session import Session

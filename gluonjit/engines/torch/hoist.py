@@ -1,7 +1,7 @@
 """What a cell computes of one operand alone, and that from outside the recursion, runs before it.
 
 Such an operand is a row of an input: a word's vector, say. What is computed of it and of weights alone becomes a node
-of its own, captured once for equal rows, and all of them run in one step, whatever their depth in the recursion.
+of its own, one for equal rows, and all of them run in one step, whatever their depth in the recursion.
 (What a cell is like is settled by its first call. Should a later call pass something computed there, the product runs
 right after it: one launch more, the same result.)
 """

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from torch.nn.utils import parametrize
 
 from gluonjit.engines.torch import rules
 from gluonjit.engines.torch.cell import Cell
+from gluonjit.engines.torch.effects import PLAIN, Outside, attributes
 from gluonjit.engines.torch.hoist import Piece, cut, used_alone
 from gluonjit.engines.torch.lifting import Traced, join_kinds
 from gluonjit.engines.torch.program import Lone, build, lay_out, pruned
@@ -30,7 +28,6 @@ _LOOPS = (
     "it goes through the same weight again with what that has given before, as a loop over a sequence does: what it "
     "calls in each turn is captured instead"
 )
-_PLAIN = (type(None), bool, int, float, str, torch.dtype, torch.device, torch.Size)
 
 
 class Plain(Exception):
@@ -39,6 +36,15 @@ class Plain(Exception):
     def __init__(self, structure: Any) -> None:
         super().__init__()
         self.structure = structure
+
+
+class _Found(NamedTuple):
+    """What tracing a call has found: the trace, where the results are in it and in what the call returns."""
+
+    trace: Trace
+    places: list[int]
+    structure: Any
+    draws: bool  # whether it draws random numbers
 
 
 def make_kind(
@@ -52,14 +58,53 @@ def make_kind(
 ) -> Kind | str:
     """Trace a call and build its batched program. A string says why the call cannot be one node. Raises Plain."""
     specs = [value.spec for value in values]
-    leaves = [not value.depth and (value.base is None or isinstance(value.base, Value)) for value in values]
     devices = {spec.device for spec in specs}
     if len(devices) > 1:
         return f"its operands are on several devices: {', '.join(sorted(devices))}"
     if isinstance(owner, torch.nn.Module) and any(isinstance(part, torch.nn.RNNBase) for part in owner.modules()):
         cell.never = _LOOPS
         return _LOOPS
-    trace = Trace(specs)
+    found = _traced(cell, owner, run, args, kwargs, values, batch)
+    if isinstance(found, str):
+        return found
+    trace, places, structure, draws = found
+    pieces = None
+    if not cell.operator and not draws and "hoisting" not in batch.options.without:
+        leaves = [not value.depth and (value.base is None or isinstance(value.base, Value)) for value in values]
+        pieces = cut(trace, places, leaves)
+    if pieces is None:
+        pieces = used_alone(trace, places)
+    rest, results = (trace, places) if pieces is None else (pieces.rest, pieces.results)
+    made = _kind_of(cell, rest, results, structure, draws)
+    if isinstance(made, str):
+        return made
+    origins = tuple([(operand, 0) for operand in range(len(specs))])
+    if pieces is not None:
+        products = [(piece.operand, _product(cell, piece)) for piece in pieces.pieces]
+        if any(isinstance(kind, str) for _, kind in products):
+            return _kind_of(cell, trace, places, structure, draws)
+        origins = pieces.origins
+    if made.pure and made.lone is None and "arity" not in batch.options.without:
+        new = Traced(made, rest, tuple(results), origins)
+        if cell.operator:
+            made = _of_any_rows(cell, (args, kwargs), specs, new, batch)
+        else:
+            key = (batch.options.without, torch.is_grad_enabled(), getattr(owner, "training", None))
+            made = join_kinds(cell, key, (*args, *kwargs.values()), specs, new, batch)
+    return made if pieces is None else split_kind(trace.operands, made, pieces.kept, products)
+
+
+def _traced(
+    cell: Cell,
+    owner: Any,
+    run: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    values: Sequence[Value],
+    batch: Batch,
+) -> _Found | str:
+    """What a call does, or why that cannot be one node. Raises Plain."""
+    trace = Trace([value.spec for value in values])
     constants = _constants(owner, args, kwargs, batch)
     before = attributes(owner)
     outside = Outside(owner)
@@ -82,7 +127,7 @@ def make_kind(
         return cell.never
     places: list[int] = []
     try:
-        structure = map_structure(result, lambda item: _placed(recorder, item, places, len(specs)))
+        structure = map_structure(result, lambda item: _placed(recorder, item, places, len(values)))
     except Unknown as unknown:
         return f"it returns {unknown}"
     if not places:
@@ -93,30 +138,7 @@ def make_kind(
     if not cell.operator and recurrent(trace):
         cell.never = _LOOPS
         return _LOOPS
-    pieces = None
-    if not cell.operator and not recorder.draws and "hoisting" not in batch.options.without:
-        pieces = cut(trace, places, leaves)
-    if pieces is None:
-        pieces = used_alone(trace, places)
-    whole = places
-    rest, places = (trace, places) if pieces is None else (pieces.rest, pieces.results)
-    made = _kind_of(cell, rest, places, structure, recorder.draws)
-    if isinstance(made, str):
-        return made
-    origins = tuple([(operand, 0) for operand in range(len(specs))])
-    if pieces is not None:
-        products = [(piece.operand, _product(cell, piece)) for piece in pieces.pieces]
-        if any(isinstance(kind, str) for _, kind in products):
-            return _kind_of(cell, trace, whole, structure, recorder.draws)
-        origins = pieces.origins
-    if made.pure and made.lone is None and "arity" not in batch.options.without:
-        new = Traced(made, rest, tuple(places), origins)
-        if cell.operator:
-            made = _of_any_rows(cell, (args, kwargs), specs, new, batch)
-        else:
-            key = (batch.options.without, torch.is_grad_enabled(), getattr(owner, "training", None))
-            made = join_kinds(cell, key, (*args, *kwargs.values()), specs, new, batch)
-    return made if pieces is None else split_kind(trace.operands, made, pieces.kept, products)
+    return _Found(trace, places, structure, recorder.draws)
 
 
 def _of_any_rows(cell: Cell, given: Any, specs: Sequence[Any], new: Traced, batch: Batch) -> Kind:
@@ -124,7 +146,7 @@ def _of_any_rows(cell: Cell, given: Any, specs: Sequence[Any], new: Traced, batc
     if new.kind.poly or not any(spec.mode == "rows" for spec in specs):
         return new.kind
     key: list[Any] = [batch.options.without, torch.is_grad_enabled()]
-    map_structure(given, lambda item: key.append(item if isinstance(item, _PLAIN) else type(item)))
+    map_structure(given, lambda item: key.append(item if isinstance(item, PLAIN) else type(item)))
     found = join_kinds(cell, tuple(key), (), specs, new, batch)
     cell.by_number = ""  # it would be said of what is no part of the program's own
     return found
@@ -169,7 +191,7 @@ def _placed(recorder: Recorder, item: Any, places: list[int], operands: int) -> 
         if item.position not in places:
             places.append(int(item.position))
         return places.index(item.position)
-    if isinstance(item, _PLAIN):
+    if isinstance(item, PLAIN):
         return Constant(item)
     raise Unknown(f"a {type(item).__name__}, which is neither a tensor nor a plain constant")
 
@@ -188,60 +210,6 @@ def _constants(owner: Any, args: Any, kwargs: Any, batch: Batch) -> dict[int, An
             found[id(item)] = item
 
     map_structure((args, kwargs), note)
-    return found
-
-
-class Outside:
-    """For `with`: what a traced function does beside giving a result is undone, as far as that is plain to see.
-
-    drawn: whether it drew random numbers in Python; changed: whether it set attributes of the module.
-    """
-
-    def __init__(self, owner: Any) -> None:
-        self._modules = list(owner.modules()) if isinstance(owner, torch.nn.Module) else []
-        self.drawn = self.changed = False
-
-    def __enter__(self) -> None:
-        self._torch = torch.get_rng_state()
-        self._python = random.getstate()
-        self._numpy: Any = np.random.get_state()
-        self._attributes = [dict(module.__dict__) for module in self._modules]
-        self._cached, parametrize._cache_enabled = parametrize._cache_enabled, 0
-
-    def __exit__(self, *error: object) -> None:
-        if random.getstate() != self._python:
-            self.drawn = True
-            random.setstate(self._python)
-        parametrize._cache_enabled = self._cached
-        found: Any = np.random.get_state()
-        if found[2] != self._numpy[2] or not np.array_equal(found[1], self._numpy[1]):
-            self.drawn = True
-            np.random.set_state(self._numpy)
-        torch.set_rng_state(self._torch)
-        for module, before in zip(self._modules, self._attributes):
-            now = module.__dict__
-            if len(now) != len(before) or any(now.get(name) is not item for name, item in before.items()):
-                self.changed = True
-                now.clear()
-                now.update(before)
-
-
-def attributes(owner: Any) -> Any:
-    """What a module's program may depend on beside its arguments: its own plain attributes and parts, and theirs."""
-    if not isinstance(owner, torch.nn.Module):
-        return ()
-    found: list[Any] = []
-    for module in owner.modules():
-        found.append(id(module))
-        for name, item in module.__dict__.items():
-            if isinstance(item, _PLAIN):
-                found.append((name, item))
-            elif name in ("_parameters", "_buffers", "_modules"):
-                found += [(key, id(part), getattr(part, "requires_grad", None)) for key, part in item.items()]
-            elif isinstance(item, (list, tuple, dict, set)):
-                found.append((name, id(item), len(item)))
-            else:
-                found.append((name, id(item)))
     return found
 
 

@@ -9,9 +9,10 @@ import torch
 
 from gluonjit.engines.torch import recurrent
 from gluonjit.engines.torch.cell import Cell
-from gluonjit.engines.torch.cells import Refusal, capture, open_batch
+from gluonjit.engines.torch.cells import capture, open_batch
 from gluonjit.engines.torch.lazy import LazyTensor, waits
 from gluonjit.engines.torch.operands import concrete
+from gluonjit.engines.torch.records import Refusal
 from gluonjit.engines.torch.references import REFERENCES
 from gluonjit.engines.torch.results import refuse_used
 from gluonjit.engines.torch.trace import NeedsValue

@@ -9,7 +9,6 @@ import numpy as np
 from torch._C._functorch import peek_interpreter_stack
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
-from gluonjit.analysis import Plan
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.errors import CaptureError
@@ -58,20 +57,10 @@ def _is_used(value: Value) -> bool:
     if value.result is not None:
         chunk, row = value.result
         first = chunk.place.begin + row
-        return _reads(chunk.plan, chunk.place.arena, np.arange(first, first + value.spec.rows))
+        found: bool = chunk.plan.reads(chunk.place.arena, np.arange(first, first + value.spec.rows))
+        return found
     if value.graph is None or isinstance(value.graph.owner, Batch):
         return False
     results, rows = results_of(value), value.row_list()
     session: Any = results.session
-    return any(_reads(session.plan, int(results.arena[row]), results.position[[row]]) for row in rows)
-
-
-def _reads(plan: Plan, arena: int, rows: Any) -> bool:
-    for step in plan.steps:
-        for gather in step.gathers:
-            place, index = gather.place, gather.index
-            if place.arena == arena:
-                found = (rows >= place.begin) & (rows < place.end) if index is None else np.isin(rows, index)
-                if found.any():
-                    return True
-    return False
+    return any(session.plan.reads(int(results.arena[row]), results.position[[row]]) for row in rows)

@@ -123,7 +123,7 @@ class Session:
             f"a tensor of shape {tuple(leaf.payload.tensor.shape)} was written to after captured calls had read it and "
             f"before they ran. Write to a copy (tensor.clone()), or read a result of theirs before, which runs them."
         )
-        if any(_reads(gather, place) for step in self.plan.steps for gather in step.gathers):
+        if self.plan.reads(place.arena, np.arange(place.begin, place.end)):
             raise error
         self._lost.append((place, error))
 
@@ -293,15 +293,6 @@ class Session:
                 joined_history(self.tape, self._chunks)
 
 
-def _reads(gather: Gather, place: Place) -> bool:
-    """Whether any of these rows is gathered."""
-    if gather.place.arena != place.arena:
-        return False
-    if gather.index is None:
-        return gather.place.begin < place.end and place.begin < gather.place.end
-    return bool(((gather.index >= place.begin) & (gather.index < place.end)).any())
-
-
 def _specs_at(plan: Plan, number: int, place: Place) -> list[Any]:
     """The specs of the results of a step's nodes that lie at this place."""
     output = plan.steps[number].places.index(place)
@@ -314,8 +305,7 @@ def _besides(plan: Plan, steps: Sequence[int]) -> dict[int, tuple[Any, ...]]:
     for number in steps:
         step = plan.steps[number]
         if step.arities is not None:
-            owners = np.repeat(np.arange(step.count), step.arities)
-            found[number] = (sent(owners, device_named(step.kind.operands[0].device)),)
+            found[number] = (sent(step.owners, device_named(step.kind.operands[0].device)),)
     return found
 
 

@@ -5,10 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from gluonjit.hybrid.structure import map_structure
-
-__all__ = ["Constant", "map_structure"]
-
 
 @dataclass(frozen=True)
 class Constant:

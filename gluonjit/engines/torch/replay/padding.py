@@ -13,6 +13,7 @@ import numpy as np
 
 from gluonjit.analysis import Plan
 from gluonjit.analysis.plan import Index
+from gluonjit.engines.torch.reached import rows_at
 from gluonjit.engines.torch.replay.skeleton import Axis, Outline
 
 Wholes = Mapping[tuple[int, int], int]
@@ -97,12 +98,11 @@ class Padding:
         for (number, position), at in self.index.items():
             gather, group = plan.steps[number].gathers[position], outline.steps[number].groups[position]
             place = gather.place
-            rows = moved[place.arena][slice(place.begin, place.end) if gather.index is None else gather.index]
+            rows = moved[place.arena][rows_at(place, gather.index)]
             _fill(packed[at].reshape(group.roles, -1), rows.reshape(group.roles, -1), group.axis.unit)
         for number, slices in self.owners.items():
             step = plan.steps[number]
-            assert step.arities is not None
-            owners = np.repeat(np.arange(step.count), step.arities)
+            owners = step.owners
             spread, sums, nodes = packed[slices.spread], packed[slices.sums], packed[slices.nodes]
             spread[: len(owners)] = sums[: len(owners)] = owners
             spread[len(owners) :] = owners[0]

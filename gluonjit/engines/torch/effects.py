@@ -1,0 +1,67 @@
+"""What a call does beside giving a result, and what beside its arguments a module's program may depend on."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.utils import parametrize
+
+PLAIN = (type(None), bool, int, float, str, torch.dtype, torch.device, torch.Size)
+"""Classes of plain constants."""
+
+
+class Outside:
+    """For `with`: what a traced function does beside giving a result is undone, as far as that is plain to see.
+
+    drawn: whether it drew random numbers in Python; changed: whether it set attributes of the module.
+    """
+
+    def __init__(self, owner: Any) -> None:
+        self._modules = list(owner.modules()) if isinstance(owner, torch.nn.Module) else []
+        self.drawn = self.changed = False
+
+    def __enter__(self) -> None:
+        self._torch = torch.get_rng_state()
+        self._python = random.getstate()
+        self._numpy: Any = np.random.get_state()
+        self._attributes = [dict(module.__dict__) for module in self._modules]
+        self._cached, parametrize._cache_enabled = parametrize._cache_enabled, 0
+
+    def __exit__(self, *error: object) -> None:
+        if random.getstate() != self._python:
+            self.drawn = True
+            random.setstate(self._python)
+        parametrize._cache_enabled = self._cached
+        found: Any = np.random.get_state()
+        if found[2] != self._numpy[2] or not np.array_equal(found[1], self._numpy[1]):
+            self.drawn = True
+            np.random.set_state(self._numpy)
+        torch.set_rng_state(self._torch)
+        for module, before in zip(self._modules, self._attributes):
+            now = module.__dict__
+            if len(now) != len(before) or any(now.get(name) is not item for name, item in before.items()):
+                self.changed = True
+                now.clear()
+                now.update(before)
+
+
+def attributes(owner: Any) -> Any:
+    """What a module's program may depend on beside its arguments: its own plain attributes and parts, and theirs."""
+    if not isinstance(owner, torch.nn.Module):
+        return ()
+    found: list[Any] = []
+    for module in owner.modules():
+        found.append(id(module))
+        for name, item in module.__dict__.items():
+            if isinstance(item, PLAIN):
+                found.append((name, item))
+            elif name in ("_parameters", "_buffers", "_modules"):
+                found += [(key, id(part), getattr(part, "requires_grad", None)) for key, part in item.items()]
+            elif isinstance(item, (list, tuple, dict, set)):
+                found.append((name, id(item), len(item)))
+            else:
+                found.append((name, id(item)))
+    return found

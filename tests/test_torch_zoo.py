@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,17 +11,16 @@ import pytest
 
 pytest.importorskip("torch", reason="these models run on PyTorch")
 
+from zoo_page import LINES
+
 import gluonjit
 from experiments.zoo.cli import BATCH_SIZE, NAMES, SEED, main
 from experiments.zoo.engines import Arrays, engine_of
 from experiments.zoo.measure import RUNS, TOLERANCE, distance, measure
 from experiments.zoo.table import line, markers
 
-ROOT = Path(__file__).resolve().parent.parent
 ENGINE = engine_of("torch")
 BEGIN, END = markers("torch")
-PAGE = (ROOT / "docs" / "zoo.md").read_text(encoding="utf-8")
-LINES = dict(re.findall(r"^(?=\| `([\w-]+)` \|)(.*)$", PAGE[PAGE.index(BEGIN) : PAGE.index(END)], flags=re.MULTILINE))
 WAYS: dict[str, dict[str, Any]] = {
     "as it comes": {},
     **{f"without {name}": {"without": (name,)} for name in gluonjit.Options.SWITCHES},
@@ -41,7 +39,7 @@ def test_a_model_equals_itself_in_as_many_launches_as_documented(name: str) -> N
     for counts in found.runs.values():
         assert counts.flushes == 1
         assert counts.lower_bound <= counts.launches
-    assert line(found) == LINES[name], (
+    assert line(found) == LINES["torch"][name], (
         "make the table anew: python -m experiments.zoo --engine torch --markdown docs/zoo.md"
     )
 
@@ -64,24 +62,6 @@ def test_every_way_to_batch_gives_the_same_losses_and_gradients(name: str, way: 
     ENGINE.unbatch(net)
     assert report.flushes == 1 and (report.nodes > report.launches or way == "samples")
     assert len(expected) > 1 and distance(found, expected) <= TOLERANCE
-
-
-def test_the_documented_table_has_every_model() -> None:
-    assert tuple(LINES) == NAMES == tuple(ENGINE.ROWS)
-    assert f"`python -m experiments.zoo --engine torch --batch-size {BATCH_SIZE} --seed {SEED}`" in PAGE
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_documentation_says_why_a_model_is_far_from_its_bound(name: str) -> None:
-    ratio = float(LINES[name].split(" | ")[5])
-    assert ratio <= 1.5 or f"* `{name}`: " in PAGE
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_model_is_written_as_if_there_were_no_batching(name: str) -> None:
-    source = (ROOT / "experiments" / "zoo" / "torch" / f"{name.replace('-', '_')}.py").read_text(encoding="utf-8")
-    assert "gluonjit" not in source and "mxnet" not in source
-    assert 45 <= source.count("\n") <= 150
 
 
 def test_the_command_writes_what_it_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

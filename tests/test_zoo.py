@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,8 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("mxnet", reason="these models run on MXNet")
+
+from zoo_page import LINES
 
 import gluonjit
 from experiments.zoo import measure as measuring
@@ -22,8 +23,6 @@ from experiments.zoo.table import line, markers
 ROOT = Path(__file__).resolve().parent.parent
 ENGINE = engine_of("mxnet")
 BEGIN, END = markers("mxnet")
-PAGE = (ROOT / "docs" / "zoo.md").read_text(encoding="utf-8")
-LINES = dict(re.findall(r"^(?=\| `([\w-]+)` \|)(.*)$", PAGE[PAGE.index(BEGIN) : PAGE.index(END)], flags=re.MULTILINE))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -34,7 +33,7 @@ def test_a_model_equals_itself_in_as_many_launches_as_documented(name: str) -> N
     for counts in found.runs.values():
         assert counts.flushes == 1
         assert counts.lower_bound <= counts.launches
-    assert line(found) == LINES[name], "make the table anew: python -m experiments.zoo --markdown docs/zoo.md"
+    assert line(found) == LINES["mxnet"][name], "make the table anew: python -m experiments.zoo --markdown docs/zoo.md"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -60,24 +59,6 @@ def test_each_optimization_can_be_left_out(name: str, left_out: str) -> None:
     without = tuple(gluonjit.Options.SWITCHES) if left_out == "all" else (left_out,)
     ENGINE.batch(net, without=without)
     assert distance(ENGINE.run(net, samples, row, training=True), expected) <= TOLERANCE
-
-
-def test_the_documented_table_has_every_model() -> None:
-    assert tuple(LINES) == NAMES == tuple(ENGINE.ROWS)
-    assert f"`python -m experiments.zoo --batch-size {BATCH_SIZE} --seed {SEED}`" in PAGE
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_documentation_says_why_a_model_is_far_from_its_bound(name: str) -> None:
-    ratio = float(LINES[name].split(" | ")[5])
-    assert ratio <= 1.5 or f"* `{name}`: " in PAGE
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_model_is_written_as_if_there_were_no_batching(name: str) -> None:
-    source = (ROOT / "experiments" / "zoo" / "mxnet" / f"{name.replace('-', '_')}.py").read_text(encoding="utf-8")
-    assert "gluonjit" not in source and "hybridize" not in source
-    assert 45 <= source.count("\n") <= 150
 
 
 def test_the_command_writes_what_it_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
 
 import gluonjit
-from experiments.fuzz.framework import Framework
+from experiments.fuzz.framework import Framework, Patch
 
 
 @contextmanager
@@ -23,3 +25,29 @@ def planted(framework: Framework, name: str | None) -> Iterator[None]:
         for owner, what, original in originals:
             setattr(owner, what, original)
         gluonjit.clear_caches()
+
+
+def wrong_row(session: ModuleType) -> list[Patch]:
+    """The last row that a gather takes of three or more is that of its neighbour."""
+    original = session.FusedSteps
+
+    def made(plan: Any, *rest: Any) -> Any:
+        for step in plan.steps:
+            for gather in step.gathers:
+                if gather.index is not None and len(gather.index) > 2:
+                    gather.index[-1] = gather.index[-2]
+        return original(plan, *rest)
+
+    return [(session, "FusedSteps", made)]
+
+
+def wrong_order(session: ModuleType) -> Patch:
+    """The third and the fourth step of a plan change places."""
+    original = session.Session.run
+
+    def run(self: Any, number: int) -> None:
+        if len(self.plan.steps) > 3:
+            number = {2: 3, 3: 2}.get(number, number)
+        original(self, number)
+
+    return (session.Session, "run", run)

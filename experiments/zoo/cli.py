@@ -9,22 +9,8 @@ from pathlib import Path
 
 from experiments.arguments import count, names, whole
 from experiments.threads import limit_threads
+from experiments.zoo.models import NAMES
 
-NAMES = (
-    "treelstm-cell",
-    "treelstm-plain",
-    "treelstm-binary",
-    "tree-gru",
-    "mv-rnn",
-    "bilstm-char",
-    "lattice-lstm",
-    "dag-rnn",
-    "mpnn",
-    "set-attention",
-    "pointer-net",
-    "seq2seq",
-    "shift-reduce",
-)
 ENGINES = ("mxnet", "torch")
 BATCH_SIZE, SEED = 32, 0
 

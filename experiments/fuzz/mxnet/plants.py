@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import mxnet  # noqa: F401  its import installs the engine that is patched here
 
 from experiments.fuzz.framework import Patch
+from experiments.fuzz.plants import wrong_order, wrong_row
 from gluonjit.engines.mxnet import arrays, fused_steps, ops, program, session, tape
-
-
-def _wrong_row() -> list[Patch]:
-    """The last row that a gather takes of three or more is that of its neighbour."""
-    original = fused_steps.FusedSteps
-
-    def made(plan: Any, *rest: Any) -> Any:
-        for step in plan.steps:
-            for gather in step.gathers:
-                if gather.index is not None and len(gather.index) > 2:
-                    gather.index[-1] = gather.index[-2]
-        return original(plan, *rest)
-
-    return [(session, "FusedSteps", made)]
 
 
 def _dropped_gradient() -> list[Patch]:
@@ -74,12 +62,7 @@ def _wrong_share() -> list[Patch]:
 
 def _wrong_order() -> list[Patch]:
     """The third and the fourth step of a plan change places; memory that nothing was written to yet holds sevens."""
-    original, room = session.Session.run, arrays.room_for
-
-    def run(self: Any, number: int) -> None:
-        if len(self.plan.steps) > 3:
-            number = {2: 3, 3: 2}.get(number, number)
-        original(self, number)
+    room = arrays.room_for
 
     def filled(spec: Any, rows: int) -> Any:
         array = room(spec, rows)
@@ -87,11 +70,11 @@ def _wrong_order() -> list[Patch]:
             array[:] = 7
         return array
 
-    return [(session.Session, "run", run), (session, "room_for", filled)]
+    return [wrong_order(session), (session, "room_for", filled)]
 
 
 PLANTS: dict[str, Callable[[], list[Patch]]] = {
-    "wrong-row": _wrong_row,
+    "wrong-row": partial(wrong_row, session),
     "dropped-gradient": _dropped_gradient,
     "stale-parameter": _stale_parameter,
     "wrong-share": _wrong_share,

@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 
 from experiments.fuzz.framework import Patch
+from experiments.fuzz.plants import wrong_order, wrong_row
 from gluonjit.engines.torch import arrays, cells, dynamic, fused_steps, program, records, session, tape
 from gluonjit.graph import Record
-
-
-def _wrong_row() -> list[Patch]:
-    """The last row that a gather takes of three or more is that of its neighbour."""
-    original = fused_steps.FusedSteps
-
-    def made(plan: Any, *rest: Any) -> Any:
-        for step in plan.steps:
-            for gather in step.gathers:
-                if gather.index is not None and len(gather.index) > 2:
-                    gather.index[-1] = gather.index[-2]
-        return original(plan, *rest)
-
-    return [(session, "FusedSteps", made)]
 
 
 def _dropped_gradient() -> list[Patch]:
@@ -90,21 +78,16 @@ def _with(original: Any) -> Any:
 
 def _wrong_order() -> list[Patch]:
     """The third and the fourth step of a plan change places; memory that nothing was written to yet holds sevens."""
-    original, room = session.Session.run, arrays.room_for
-
-    def run(self: Any, number: int) -> None:
-        if len(self.plan.steps) > 3:
-            number = {2: 3, 3: 2}.get(number, number)
-        original(self, number)
+    room = arrays.room_for
 
     def filled(spec: Any, rows: int) -> Any:
         return room(spec, rows).fill_(7)
 
-    return [(session.Session, "run", run), (session, "room_for", filled)]
+    return [wrong_order(session), (session, "room_for", filled)]
 
 
 PLANTS: dict[str, Callable[[], list[Patch]]] = {
-    "wrong-row": _wrong_row,
+    "wrong-row": partial(wrong_row, session),
     "dropped-gradient": _dropped_gradient,
     "stale-parameter": _stale_parameter,
     "wrong-share": _wrong_share,

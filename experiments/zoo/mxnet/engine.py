@@ -12,12 +12,11 @@ from mxnet import autograd, gluon
 import gluonjit
 from experiments.data.arrays import maker
 from experiments.zoo.engines import SCALE, Arrays
-from experiments.zoo.mxnet.registry import ROWS
+from experiments.zoo.models import rows_of
 from experiments.zoo.row import Row
 from experiments.zoo.samples import given
 
-__all__ = ["ROWS", "batch", "make_net", "run", "samples", "unbatch"]
-
+ROWS = rows_of("mxnet")
 _make = maker("mxnet")
 
 

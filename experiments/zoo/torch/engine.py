@@ -12,12 +12,11 @@ from torch import nn
 import gluonjit
 from experiments.data.arrays import maker
 from experiments.zoo.engines import SCALE, Arrays
+from experiments.zoo.models import rows_of
 from experiments.zoo.row import Row
 from experiments.zoo.samples import given
-from experiments.zoo.torch.registry import ROWS
 
-__all__ = ["ROWS", "batch", "make_net", "run", "samples", "unbatch"]
-
+ROWS = rows_of("torch")
 _make = maker("torch")
 
 

@@ -42,8 +42,8 @@ class Options:
         the first that is a NaN or infinite; much slower.
     without: names of `SWITCHES` to leave out: the results are the same, and what each of them gains can be measured.
     executor: what runs the plan of a flush in PyTorch: "eager" step by step, "replay" as a static plan with padded
-        sizes (on CUDA one graph), "compiled" with programs that torch.compile has made; "auto" chooses. MXNet knows
-        "auto" and "eager" (see docs/gpu.md).
+        sizes (on CUDA one graph), "steps" with each step as a static one (on CUDA a graph each), "compiled" with
+        programs that torch.compile has made; "auto" chooses. MXNet knows "auto" and "eager" (see docs/gpu.md).
     reuse: a function of a call's arguments that gives a key, or None. What a call of the block captured is captured
         again at once, without running the block's Python, when a call of the same key comes (see docs/guide.md).
     check_reuse: every so-many-th of these calls is captured anyway, and compared with what would be reused; None: none.
@@ -126,7 +126,7 @@ _RULES: dict[str, _Rule] = {
         lambda value: _is_names(value) and set(value) <= set(SWITCHES),
         f"is a tuple of names out of {', '.join(SWITCHES)}",
     ),
-    "executor": _one_of(AUTO, "eager", "compiled", "replay"),
+    "executor": _one_of(AUTO, "eager", "compiled", "replay", "steps"),
     "reuse": (lambda value: value is None or callable(value), "is a function of the call's arguments, or None"),
     "check_reuse": (lambda value: value is None or _is_count(value), "is a whole number of at least 1, or None"),
 }

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import torch
 
 from gluonjit.analysis import Plan
-from gluonjit.engines.torch.fused_steps import FusedSteps
-from gluonjit.engines.torch.session import Session
+from gluonjit.engines.torch.stepwise import StepwiseSession
 from gluonjit.engines.torch.tape import Ran, Tape
-from gluonjit.hybrid import Options, Report
+from gluonjit.hybrid import Report
 
 MOST_COMPILATIONS = 6
 """Of one program: with gradients and without, and what the compiler tells apart else. Sizes are dynamic."""
@@ -56,37 +54,6 @@ class CompiledProgram:
         return found
 
 
-class CompiledTape(Tape):
-    """The history of compiled steps."""
-
-    # As `torch.autograd.grad` does it: compiled functions see settings of the compiler through what this passes on.
-    engine: Any = staticmethod(torch.autograd.graph._engine_run_backward)
-
-    def _backward(self, ran: Ran, arenas: list[Any], reached: list[Any], found: dict[int, Any], free: bool) -> bool:
-        from torch._functorch import config
-
-        with config.patch(donated_buffer=False):  # it is asked for again when a backward pass runs
-            return super()._backward(ran, arenas, reached, found, free)
-
-
-class CompiledSession(Session):
-    """Runs each step by the compiled program of its kind."""
-
-    taping = CompiledTape
-
-    def _prepare(self, options: Options, samples: int) -> None:
-        super()._prepare(options, samples)
-        if self.tape is not None:
-            # Not a method of this: the history of what can be read must not hold what holds that.
-            self.tape.runs = partial(_compiled, self.plan, self.report)
-
-    def _fusing(self, options: Options) -> FusedSteps:
-        return FusedSteps(self.plan, self.arrays, ("fused",))
-
-    def _runs(self, number: int) -> Callable[..., Any]:
-        return _compiled(self.plan, self.report, number)
-
-
 def _compiled(plan: Plan, report: Report, number: int) -> Callable[..., Any]:
     """What runs the program of a step."""
     kind = plan.steps[number].kind
@@ -102,3 +69,24 @@ def _compiled(plan: Plan, report: Report, number: int) -> Callable[..., Any]:
         return found
 
     return run
+
+
+class CompiledTape(Tape):
+    """The history of compiled steps."""
+
+    # As `torch.autograd.grad` does it: compiled functions see settings of the compiler through what this passes on.
+    engine: Any = staticmethod(torch.autograd.graph._engine_run_backward)
+
+    def _backward(self, ran: Ran, arenas: list[Any], reached: list[Any], found: dict[int, Any], free: bool) -> bool:
+        from torch._functorch import config
+
+        with config.patch(donated_buffer=False):  # it is asked for again when a backward pass runs
+            return super()._backward(ran, arenas, reached, found, free)
+
+
+class CompiledSession(StepwiseSession):
+    """Runs each step by the compiled program of its kind."""
+
+    taping = CompiledTape
+
+    running = staticmethod(_compiled)

@@ -20,6 +20,7 @@ from gluonjit.engines.torch.opkinds import clear_kinds, kind_count, sum_kind
 from gluonjit.engines.torch.ops import call_operator
 from gluonjit.engines.torch.records import Refusal, check_constants
 from gluonjit.engines.torch.replay.plans import clear_plans, plan_count
+from gluonjit.engines.torch.replay.steps import step_count
 from gluonjit.engines.torch.results import numbers_of, settle
 from gluonjit.engines.torch.session import Session
 from gluonjit.engines.torch.verifying import verify
@@ -117,6 +118,7 @@ class TorchEngine:
             "cells": sum(cell.entries() for cell in cells_known()),
             "specs": spec_count(),
             "static plans": plan_count(),
+            "static steps": step_count(),
         }
 
     def clear_caches(self) -> None:

@@ -1,13 +1,14 @@
-"""What runs the plan of a flush (option `executor`): step by step, with compiled programs, or as a static plan."""
+"""What runs the plan of a flush (option `executor`): compiled programs, static steps, a static plan, or just steps."""
 
 from __future__ import annotations
 
 from gluonjit.analysis import Plan
 from gluonjit.engines.torch.compiling import CompiledSession
 from gluonjit.engines.torch.hooked import plain
-from gluonjit.engines.torch.replay.plans import skeleton_of, static_plan
+from gluonjit.engines.torch.replay.plans import new_often, skeleton_of, static_plan
 from gluonjit.engines.torch.replay.session import ReplaySession, learned_inputs
 from gluonjit.engines.torch.replay.skeleton import Unfit, outline
+from gluonjit.engines.torch.replay.steps import ReplayedSteps
 from gluonjit.engines.torch.session import Session
 from gluonjit.hybrid import Options, Report
 from gluonjit.hybrid.provenance import Provenance
@@ -15,38 +16,60 @@ from gluonjit.hybrid.provenance import Provenance
 SEEN = 3
 """How often a skeleton has to come before executor="auto" makes a static plan for it, on CUDA."""
 
+SESSIONS: dict[str, type[Session]] = {"eager": Session, "compiled": CompiledSession, "steps": ReplayedSteps}
+"""What runs steps one by one, by the executor's name."""
+
+
+class New(Exception):
+    """A plan whose skeleton has not come often enough; `often`: whether most skeletons of its model come once."""
+
+    def __init__(self, often: bool) -> None:
+        super().__init__(f"its skeleton has come less than {SEEN} times")
+        self.often = often
+
 
 def session_for(plan: Plan, report: Report, options: Options, samples: int, provenance: Provenance) -> Session:
     """The session of a flush; the report says what runs it, and why not what was asked for."""
     wanted = options.executor
-    if wanted == "replay" or (wanted == "auto" and _on_cuda(plan)):
+    if wanted == "auto":
+        wanted = "replay" if _on_cuda(plan) else "eager"
+    if wanted in ("replay", "steps"):
+        looks = _looks_at_steps(options)
+        if looks:
+            report.executed.decline(looks)
+            wanted = "eager"
+    if wanted == "replay":
         try:
             return _replayed(plan, report, options, samples, provenance)
+        except New as new:
+            report.executed.decline(str(new))
+            wanted = "steps" if new.often else "eager"
         except Unfit as unfit:
             report.executed.decline(str(unfit))
-    if wanted == "compiled":
-        report.executed.count("compiled")
-        return CompiledSession(plan, report, options, samples, provenance)
-    report.executed.count("eager")
-    return Session(plan, report, options, samples, provenance)
+            wanted = "steps"
+    report.executed.count(wanted)
+    return SESSIONS[wanted](plan, report, options, samples, provenance)
 
 
 def _on_cuda(plan: Plan) -> bool:
     return any(arena.spec.device.startswith("cuda") for arena in plan.arenas)
 
 
-def _replayed(plan: Plan, report: Report, options: Options, samples: int, provenance: Provenance) -> Session:
-    """A session on a static plan. Raises Unfit."""
+def _looks_at_steps(options: Options) -> str:
+    """Why what runs has to be seen step by step, if it has to."""
     if options.check_finite:
-        raise Unfit("check_finite looks at the results of each step")
-    if options.profile:
-        raise Unfit("a profiled flush waits after each step")
+        return "check_finite looks at the results of each step"
+    return "a profiled flush waits after each step" if options.profile else ""
+
+
+def _replayed(plan: Plan, report: Report, options: Options, samples: int, provenance: Provenance) -> Session:
+    """A session on a static plan. Raises Unfit and New."""
     found = outline(plan, learned_inputs(plan))
     skeleton = skeleton_of(found)
     if skeleton.unfit:
         raise Unfit(f"its static plan failed: {skeleton.unfit}")
     if options.executor == "auto" and skeleton.seen < SEEN:
-        raise Unfit(f"its skeleton has come less than {SEEN} times")
+        raise New(new_often(found))
     with plain():  # what is made in inference mode could not be written to later
         static = static_plan(skeleton, plan, found, report)
     if static is None:

@@ -16,6 +16,7 @@ from gluonjit.engines.torch.replay.static import StaticPlan
 from gluonjit.hybrid import Report
 
 MOST_SKELETONS = 256
+MANY = 8  # skeletons that have to be known before it is said that they do not come again
 MOST_PLANS = 4  # of one skeleton: sizes far apart, and plans whose backward pass is still to come
 MOST_BYTES = 4_000_000_000  # at fixed addresses
 _WASTE = 2  # a static plan with more than so many times the rows is left to larger plans
@@ -42,8 +43,7 @@ _skeletons: OrderedDict[int, Any] = OrderedDict()
 
 def skeleton_of(outline: Outline) -> Skeleton:
     """The skeleton of a plan."""
-    owner = next((step.program for step in outline.steps if step.program.consts), outline.steps[0].program)
-    known: dict[Hashable, Skeleton] = owner.__dict__.setdefault("skeletons", {})
+    owner, known = _beside(outline)
     found = known.get(outline.key)
     if found is None:
         found = known[outline.key] = Skeleton()
@@ -53,6 +53,18 @@ def skeleton_of(outline: Outline) -> Skeleton:
     _skeletons.move_to_end(id(found))
     found.note(outline)
     return found
+
+
+def _beside(outline: Outline) -> tuple[Any, dict[Hashable, Skeleton]]:
+    """Who owns a plan's skeleton, and all skeletons that it owns."""
+    owner = next((step.program for step in outline.steps if step.program.consts), outline.steps[0].program)
+    return owner, owner.__dict__.setdefault("skeletons", {})
+
+
+def new_often(outline: Outline) -> bool:
+    """Whether most plans of the same model have a skeleton that has not come before."""
+    _, known = _beside(outline)
+    return len(known) >= MANY and 2 * sum([skeleton.seen == 1 for skeleton in known.values()]) > len(known)
 
 
 def _drop(number: int) -> None:

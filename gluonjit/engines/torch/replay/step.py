@@ -1,0 +1,218 @@
+"""A static step: the program of single steps at fixed addresses, with padded sizes.
+
+It has rows for its operands, its results and the gradients of both. It runs one step at a time: the history of that
+step holds it for as long as somebody may go backward through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+from weakref import ref
+
+import torch
+
+from gluonjit.engines.torch.arrays import room_for, with_memory
+from gluonjit.engines.torch.hooked import plain, run_backward
+from gluonjit.engines.torch.lifting import Owners
+from gluonjit.engines.torch.replay.recorders import Recorder, recorder_for
+from gluonjit.engines.torch.replay.skeleton import CHILDREN, NODES, ROWS, Axis
+from gluonjit.graph import Kind
+
+_WASTE, _FEW = 2, 32
+"""A static step with more than so many times the nodes is left to larger steps, where those are not few anyway."""
+
+Sizes = tuple[int, int, int]
+"""How many nodes, rows and children there are; zero where a program has none."""
+
+
+class Form(NamedTuple):
+    """What steps have in common that the same static step can run."""
+
+    operands: tuple[tuple[Axis, Any, Any, bool], ...]  # the shape of a row, its dtype, whether it learns
+    results: tuple[tuple[Axis, Any], ...]  # with the spec
+    consts: tuple[tuple[int, Any, bool], ...]  # where they lie
+    device: Any
+    taped: bool
+
+
+class Lease:
+    """Held by the history of a step."""
+
+    __slots__ = ("__weakref__",)
+
+
+class Ran(NamedTuple):
+    """What autograd knows of the last run."""
+
+    inputs: list[Any]  # operands and constants, those that learn
+    results: list[Any]
+
+
+class StaticStep:
+    """Runs the steps of one form, one after the other, in the same memory."""
+
+    def __init__(self, program: Any, form: Form, sizes: Sizes) -> None:
+        self.form, self.sizes = form, sizes
+        self.recorder: Recorder = recorder_for(form.device)
+        self.runs = 0
+        self.learning: list[bool] = []  # of each result
+        self._program = ref(program)  # which owns this
+        self._lease: Any = None
+        self._ran = Ran([], [])
+        self._reached: dict[Hashable, list[bool]] = {}
+        device = form.device
+        self.operands = [
+            torch.zeros((sizes[axis.dim] * axis.unit, *shape), dtype=dtype, device=device)
+            for axis, shape, dtype, _ in form.operands
+        ]
+        self.results = [room_for(spec, sizes[axis.dim] * axis.unit).zero_() for axis, spec in form.results]
+        self.heads: list[Any] = [torch.zeros_like(room) if form.taped else None for room in self.results]
+        learned = [room for room, (_, _, _, learns) in zip(self.operands, form.operands) if learns]
+        weights = [tensor for tensor in program.consts if tensor.requires_grad]
+        self.gradients = [torch.zeros_like(room) for room in [*learned, *weights]] if form.taped else []
+        children, nodes = sizes[CHILDREN], sizes[NODES]
+        self._owners = Owners(*[torch.zeros(n, dtype=torch.int64, device=device) for n in (children, children, nodes)])
+
+    @property
+    def bytes(self) -> int:
+        """Memory at fixed addresses."""
+        held = [*self.operands, *self.results, *self.heads, *self.gradients]
+        return sum([tensor.numel() * tensor.element_size() for tensor in held if tensor is not None])
+
+    @property
+    def busy(self) -> bool:
+        """Whether somebody may still go backward through what ran last."""
+        return self._lease is not None and self._lease() is not None
+
+    def fits(self, sizes: Sizes) -> bool:
+        """Whether a step of these sizes can run here without much waste."""
+        room = self.sizes
+        within = all(size <= most and bool(size) == bool(most) for size, most in zip(sizes, room))
+        return within and room[NODES] <= _WASTE * max(sizes[NODES], _FEW)
+
+    def forward(self, operands: Sequence[Any], sizes: Sizes, owners: Any, lease: Lease | None) -> list[Any]:
+        """The results of a step, in memory that the next one writes to."""
+        self._lease = None if lease is None else ref(lease)
+        self.recorder.begin()
+        for room, rows, (axis, *_) in zip(self.operands, operands, self.form.operands):
+            _fill(room, rows.detach(), axis.unit)
+        if sizes[CHILDREN]:
+            self._own(owners, sizes[NODES])
+        self.runs += 1
+        self.recorder.forward(self._forward, self.results)
+        return [room[: sizes[axis.dim] * axis.unit].data for room, (axis, _) in zip(self.results, self.form.results)]
+
+    def _own(self, owners: Any, nodes: int) -> None:
+        """As `Padding.pack` has it: a padding child is like the first, and counts to no sum that is read."""
+        _fill(self._owners.spread, owners, 1)
+        self._owners.sums[: len(owners)].copy_(owners)
+        self._owners.sums[len(owners) :].fill_(self.sizes[NODES])
+        torch.arange(nodes, out=self._owners.nodes[:nodes])
+        self._owners.nodes[nodes:].zero_()
+
+    def _forward(self) -> None:
+        with plain():
+            given = []
+            for room, (_, _, _, learns) in zip(self.operands, self.form.operands):
+                given.append(room.data.requires_grad_(self.form.taped and learns))
+            program: Any = self._program()
+            consts = [self._constant(tensor) for tensor in program.consts]
+            inputs = [tensor for tensor in [*given, *consts] if tensor.requires_grad]
+            besides = (self._owners,) if self.sizes[CHILDREN] else ()
+            with torch.set_grad_enabled(self.form.taped):
+                results = program(given, consts, self.sizes[NODES], besides)
+            for room, result in zip(self.results, results):
+                room.copy_(result.detach())
+            self.learning = [result.requires_grad for result in results]
+            self._ran = Ran(inputs, list(results))
+
+    def _constant(self, tensor: Any) -> Any:
+        """As `StaticPlan` has it."""
+        alias = tensor.data if self.recorder.remembers else tensor.detach()
+        return alias.requires_grad_(self.form.taped and tensor.requires_grad)
+
+    def backward(self, heads: Sequence[Any], operands: Sequence[int]) -> list[Any]:
+        """Copies of the gradients of what learns, operands of so many rows and weights, given those of results."""
+        self.recorder.begin()
+        key = tuple([number for number, head in enumerate(heads) if head is not None])
+        for number in key:
+            room = self.heads[number]
+            room[: len(heads[number])].copy_(heads[number])
+            room[len(heads[number]) :].zero_()
+        self.recorder.backward(key, partial(self._backward, key), self.gradients)
+        sizes = [size for size, (_, _, _, learns) in zip(operands, self.form.operands) if learns]
+        parts = [room[:size] for room, size in zip(self.gradients, sizes)] + self.gradients[len(sizes) :]
+        return [part.clone() if reached else None for part, reached in zip(parts, self._reached[key])]
+
+    def _backward(self, key: tuple[int, ...]) -> None:
+        with plain():
+            results = tuple([self._ran.results[number] for number in key])
+            heads = tuple([self.heads[number] for number in key])
+            got = run_backward(results, heads, True, False, tuple(self._ran.inputs), True, False)
+            for room, gradient in zip(self.gradients, got):
+                if gradient is not None:
+                    room.copy_(with_memory(gradient))
+            self._reached[key] = [gradient is not None for gradient in got]
+
+
+def _fill(room: Any, rows: Any, unit: int) -> None:
+    """Rows, and behind them copies of those of the first node."""
+    room[: len(rows)].copy_(rows)
+    rest = room[len(rows) :]
+    if len(rest):
+        rest.view(-1, unit, *rest.shape[1:]).copy_(rows[:unit].expand(len(rest) // unit, *rows[:unit].shape))
+
+
+class Step(torch.autograd.Function):  # type: ignore[misc]
+    """A static step as a function of its operands and constants."""
+
+    @staticmethod
+    def forward(ctx: Any, static: StaticStep, sizes: Sizes, owners: Any, operands: int, *given: Any) -> Any:
+        """Run it."""
+        ctx.lease, ctx.static, ctx.sizes = Lease(), static, [len(rows) for rows in given[:operands]]
+        ctx.set_materialize_grads(False)
+        ctx.needed = [number for number, tensor in enumerate(given) if tensor.requires_grad]
+        ctx.count = len(given)
+        if static.recorder.remembers:  # autograd looks after weights that change; what it has saved lives on else
+            ctx.save_for_backward(*given[operands:])
+        results = static.forward(given[:operands], sizes, owners, ctx.lease)
+        ctx.mark_non_differentiable(*[result for result, learns in zip(results, static.learning) if not learns])
+        return tuple(results)
+
+    @staticmethod
+    def backward(ctx: Any, *heads: Any) -> Any:
+        """Gradients of what it was given."""
+        _ = ctx.saved_tensors
+        with plain():
+            found = ctx.static.backward(heads, ctx.sizes)
+        gradients = [None] * ctx.count
+        for number, gradient in zip(ctx.needed, found):
+            gradients[number] = gradient
+        return (None, None, None, None, *gradients)
+
+
+def form_of(kind: Kind, operands: Sequence[Any], count: int) -> tuple[Form, Sizes]:
+    """The form and the sizes of a step with these operands, as `pieces` gives them."""
+    program, taped = kind.program, torch.is_grad_enabled()
+    rows = children = 0
+    given = []
+    left = iter(operands)
+    for group in kind.groups:
+        spec = kind.operands[group[0][0]]
+        for _ in group:
+            tensor = next(left)
+            axis = Axis(NODES, spec.rows)
+            if group[0] in kind.children:
+                axis, children = Axis(CHILDREN, 1), len(tensor)
+            elif kind.poly and spec.mode == "rows":
+                axis, rows = Axis(ROWS, 1), len(tensor)
+            given.append((axis, tuple(tensor.shape[1:]), tensor.dtype, tensor.requires_grad))
+    wide = program.wide or (False,) * len(kind.outputs)
+    results = [
+        (Axis(ROWS, 1) if kind.poly and many else Axis(NODES, output.spec.rows), output.spec)
+        for output, many in zip(kind.outputs, wide)
+    ]
+    consts = tuple([(tensor.data_ptr(), tensor.dtype, tensor.requires_grad) for tensor in program.consts])
+    return Form(tuple(given), tuple(results), consts, operands[0].device, taped), (count, rows, children)

@@ -1,0 +1,106 @@
+"""Plans whose steps run as static steps, for those that do not come again as a whole, on CUDA each as a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isqrt
+from typing import Any
+from weakref import WeakSet
+
+from gluonjit.analysis import Plan
+from gluonjit.engines.torch.replay.plans import MOST_BYTES
+from gluonjit.engines.torch.replay.step import Form, Sizes, StaticStep, Step, form_of
+from gluonjit.engines.torch.stepwise import Runs, StepwiseSession
+from gluonjit.errors import GluonJITError
+from gluonjit.hybrid import Report
+
+MOST_STEPS = 512
+"""Static steps of one program: as many steps of it as there are before a backward pass comes."""
+_held: WeakSet[StaticStep] = WeakSet()
+
+
+class StaticSteps:
+    """The static steps of one program. `unfit`: why there are none any more."""
+
+    def __init__(self) -> None:
+        self.unfit = ""
+        self._steps: list[StaticStep] = []
+
+    def take(self, program: Any, form: Form, sizes: Sizes) -> StaticStep | None:
+        """The smallest that nobody holds and that fits, or a new one; None where there are too many."""
+        self._steps = [step for step in self._steps if step.busy or step.form.consts == form.consts]
+        free = [step for step in self._steps if step.form == form and step.fits(sizes) and not step.busy]
+        if free:
+            return min(free, key=lambda step: step.sizes)
+        if self._full():
+            self._steps = [step for step in self._steps if step.busy]
+            if self._full():
+                return None
+        nodes, rows, children = sizes
+        made = StaticStep(program, form, (_roomy(nodes), _roomy(rows), _roomy(children)))
+        self._steps.append(made)
+        _held.add(made)
+        return made
+
+    def _full(self) -> bool:
+        return len(self._steps) >= MOST_STEPS or sum([step.bytes for step in _held]) > MOST_BYTES
+
+
+def _roomy(size: int) -> int:
+    """As plans have it: counts of minibatches differ by about their square root."""
+    return size + isqrt(size) + 1 if size else 0
+
+
+def static_steps(program: Any) -> StaticSteps:
+    """Those of a program, which owns them, so that they go with its model."""
+    found: StaticSteps | None = program.__dict__.get("static_steps")
+    if found is None:
+        found = program.__dict__["static_steps"] = StaticSteps()
+    return found
+
+
+def step_count() -> int:
+    """Static steps that are kept."""
+    return len(_held)
+
+
+def _replayed(plan: Plan, report: Report, number: int) -> Runs:
+    """What runs the program of a step."""
+    kind = plan.steps[number].kind
+    program: Runs = kind.program
+    if kind.lone or not kind.pure:
+        report.executed.decline(f"{kind.name} {'runs sample by sample' if kind.lone else 'draws random numbers'}")
+        return program
+    known = static_steps(program)
+
+    def run(operands: Sequence[Any], consts: Sequence[Any], count: int, besides: Sequence[Any] = ()) -> Any:
+        form, sizes = form_of(kind, operands, count)
+        static = None if known.unfit else known.take(program, form, sizes)
+        if static is None:
+            report.executed.decline(f"{kind.name} is not replayed: {known.unfit or 'too many of its steps wait'}")
+            return program(operands, consts, count, besides)
+        before = static.recorder.captures
+        owners = besides[0] if besides else None
+        try:
+            if form.taped:
+                results = list(Step.apply(static, sizes, owners, len(operands), *operands, *consts))
+            else:
+                results = static.forward(operands, sizes, owners, None)
+        except (GluonJITError, RuntimeError, ValueError, TypeError, IndexError) as error:
+            known.unfit = f"{type(error).__name__}: {error}"
+            report.executed.decline(f"{kind.name} is not replayed: {known.unfit}")
+            return program(operands, consts, count, besides)
+        executed = report.executed
+        executed.captures += static.recorder.captures - before
+        executed.recordings += static.runs == 1
+        executed.replays += static.runs > 1
+        report.padded += static.sizes[0] - count
+        return results
+
+    return run
+
+
+class ReplayedSteps(StepwiseSession):
+    """Runs each step by a static step of its program."""
+
+    running = staticmethod(_replayed)

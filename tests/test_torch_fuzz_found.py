@@ -333,3 +333,43 @@ def test_zeros_that_pytorch_only_tells_of_are_gradients() -> None:
 
     found = of(gluonjit.hybridize(Sign(), dynamic_batch=True, expand=("Sign",)))
     assert all(map(torch.equal, found, of(Sign())))
+
+
+@pytest.mark.parametrize("executor", ["auto", "replay", "steps"])
+def test_rows_of_a_weight_that_are_read_after_an_optimizers_step_are_those_before(net: Net, executor: str) -> None:
+    """What is put together of rows alone is read from where they lie, which may have been written to."""
+    given = [torch.randn(1, 3).requires_grad_() for _ in range(2)]
+
+    def program(net: Net, rows: Any) -> Any:
+        return torch.cat([net.dense.bias.unsqueeze(0), rows])
+
+    def run() -> list[Any]:
+        net.zero_grad()
+        found = [Sample(program, rows).on(net) for rows in given]
+        (found[0].square().sum() + found[1].sin().sum()).backward(retain_graph=True)
+        gradient = net.dense.bias.grad.clone()
+        with torch.no_grad():
+            net.dense.bias.add_(1.0)
+        numbers = [value.detach().clone() for value in found]
+        sum(value.sum() for value in found).backward()
+        with torch.no_grad():
+            net.dense.bias.sub_(1.0)
+        return [*numbers, gradient, net.dense.bias.grad.clone()]
+
+    gluonjit.hybridize(net, dynamic_batch=False)
+    wanted = run()
+    gluonjit.hybridize(net, dynamic_batch=True, executor=executor)
+    for found, value in zip(run(), wanted):
+        assert_close(found, value, "a value or a gradient")
+
+
+def test_additions_that_give_rows_of_vectors_are_no_sums_of_these(net: Net) -> None:
+    """A matrix that a cell gives is a list of rows, one that was cut out of a tensor is one piece."""
+    matrices = torch.randn(16, 3, 3)
+
+    def program(net: Net, given: Any) -> Any:
+        copy = given.clone()
+        pieces = [copy.select(0, k) for k in range(len(given))]
+        return sum(one + other for one, other in zip(pieces[::2], pieces[1::2]))
+
+    same_values(net, [Sample(program, matrices), Sample(program, matrices + 1)], granularity="op")

@@ -264,7 +264,7 @@ def _kind_of(cell: Cell, trace: Trace, places: list[int], structure: Any, draws:
         not draws,
         operator=cell.operator,
         poly=built.poly,
-        sum_of=_terms(trace, places) if cell.operator else 0,
+        sum_of=_terms(trace, places) if cell.operator and built.outputs[0].spec is trace.operands[0] else 0,
         structure=shape,
         work=work_of(trace, built.program.operators),
     )

@@ -14,7 +14,7 @@ import torch
 from gluonjit.analysis import Plan
 from gluonjit.analysis.plan import Gather, LeafChunk, LookupChunk, Place
 from gluonjit.engines.torch.arrays import device_named, dtype_named, room_for, sent
-from gluonjit.engines.torch.chunks import Chunk, Result
+from gluonjit.engines.torch.chunks import AsItWas, Chunk, Result
 from gluonjit.engines.torch.failures import failed
 from gluonjit.engines.torch.finite import Finite
 from gluonjit.engines.torch.fused_steps import FusedSteps
@@ -30,10 +30,11 @@ from gluonjit.hybrid.provenance import Provenance
 
 
 class Input(NamedTuple):
-    """A tensor that was there before, and where its rows lie."""
+    """A tensor that was there before, how often it had been written to, and where its rows lie."""
 
     place: Place
     tensor: Any
+    version: int
 
 
 class Session:
@@ -140,10 +141,10 @@ class Session:
         """Remember from which tensors these rows are: each by itself, for what is not used of them may be gone."""
         begin, found = place.begin, self._inputs.setdefault(place, [])
         for tensor in tensors:
-            found.append(Input(Place(place.arena, begin, begin + len(tensor)), tensor))
+            found.append(Input(Place(place.arena, begin, begin + len(tensor)), tensor, version_of(tensor)))
             begin += len(tensor)
             if self.tape is not None and tensor.requires_grad:
-                self.tape.note_input(*found[-1])
+                self.tape.note_input(found[-1].place, tensor)
 
     def _rows(self, place: Place) -> Any:
         array = self.arrays[place.arena]
@@ -275,8 +276,12 @@ class Session:
         parts = []
         ends = [item.place.end for item in learned]
         for number, group in groupby(positions, lambda position: bisect_right(ends, position)):
-            begin, tensor = learned[number].place.begin, learned[number].tensor
-            parts.append(tensor[torch.tensor([position - begin for position in group], device=tensor.device)])
+            (_, begin, _), tensor, version = learned[number]
+            index = torch.tensor([position - begin for position in group], device=tensor.device)
+            if version_of(tensor) == version:
+                parts.append(tensor[index])
+            else:
+                parts.append(AsItWas.apply(tensor, index, self._rows(place)[index + (begin - place.begin)]))
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def wait(self) -> None:

@@ -113,7 +113,7 @@ class ReplaySession(Session):
         self._prepare(*self._again)
         for item in [item for items in self._inputs.values() for item in items]:
             if self.tape is not None and item.tensor.requires_grad:
-                self.tape.note_input(*item)
+                self.tape.note_input(item.place, item.tensor)
         with plain():
             for place, (rows, own) in self._given.items():
                 super()._put(place, rows, own)

@@ -23,9 +23,16 @@ TOLERANCE_OF_HALF = 2e-2
 
 # What the eager program raises where a batch, whose history lives as long as anybody holds a result of it, need not;
 # which gradients were added before it raised is not said anywhere.
-GIVES_UP = ("backward through the graph a second time", "modified by an inplace operation", "derivative for aten::")
+GIVES_UP = (
+    "backward through the graph a second time",
+    "modified by an inplace operation",
+    "derivative for aten::",
+    "ZeroTensors are immutable",  # it adds in place to a gradient that it has made no memory for
+)
 # What a batch may raise: a history that was there before it is freed by the first backward that goes through it.
 FREED = "Trying to backward through the graph a second time (or directly access saved tensors"
+# And its own is freed as a whole, also where autograd would have found that it had kept nothing there.
+FREED_TOO = "an earlier backward has freed the history of this batch"
 # What a batch need not raise: of several results of one launch all have a history where one has.
 NO_HISTORY = "does not require grad and does not have a grad_fn"
 
@@ -56,6 +63,7 @@ CHOICES = Choices(
         (0.08, "flush_at", (1, 2, 3, 5)),
         (0.08, "expand", (("Nested",), ("childsum", "Memory"), ("Linear",), ("Net",))),
         (0.03, "profile", (True,)),
+        (0.2, "executor", ("replay", "steps")),
     ),
 )
 
@@ -173,7 +181,8 @@ class PyTorch(Framework):
         return False
 
     def limit(self, wanted: Any, found: Any, text: str) -> bool:
-        return NO_HISTORY in str(wanted) or FREED in str(found)
+        twice = "late.backward" in text and FREED_TOO in str(found)
+        return twice or NO_HISTORY in str(wanted) or FREED in str(found)
 
     def tolerance(self, text: str, dtypes: frozenset[str]) -> float:
         if "float16" in dtypes:

@@ -65,7 +65,7 @@ def test_the_report_tells_executors_apart() -> None:
     sum(tree_loss(net, tree) for tree in trees_of_depth(3, 4, 0)).backward()
     report = gluonjit.explain()
     assert report.to_dict()["executed"]["ran"] == {"replay": 1}
-    assert "flushes by executor: replay 1; 1 static plans made" in str(report)
+    assert "flushes by executor: replay 1; 1 static plans and steps made" in str(report)
 
 
 def test_auto_runs_step_by_step_on_the_host() -> None:

@@ -25,6 +25,7 @@ MODES: dict[str, dict[str, Any]] = {
     "eager": {"executor": "eager"},
     "compiled": {"executor": "compiled"},
     "cuda-graph": {"executor": "replay"},
+    "step-graphs": {"executor": "steps"},
 }
 BY_HAND = {"handbatched": "torch-handbatched", "handbatched-ownbwd": with_torch.OWN_BACKWARD}
 

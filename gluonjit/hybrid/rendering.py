@@ -113,9 +113,9 @@ def _executed(report: Shown) -> list[str]:
     if set(executed.ran) - {"eager"}:
         ran = ", ".join(f"{name} {count}" for name, count in executed.ran.items())
         lines.append(
-            f"flushes by executor: {ran}; {executed.recordings} static plans made, {executed.replays} replayed, "
-            f"{executed.captures} graphs captured, {report.padded} nodes of padding, {executed.compilations} programs "
-            f"compiled"
+            f"flushes by executor: {ran}; {executed.recordings} static plans and steps made, "
+            f"{executed.replays} replayed, {executed.captures} graphs captured, {report.padded} nodes of padding, "
+            f"{executed.compilations} programs compiled"
         )
     return lines + [f"not as asked for, {count} times: {why}" for why, count in executed.declined.items()]
 

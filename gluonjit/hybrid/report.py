@@ -65,8 +65,9 @@ class Reuse:
 class Executed:
     """What ran the plans of flushes, by name, and how often something else ran them than was asked for, and why.
 
-    recordings: static plans that were made or enlarged; replays: flushes on one that was there; captures: CUDA graphs
-    of them; compilations: programs that torch.compile has made, one for each combination of what it tells apart.
+    recordings: static plans and steps that were made or enlarged; replays: how often one that was there ran; captures:
+    CUDA graphs of them; compilations: programs that torch.compile has made, one for each combination of what it tells
+    apart.
     """
 
     ran: dict[str, int] = field(default_factory=dict)

@@ -112,7 +112,7 @@ class TorchEngine:
         return measure(BENCH, seconds, progress)
 
     def cache_info(self) -> dict[str, int]:
-        """Entries in the caches of sums, cells (4,096 each at most) and specs, and static plans (4 a skeleton)."""
+        """Entries in caches: sums, cells (4,096 each at most), specs, static plans (4 a skeleton) and static steps."""
         return {
             "sums": kind_count(),
             "cells": sum(cell.entries() for cell in cells_known()),

@@ -112,21 +112,6 @@ class Taken(torch.autograd.Function):  # type: ignore[misc]
         return gradient.new_zeros(ctx.shape).index_add_(0, ctx.index, gradient), None, None, None
 
 
-class AsItWas(torch.autograd.Function):  # type: ignore[misc]
-    """Some of the rows of a tensor that has been written to since, with the history that they had."""
-
-    @staticmethod
-    def forward(ctx: Any, tensor: Any, index: Any, rows: Any) -> Any:
-        """Rows as they were."""
-        ctx.shape, ctx.index = tensor.shape, index
-        return rows
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Any) -> Any:
-        """Put their gradient into one of the tensor."""
-        return gradient.new_zeros(ctx.shape).index_add_(0, ctx.index, gradient), None, None
-
-
 class Pieces(torch.autograd.Function):  # type: ignore[misc]
     """A chunk as a tensor for each value, none of which is a view."""
 

@@ -1,4 +1,7 @@
-"""Look-ups of a whole minibatch. Samples are differentiated one by one as well as together: nothing is freed by one."""
+"""What a minibatch reads from tensors that were there before, as functions of autograd.
+
+Samples are differentiated one by one as well as together, so that nothing is freed by one of them.
+"""
 
 from __future__ import annotations
 
@@ -33,3 +36,18 @@ def looked_up(weight: Any, index: Any, attrs: Mapping[str, Any]) -> Any:
     if torch.is_grad_enabled() and weight.requires_grad:
         return _LookedUp.apply(weight, index, attrs)
     return torch.embedding(weight, index, **attrs)
+
+
+class AsItWas(torch.autograd.Function):  # type: ignore[misc]
+    """Rows of a tensor as they were before it was written to, with the history that they had."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Any, index: Any, rows: Any) -> Any:
+        """These rows, that lay at these places."""
+        ctx.shape, ctx.index = tensor.shape, index
+        return rows
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        """Put their gradient into one of the tensor."""
+        return gradient.new_zeros(ctx.shape).index_add_(0, ctx.index, gradient), None, None

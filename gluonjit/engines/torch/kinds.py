@@ -13,8 +13,9 @@ from gluonjit.engines.torch.effects import PLAIN, Outside, attributes
 from gluonjit.engines.torch.hoist import Piece, cut, used_alone
 from gluonjit.engines.torch.lifting import Traced, join_kinds
 from gluonjit.engines.torch.program import Lone, build, lay_out, pruned
+from gluonjit.engines.torch.recorder import Recorder, recording
 from gluonjit.engines.torch.structure import Constant
-from gluonjit.engines.torch.trace import NeedsValue, Recorder, Trace, recording
+from gluonjit.engines.torch.trace import NeedsValue, Trace
 from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind, Value, family_key, split_kind
 from gluonjit.hybrid import Batch

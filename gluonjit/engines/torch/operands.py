@@ -11,7 +11,8 @@ from torch.autograd import forward_ad
 from gluonjit.engines.torch.arrays import FLOATS, spec_of
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.lookups import host_rows
-from gluonjit.engines.torch.trace import NeedsValue, TraceTensor
+from gluonjit.engines.torch.recorder import TraceTensor
+from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.graph import Value
 from gluonjit.hybrid import LOCAL, Batch, engine_of
 

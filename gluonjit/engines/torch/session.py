@@ -14,12 +14,13 @@ import torch
 from gluonjit.analysis import Plan
 from gluonjit.analysis.plan import Gather, LeafChunk, LookupChunk, Place
 from gluonjit.engines.torch.arrays import device_named, dtype_named, room_for, sent
-from gluonjit.engines.torch.chunks import AsItWas, Chunk, Result
+from gluonjit.engines.torch.chunks import Chunk, Result
 from gluonjit.engines.torch.failures import failed
 from gluonjit.engines.torch.finite import Finite
 from gluonjit.engines.torch.fused_steps import FusedSteps
 from gluonjit.engines.torch.hooked import plain
-from gluonjit.engines.torch.inputs import looked_up
+from gluonjit.engines.torch.indices import owners_of, uploaded
+from gluonjit.engines.torch.inputs import AsItWas, looked_up
 from gluonjit.engines.torch.operands import version_of
 from gluonjit.engines.torch.program import join, pieces
 from gluonjit.engines.torch.tape import Tape, joined_history
@@ -75,8 +76,8 @@ class Session:
         if self.tape is not None:
             self.tape.fused = self._fused
         graphs = [number for number in range(len(plan.steps)) if number not in self._fused]
-        self._indices = _upload(plan, graphs)
-        self._besides = _besides(plan, graphs)
+        self._indices = uploaded(plan, graphs)
+        self._besides = owners_of(plan, graphs)
 
     def _fusing(self, options: Options) -> FusedSteps:
         return FusedSteps(self.plan, self.arrays, options.without)
@@ -171,8 +172,8 @@ class Session:
             if self._run_fused(number, tape):
                 self._lap(number, "compute", begin)
                 return
-            self._indices.update(_upload(self.plan, [number]))
-            self._besides.update(_besides(self.plan, [number]))
+            self._indices.update(uploaded(self.plan, [number]))
+            self._besides.update(owners_of(self.plan, [number]))
         operands = [self._operand(gather, index) for gather, index in zip(step.gathers, self._indices[number])]
         middle = self._lap(number, "gather", begin)
         if self.finite is not None:
@@ -302,30 +303,3 @@ def _specs_at(plan: Plan, number: int, place: Place) -> list[Any]:
     """The specs of the results of a step's nodes that lie at this place."""
     output = plan.steps[number].places.index(place)
     return [record.kind.outputs[output].spec for record, _ in plan.steps[number].parts]
-
-
-def _besides(plan: Plan, steps: Sequence[int]) -> dict[int, tuple[Any, ...]]:
-    """For each of these steps whose nodes have any number of children whose child each is."""
-    found: dict[int, tuple[Any, ...]] = {}
-    for number in steps:
-        step = plan.steps[number]
-        if step.arities is not None:
-            found[number] = (sent(step.owners, device_named(step.kind.operands[0].device)),)
-    return found
-
-
-def _upload(plan: Plan, steps: Sequence[int]) -> dict[int, list[Any]]:
-    """The index tensor of each gather of these steps, None where rows follow each other. They travel as one."""
-    found: dict[int, list[Any]] = {number: [None] * len(plan.steps[number].gathers) for number in steps}
-    by_device: dict[str, list[tuple[int, int, Any]]] = {}
-    for number in steps:
-        for position, gather in enumerate(plan.steps[number].gathers):
-            if gather.index is not None:
-                device = plan.arenas[gather.place.arena].spec.device
-                by_device.setdefault(device, []).append((number, position, gather.index))
-    for device, wanted in by_device.items():
-        packed = sent(np.concatenate([index for _, _, index in wanted]), device_named(device))
-        parts = packed.split([len(index) for _, _, index in wanted])
-        for (number, position, _), part in zip(wanted, parts):
-            found[number][position] = part
-    return found

@@ -1,0 +1,61 @@
+"""What a recorder has to know of ATen's operators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from gluonjit.engines.torch.rules import rule_of
+from gluonjit.engines.torch.trace import NeedsValue
+
+_NORMS = {"native_batch_norm.default", "cudnn_batch_norm.default", "miopen_batch_norm.default"}
+_FUNCTIONAL = {"bernoulli_.float": "bernoulli.p", "normal_.default": "normal_functional.default"}
+
+
+def name_of(func: Any) -> str:
+    """The name by which rules know an operator."""
+    name: str = str(func)
+    return name.removeprefix("aten.")
+
+
+def without_rule(func: Any) -> Any:
+    """For an operator that has no rule a function that does the same with others, if PyTorch has one."""
+    if rule_of(name_of(func)) is not None:
+        return None
+    if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
+        return func.decompose
+    from torch._decomp import decomposition_table  # takes a while to import, and most programs need none of it
+
+    return decomposition_table.get(func)
+
+
+def functional(func: Any) -> Any:
+    """The operator that gives a new tensor where this one writes to its first argument. Raises NeedsValue."""
+    name = name_of(func)
+    base, _, overload = _FUNCTIONAL.get(name, name.replace("_.", ".")).partition(".")
+    found = getattr(getattr(torch.ops.aten, base, None), overload, None)
+    if found is None or found._schema.is_mutable:
+        raise NeedsValue
+    return found
+
+
+def keeps_statistics(func: Any, args: Sequence[Any]) -> bool:
+    """Whether a call writes to running statistics, which its schema does not say."""
+    if name_of(func) not in _NORMS:
+        return False
+    named = dict(zip([argument.name for argument in func._schema.arguments], args))
+    return bool(named.get("training")) and named.get("running_mean") is not None
+
+
+def split_arguments(func: Any, named: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Arguments by name as those of a call: by position, and by name where there is no other way."""
+    arguments = [argument for argument in func._schema.arguments if not argument.kwarg_only]
+    last = max([k for k, argument in enumerate(arguments) if argument.name in named], default=-1)
+    by_name = {
+        argument.name: named[argument.name]
+        for argument in func._schema.arguments
+        if argument.kwarg_only and argument.name in named
+    }
+    return [named.get(argument.name, argument.default_value) for argument in arguments[: last + 1]], by_name

@@ -24,11 +24,13 @@ def test_the_example_comes_early() -> None:
     assert before.count("\n") < 35
 
 
-@pytest.mark.skipif(importlib.util.find_spec("mxnet") is None, reason="MXNet is not installed")
 @pytest.mark.parametrize("batched", [True, False])
-def test_the_example_runs_with_and_without_batching(batched: bool) -> None:
-    code = blocks("python")[0].replace("dynamic_batch=True", f"dynamic_batch={batched}")
-    code += "print('sum of losses', float(total.sum().asscalar()))"
+@pytest.mark.parametrize(("framework", "number", "read"), [("mxnet", 0, "asscalar"), ("torch", 1, "item")])
+def test_the_examples_run_with_and_without_batching(framework: str, number: int, read: str, batched: bool) -> None:
+    if importlib.util.find_spec(framework) is None:
+        pytest.skip(f"{framework} is not installed")
+    code = blocks("python")[number].replace("dynamic_batch=True", f"dynamic_batch={batched}")
+    code += f"print('sum of losses', total.sum().{read}())"
     done = subprocess.run(
         [sys.executable, "-W", "error::UserWarning", "-c", code],
         cwd=ROOT,

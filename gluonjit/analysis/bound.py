@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,9 @@ def lower_bound(plan: Plan) -> int:
     Source: Chen et al. 2023 (ED-Batch), section 3: no schedule can run two nodes of one path together.
     """
     alone = sum(step.count for step in plan.steps if step.kind.lone)
-    types = {(step.kind.family, step.mode) for step in plan.steps if not step.kind.lone}
-    return alone + sum(_longest_chain(plan, key) for key in types)
+    types = Counter((step.kind.family, step.mode) for step in plan.steps if not step.kind.lone)
+    # Nodes of one step do not depend on each other.
+    return alone + sum(1 if steps == 1 else _longest_chain(plan, key) for key, steps in types.items())
 
 
 def critical_path(plan: Plan) -> int:

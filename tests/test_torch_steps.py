@@ -229,16 +229,27 @@ def test_steps_are_bounded_by_number_and_by_bytes(monkeypatch: pytest.MonkeyPatc
 
 
 def test_steps_go_with_their_model() -> None:
-    before = held()
     net = TreeModel()
     gluonjit.hybridize(net, **STEPS, **FIXED)
-    sum(tree_loss(net, tree) for tree in trees_of_depth(3, 4, 0)).backward()
-    assert held() > before
+    infer(net, trees_of_depth(3, 4, 0))
+    forms = [form for known in steps._known for form in [one.form for one in known.steps] if form.consts]
+    addresses = {weight.data_ptr() for weight in net.parameters()}
+    assert forms and all(at in addresses for form in forms for at, _, _ in form.consts)
     del net
     other = nn.Linear(3, 2)
     gluonjit.hybridize(other)
     other(torch.ones(3)).sum().item()  # the report of the last flush has kept the model
-    assert held() <= before
+    gc.collect()
+    assert not [one for known in steps._known for one in known.steps if one.form.consts]
+
+
+def test_clearing_forgets_them() -> None:
+    net = TreeModel()
+    gluonjit.hybridize(net, **STEPS, **FIXED)
+    infer(net, trees_of_depth(3, 4, 0))
+    assert held() > 0
+    gluonjit.clear_caches()
+    assert gluonjit.cache_info()["torch.static steps"] == 0
 
 
 def test_auto_on_a_device_takes_steps_where_plans_do_not_come_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from gluonjit.engines.torch.opkinds import clear_kinds, kind_count, sum_kind
 from gluonjit.engines.torch.ops import call_operator
 from gluonjit.engines.torch.records import Refusal, check_constants
 from gluonjit.engines.torch.replay.plans import clear_plans, plan_count
-from gluonjit.engines.torch.replay.steps import step_count
+from gluonjit.engines.torch.replay.steps import clear_steps, step_count
 from gluonjit.engines.torch.results import numbers_of, settle
 from gluonjit.engines.torch.session import Session
 from gluonjit.engines.torch.verifying import verify
@@ -126,6 +126,7 @@ class TorchEngine:
         clear_kinds()
         clear_specs()
         clear_plans()
+        clear_steps()
         for cell in cells_known():
             cell.clear()
             cell.never = ""

@@ -17,6 +17,7 @@ from gluonjit.hybrid import Report
 MOST_STEPS = 512
 """Static steps of one program: as many steps of it as there are before a backward pass comes."""
 _held: WeakSet[StaticStep] = WeakSet()
+_known: WeakSet[StaticSteps] = WeakSet()
 
 
 class StaticSteps:
@@ -24,26 +25,27 @@ class StaticSteps:
 
     def __init__(self) -> None:
         self.unfit = ""
-        self._steps: list[StaticStep] = []
+        self.steps: list[StaticStep] = []
+        _known.add(self)
 
     def take(self, program: Any, form: Form, sizes: Sizes) -> StaticStep | None:
         """The smallest that nobody holds and that fits, or a new one; None where there are too many."""
-        self._steps = [step for step in self._steps if step.busy or step.form.consts == form.consts]
-        free = [step for step in self._steps if step.form == form and step.fits(sizes) and not step.busy]
+        self.steps = [step for step in self.steps if step.busy or step.form.consts == form.consts]
+        free = [step for step in self.steps if step.form == form and step.fits(sizes) and not step.busy]
         if free:
             return min(free, key=lambda step: step.sizes)
         if self._full():
-            self._steps = [step for step in self._steps if step.busy]
+            self.steps = [step for step in self.steps if step.busy]
             if self._full():
                 return None
         nodes, rows, children = sizes
         made = StaticStep(program, form, (_roomy(nodes), _roomy(rows), _roomy(children)))
-        self._steps.append(made)
+        self.steps.append(made)
         _held.add(made)
         return made
 
     def _full(self) -> bool:
-        return len(self._steps) >= MOST_STEPS or sum([step.bytes for step in _held]) > MOST_BYTES
+        return len(self.steps) >= MOST_STEPS or sum([step.bytes for step in _held]) > MOST_BYTES
 
 
 def _roomy(size: int) -> int:
@@ -61,7 +63,13 @@ def static_steps(program: Any) -> StaticSteps:
 
 def step_count() -> int:
     """Static steps that are kept."""
-    return len(_held)
+    return sum([len(known.steps) for known in _known])
+
+
+def clear_steps() -> None:
+    """Forget them."""
+    for known in _known:
+        known.steps.clear()
 
 
 def _replayed(plan: Plan, report: Report, number: int) -> Runs:

@@ -13,7 +13,7 @@ from weakref import ref
 
 import torch
 
-from gluonjit.engines.torch.arrays import room_for, with_memory
+from gluonjit.engines.torch.arrays import dtype_named, with_memory
 from gluonjit.engines.torch.hooked import plain, run_backward
 from gluonjit.engines.torch.lifting import Owners
 from gluonjit.engines.torch.replay.recorders import Recorder, recorder_for
@@ -21,7 +21,8 @@ from gluonjit.engines.torch.replay.skeleton import CHILDREN, NODES, ROWS, Axis
 from gluonjit.graph import Kind
 
 _WASTE, _FEW = 2, 32
-"""A static step with more than so many times the nodes is left to larger steps, where those are not few anyway."""
+"""A static step with more than so many times the nodes is left to larger steps, and so for rows and children; up to
+a few, padding costs nothing."""
 
 Sizes = tuple[int, int, int]
 """How many nodes, rows and children there are; zero where a program has none."""
@@ -30,8 +31,8 @@ Sizes = tuple[int, int, int]
 class Form(NamedTuple):
     """What steps have in common that the same static step can run."""
 
-    operands: tuple[tuple[Axis, Any, Any, bool], ...]  # the shape of a row, its dtype, whether it learns
-    results: tuple[tuple[Axis, Any], ...]  # with the spec
+    operands: tuple[tuple[Axis, tuple[int, ...], Any, bool], ...]  # the shape of a row, its dtype, whether it learns
+    results: tuple[tuple[Axis, tuple[int, ...], Any], ...]
     consts: tuple[tuple[int, Any, bool], ...]  # where they lie
     device: Any
     taped: bool
@@ -62,18 +63,16 @@ class StaticStep:
         self._lease: Any = None
         self._ran = Ran([], [])
         self._reached: dict[Hashable, list[bool]] = {}
-        device = form.device
-        self.operands = [
-            torch.zeros((sizes[axis.dim] * axis.unit, *shape), dtype=dtype, device=device)
-            for axis, shape, dtype, _ in form.operands
-        ]
-        self.results = [room_for(spec, sizes[axis.dim] * axis.unit).zero_() for axis, spec in form.results]
+        self.operands = [self._room(axis, shape, dtype) for axis, shape, dtype, _ in form.operands]
+        self.results = [self._room(*result) for result in form.results]
         self.heads: list[Any] = [torch.zeros_like(room) if form.taped else None for room in self.results]
         learned = [room for room, (_, _, _, learns) in zip(self.operands, form.operands) if learns]
         weights = [tensor for tensor in program.consts if tensor.requires_grad]
         self.gradients = [torch.zeros_like(room) for room in [*learned, *weights]] if form.taped else []
-        children, nodes = sizes[CHILDREN], sizes[NODES]
-        self._owners = Owners(*[torch.zeros(n, dtype=torch.int64, device=device) for n in (children, children, nodes)])
+        self._owners = Owners(*[self._room(Axis(dim, 1), (), torch.int64) for dim in (CHILDREN, CHILDREN, NODES)])
+
+    def _room(self, axis: Axis, shape: tuple[int, ...], dtype: Any) -> Any:
+        return torch.zeros((self.sizes[axis.dim] * axis.unit, *shape), dtype=dtype, device=self.form.device)
 
     @property
     def bytes(self) -> int:
@@ -88,9 +87,8 @@ class StaticStep:
 
     def fits(self, sizes: Sizes) -> bool:
         """Whether a step of these sizes can run here without much waste."""
-        room = self.sizes
-        within = all(size <= most and bool(size) == bool(most) for size, most in zip(sizes, room))
-        return within and room[NODES] <= _WASTE * max(sizes[NODES], _FEW)
+        pairs = list(zip(sizes, self.sizes))
+        return all(size <= room <= _WASTE * max(size, _FEW) and bool(size) == bool(room) for size, room in pairs)
 
     def forward(self, operands: Sequence[Any], sizes: Sizes, owners: Any, lease: Lease | None) -> list[Any]:
         """The results of a step, in memory that the next one writes to."""
@@ -102,7 +100,7 @@ class StaticStep:
             self._own(owners, sizes[NODES])
         self.runs += 1
         self.recorder.forward(self._forward, self.results)
-        return [room[: sizes[axis.dim] * axis.unit].data for room, (axis, _) in zip(self.results, self.form.results)]
+        return [room[: sizes[axis.dim] * axis.unit].data for room, (axis, *_) in zip(self.results, self.form.results)]
 
     def _own(self, owners: Any, nodes: int) -> None:
         """As `Padding.pack` has it: a padding child is like the first, and counts to no sum that is read."""
@@ -211,8 +209,8 @@ def form_of(kind: Kind, operands: Sequence[Any], count: int) -> tuple[Form, Size
             given.append((axis, tuple(tensor.shape[1:]), tensor.dtype, tensor.requires_grad))
     wide = program.wide or (False,) * len(kind.outputs)
     results = [
-        (Axis(ROWS, 1) if kind.poly and many else Axis(NODES, output.spec.rows), output.spec)
-        for output, many in zip(kind.outputs, wide)
+        (Axis(ROWS, 1) if kind.poly and many else Axis(NODES, spec.rows), spec.row_shape, dtype_named(spec.dtype))
+        for spec, many in zip([output.spec for output in kind.outputs], wide)
     ]
     consts = tuple([(tensor.data_ptr(), tensor.dtype, tensor.requires_grad) for tensor in program.consts])
     return Form(tuple(given), tuple(results), consts, operands[0].device, taped), (count, rows, children)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -51,6 +52,7 @@ class Launches:
         self._keep: list[Any] = []  # what addresses point into
         self._index: dict[tuple[int, int], int] = {}
         self._first: dict[int, int] = {}
+        self._strides = [prod(arena.spec.row_shape) * _FLOAT for arena in plan.arenas]
         self._pack_indices()
         for number, (counts, _) in rows.items():
             if counts[CHILD]:
@@ -129,11 +131,11 @@ class Launches:
             gather = self._rows[number].gathers[slot.number]
             place = gather.place
             base = memory.gradient(place.arena) if what == "gradient" else memory.arena(place.arena)
-            return base if gather.index is not None else base + place.begin * self._stride(place.arena)
+            return base if gather.index is not None else base + place.begin * self._strides[place.arena]
         if what in ("result", "seed"):
             place = self._plan.steps[number].places[slot.number]
             base = memory.arena(place.arena) if what == "result" else memory.gradient(place.arena)
-            return base + place.begin * self._stride(place.arena)
+            return base + place.begin * self._strides[place.arena]
         weight = slot.weight
         assert weight is not None
         array = consts[weight.const]
@@ -144,9 +146,6 @@ class Launches:
             return self._pack(array, weight, stride, what == "turned", memory)
         base = memory.learned(array) if what == "learned" else memory.constant(array)
         return base + (weight.top * stride + weight.left) * _FLOAT
-
-    def _stride(self, arena: int) -> int:
-        return int(np.prod(self._plan.arenas[arena].spec.row_shape, dtype=np.int64)) * _FLOAT
 
     def __del__(self) -> None:
         """Leave the memory of packed weights to the next flush: the system's own takes longer than packing."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -35,18 +33,31 @@ def current_mode() -> int:
     return 2 if torch.is_grad_enabled() else 0
 
 
-@contextmanager
-def plain(learning: bool = False) -> Iterator[None]:
-    """Operators inside run at once and are no part of the program; gradients are recorded where `learning`.
+class plain:
+    """For `with`: operators inside run at once, are no part of the program, and are recorded where `learning`.
 
     Nothing is cast: what was captured under torch.autocast has its casts in it.
     """
-    state = LOCAL.state
-    state.paused += 1
-    try:
-        # Tensors made in inference mode could not be used to learn later.
-        with torch.inference_mode(False), torch.set_grad_enabled(learning):
-            with without_autocast() if autocast() else nullcontext():
-                yield
-    finally:
-        state.paused -= 1
+
+    __slots__ = ("_grad", "_learning", "_left")
+
+    def __init__(self, learning: bool = False) -> None:
+        self._learning = learning
+
+    def __enter__(self) -> None:
+        LOCAL.state.paused += 1
+        self._left: list[Any] = []  # each costs as much as all the rest here
+        if torch.is_inference_mode_enabled():  # what is made in it could not be used to learn later
+            self._left.append(torch.inference_mode(False))
+        if autocast():
+            self._left.append(without_autocast())
+        for region in self._left:
+            region.__enter__()
+        self._grad = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(self._learning)
+
+    def __exit__(self, *error: object) -> None:
+        torch._C._set_grad_enabled(self._grad)
+        for region in reversed(self._left):
+            region.__exit__(*error)
+        LOCAL.state.paused -= 1

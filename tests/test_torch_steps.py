@@ -132,8 +132,8 @@ def test_a_part_of_the_losses_may_go_backward_alone() -> None:
 
 
 def test_weights_that_are_written_to_before_backward_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    for recorder in (step.recorder_for, OnHost):
-        monkeypatch.setattr(step, "recorder_for", recorder)
+    for recorder in (step.step_recorder_for, OnHost):
+        monkeypatch.setattr(step, "step_recorder_for", recorder)
         gluonjit.clear_caches()
         net = TreeModel()
         gluonjit.hybridize(net, **STEPS, **FIXED)
@@ -196,7 +196,7 @@ def test_a_call_that_fails_is_named_as_ever_and_the_next_ones_run() -> None:
 
 def test_graphs_of_steps_are_captured_after_a_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
     OnHost.made.clear()
-    monkeypatch.setattr(step, "recorder_for", OnHost)
+    monkeypatch.setattr(step, "step_recorder_for", OnHost)
     total = check(TreeModel(), [trees_of_depth(3, 4, 0)] * 5, tree_loss, **STEPS)
     assert total.ran == {"steps": 5} and not total.declined
     busiest = max(OnHost.made, key=lambda recorder: len(recorder.done))
@@ -212,7 +212,7 @@ def test_a_graph_that_gives_other_numbers_is_not_used(monkeypatch: pytest.Monkey
             super()._capture(run)
             return Rerun(lambda: None)
 
-    monkeypatch.setattr(step, "recorder_for", Broken)
+    monkeypatch.setattr(step, "step_recorder_for", Broken)
     total = check(TreeModel(), [trees_of_depth(3, 4, seed) for seed in range(4)], tree_loss, **STEPS)
     assert any("a CUDA graph gave other numbers" in why for why in total.declined)
 

@@ -59,9 +59,9 @@ class CudaRecorder:
 
     remembers = True
 
-    def __init__(self, device: Any) -> None:
+    def __init__(self, device: Any, pool: Any = None) -> None:
         self.captures = 0
-        self._device = device
+        self._device, self._pool = device, pool
         self._warm = False
         self._forward: Any = None
         self._backwards: dict[Hashable, Any] = {}
@@ -98,7 +98,7 @@ class CudaRecorder:
 
     def _open(self) -> None:
         self._stream = _side_stream(self._device)
-        self._pool = torch.cuda.graph_pool_handle()
+        self._pool = self._pool or torch.cuda.graph_pool_handle()
         self._last: Any = None
 
     def _checked(self, run: Run, memory: Memory) -> Any:
@@ -167,3 +167,25 @@ def _side_stream(device: Any) -> Any:
 def recorder_for(device: Any) -> Recorder:
     """What runs static plans on a device."""
     return CudaRecorder(device) if device.type == "cuda" else HostRecorder()
+
+
+_pools: dict[Any, Any] = {}
+
+
+def step_recorder_for(device: Any, stream: int) -> Recorder:
+    """What runs static steps that are used on this stream of a device alone.
+
+    They share a pool of memory, of which each would take some megabytes at least: they run one after the other, and
+    what one keeps for its backward pass is not given to others, as it is alive.
+    """
+    if device.type != "cuda":
+        return HostRecorder()
+    key = (device, stream)
+    if key not in _pools:
+        _pools[key] = torch.cuda.graph_pool_handle()
+    return CudaRecorder(device, _pools[key])
+
+
+def stream_of(device: Any) -> int:
+    """The current stream of a device."""
+    return int(torch.cuda.current_stream(device).cuda_stream) if device.type == "cuda" else 0

@@ -16,7 +16,7 @@ import torch
 from gluonjit.engines.torch.arrays import dtype_named, with_memory
 from gluonjit.engines.torch.hooked import plain, run_backward
 from gluonjit.engines.torch.lifting import Owners
-from gluonjit.engines.torch.replay.recorders import Recorder, recorder_for
+from gluonjit.engines.torch.replay.recorders import Recorder, step_recorder_for, stream_of
 from gluonjit.engines.torch.replay.skeleton import CHILDREN, NODES, ROWS, Axis
 from gluonjit.graph import Kind
 
@@ -35,6 +35,7 @@ class Form(NamedTuple):
     results: tuple[tuple[Axis, tuple[int, ...], Any], ...]
     consts: tuple[tuple[int, Any, bool], ...]  # where they lie
     device: Any
+    stream: int
     taped: bool
 
 
@@ -56,7 +57,7 @@ class StaticStep:
 
     def __init__(self, program: Any, form: Form, sizes: Sizes) -> None:
         self.form, self.sizes = form, sizes
-        self.recorder: Recorder = recorder_for(form.device)
+        self.recorder: Recorder = step_recorder_for(form.device, form.stream)
         self.runs = 0
         self.learning: list[bool] = []  # of each result
         self._program = ref(program)  # which owns this
@@ -213,4 +214,5 @@ def form_of(kind: Kind, operands: Sequence[Any], count: int) -> tuple[Form, Size
         for spec, many in zip([output.spec for output in kind.outputs], wide)
     ]
     consts = tuple([(tensor.data_ptr(), tensor.dtype, tensor.requires_grad) for tensor in program.consts])
-    return Form(tuple(given), tuple(results), consts, operands[0].device, taped), (count, rows, children)
+    device = operands[0].device
+    return Form(tuple(given), tuple(results), consts, device, stream_of(device), taped), (count, rows, children)

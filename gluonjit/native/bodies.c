@@ -119,3 +119,17 @@ PyObject *tensor(PyObject *module, PyObject *value) {
 }
 
 PyObject *spare_bodies(PyObject *module, PyObject *ignored) { return PyLong_FromLong(bodies); }
+
+PyObject *wrap(const Framework *of, int interface, PyObject *value) {
+    PyTypeObject *type = of->lazy[interface];
+    PyObject *array;
+    if (of == &names.torch) return tensor_of(value);
+    array = type->tp_alloc(type, 0);
+    if (array == NULL) return NULL;
+    PyObject_GC_UnTrack(array); /* nothing refers to a lazy array that it refers to: it is in no circle */
+    Py_INCREF(Py_None);
+    SLOT(array, of->lazy_c[interface]) = Py_None;
+    Py_INCREF(value);
+    SLOT(array, of->lazy_v[interface]) = value;
+    return array;
+}

@@ -91,6 +91,8 @@ extern PyObject *str_state, *str_hooks, *str_pre_hooks, *str_rows_mode, *str_nam
 
 int names_init(void);
 PyObject *configure(PyObject *module, PyObject *args, PyObject *kwargs);
+/* What a function of Python that tells of a mode says: 1 or 0, or -1 and an exception. */
+int torch_mode(PyObject *asked);
 
 #define SLOT(object, offset) (*(PyObject **)((char *)(object) + (offset)))
 
@@ -112,19 +114,7 @@ PyObject *tensor(PyObject *module, PyObject *value);
 PyObject *spare_bodies(PyObject *module, PyObject *ignored);
 
 /* A lazy array of a value. In MXNet there are two interfaces, 0: NDArray's, 1: mx.np's. */
-static inline PyObject *wrap(const Framework *of, int interface, PyObject *value) {
-    PyTypeObject *type = of->lazy[interface];
-    PyObject *array;
-    if (of == &names.torch) return tensor_of(value);
-    array = type->tp_alloc(type, 0);
-    if (array == NULL) return NULL;
-    PyObject_GC_UnTrack(array); /* nothing refers to a lazy array that it refers to: it is in no circle */
-    Py_INCREF(Py_None);
-    SLOT(array, of->lazy_c[interface]) = Py_None;
-    Py_INCREF(value);
-    SLOT(array, of->lazy_v[interface]) = value;
-    return array;
-}
+PyObject *wrap(const Framework *of, int interface, PyObject *value);
 
 /* signatures.c: the records of an open batch by what the calls of one have in common */
 
@@ -165,10 +155,8 @@ Entry *signatures_find(Signatures *self, const void **parts, int count, Py_hash_
 Entry *signatures_add(Signatures *self, PyObject *batch, PyObject *key, const void **parts, int count, Py_hash_t hash);
 Py_hash_t hash_parts(const void **parts, int count);
 
-/* torch.c: what PyTorch's modes are, and its modules */
+/* torch.c: calls of PyTorch's modules */
 
-/* 1 or 0, or -1 and an exception. */
-int torch_mode(PyObject *asked);
 int unhooked(PyObject *dict, PyObject *name); /* of hooks.c */
 PyObject *capture_call(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *row_of(PyObject *graph, PyObject *entries, PyObject *index);

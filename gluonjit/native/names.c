@@ -216,3 +216,10 @@ PyObject *configure(PyObject *module, PyObject *args, PyObject *kwargs) {
     if (section == TORCH && bodies_init() < 0) return NULL;
     Py_RETURN_NONE;
 }
+
+int torch_mode(PyObject *asked) {
+    PyObject *found = PyObject_CallNoArgs(asked);
+    int on = found == NULL ? -1 : found == Py_True;
+    Py_XDECREF(found);
+    return on;
+}

@@ -2,13 +2,6 @@
 
 #include "fast.h"
 
-int torch_mode(PyObject *asked) {
-    PyObject *found = PyObject_CallNoArgs(asked);
-    int on = found == NULL ? -1 : found == Py_True;
-    Py_XDECREF(found);
-    return on;
-}
-
 /* Whether the batch knows the module, and that nothing in it has hooks. */
 static int is_noted(PyObject *batch, PyObject *module) {
     PyObject *noted = SLOT(batch, names.batch_noted), *place, *found;

@@ -4,16 +4,33 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from gluonjit.analysis import Plan
+from gluonjit.analysis.plan import Gather
 from gluonjit.engines.mxnet.arrays import address_of, device_of, dtype_name, room_for
 from gluonjit.engines.mxnet.fusing import fused_program
 from gluonjit.fused import Done, NotFusable, Program, Steps
 from gluonjit.graph import Kind
 
-if TYPE_CHECKING:
-    from gluonjit.engines.mxnet.tape import Tape
+
+class History(Protocol):
+    """What has to be known of gradients."""
+
+    def learns(self, gather: Gather) -> bool:
+        """Whether any of these rows was computed from something that learns."""
+
+    def has_gradients(self, arena: int) -> bool:
+        """Whether gradients go to rows of an arena."""
+
+    def gradient_of(self, given: Any) -> Any:
+        """The gradient of a weight, None where it has none."""
+
+    def gradient_address(self, arena: int) -> int:
+        """The address of the gradients of an arena's rows."""
+
+    def learned_address(self, given: Any) -> int:
+        """The address of a weight's gradient."""
 
 
 class Ran(NamedTuple):
@@ -32,7 +49,7 @@ class FusedSteps:
     """The steps of a flush that run in C. MXNet computes in the background: what it may still be writing is waited for
     when a step needs it, once."""
 
-    def __init__(self, plan: Plan, arrays: list[Any], tape: Tape | None, without: Collection[str]) -> None:
+    def __init__(self, plan: Plan, arrays: list[Any], tape: History | None, without: Collection[str]) -> None:
         self.plan, self._arrays = plan, arrays
         self._tape = None if tape is None else weakref.ref(tape)  # which holds the steps that have run
         self._arenas: dict[int, int] = {}
@@ -94,7 +111,7 @@ class FusedSteps:
         """The address of a weight's gradient."""
         return self._history().learned_address(array)
 
-    def _history(self) -> Tape:
+    def _history(self) -> History:
         tape = None if self._tape is None else self._tape()
         assert tape is not None
         return tape

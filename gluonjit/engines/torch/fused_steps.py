@@ -27,6 +27,7 @@ class FusedSteps:
 
     def __init__(self, plan: Plan, arrays: list[Any], without: Collection[str]) -> None:
         self.plan, self._arrays = plan, arrays
+        self._arenas: dict[int, int] = {}  # addresses
         self._steps = Steps(plan, without, _program)
         self._gradient: Callable[[int], Any] = _nothing
         self._learned: Callable[[Any], Any] = _nothing
@@ -72,13 +73,16 @@ class FusedSteps:
 
     def arena(self, number: int) -> int:
         """The address of an arena's rows."""
-        array = self._arrays[number]
-        if array is None:
-            arena = self.plan.arenas[number]
-            array = self._arrays[number] = room_for(arena.spec, arena.rows)
-        elif not array.is_contiguous():
-            array = self._arrays[number] = array.contiguous()
-        return int(array.data_ptr())
+        address = self._arenas.get(number)
+        if address is None:
+            array = self._arrays[number]
+            if array is None:
+                arena = self.plan.arenas[number]
+                array = self._arrays[number] = room_for(arena.spec, arena.rows)
+            elif not array.is_contiguous():
+                array = self._arrays[number] = array.contiguous()
+            address = self._arenas[number] = int(array.data_ptr())
+        return address
 
     def gradient(self, number: int) -> int:
         """The address of the gradients of an arena's rows."""

@@ -12,9 +12,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from test_torch_training import TREES, VECTORS, Layers, assert_alike, learned, losses, weights  # noqa: E402
 from torch import nn  # noqa: E402
 from torch_support import TreeModel, gradients  # noqa: E402
+from torch_training import TREES, VECTORS, Layers, assert_alike, learned, losses, weights  # noqa: E402
 
 import gluonjit  # noqa: E402
 

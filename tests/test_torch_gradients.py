@@ -1,0 +1,168 @@
+"""Gradients in PyTorch: of parts of a minibatch, of tables, of what is asked for by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch_support import TreeModel, gradients  # noqa: E402
+from torch_training import (  # noqa: E402
+    SENTENCES,
+    TREES,
+    VECTORS,
+    Layers,
+    Words,
+    assert_alike,
+    learned,
+    losses,
+)
+
+import gluonjit  # noqa: E402
+from gluonjit.errors import CaptureError  # noqa: E402
+
+
+@pytest.mark.parametrize("retain", [False, True])
+def test_parts_of_a_minibatch_may_be_differentiated_one_after_the_other(retain: bool) -> None:
+    def run(net: Any) -> Any:
+        found = losses(net)
+        sum(found[:3]).backward(retain_graph=retain)
+        first = gradients(net)
+        for loss in found[3:]:
+            loss.backward()
+        return first, gradients(net)
+
+    assert_alike(run)
+
+
+def test_what_was_eager_before_the_batch_is_kept_for_the_next_sample_where_that_is_asked_for() -> None:
+    def run(net: Any) -> Any:
+        leaves = [x.clone().requires_grad_() for x in VECTORS]
+        for loss in losses(net, [leaf.exp() for leaf in leaves]):
+            loss.backward(retain_graph=True)
+        return gradients(net), [leaf.grad for leaf in leaves]
+
+    assert_alike(run, Layers)
+
+
+def test_equal_samples_are_differentiated_once_each() -> None:
+    def run(net: Any) -> Any:
+        first, second = losses(net, [TREES[0], TREES[0]])
+        first.backward()
+        second.backward()
+        return gradients(net)
+
+    assert_alike(run, sharing=True)
+
+
+def test_weights_that_only_an_unused_result_needs_have_no_gradient() -> None:
+    class Both(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.other = nn.Linear(4, 4), nn.Linear(4, 4)
+
+        def forward(self, x: Any, y: Any) -> Any:
+            return self.first(x).tanh(), self.other(y).sigmoid()
+
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.below, self.beside, self.both, self.last = nn.Linear(4, 4), nn.Linear(4, 4), Both(), nn.Linear(4, 3)
+
+        def forward(self, x: Any) -> Any:
+            return self.last(self.both(self.below(x), self.beside(x))[0])
+
+    def run(net: Any) -> Any:
+        found = learned(net, list(VECTORS))
+        return found, [name for name, gradient in found.items() if gradient is None]
+
+    report = assert_alike(run, Outer, expand=("Outer",))
+    assert report.kinds["both"].launches == 1
+    _, without = run(gluonjit.hybridize(Outer(), dynamic_batch=True, expand=("Outer",)))
+    assert without == ["beside.weight", "beside.bias", "both.other.weight", "both.other.bias"]
+
+
+@pytest.mark.parametrize("options", [{}, {"padding_idx": 2}, {"scale_grad_by_freq": True}, {"sparse": True}])
+def test_a_table_gets_the_gradients_that_its_options_say(options: dict[str, Any]) -> None:
+    def run(net: Any) -> Any:
+        first, *others = losses(net, SENTENCES)
+        first.backward()
+        sum(others).backward()
+        table = net.embed.weight.grad
+        return table.is_sparse, table.to_dense(), net.last.weight.grad
+
+    assert_alike(run, lambda: Words(**options))
+
+
+def test_a_table_that_is_a_layer_too_gets_one_gradient() -> None:
+    class Tied(Words):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+            self.out = nn.Linear(4, 7, bias=False)
+            self.out.weight = self.embed.weight
+
+        def forward(self, words: Any) -> Any:
+            return self.out(super().forward(words))
+
+    assert_alike(lambda net: learned(net, SENTENCES), Tied)
+    assert_alike(lambda net: [learned(net, SENTENCES)["embed.weight"].to_dense()], lambda: Tied(sparse=True))
+
+
+def test_gradients_are_asked_for_by_name() -> None:
+    def run(net: Any) -> Any:
+        total = sum(losses(net))
+        every = torch.autograd.grad(total, list(net.parameters()), retain_graph=True)
+        scaled = torch.autograd.grad(total, [net.head.weight], grad_outputs=torch.tensor(2.0), retain_graph=True)
+        other = nn.Parameter(torch.ones(2))
+        _, unused = torch.autograd.grad(total, [net.head.bias, other], allow_unused=True, retain_graph=True)
+        _, zeros = torch.autograd.grad(total, [net.head.bias, other], materialize_grads=True, retain_graph=True)
+        total.backward(inputs=[net.head.weight])
+        return every, scaled, unused, zeros, gradients(net)
+
+    assert_alike(run)
+
+
+def test_gradients_of_results_are_those_of_what_is_computed_from_them_later() -> None:
+    def run(net: Any) -> Any:
+        results, seen = [net(tree) for tree in TREES], []
+        for number, result in enumerate(results):
+            if number % 2:
+                result.retain_grad()
+            else:
+                result.register_hook(lambda gradient: seen.append(gradient.clone()) or gradient * 2)
+        sum(result.logsumexp(-1) for result in results).backward(retain_graph=True)
+        seen.sort(key=lambda gradient: float(gradient[0]))
+        more = torch.autograd.grad(results[1].logsumexp(-1), results[1])
+        return seen, [result.grad for result in results[1::2]], more, gradients(net)
+
+    assert_alike(run)
+
+
+def test_hooks_of_equal_results_are_apart() -> None:
+    def run(net: Any) -> Any:
+        one, other = net(TREES[0]), net(TREES[0])
+        one.retain_grad()
+        other.retain_grad()
+        (one.sum() * 2 + other.logsumexp(-1)).backward()
+        return one.grad, other.grad, gradients(net)
+
+    assert_alike(run, sharing=True)
+
+
+def test_the_gradient_of_a_result_that_its_batch_has_used_is_refused() -> None:
+    net = gluonjit.hybridize(TreeModel(), dynamic_batch=True)
+    results = [net(tree) for tree in TREES]
+    total = sum(result.logsumexp(-1) for result in results)
+    for call in (
+        lambda: results[0].register_hook(print),
+        lambda: results[1].retain_grad(),
+        lambda: torch.autograd.grad(total, results[2:]),
+        lambda: total.backward(inputs=[results[3]]),
+    ):
+        with pytest.raises(CaptureError, match=r"shape \(3,\) already.*retain_grad\(\) or register_hook\(\)"):
+            call()
+    total.backward()
+    assert net.head.weight.grad is not None

@@ -13,8 +13,8 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 import gluonjit  # noqa: E402
-from gluonjit.errors import EarlyFlushWarning, GluonJITWarning  # noqa: E402
-from gluonjit.hybrid import advice  # noqa: E402
+from gluonjit.errors import BackwardWarning, EarlyFlushWarning, GluonJITWarning  # noqa: E402
+from gluonjit.hybrid import LOCAL, advice  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -101,3 +101,18 @@ def test_what_is_needed_in_the_middle_of_a_sample(what: str) -> None:
     net = gluonjit.hybridize(Net(MIDDLE[what]), dynamic_batch=True)
     found = given(lambda: [loss.item() for loss in [net(Sample()) for _ in range(3)]])
     assert found == [(EarlyFlushWarning, line_with(f"# {what} in the middle"))]
+
+
+@pytest.mark.parametrize("stepping", [True, False])
+def test_samples_that_are_differentiated_one_at_a_time_are_noticed_where_nothing_comes_between(stepping: bool) -> None:
+    net = gluonjit.hybridize(Net(lambda y: None), dynamic_batch=True)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def program() -> None:
+        LOCAL.state.singles = 0
+        for _ in range(4):
+            net(Sample()).backward()  # one at a time
+            if stepping:
+                optimizer.step()
+
+    assert given(program) == ([] if stepping else [(BackwardWarning, line_with("# one at a time"))])

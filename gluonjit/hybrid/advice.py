@@ -31,6 +31,9 @@ _CALLS = 30
 _given: set[Hashable] = set()
 
 
+ONE_AT_A_TIME = "samples were captured and differentiated one at a time, so that nothing could be batched."
+
+
 class _Streaks(threading.local):
     """For each thread, how many batches in a row had what advice is about."""
 

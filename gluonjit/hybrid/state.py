@@ -79,6 +79,18 @@ class State:
         self.options = Options()
         self.singles = 0  # batches of one sample that were differentiated, one after the other
 
+    def one_at_a_time(self, samples: int, first: bool) -> bool:
+        """Note a backward pass through a batch of so many samples, `first` its first; whether to warn of it.
+
+        Batches of one sample are meant; where weights change between them, these are minibatches, which is no fault.
+        """
+        if samples > 1:
+            self.singles = 0
+        elif samples == 1 and first:
+            self.singles += 1
+            return self.singles == 2
+        return False
+
     def __del__(self) -> None:
         """The thread has ended: what it has captured and not run is let go."""
         for batch in [*self.explicit, self.batch]:

@@ -26,6 +26,7 @@ from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.errors import BackwardWarning, CaptureError
 from gluonjit.graph import Spec
 from gluonjit.hybrid import LOCAL, RUNNING
+from gluonjit.hybrid.advice import ONE_AT_A_TIME
 from gluonjit.hybrid.costs import cost_model
 from gluonjit.hybrid.state import settle
 
@@ -226,16 +227,11 @@ def _note_head(tape: Tape, head: Any, retain_graph: bool) -> bool:
 
 def _note_call(tape: Tape) -> None:
     """Warn where minibatches are differentiated, or even captured, one sample at a time."""
-    state = LOCAL.state
     tape.backwards += 1
-    if tape.samples > 1:
-        state.singles = 0
-        if tape.backwards == 2:
-            _warn("backward was called sample by sample: each call goes backward through the whole batch.")
-    elif tape.samples == 1 and tape.backwards == 1:
-        state.singles += 1
-        if state.singles == 2:
-            _warn("samples were captured and differentiated one at a time, so that nothing could be batched.")
+    if LOCAL.state.one_at_a_time(tape.samples, tape.backwards == 1):
+        _warn(ONE_AT_A_TIME)
+    if tape.samples > 1 and tape.backwards == 2:
+        _warn("backward was called sample by sample: each call goes backward through the whole batch.")
 
 
 def _warn(what: str) -> None:

@@ -116,6 +116,7 @@ def functional_call(module: Any, *args: Any, **kwargs: Any) -> Any:
 def before_step(optimizer: Any, args: Any, kwargs: Any) -> None:
     """Before an optimizer's step."""
     _flush("an optimizer's step")
+    LOCAL.state.singles = 0
 
 
 def function_apply(cls: Any, *args: Any, **kwargs: Any) -> Any:

@@ -18,12 +18,13 @@ from gluonjit.engines.torch.chunks import Chunk, Result
 from gluonjit.engines.torch.failures import failed
 from gluonjit.engines.torch.finite import Finite
 from gluonjit.engines.torch.fused_steps import FusedSteps
+from gluonjit.engines.torch.history import joined_history
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.indices import owners_of, uploaded
 from gluonjit.engines.torch.inputs import AsItWas, looked_up
 from gluonjit.engines.torch.operands import version_of
 from gluonjit.engines.torch.program import join, pieces
-from gluonjit.engines.torch.tape import Tape, joined_history
+from gluonjit.engines.torch.tape import Tape
 from gluonjit.errors import CaptureError, GluonJITError
 from gluonjit.graph import Leaf
 from gluonjit.hybrid import Options, Report

@@ -6,6 +6,7 @@ one gradient for the whole flush. To PyTorch's autograd the flush is one functio
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -17,14 +18,21 @@ from gluonjit.analysis import Plan
 from gluonjit.analysis.costs import ObservedBackward
 from gluonjit.analysis.plan import Gather, Place
 from gluonjit.engines.torch.arrays import FLOATS, VERSIONS, device_named, dtype_named, sent, with_memory
-from gluonjit.engines.torch.chunks import TWICE, Chunk, Readers, keeps_graph
+from gluonjit.engines.torch.chunks import TWICE, Chunk, Readers
 from gluonjit.engines.torch.fused_steps import FusedSteps, RanFused
-from gluonjit.engines.torch.hooked import plain, run_backward
+from gluonjit.engines.torch.hooked import run_backward
 from gluonjit.engines.torch.program import pieces
 from gluonjit.engines.torch.reached import part_of, reach, reached_nodes, rows_at
-from gluonjit.errors import CaptureError
-from gluonjit.hybrid import Report
+from gluonjit.errors import BackwardWarning
+from gluonjit.graph import line_of, origin_of
+from gluonjit.hybrid import LOCAL, Report
+from gluonjit.hybrid.advice import ONE_AT_A_TIME, advise
 from gluonjit.hybrid.costs import cost_model
+
+_ADVICE = (
+    "Capture the losses of a minibatch first, then call backward once for their sum: sum(losses).backward(), or "
+    "torch.autograd.backward(losses)."
+)
 
 
 class Ran(NamedTuple):
@@ -145,7 +153,7 @@ class Tape:
         if self.freed:
             raise RuntimeError(TWICE)
         begin = perf_counter()
-        self.backwards += 1
+        self._note_backward()
         arenas: list[Any] = [None] * len(self.plan.arenas)
         reached = [np.zeros(arena.rows, dtype=bool) for arena in self.plan.arenas]
         for place, head, readers in zip(self._places, heads, self._readers):
@@ -254,6 +262,14 @@ class Tape:
             gradient = gradient.clone()  # what was passed on unchanged is a part of the arena itself
         arena.index_add_(0, sent(index, arena.device), gradient)
 
+    def _note_backward(self) -> None:
+        """Warn where minibatches are captured and differentiated one sample at a time."""
+        self.backwards += 1
+        inside = LOCAL.state.inside  # a sample differentiates by itself, of which `advice` tells
+        if not inside and LOCAL.state.one_at_a_time(self.samples, self.backwards == 1):
+            line = line_of(origin_of(sys._getframe(1)))
+            advise(BackwardWarning, line, f"{ONE_AT_A_TIME} {_ADVICE}", line)
+
     def _account(self, begin: float, laps: list[tuple[int, float]]) -> None:
         end = perf_counter()
         self.report.took("backward", "backward", begin, end)
@@ -267,39 +283,6 @@ class Tape:
         self._steps = []
         self._spare = {}
         self.fused = None
-
-
-class Flush(torch.autograd.Function):  # type: ignore[misc]
-    """A flush as a function of everything that learns; its results are what somebody can read."""
-
-    @staticmethod
-    def forward(ctx: Any, tape: Tape, results: list[Any], *sources: Any) -> Any:
-        """What has been computed already."""
-        ctx.tape = tape
-        ctx.set_materialize_grads(False)
-        return tuple(results)
-
-    @staticmethod
-    def backward(ctx: Any, *heads: Any) -> Any:
-        """Gradients of the sources."""
-        if torch.is_grad_enabled():
-            raise CaptureError(
-                "backward(create_graph=True) of a dynamically batched value: gradients of gradients do not go "
-                "through a batch. Call gluonjit.hybridize(net, dynamic_batch=False) for this computation."
-            )
-        if all(head is None for head in heads):  # a backward that began elsewhere in what its sources came from
-            return (None,) * len(ctx.needs_input_grad)
-        with plain():
-            return (None, None, *ctx.tape.gradients(heads, keeps_graph()))
-
-
-def joined_history(tape: Tape, chunks: Mapping[Place, Chunk]) -> None:
-    """Give what can be read its history in PyTorch's autograd."""
-    outputs, sources = tape.begin(chunks), tape.sources()
-    if outputs and sources:
-        with torch.enable_grad():
-            for chunk, tensor in zip(outputs, Flush.apply(tape, [chunk.tensor for chunk in outputs], *sources)):
-                chunk.tensor = tensor
 
 
 def _is_float(plan: Plan, place: Place) -> bool:

@@ -162,7 +162,7 @@ class ReplayTape(Tape):
         if self.freed or static is None:
             raise RuntimeError(TWICE)
         begin = perf_counter()
-        self.backwards += 1
+        self._note_backward()
         self._check(static)
         reached = [np.zeros(arena.rows, dtype=bool) for arena in self.plan.arenas]
         static.clear()

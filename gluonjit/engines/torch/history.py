@@ -1,0 +1,47 @@
+"""A flush in the history that PyTorch's autograd keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from gluonjit.analysis.plan import Place
+from gluonjit.engines.torch.chunks import Chunk, keeps_graph
+from gluonjit.engines.torch.hooked import plain
+from gluonjit.engines.torch.tape import Tape
+from gluonjit.errors import CaptureError
+
+
+class Flush(torch.autograd.Function):  # type: ignore[misc]
+    """A flush as a function of everything that learns; its results are what somebody can read."""
+
+    @staticmethod
+    def forward(ctx: Any, tape: Tape, results: list[Any], *sources: Any) -> Any:
+        """What has been computed already."""
+        ctx.tape = tape
+        ctx.set_materialize_grads(False)
+        return tuple(results)
+
+    @staticmethod
+    def backward(ctx: Any, *heads: Any) -> Any:
+        """Gradients of the sources."""
+        if torch.is_grad_enabled():
+            raise CaptureError(
+                "backward(create_graph=True) of a dynamically batched value: gradients of gradients do not go "
+                "through a batch. Call gluonjit.hybridize(net, dynamic_batch=False) for this computation."
+            )
+        if all(head is None for head in heads):  # a backward that began elsewhere in what its sources came from
+            return (None,) * len(ctx.needs_input_grad)
+        with plain():
+            return (None, None, *ctx.tape.gradients(heads, keeps_graph()))
+
+
+def joined_history(tape: Tape, chunks: Mapping[Place, Chunk]) -> None:
+    """Give what can be read its history in PyTorch's autograd."""
+    outputs, sources = tape.begin(chunks), tape.sources()
+    if outputs and sources:
+        with torch.enable_grad():
+            for chunk, tensor in zip(outputs, Flush.apply(tape, [chunk.tensor for chunk in outputs], *sources)):
+                chunk.tensor = tensor

@@ -16,7 +16,7 @@ from torch import nn  # noqa: E402
 from torch_support import TreeModel, assert_close, assert_same, make_trees, outcome  # noqa: E402
 
 import gluonjit  # noqa: E402
-from gluonjit.engines.torch import chunks, tape  # noqa: E402
+from gluonjit.engines.torch import chunks, history, tape  # noqa: E402
 from gluonjit.errors import BatchClosedError, CaptureError, NotFiniteError, OptionError  # noqa: E402
 
 
@@ -162,7 +162,7 @@ def test_backward_of_each_sample_gives_the_same_as_of_their_sum() -> None:
 @pytest.mark.parametrize("says", [True, False])
 def test_a_second_backward_needs_retain_graph(says: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not says:  # as PyTorch 2.4, which does not say within backward what it was told
-        for module in (chunks, tape):
+        for module in (chunks, history):
             monkeypatch.setattr(module, "keeps_graph", chunks.told)
     net = dynamic()
     loss = net((torch.randn(4), 1)).sum()

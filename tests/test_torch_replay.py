@@ -289,6 +289,24 @@ def test_what_cannot_be_static_runs_otherwise_and_the_report_says_why(
     assert reason in said and said in str(report)
 
 
+class Step(nn.Module):
+    """An operator without a derivative, to which backward does not come."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.out = nn.Linear(3, 3), nn.Linear(3, 1)
+
+    def forward(self, x: Any) -> Any:
+        y = self.first(x)
+        return (self.out(y) * (torch.heaviside(y, y) > 0.5).sum()).sum()
+
+
+def test_operators_without_a_derivative_run_where_backward_does_not_come_to_them() -> None:
+    minibatches = [list(torch.randn(4, 3, generator=torch.Generator().manual_seed(k))) for k in range(3)]
+    total = check(Step(), minibatches, lambda net, x: net(x), granularity="op")
+    assert total.ran == {"steps": 3} and any("heaviside" in why for why in total.declined)
+
+
 class Pick(nn.Module):
     """Some of the numbers of a vector."""
 

@@ -132,7 +132,10 @@ class _Reader:
         reach: tuple[Reach | None, ...] = (None,) * len(step.places)
         if taped:
             learns = tuple([group.learned for group in groups])
-            reach = reach_of(kind, learns)
+            try:
+                reach = reach_of(kind, learns)
+            except RuntimeError as error:  # an operator without a derivative, which backward may never come to
+                raise Unfit(f"{kind.name}: {error}") from error
         results = tuple([self._result(step, position, place, first) for position, place in enumerate(step.places)])
         for place, reached in zip(step.places, reach):
             if reached is not None:

@@ -116,3 +116,14 @@ def test_samples_that_are_differentiated_one_at_a_time_are_noticed_where_nothing
                 optimizer.step()
 
     assert given(program) == ([] if stepping else [(BackwardWarning, line_with("# one at a time"))])
+
+
+def test_batches_of_one_sample_that_are_differentiated_at_once_are_no_fault() -> None:
+    net = gluonjit.hybridize(Net(lambda y: None), dynamic_batch=True, flush_at=1)
+
+    def program() -> None:
+        LOCAL.state.singles = 0
+        for _ in range(3):
+            sum(net(Sample()) for _ in range(3)).backward()
+
+    assert BackwardWarning not in [category for category, _ in given(program)]

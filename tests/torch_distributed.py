@@ -6,6 +6,7 @@ Writes what each way of training differs by, and how many flushes and launches i
 from __future__ import annotations
 
 import copy
+import gc
 import json
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch_support import TreeModel, gradients, make_trees
 
 import gluonjit
+from gluonjit.hybrid import LOCAL
 
 TREES = make_trees(8)
 MINIBATCHES = 3
@@ -133,6 +135,11 @@ def main(folder: str) -> None:
     rank = dist.get_rank()
     found: dict[str, Any] = {name: measure(way, rank) for name, way in WAYS.items()}
     Path(folder, f"{rank}.json").write_text(json.dumps(found))
+    # The report of the last flush keeps its net, and a wrapper that lives longer than the processes' group may keep
+    # gloo's threads until the interpreter ends.
+    gluonjit.clear_caches()
+    LOCAL.state.last = None
+    gc.collect()
     dist.barrier()
     dist.destroy_process_group()
 

@@ -33,11 +33,11 @@ class Readers:
 
     def rows_given(self, count: int) -> Any:
         """From which of so many rows the backward under way comes, to be filled in."""
-        return self.given.setdefault(_current_backward(), np.zeros(count, dtype=bool))
+        return self.given.setdefault(current_backward(), np.zeros(count, dtype=bool))
 
     def take_given(self, count: int) -> Any:
         """From which of so many rows the backward under way comes; all where nobody has said so."""
-        found = self.given.pop(_current_backward(), None)
+        found = self.given.pop(current_backward(), None)
         return np.ones(count, dtype=bool) if found is None else found
 
     @property
@@ -173,4 +173,5 @@ def told() -> bool:
 keeps_graph: Callable[[], bool] = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", told)
 """Whether the backward that is under way was told to keep the history."""
 
-_current_backward: Callable[[], int] = torch._C._current_graph_task_id
+current_backward: Callable[[], int] = torch._C._current_graph_task_id
+"""The number of the backward pass that is under way."""

@@ -7,6 +7,7 @@ one gradient for the whole flush. To PyTorch's autograd the flush is one functio
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from gluonjit.analysis import Plan
 from gluonjit.analysis.costs import ObservedBackward
 from gluonjit.analysis.plan import Gather, Place
 from gluonjit.engines.torch.arrays import FLOATS, VERSIONS, device_named, dtype_named, sent, with_memory
-from gluonjit.engines.torch.chunks import TWICE, Chunk, Readers
+from gluonjit.engines.torch.chunks import TWICE, Chunk, Readers, current_backward
 from gluonjit.engines.torch.fused_steps import FusedSteps, RanFused
 from gluonjit.engines.torch.hooked import run_backward
 from gluonjit.engines.torch.program import pieces
@@ -29,6 +30,14 @@ from gluonjit.hybrid import LOCAL, Report
 from gluonjit.hybrid.advice import ONE_AT_A_TIME, advise
 from gluonjit.hybrid.costs import cost_model
 
+
+class _Seen(threading.local):
+    """The backward pass of PyTorch's that this thread has last gone through a batch in."""
+
+    task = -1
+
+
+_SEEN = _Seen()
 _ADVICE = (
     "Capture the losses of a minibatch first, then call backward once for their sum: sum(losses).backward(), or "
     "torch.autograd.backward(losses)."
@@ -265,8 +274,11 @@ class Tape:
     def _note_backward(self) -> None:
         """Warn where minibatches are captured and differentiated one sample at a time."""
         self.backwards += 1
-        inside = LOCAL.state.inside  # a sample differentiates by itself, of which `advice` tells
-        if not inside and LOCAL.state.one_at_a_time(self.samples, self.backwards == 1):
+        state, task = LOCAL.state, current_backward()
+        together, _SEEN.task = task == _SEEN.task, task
+        if state.inside or together:  # a sample differentiates by itself, or several batches are differentiated at once
+            state.singles = 0
+        elif state.one_at_a_time(self.samples, self.backwards == 1):
             line = line_of(origin_of(sys._getframe(1)))
             advise(BackwardWarning, line, f"{ONE_AT_A_TIME} {_ADVICE}", line)
 

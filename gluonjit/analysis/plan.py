@@ -6,6 +6,7 @@ results of one step after the other.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -110,6 +111,16 @@ class Plan:
     dropped: int
     units: int
     groups: int
+
+    def indices(self, steps: Sequence[int]) -> dict[str, list[tuple[int, int, Index]]]:
+        """By device the indices of these steps' gathers, each with its step and its number in that."""
+        found: dict[str, list[tuple[int, int, Index]]] = {}
+        for number in steps:
+            for position, gather in enumerate(self.steps[number].gathers):
+                if gather.index is not None:
+                    device = self.arenas[gather.place.arena].spec.device
+                    found.setdefault(device, []).append((number, position, gather.index))
+        return found
 
     def reads(self, arena: int, rows: Index) -> bool:
         """Whether any step gathers any of these rows of an arena."""

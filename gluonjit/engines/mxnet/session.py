@@ -310,13 +310,7 @@ def _besides(plan: Plan, steps: Sequence[int]) -> dict[int, list[Any]]:
 def _upload(plan: Plan, steps: Sequence[int]) -> dict[int, list[Any]]:
     """The index array of each gather of these steps, None where rows follow each other. They travel as one."""
     found: dict[int, list[Any]] = {number: [None] * len(plan.steps[number].gathers) for number in steps}
-    by_device: dict[str, list[tuple[int, int, Any]]] = {}
-    for number in steps:
-        for position, gather in enumerate(plan.steps[number].gathers):
-            if gather.index is not None:
-                device = plan.arenas[gather.place.arena].spec.device
-                by_device.setdefault(device, []).append((number, position, gather.index))
-    for device, wanted in by_device.items():
+    for device, wanted in plan.indices(steps).items():
         with as_captured(0):
             packed = np.concatenate([index for _, _, index in wanted]).astype(np.int32)
             array = mx.nd.array(packed, ctx=context_of(device), dtype="int32")

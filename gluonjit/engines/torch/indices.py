@@ -24,13 +24,7 @@ def owners_of(plan: Plan, steps: Sequence[int]) -> dict[int, tuple[Any, ...]]:
 def uploaded(plan: Plan, steps: Sequence[int]) -> dict[int, list[Any]]:
     """The index tensor of each gather of these steps, None where rows follow each other. They travel as one."""
     found: dict[int, list[Any]] = {number: [None] * len(plan.steps[number].gathers) for number in steps}
-    by_device: dict[str, list[tuple[int, int, Any]]] = {}
-    for number in steps:
-        for position, gather in enumerate(plan.steps[number].gathers):
-            if gather.index is not None:
-                device = plan.arenas[gather.place.arena].spec.device
-                by_device.setdefault(device, []).append((number, position, gather.index))
-    for device, wanted in by_device.items():
+    for device, wanted in plan.indices(steps).items():
         packed = sent(np.concatenate([index for _, _, index in wanted]), device_named(device))
         parts = packed.split([len(index) for _, _, index in wanted])
         for (number, position, _), part in zip(wanted, parts):

@@ -13,6 +13,7 @@ from gluonjit.compiled import FAST
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.effects import attributes
 from gluonjit.engines.torch.hooked import autocast, current_mode
+from gluonjit.engines.torch.kinds import Call
 from gluonjit.engines.torch.lazy import LazyTensor, wrap
 from gluonjit.engines.torch.lookups import look_up, table_of
 from gluonjit.engines.torch.operands import Unfit, leaf, value_of
@@ -104,7 +105,7 @@ def capture(
     key = tuple(signature)
     record = batch.records.get(key)
     if record is None:
-        made = record_of(cell, owner, run, args, kwargs, values, batch, key)
+        made = record_of(Call(cell, owner, run, args, kwargs, values, batch), key)
         if cell.lookup is not None and len(args) == 1:
             found = captured_lookup(cell, batch, args[0], learning)
             if found is not None:

@@ -39,6 +39,18 @@ class Plain(Exception):
         self.structure = structure
 
 
+class Call(NamedTuple):
+    """A call that may become a node: `owner` is the module whose parameters it may use, or None."""
+
+    cell: Cell
+    owner: Any
+    run: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    values: Sequence[Value]  # of its tensors
+    batch: Batch
+
+
 class _Found(NamedTuple):
     """What tracing a call has found: the trace, where the results are in it and in what the call returns."""
 
@@ -48,16 +60,9 @@ class _Found(NamedTuple):
     draws: bool  # whether it draws random numbers
 
 
-def make_kind(
-    cell: Cell,
-    owner: Any,
-    run: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    values: Sequence[Value],
-    batch: Batch,
-) -> Kind | str:
+def make_kind(call: Call) -> Kind | str:
     """Trace a call and build its batched program. A string says why the call cannot be one node. Raises Plain."""
+    cell, owner, _, args, kwargs, values, batch = call
     specs = [value.spec for value in values]
     devices = {spec.device for spec in specs}
     if len(devices) > 1:
@@ -65,7 +70,7 @@ def make_kind(
     if isinstance(owner, torch.nn.Module) and any(isinstance(part, torch.nn.RNNBase) for part in owner.modules()):
         cell.never = _LOOPS
         return _LOOPS
-    found = _traced(cell, owner, run, args, kwargs, values, batch)
+    found = _traced(call)
     if isinstance(found, str):
         return found
     trace, places, structure, draws = found
@@ -95,16 +100,9 @@ def make_kind(
     return made if pieces is None else split_kind(trace.operands, made, pieces.kept, products)
 
 
-def _traced(
-    cell: Cell,
-    owner: Any,
-    run: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    values: Sequence[Value],
-    batch: Batch,
-) -> _Found | str:
+def _traced(call: Call) -> _Found | str:
     """What a call does, or why that cannot be one node. Raises Plain."""
+    cell, owner, run, args, kwargs, values, batch = call
     trace = Trace([value.spec for value in values])
     constants = _constants(owner, args, kwargs, batch)
     before = attributes(owner)

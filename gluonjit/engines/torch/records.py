@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 from weakref import WeakSet, ref
 
@@ -11,10 +10,10 @@ import torch
 from gluonjit.analysis import Plan
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.effects import attributes
-from gluonjit.engines.torch.kinds import Plain, make_kind
+from gluonjit.engines.torch.kinds import Call, Plain, make_kind
 from gluonjit.engines.torch.operands import version_of
 from gluonjit.errors import CaptureError
-from gluonjit.graph import Kind, Record, Value
+from gluonjit.graph import Kind, Record
 from gluonjit.hybrid import LOCAL, RUNNING, Batch, Report
 
 _MOST_KINDS = 4096
@@ -56,17 +55,9 @@ def _asked_for(cell: Cell, owner: Any, batch: Batch) -> str:
     return ASKED[1] if names and (type(owner).__name__ in names or cell.name in names) else ""
 
 
-def record_of(
-    cell: Cell,
-    owner: Any,
-    run: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    values: list[Value],
-    batch: Batch,
-    key: tuple[Any, ...],
-) -> Record | Any:
+def record_of(call: Call, key: tuple[Any, ...]) -> Record | Any:
     """The record of a signature in the open batch; for a call without tensors what it gives. Raises Refusal."""
+    cell, owner, batch = call.cell, call.owner, call.batch
     asked = _asked_for(cell, owner, batch)
     if asked:
         raise Refusal(asked)
@@ -92,7 +83,7 @@ def record_of(
         if len(cell.kinds) + len(cell.expanded) + len(cell.plain) >= _MOST_KINDS:
             cell.clear()
         cell.seen = looks
-        made = _made(cell, owner, run, args, kwargs, values, batch, wanted)
+        made = _made(call, wanted)
         if not isinstance(made, Kind):
             return made
         kind = cell.kinds[wanted] = made
@@ -140,26 +131,18 @@ def check_constants(report: Report, plan: Plan) -> None:
                     )
 
 
-def _made(
-    cell: Cell,
-    owner: Any,
-    run: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    values: list[Value],
-    batch: Batch,
-    wanted: tuple[Any, ...],
-) -> Any:
+def _made(call: Call, wanted: tuple[Any, ...]) -> Any:
+    cell = call.cell
     try:
         with RUNNING:
-            made = make_kind(cell, owner, run, args, kwargs, values, batch)
+            made = make_kind(call)
     except Plain as plain:
         cell.plain[wanted] = plain.structure
         return plain.structure
     if isinstance(made, str):
         cell.expanded[wanted] = made
         raise Refusal(made)
-    _note_lookup(cell, made, owner)
+    _note_lookup(cell, made, call.owner)
     return made
 
 

@@ -60,6 +60,7 @@ class State:
         "mode",
         "numpy",
         "options",
+        "pass_seen",
         "paused",
         "recorded",
         "singles",
@@ -77,14 +78,17 @@ class State:
         self.recorded: Any = None
         self.last: Report | None = None
         self.options = Options()
+        self.pass_seen = -1  # the backward pass of the framework's that has last gone through a batch
         self.singles = 0  # batches of one sample that were differentiated, one after the other
 
-    def one_at_a_time(self, samples: int, first: bool) -> bool:
+    def one_at_a_time(self, samples: int, first: bool, number: int = -1) -> bool:
         """Note a backward pass through a batch of so many samples, `first` its first; whether to warn of it.
 
+        number: that of the framework's pass, where one may go through several batches, which is no fault.
         Batches of one sample are meant; where weights change between them, these are minibatches, which is no fault.
         """
-        if samples > 1:
+        together, self.pass_seen = number >= 0 and number == self.pass_seen, number
+        if samples > 1 or together:
             self.singles = 0
         elif samples == 1 and first:
             self.singles += 1

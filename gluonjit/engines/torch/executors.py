@@ -20,14 +20,6 @@ SESSIONS: dict[str, type[Session]] = {"eager": Session, "compiled": CompiledSess
 """What runs steps one by one, by the executor's name."""
 
 
-class New(Exception):
-    """A plan whose skeleton has not come often enough; `often`: whether most skeletons of its model come once."""
-
-    def __init__(self, often: bool) -> None:
-        super().__init__(f"its skeleton has come less than {SEEN} times")
-        self.often = often
-
-
 def session_for(plan: Plan, report: Report, options: Options, samples: int, provenance: Provenance) -> Session:
     """The session of a flush; the report says what runs it, and why not what was asked for."""
     wanted = options.executor
@@ -41,12 +33,9 @@ def session_for(plan: Plan, report: Report, options: Options, samples: int, prov
     if wanted == "replay":
         try:
             return _replayed(plan, report, options, samples, provenance)
-        except New as new:
-            report.executed.decline(str(new))
-            wanted = "steps" if new.often else "eager"
         except Unfit as unfit:
             report.executed.decline(str(unfit))
-            wanted = "steps"
+            wanted = unfit.instead
     report.executed.count(wanted)
     return SESSIONS[wanted](plan, report, options, samples, provenance)
 
@@ -63,13 +52,13 @@ def _looks_at_steps(options: Options) -> str:
 
 
 def _replayed(plan: Plan, report: Report, options: Options, samples: int, provenance: Provenance) -> Session:
-    """A session on a static plan. Raises Unfit and New."""
+    """A session on a static plan. Raises Unfit."""
     found = outline(plan, learned_inputs(plan))
     skeleton = skeleton_of(found)
     if skeleton.unfit:
         raise Unfit(f"its static plan failed: {skeleton.unfit}")
     if options.executor == "auto" and skeleton.seen < SEEN:
-        raise New(new_often(found))
+        raise Unfit(f"its skeleton has come less than {SEEN} times", "steps" if new_often(found) else "eager")
     with plain():  # what is made in inference mode could not be written to later
         static = static_plan(skeleton, plan, found, report)
     if static is None:

@@ -7,7 +7,6 @@ one gradient for the whole flush. To PyTorch's autograd the flush is one functio
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -30,14 +29,6 @@ from gluonjit.hybrid import LOCAL, Report
 from gluonjit.hybrid.advice import ONE_AT_A_TIME, advise
 from gluonjit.hybrid.costs import cost_model
 
-
-class _Seen(threading.local):
-    """The backward pass of PyTorch's that this thread has last gone through a batch in."""
-
-    task = -1
-
-
-_SEEN = _Seen()
 _ADVICE = (
     "Capture the losses of a minibatch first, then call backward once for their sum: sum(losses).backward(), or "
     "torch.autograd.backward(losses)."
@@ -274,11 +265,10 @@ class Tape:
     def _note_backward(self) -> None:
         """Warn where minibatches are captured and differentiated one sample at a time."""
         self.backwards += 1
-        state, task = LOCAL.state, current_backward()
-        together, _SEEN.task = task == _SEEN.task, task
-        if state.inside or together:  # a sample differentiates by itself, or several batches are differentiated at once
+        state = LOCAL.state
+        if state.inside:  # a sample that differentiates by itself, of which `advice` tells
             state.singles = 0
-        elif state.one_at_a_time(self.samples, self.backwards == 1):
+        elif state.one_at_a_time(self.samples, self.backwards == 1, current_backward()):
             line = line_of(origin_of(sys._getframe(1)))
             advise(BackwardWarning, line, f"{ONE_AT_A_TIME} {_ADVICE}", line)
 

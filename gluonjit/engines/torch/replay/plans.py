@@ -118,7 +118,7 @@ def static_plan(skeleton: Skeleton, plan: Plan, outline: Outline, report: Report
         skeleton.plans.remove(free[0])
     known = _work(skeleton.sizes, outline) <= _WASTE * _work(outline.sizes, outline)
     largest = skeleton.sizes if known else outline.sizes
-    sizes = _largest(sizes, tuple([size + _slack(size) for size in largest]))
+    sizes = _largest(sizes, tuple(map(roomy, largest)))
     made = StaticPlan(plan, outline, Padding(outline, joined(outline, wholes, sizes), wholes, len(plan.arenas)))
     skeleton.plans.append(made)
     report.executed.recordings += 1
@@ -126,9 +126,9 @@ def static_plan(skeleton: Skeleton, plan: Plan, outline: Outline, report: Report
     return made
 
 
-def _slack(size: int) -> int:
-    """What is left free beyond the largest size so far: counts of minibatches differ by about their square root."""
-    return isqrt(size) + 1 if size else 0
+def roomy(size: int) -> int:
+    """The room that is made for the largest size so far: counts of minibatches differ by about their square root."""
+    return size + isqrt(size) + 1 if size else 0
 
 
 def _largest(sizes: tuple[int, ...], others: tuple[int, ...]) -> tuple[int, ...]:

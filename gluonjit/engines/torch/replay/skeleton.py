@@ -81,7 +81,11 @@ class Outline:
 
 
 class Unfit(Exception):
-    """Why a plan cannot be made static."""
+    """Why a plan is not made static, and the executor that runs it instead."""
+
+    def __init__(self, reason: str, instead: str = "steps") -> None:
+        super().__init__(reason)
+        self.instead = instead
 
 
 def outline(plan: Plan, learned: Sequence[bool]) -> Outline:

@@ -71,15 +71,11 @@ class StaticStep:
         weights = [tensor for tensor in program.consts if tensor.requires_grad]
         self.gradients = [torch.zeros_like(room) for room in [*learned, *weights]] if form.taped else []
         self._owners = Owners(*[self._room(Axis(dim, 1), (), torch.int64) for dim in (CHILDREN, CHILDREN, NODES)])
+        held = [*self.operands, *self.results, *self.heads, *self.gradients]
+        self.bytes = sum([tensor.numel() * tensor.element_size() for tensor in held if tensor is not None])
 
     def _room(self, axis: Axis, shape: tuple[int, ...], dtype: Any) -> Any:
         return torch.zeros((self.sizes[axis.dim] * axis.unit, *shape), dtype=dtype, device=self.form.device)
-
-    @property
-    def bytes(self) -> int:
-        """Memory at fixed addresses."""
-        held = [*self.operands, *self.results, *self.heads, *self.gradients]
-        return sum([tensor.numel() * tensor.element_size() for tensor in held if tensor is not None])
 
     @property
     def busy(self) -> bool:

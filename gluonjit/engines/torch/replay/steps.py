@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isqrt
 from typing import Any
 from weakref import WeakSet
 
 from gluonjit.analysis import Plan
-from gluonjit.engines.torch.replay.plans import MOST_BYTES
+from gluonjit.engines.torch.replay.plans import MOST_BYTES, roomy
 from gluonjit.engines.torch.replay.step import Form, Sizes, StaticStep, Step, form_of
 from gluonjit.engines.torch.stepwise import Runs, StepwiseSession
 from gluonjit.errors import GluonJITError
@@ -39,18 +38,13 @@ class StaticSteps:
             if self._full():
                 return None
         nodes, rows, children = sizes
-        made = StaticStep(program, form, (_roomy(nodes), _roomy(rows), _roomy(children)))
+        made = StaticStep(program, form, (roomy(nodes), roomy(rows), roomy(children)))
         self.steps.append(made)
         _held.add(made)
         return made
 
     def _full(self) -> bool:
         return len(self.steps) >= MOST_STEPS or sum([step.bytes for step in _held]) > MOST_BYTES
-
-
-def _roomy(size: int) -> int:
-    """As plans have it: counts of minibatches differ by about their square root."""
-    return size + isqrt(size) + 1 if size else 0
 
 
 def static_steps(program: Any) -> StaticSteps:

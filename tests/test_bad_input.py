@@ -67,7 +67,9 @@ def test_wrong_dtype(net: Net) -> None:
 
 
 def test_wrong_dtype_outside_of_cells(net: Net) -> None:
-    with pytest.raises(CaptureError, match=r"dtypes are float32 and float64: convert one, as by x\.astype\('float32'\)"):
+    with pytest.raises(
+        CaptureError, match=r"dtypes are float32 and float64: convert one, as by x\.astype\('float32'\)"
+    ):
         net(rows(1, 3), rows(1, 4).astype("float64"))
     assert_works(net)
 
@@ -77,6 +79,61 @@ def test_mixed_devices(net: Net) -> None:
         net(rows(1, 3), rows(1, 4).as_in_context(mx.cpu(1)))
     assert isinstance(caught.value, mx.base.MXNetError)
     assert_works(net)
+
+
+class Takes(gluon.Block):
+    """A layer, and something that does not fit done with its result."""
+
+    def __init__(self, does: Any) -> None:
+        super().__init__()
+        self.layer = nn.Dense(4, in_units=3)
+        self.does = does
+
+    def forward(self, x: Any) -> Any:
+        return self.does(self.layer(x))
+
+
+UNFIT = {
+    "a row that is not there": lambda h: h[9],
+    "a column that is not there": lambda h: h[0, 9],
+    "another size": lambda h: h.reshape((7,)),
+    "another size, as an operator": lambda h: nd.dot(h, h),
+    "parts that are not equal": lambda h: nd.split(h, num_outputs=3, axis=1),
+    "a check in Python": lambda h: h.broadcast_to((3, 3)),
+    "no number": lambda h: h + "a",
+    "rows of other lengths": lambda h: nd.concat(h, nd.ones((2, 2)), dim=0),
+}
+
+
+@pytest.mark.parametrize("unfit", UNFIT)
+def test_errors_are_of_both_classes(unfit: str) -> None:
+    eager = Takes(UNFIT[unfit])
+    eager.initialize()
+    with pytest.raises(Exception) as expected:
+        eager(rows(2, 3)).asnumpy()
+    made = Takes(UNFIT[unfit])
+    made.initialize()
+    made.hybridize(dynamic_batch=True)
+    with pytest.raises(CaptureError, match=r"\(In sample 0, at .*test_bad_input.py:") as caught:
+        made(rows(2, 3))
+    assert isinstance(caught.value, type(expected.value))
+
+
+def test_what_the_program_raises_itself_is_left_alone() -> None:
+    class Own(ValueError):
+        pass
+
+    own = Own("mine")
+
+    def does(h: Any) -> Any:
+        raise own
+
+    made = Takes(does)
+    made.initialize()
+    made.hybridize(dynamic_batch=True)
+    with pytest.raises(Own) as caught:
+        made(rows(2, 3))
+    assert caught.value is own and str(own) == "mine"
 
 
 def test_nothing_to_add() -> None:

@@ -166,3 +166,55 @@ def test_executors_of_pytorch(net: Net, executor: str) -> None:
     assert str(caught.value) == f"batching(): {said}"
     net.hybridize(dynamic_batch=True, executor="eager")
     assert_works(net)
+
+
+LIKE_IT: list[tuple[dict[str, Any], str]] = [
+    ({"dynamic_batching": True}, "hybridize(dynamic_batching=True): there is no option 'dynamic_batching': did you mean "
+     "dynamic_batch=True?"),
+    ({"dynamicbatch": True}, "did you mean dynamic_batch=True?"),
+    ({"dynamic_batches": True, "static_alloc": True}, "did you mean dynamic_batch=True?"),
+    ({"dynamic": True}, "did you mean dynamic_batch=True?"),
+    ({"scheduler": "greedy"}, "scheduler is an option of dynamic batching, which is off: type "
+     "hybridize(dynamic_batch=True, scheduler='greedy')"),
+    ({"schedular": "greedy"}, "type hybridize(dynamic_batch=True, scheduler='greedy')"),
+    ({"flush_at": 8}, "type hybridize(dynamic_batch=True, flush_at=8)"),
+    ({"dynamic_batch": True, "schedular": "greedy"}, "did you mean scheduler='greedy'?"),
+    ({"dynamic_batch": True, "speed": 3}, "there is no option 'speed'; the options are check_finite, "),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("options", "said"), LIKE_IT)
+@pytest.mark.parametrize("plain", [True, False])
+def test_options_that_are_nearly_right(options: dict[str, Any], said: str, plain: bool) -> None:
+    block = Net() if plain else nn.Dense(4, in_units=3)
+    block.initialize()
+    with pytest.raises(OptionError) as caught:
+        block.hybridize(**options)
+    assert said in str(caught.value)
+    assert block(rows(1, 3), *([rows(1, 4)] if plain else [])).shape == (1, 4)  # nothing has changed
+
+
+def test_what_mxnet_knows_is_passed_on() -> None:
+    dense = nn.Dense(4, in_units=3)
+    dense.initialize()
+    dense.hybridize(
+        static_alloc=True, static_shape=True, inline_limit=3, forward_bulk_size=5, backward_bulk_size=6, clear=True
+    )
+    assert dict(dense._flags)["inline_limit"] == 3 and dense._active
+    dense.hybridize(True, some_backend_option=3)
+    assert dense._backend_opts == {"some_backend_option": 3}
+    dense.hybridize(True, backend="made up", scheduler="its own")
+    assert dense._backend_opts == {"scheduler": "its own"}
+    with pytest.raises(OptionError, match="dynamic_batch"):
+        dense.hybridize(True, backend="made up", dynamic_batching=True)
+
+
+def test_options_of_other_calls() -> None:
+    with pytest.raises(OptionError, match="did you mean granularity='op'"), gluonjit.batching(granularty="op"):
+        pass
+    with pytest.raises(OptionError, match="leave it out"), gluonjit.batching(dynamic_batch=True):
+        pass
+    with pytest.raises(OptionError, match=r"gluonjit.cell\(granularity='op'\): it takes no options"):
+        gluonjit.cell(granularity="op")
+    with pytest.raises(OptionError, match="did you mean dynamic_batch=True"):
+        gluonjit.hybridize(Net(), dynamic_batching=True)

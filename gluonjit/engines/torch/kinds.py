@@ -21,6 +21,7 @@ from gluonjit.graph import Kind, Value, family_key, split_kind
 from gluonjit.hybrid import Batch
 from gluonjit.hybrid.structure import map_structure
 
+ALL_CONSTANT = "it has no tensor operands"
 _READS = (
     "it reads a tensor's numbers, writes to a tensor from outside, or uses one that is neither an argument nor a "
     "parameter"
@@ -249,7 +250,7 @@ def _kind_of(cell: Cell, trace: Trace, places: list[int], structure: Any, draws:
     flat = type(structure) is tuple and list(structure) == list(range(len(places)))
     shape = None if structure == 0 else tuple if flat else structure
     if not trace.operands:
-        return "it has no tensor operands"
+        return ALL_CONSTANT
     try:
         built = build(trace, places)
     except rules.NotBatchable as refusal:

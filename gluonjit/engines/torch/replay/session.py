@@ -249,7 +249,7 @@ def learned_inputs(plan: Plan) -> list[bool]:
     for chunk in plan.inputs:
         if isinstance(chunk, LeafChunk):
             taped = any(leaf.taped for leaf in chunk.leaves)
-            found.append(taped and any(leaf.payload[0].requires_grad for leaf in chunk.leaves))
+            found.append(taped and any(leaf.payload.tensor.requires_grad for leaf in chunk.leaves))
         else:
             weight = chunk.table.weight
             found.append(bool(chunk.table.taped and weight is not None and weight.requires_grad))

@@ -21,10 +21,12 @@ from gluonjit.graph import Kind, Value, family_key, split_kind
 from gluonjit.hybrid import Batch
 from gluonjit.hybrid.structure import map_structure
 
+ALL_CONSTANT = "it has no tensor operands"
 _READS = (
     "it reads a tensor's numbers, writes to a tensor from outside, or uses one that is neither an argument nor a "
     "parameter"
 )
+_OVERWRITES = "it writes over what its backward pass needs"
 _LOOPS = (
     "it goes through the same weight again with what that has given before, as a loop over a sequence does: what it "
     "calls in each turn is captured instead"
@@ -102,6 +104,15 @@ def make_kind(call: Call) -> Kind | str:
 
 def _traced(call: Call) -> _Found | str:
     """What a call does, or why that cannot be one node. Raises Plain."""
+    recorders: list[Recorder] = []
+    try:
+        return _trace(call, recorders)
+    finally:
+        for recorder in recorders:
+            recorder.close()
+
+
+def _trace(call: Call, recorders: list[Recorder]) -> _Found | str:
     cell, owner, run, args, kwargs, values, batch = call
     trace = Trace([value.spec for value in values])
     constants = _constants(owner, args, kwargs, batch)
@@ -110,6 +121,7 @@ def _traced(call: Call) -> _Found | str:
     try:
         taped = any(value.taped for value in values)
         with outside, recording(trace, lambda tensor: id(tensor) in constants or cell.operator, taped) as recorder:
+            recorders.append(recorder)
             stand_ins = iter(recorder.placeholders())
             given, named = map_structure((args, kwargs), lambda item: _stand_in(item, stand_ins, constants))
             result = run(*given, **named)
@@ -129,6 +141,10 @@ def _traced(call: Call) -> _Found | str:
         structure = map_structure(result, lambda item: _placed(recorder, item, places, len(values)))
     except Unknown as unknown:
         return f"it returns {unknown}"
+    except NeedsValue:
+        return _READS
+    if recorder.overwrites():
+        return _OVERWRITES
     if not places:
         raise Plain(structure)
     if any(0 in trace.shapes[place][0] for place in places):
@@ -185,11 +201,12 @@ def _placed(recorder: Recorder, item: Any, places: list[int], operands: int) -> 
     if isinstance(item, torch.Tensor):
         if not recorder.owns(item):
             raise Unknown(f"a {type(item).__name__} that is not computed from its arguments")
-        if item.position < operands:
-            return ~int(item.position)
-        if item.position not in places:
-            places.append(int(item.position))
-        return places.index(item.position)
+        place = recorder.place_of(item)
+        if place < operands:
+            return ~place
+        if place not in places:
+            places.append(place)
+        return places.index(place)
     if isinstance(item, PLAIN):
         return Constant(item)
     raise Unknown(f"a {type(item).__name__}, which is neither a tensor nor a plain constant")
@@ -233,7 +250,7 @@ def _kind_of(cell: Cell, trace: Trace, places: list[int], structure: Any, draws:
     flat = type(structure) is tuple and list(structure) == list(range(len(places)))
     shape = None if structure == 0 else tuple if flat else structure
     if not trace.operands:
-        return "it has no tensor operands"
+        return ALL_CONSTANT
     try:
         built = build(trace, places)
     except rules.NotBatchable as refusal:

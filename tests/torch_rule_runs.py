@@ -80,12 +80,13 @@ class Program:
         used = [test.compared is None or number < test.compared for number in range(len(outputs))]
         vals = [_val(slot, arg, layout) for slot, (arg, layout) in enumerate(zip(args, layouts))]
         examples = Examples("cpu", [size for arg in args for size in arg.shape])
+        examples.operator = test.op
         for val, tensor in zip(vals, sample):
             examples.add(val, tensor if val.shared else None)
         self._writer = Writer(len(args), examples.run)
         with torch.no_grad():
             found = batch_op(test.op, with_tensors(test, vals, tuple), outputs, self._writer)
-            examples.check(test.op, found, outputs, used)
+            examples.check(found, outputs, used)
             self.results = [self._kept(val) for val, wanted in zip(found, used) if wanted]
 
     def _kept(self, val: Val) -> Val:

@@ -189,9 +189,11 @@ def _build(trace: Trace, results: Sequence[int], poly: bool) -> Built:
             values[position] = Val(count + number, shape, dtype, None, shape)
             examples.add(values[position], tensor)
         for op in trace.ops:
+            examples.operator = op.name
             found = write(op, values, trace, writer)
             shaped = [trace.shapes[position] for position in op.outputs]
-            examples.check(op.name, found, shaped, [position in used for position in op.outputs])
+            examples.check(found, shaped, [position in used for position in op.outputs])
+        examples.operator = "a result"
         finals = [stored(values[position], writer) for position in results]
     outputs, rows = lay_out([trace.shapes[position] for position in results], trace.device)
     program = Batched(trace, results, writer, count, [val.slot for val in finals])

@@ -57,11 +57,13 @@ def build_lifted(lifted: Lifted, roles: Roles, trace: Trace) -> Built:
             examples.add(values[number], lifted.sources[number].constant)
         for op in lifted.ops:
             writer.count = f"len(v{owners})" if lifted.spaces[op.outputs[0]] == CHILD else NODES
+            examples.operator = op.name
             found = _applied(lifted, op, values, writer, owners)
             shaped = [lifted.shapes[number] for number in op.outputs]
-            examples.check(op.name, found, shaped, [number in used for number in op.outputs], writer.count)
+            examples.check(found, shaped, [number in used for number in op.outputs], writer.count)
             values.update(zip(op.outputs, found))
         writer.count = NODES
+        examples.operator = "a result"
         finals = [stored(values[number], writer) for number in lifted.results]
     outputs, rows = lay_out([lifted.shapes[number] for number in lifted.results], trace.device)
     program = Batched(trace, (), writer, groups, [val.slot for val in finals], 1)

@@ -24,6 +24,7 @@ class Examples:
         taken = set(sizes)
         free = [count for count in COUNTS if count not in taken] or list(COUNTS)
         self.nodes, self.children = free[0], free[0] + 1
+        self.operator = "a result"  # what is being written down
         self._device = device
         self._owners = owners
         self._tensors: dict[int, Any] = {}
@@ -48,19 +49,21 @@ class Examples:
             found = step.function(*counts, *[self._tensors[slot] for slot in step.inputs])
         except Exception as error:
             line = str(error).strip().split("\n")[0]
-            raise NotBatchable(f"for several samples its rule fails with {type(error).__name__}: {line}") from error
+            said = f"for several samples its rule fails with {type(error).__name__}: {line}"
+            raise NotBatchable(f"{self.operator}: {said}") from error
         self._tensors.update(zip(step.outputs, found if len(step.outputs) > 1 else (found,)))
 
     def _count(self, expression: str) -> int:
         return self.nodes if expression == NODES else self.children
 
     def check(
-        self, name: str, found: Sequence[Val], outputs: Sequence[Shaped], used: Sequence[bool] = (), count: str = NODES
+        self, found: Sequence[Val], outputs: Sequence[Shaped], used: Sequence[bool] = (), count: str = NODES
     ) -> None:
         """Raise NotBatchable unless results are those of one node, and lie as they say for all of them.
 
         used: which results anything is made of; of others engines give what they like (statistics of norms).
         """
+        name = self.operator
         if [(val.shape, val.dtype) for val in found] != list(outputs):
             said = [(val.shape, val.dtype) for val in found]
             raise NotBatchable(f"{name}: its rule says {said} of one sample instead of {list(outputs)}")
@@ -69,11 +72,11 @@ class Examples:
                 continue
             tensor = self._tensors[val.slot]
             lies = (tuple(tensor.shape), tensor.dtype)
-            wanted = (self._wanted(name, val, self._count(count)), dtype_named(val.dtype))
+            wanted = (self._wanted(val, self._count(count)), dtype_named(val.dtype))
             if lies != wanted:
                 raise NotBatchable(f"{name}: for several samples its rule gives {lies} instead of {wanted}")
 
-    def _wanted(self, name: str, val: Val, count: int) -> tuple[int, ...]:
+    def _wanted(self, val: Val, count: int) -> tuple[int, ...]:
         """The shape of the tensor of a value of so many nodes."""
         if val.lead is None:
             return val.shape
@@ -84,5 +87,5 @@ class Examples:
             fits = val.lead * prod(val.rest) == prod(val.shape)
             rows = count * val.lead
         if not fits:
-            raise NotBatchable(f"{name}: rows of {val.rest} are not {val.shape}")
+            raise NotBatchable(f"{self.operator}: rows of {val.rest} are not {val.shape}")
         return (rows, *val.rest)

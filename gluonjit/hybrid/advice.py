@@ -91,7 +91,8 @@ def _alone(report: Report, flush: Provenance) -> None:
                 AloneWarning,
                 (step.kind.name, step.kind.lone),
                 f"{step.kind.name} runs once per sample ({step.count} times in this batch): {step.kind.lone}. "
-                f"Everything around it is batched; `python -m gluonjit rules` lists the operators that are.",
+                f"Everything around it is batched; `python -m gluonjit rules{_operator(step.kind.lone)}` says how "
+                f"operators run.",
                 flush.line(number),
             )
     for name, reason in report.unbatched.items():
@@ -102,6 +103,12 @@ def _alone(report: Report, flush: Provenance) -> None:
                 f"a call of {name} is not one node, its operators are captured one by one: {reason}.",
                 flush.line(0) if flush.plan.steps else None,
             )
+
+
+def _operator(reason: str) -> str:
+    """The operator that a reason begins with, as an argument of a command; nothing where it begins otherwise."""
+    name, colon, _ = reason.partition(": ")
+    return f" {name}" if colon and " " not in name else ""
 
 
 def _small(report: Report, flush: Provenance, samples: int, line: Line | None, early: bool) -> None:

@@ -19,7 +19,6 @@ from torch.nn.parallel import DistributedDataParallel
 from torch_support import TreeModel, gradients, make_trees
 
 import gluonjit
-from gluonjit.hybrid import LOCAL
 from gluonjit.hybrid.minibatch import MINIBATCH
 
 TREES = make_trees(8)

@@ -218,6 +218,8 @@ class Batch:
         except BaseException as error:
             graph.owner = f"its batch failed: {error}"
             self.sample = 0  # the minibatch is lost
+            MINIBATCH.ran(self, bool(carried), None)
+            MINIBATCH.end()
             raise
         finally:
             begin = perf_counter()

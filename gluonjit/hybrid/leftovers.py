@@ -20,7 +20,7 @@ from gluonjit.graph import LIBRARIES
 from gluonjit.hybrid.functions import CellFunction
 
 _DEEPEST = 10
-_MOST = 20_000  # places: what is larger is a corpus, not the state of a program
+_MOST = 50_000  # items: what is larger is a corpus, not the state of a program
 _PARTS = ("_modules", "_children", "_buffers")  # dictionaries of models whose items are their attributes
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 _CODE = (FunctionType, MethodType, CellFunction)
@@ -61,6 +61,7 @@ class Leftovers:
         self._saved: list[tuple[Place, dict[Any, Any]]] = []
         self._arrays: list[tuple[Any, Any]] = []
         self._draws: tuple[Any, Any, Any] = (None, None, None)
+        self.cut = False  # whether there was more than is followed
 
     def save(self) -> None:
         """Keep everything as it is."""
@@ -91,9 +92,14 @@ class Leftovers:
                 continue
             for key, item in place.items.items():
                 if not isinstance(item, (_CODE, _NOT_FOLLOWED)):
-                    plain = isinstance(item, _PLAIN)
-                    found.setdefault(place.joined(place.path, key), item if plain else _class_of(item))
+                    told = item if isinstance(item, _PLAIN) else self._class_of(item)
+                    found.setdefault(place.joined(place.path, key), told)
         return found
+
+    def _class_of(self, item: Any) -> str:
+        if isinstance(item, (self._framework.array, np.ndarray)):
+            return "an array"  # lazy or not
+        return repr(item) if type(item) is count else f"a {type(item).__name__}"
 
     def _numbers(self, array: Any) -> Any:
         try:
@@ -105,29 +111,29 @@ class Leftovers:
         """Everything that holds something, and the arrays, each once."""
         waiting: deque[tuple[str, Any, int]] = deque([(path, root, 0) for path, root in self._roots])
         seen: dict[int, Any] = {}
-        while waiting and len(seen) < _MOST:
+        room = _MOST
+        while waiting:
             path, item, depth = waiting.popleft()
-            if id(item) in seen or isinstance(item, _PLAIN) or isinstance(item, self._framework.parameter):
+            if id(item) in seen or isinstance(item, self._framework.parameter):
                 continue
             seen[id(item)] = item
             if isinstance(item, (self._framework.array, np.ndarray)):
                 yield path, item
                 continue
             for place in _held(item, path, self._framework):
+                room -= len(place.items) + 1
+                if room < 0:
+                    self.cut = True
+                    return
                 yield place
                 if depth < _DEEPEST:
-                    waiting.extend(
-                        [(place.joined(place.path, key), part, depth + 1) for key, part in place.items.items()]
-                    )
+                    parts = [(key, part) for key, part in place.items.items() if not isinstance(part, _PLAIN)]
+                    waiting.extend([(place.joined(place.path, key), part, depth + 1) for key, part in parts])
 
 
 def _own(item: Any) -> Any:
     """A copy of what counts by itself."""
     return copy(item) if type(item) is count else item
-
-
-def _class_of(item: Any) -> str:
-    return repr(item) if type(item) is count else f"a {type(item).__name__}"
 
 
 def _held(item: Any, path: str, framework: Framework) -> list[Place]:

@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from difflib import SequenceMatcher
 from itertools import zip_longest
 from sys import _getframe
@@ -17,6 +17,7 @@ import numpy as np
 from gluonjit.errors import GluonJITError, VerifyError
 from gluonjit.graph import Line, line_of, origin_of
 from gluonjit.hybrid.leftovers import Leftovers
+from gluonjit.hybrid.options import AUTO
 from gluonjit.hybrid.report import Report
 from gluonjit.hybrid.state import explain
 from gluonjit.hybrid.structure import items_of, map_structure
@@ -126,14 +127,16 @@ class Runs(NamedTuple):
     off: str  # the call that turns batching off
     left: Leftovers  # what the program can change
     forget: Callable[[], None]  # all that is cached
+    cells: Sequence[Any]  # what the engine knows of each part of the net
     promised: bool = False  # that calls do nothing that matters beside their results
 
 
 class Left(NamedTuple):
-    """What a run leaves behind: by path, and as it has printed it."""
+    """What a run leaves behind: by path, and as it has printed it, and the report of what it ran last."""
 
     state: dict[str, Any]
     printed: list[str]
+    report: Report
 
 
 def compared(runs: Runs, rtol: float | None) -> Report:
@@ -143,36 +146,59 @@ def compared(runs: Runs, rtol: float | None) -> Report:
     """
     runs.left.save()
     try:
-        eager, before = _ran(runs, True)
-        try:
-            batched, after = _ran(runs, False)
-        except GluonJITError:
-            raise
-        except Exception as error:
-            raise VerifyError(
-                f"verify(): eager execution runs, and batched execution raises {type(error).__name__}: {error}. With "
-                f"{runs.off} the net runs as it should."
-            ) from error
-        report = explain()
-        left_eager, left_batched = before(), after()
-        found = _first(eager, batched, rtol)
-        if found is not None:
-            raise VerifyError(_explained(runs, found, rtol))
-        if not runs.promised:
-            _compare_left(runs, left_eager, left_batched)
+        eager, left = _ran(runs, True)
+        report = _compare(runs, eager, left, rtol)
+        with whole(runs.cells):
+            _compare(runs, eager, left, rtol)
         return report
     finally:
         runs.left.restore()
 
 
-def _ran(runs: Runs, eager: bool) -> tuple[Outcome, Callable[[], Left]]:
+@contextmanager
+def whole(cells: Sequence[Any]) -> Iterator[None]:
+    """A region in which calls are nodes wherever they can be, where the library is left to choose.
+
+    The batch may be captured otherwise at first, operator by operator, while it is the calls that are traced and kept.
+    """
+    before = [(cell, cell.options) for cell in cells]
+    for cell, options in before:
+        if options.granularity == AUTO:
+            cell.options = replace(options, granularity="cell")
+    try:
+        yield
+    finally:
+        for cell, options in before:
+            cell.options = options
+
+
+def _compare(runs: Runs, eager: Outcome, left: Left, rtol: float | None) -> Report:
+    """The report of a batched run; raises VerifyError where it differs from the eager one."""
+    try:
+        batched, left_batched = _ran(runs, False)
+    except GluonJITError:
+        raise
+    except Exception as error:
+        raise VerifyError(
+            f"verify(): eager execution runs, and batched execution raises {type(error).__name__}: {error}. With "
+            f"{runs.off} the net runs as it should."
+        ) from error
+    found = _first(eager, batched, rtol)
+    if found is not None:
+        raise VerifyError(_explained(runs, found, rtol))
+    if not runs.promised:
+        _compare_left(runs, left, left_batched)
+    return left_batched.report
+
+
+def _ran(runs: Runs, eager: bool) -> tuple[Outcome, Left]:
     """A run from the state that was kept, and what it leaves behind."""
     runs.left.restore()
     printed = Printed(sys.stdout)
     with redirect_stdout(printed):
         outcome = runs.run(eager)
-    state = runs.left.told()
-    return outcome, lambda: Left(state, printed.lines())
+    report = explain()  # before values are read that were kept
+    return outcome, Left(runs.left.told(), printed.lines(), report)
 
 
 def _explained(runs: Runs, found: tuple[str, Difference, bool], rtol: float | None) -> str:
@@ -211,7 +237,7 @@ def _compare_left(runs: Runs, eager: Left, batched: Left) -> None:
     if runs.left.cut:  # then the two may have been followed to different places
         apart = {path: both for path, both in apart.items() if not any(item is ABSENT for item in both)}
     if apart or eager.printed != batched.printed:  # what differs from one eager run to the next tells nothing: a clock
-        again = _ran(runs, True)[1]()
+        again = _ran(runs, True)[1]
         unsteady = _left_apart(eager.state, again.state)
         apart = {path: both for path, both in apart.items() if path not in unsteady}
     if apart:

@@ -105,7 +105,9 @@ def verify(
     forget = engine_of("mxnet").clear_caches
     with batched_with(net, KEY, options, enable, disable), _kept_gradients(net, samples):
         promised = net.__dict__[KEY].reuse is not None
-        runs = Runs(run, watched, _numbers, lambda probe: probe.grad.asnumpy(), off, left, forget, promised)
+        cells: list[Any] = []
+        net.apply(lambda block: cells.extend([block.__dict__[KEY]] if KEY in block.__dict__ else []))
+        runs = Runs(run, watched, _numbers, lambda probe: probe.grad.asnumpy(), off, left, forget, cells, promised)
         return compared(runs, rtol)
 
 

@@ -71,8 +71,9 @@ def verify(
     named = [(f"sample {number}", sample) for number, sample in enumerate(samples)]
     left = Leftovers(_FRAMEWORK, [("net", net), ("loss", loss), *named])
     forget = engine_of("torch").clear_caches
-    runs = Runs(run, watched, _numbers, lambda probe: _numbers(_gradient(probe)), off, left, forget)
     with batched_with(net, KEY, options, enable, disable), _in_mode(net, train_mode), _kept_gradients(net, samples):
+        cells = [module.__dict__[KEY] for module in net.modules() if KEY in module.__dict__]
+        runs = Runs(run, watched, _numbers, lambda probe: _numbers(_gradient(probe)), off, left, forget, cells)
         return compared(runs, rtol)
 
 

@@ -24,7 +24,7 @@ from gluonjit.engines.mxnet.opkinds import known_kind
 from gluonjit.engines.mxnet.program import current
 from gluonjit.engines.mxnet.semantics import ARRAYS
 from gluonjit.engines.mxnet.trace import map_structure
-from gluonjit.graph import Kind, Record, Value
+from gluonjit.graph import Kind, Record, Value, is_own
 from gluonjit.hybrid import FULL, LOCAL, RUNNING, Batch, engine_of
 from gluonjit.hybrid.guards import Noted, holding, put_record, too_many, variant_key
 
@@ -174,7 +174,7 @@ def _record(
         cache["hits"] += 1
     else:
         cache["misses"] += 1
-        batch.report.missed = cell.name
+        batch.report.miss(cell, owner)
         noted = Noted()
         made: Kind | str = too_many(known) if variant is None else ""
         if not made:
@@ -245,6 +245,8 @@ def expand(
             _check_all_np_ndarrays(out)
         if reason not in _ASKED:  # noted when it has run: an error says by itself what is wrong
             batch.report.unbatched[cell.name] = reason
+            if is_own(owner):
+                batch.report.fine.add(cell.name)
         return out
     finally:
         state.inside -= 1

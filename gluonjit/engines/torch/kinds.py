@@ -29,7 +29,7 @@ _READS = (
     "parameter"
 )
 _OVERWRITES = "it writes over what its backward pass needs"
-_LOOPS = (
+LOOPS = (
     "it goes through the same weight again with what that has given before, as a loop over a sequence does: what it "
     "calls in each turn is captured instead"
 )
@@ -73,8 +73,8 @@ def make_kind(call: Call) -> Kind | str:
     if len(devices) > 1:
         return f"its operands are on several devices: {', '.join(sorted(devices))}"
     if isinstance(owner, torch.nn.Module) and any(isinstance(part, torch.nn.RNNBase) for part in owner.modules()):
-        cell.never = _LOOPS
-        return _LOOPS
+        cell.never = LOOPS
+        return LOOPS
     found = _traced(call)
     if isinstance(found, str):
         return found
@@ -159,8 +159,8 @@ def _trace(call: Call, recorders: list[Recorder]) -> _Found | str:
         return "it gives a tensor without elements"
     trace = pruned(trace, places)
     if not cell.operator and recurrent(trace):
-        cell.never = _LOOPS
-        return _LOOPS
+        cell.never = LOOPS
+        return LOOPS
     return _Found(trace, places, structure, recorder.draws)
 
 

@@ -81,7 +81,7 @@ def record_of(call: Call, key: tuple[Any, ...]) -> Record | Any:
         cache["hits"] += 1
     else:
         cache["misses"] += 1
-        batch.report.missed = cell.name
+        batch.report.miss(cell, owner)
         if len(cell.kinds) + len(cell.expanded) + len(cell.plain) >= _MOST_KINDS:
             cell.clear()
         cell.seen = looks

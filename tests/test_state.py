@@ -13,6 +13,8 @@ import pytest
 from mxnet import autograd, gluon
 
 import gluonjit
+from gluonjit.errors import StateError
+from gluonjit.hybrid.guards import AGAIN, Noted, Variant
 
 LOG = logging.getLogger("state")
 SCALE = 1.0
@@ -301,3 +303,37 @@ def test_a_state_with_a_new_value_in_each_call_makes_it_no_node_and_the_report_s
     with gluonjit.batching(granularity="cell") as batch:
         [net(mx.nd.ones((3,))) for _ in range(40)]
     assert batch.report.unbatched[net.cell.name].startswith("self.cfg.beta had 16 values")
+
+
+def blind(self: Noted, key: Any) -> Variant:
+    """A variant whose guards see nothing."""
+    return Variant(key, None, (), (), self.traced)
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_one_call_in_a_thousand_is_traced_again(seen: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Net(Cell, lambda self, F, x: x * self.cfg.beta, lambda cell, turn: None)
+    net.initialize()
+    net.hybridize(dynamic_batch=True, granularity="cell")
+    if not seen:
+        monkeypatch.setattr(Noted, "variant", blind)
+    monkeypatch.setattr(AGAIN, "resting", 0.0)
+    monkeypatch.setattr(AGAIN, "found", 0)
+    samples = [mx.nd.array(np.random.rand(3)) for _ in range(350)]
+    with gluonjit.batching(granularity="cell", sharing=False) as batch:
+        [net(sample) for sample in samples]
+    assert batch.report.retraced == 1
+    monkeypatch.setattr(AGAIN, "resting", 0.0)
+    net.cell.cfg.beta = 0.5
+    if seen:
+        with gluonjit.batching(granularity="cell") as batch:
+            [net(sample) for sample in samples]
+        assert batch.report.retraced == 1
+        return
+    with pytest.raises(StateError, match="1.0.*0.5"), gluonjit.batching(granularity="cell"):
+        [net(sample) for sample in samples]
+    with gluonjit.batching(granularity="cell"):
+        found = net(samples[0])
+    value = mx.nd.tanh(net.cell.dense(samples[0])) * 0.5
+    first = mx.nd.tanh(net.cell.dense(value)) * 0.5
+    np.testing.assert_allclose(found.asscalar(), (first * value).sum().asscalar(), rtol=1e-5)

@@ -85,6 +85,9 @@ Entry *entry_new(PyObject *record) {
     pure = PyObject_GetAttrString(kind, "pure");
     entry->pure = pure == Py_True;
     Py_XDECREF(pure);
+    pure = pure == NULL ? NULL : PyObject_GetAttrString(kind, "operator");
+    entry->operator = pure == Py_True;
+    Py_XDECREF(pure);
     if (PyErr_Occurred() || fill_outputs(entry, kind) < 0) {
         entry_free(entry);
         return NULL;

@@ -61,6 +61,10 @@ class ReuseError(GluonJITError):
     """Two calls of one key of ``reuse`` capture different things; the message names the key and what differs first."""
 
 
+class StateError(GluonJITError):
+    """A call that was traced before would do something else now, by what it reads of Python's state unseen."""
+
+
 class GluonJITWarning(UserWarning):
     """Base of every warning of this library: a program is slower than it needs to be; docs/guide.md has a table."""
 

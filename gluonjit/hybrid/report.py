@@ -110,7 +110,7 @@ class Report:
     to hand the work over. kinds: calls, nodes and launches by name; alone: what cannot be batched, and why;
     unbatched: calls that are not one node, and why; by_number: cells that run apart for each number of children, and
     why; reasons: how often what made the batch run; cache: hits and
-    misses of the cache of batched graphs; reuse: what became of calls that may be reused.
+    misses of the cache of batched graphs; retraced: calls found in it that were traced again, to compare; reuse: what became of calls that may be reused.
     """
 
     calls: int = 0
@@ -131,6 +131,7 @@ class Report:
     kinds: dict[str, KindRow] = field(default_factory=dict)
     cache: dict[str, int] = field(default_factory=lambda: {"hits": 0, "misses": 0})
     reuse: Reuse = field(default_factory=Reuse)
+    retraced: int = 0
     executed: Executed = field(default_factory=Executed)
     ms: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
     choice: Choice | None = None  # what was chosen for the last flush, and between what

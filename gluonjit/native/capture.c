@@ -350,6 +350,17 @@ static int flatten_named(Call *call, PyObject *name, PyObject *arg) {
     return taken;
 }
 
+/* Calls of cells that were found since the last one that Python was left, to see whether it is to be traced again. */
+static long found;
+enum { EVERY = 1000 }; /* as in hybrid/guards/again.py */
+
+/* due() -> whether so many were found; from now on they are counted anew */
+PyObject *due(PyObject *module, PyObject *ignored) {
+    int enough = found >= EVERY;
+    if (enough) found = 0;
+    return PyBool_FromLong(enough);
+}
+
 PyObject *capture(const Framework *of, PyObject *state, PyObject *cell, PyObject *owner, PyObject *const *args,
                   Py_ssize_t count, PyObject *named) {
     PyObject *name, *arg;
@@ -390,7 +401,7 @@ PyObject *capture(const Framework *of, PyObject *state, PyObject *cell, PyObject
             if (key != NULL)
                 entry = signatures_add((Signatures *)signatures, batch, key, call.parts, call.count, hash);
         }
-        if (entry != NULL && signatures_current(entry, batch) > 0)
+        if (entry != NULL && (entry->operator || ++found < EVERY) && signatures_current(entry, batch) > 0)
             result = captured(&call, (Signatures *)signatures, entry, SLOT(batch, names.batch_sharing) == Py_True);
     }
     call_free(&call);

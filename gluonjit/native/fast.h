@@ -161,7 +161,7 @@ typedef struct {
     const void **parts;
     PyObject *key; /* keeps what the parts point to alive */
     PyObject *record;
-    char pure, taped;
+    char pure, taped, operator;
     double share;
     Py_ssize_t rows;
     int outputs;
@@ -202,6 +202,10 @@ int signatures_current(Entry *entry, PyObject *batch);
 extern PyTypeObject GuardsType;
 
 int guards_hold(PyObject *guards);
+
+/* capture.c: whether a call that was found is to be traced again */
+
+PyObject *due(PyObject *module, PyObject *ignored);
 
 /* torch.c: calls of PyTorch's modules */
 

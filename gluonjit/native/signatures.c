@@ -95,6 +95,10 @@ Entry *entry_new(PyObject *record) {
     pure = PyObject_GetAttrString(kind, "pure");
     if (pure == NULL || fill_outputs(entry, kind) < 0) goto fail;
     entry->pure = pure == Py_True;
+    Py_DECREF(pure);
+    pure = PyObject_GetAttrString(kind, "operator");
+    if (pure == NULL) goto fail;
+    entry->operator = pure == Py_True;
     if (entry->rows < 0 || entry->rows > MOST_ROWS) {
         PyErr_SetString(PyExc_ValueError, "a kind has no such number of rows");
         goto fail;

@@ -10,12 +10,12 @@ import torch
 from gluonjit.analysis import Plan
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.effects import attributes
-from gluonjit.engines.torch.kinds import Call, Plain, make_kind
+from gluonjit.engines.torch.kinds import Call, Plain, difference, make_kind
 from gluonjit.engines.torch.operands import version_of
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Kind, Record
 from gluonjit.hybrid import LOCAL, RUNNING, Batch, Report
-from gluonjit.hybrid.guards import Variant, holding, put_record, too_many, variant_key
+from gluonjit.hybrid.guards import AGAIN, Variant, changed, holding, put_record, too_many, variant_key
 
 _MOST_KINDS = 4096
 
@@ -68,7 +68,7 @@ def record_of(call: Call, key: tuple[Any, ...]) -> Record | Any:
     if cell.never:
         raise Refusal(cell.never)
     training = getattr(owner, "training", None)
-    wanted = (batch.options.without, training, *(key if owner is None else (*key[:3], *key[4:])))
+    wanted = _wanted(call, key, training)
     reason = cell.expanded.get(wanted)
     if reason is not None:
         raise Refusal(reason)
@@ -155,6 +155,28 @@ def _made(call: Call, wanted: tuple[Any, ...]) -> tuple[Variant, Any]:
     if call.noted.steady():
         _note_lookup(cell, made, call.owner)
     return variant, made
+
+
+def trace_again(call: Call, key: tuple[Any, ...], record: Record) -> None:
+    """Compare a call that was found with what it would be traced to now. Raises StateError where that is another."""
+    cell, batch = call.cell, call.batch
+    training = getattr(call.owner, "training", None)
+    variants = cell.variants.get(_wanted(call, key, training), ())
+    variant = next((variant for variant in variants if variant.guards is record.guards), None)
+    if variant is None or variant.traced is None:
+        return
+    batch.report.retraced += 1
+    with RUNNING:
+        found = AGAIN.timed(lambda: difference(call, variant.traced))
+    if found:
+        cell.clear()
+        batch.changes += 1
+        raise changed(cell.name, found, record)
+
+
+def _wanted(call: Call, key: tuple[Any, ...], training: Any) -> tuple[Any, ...]:
+    """A signature as the cell has it, for all batches."""
+    return (call.batch.options.without, training, *(key if call.owner is None else (*key[:3], *key[4:])))
 
 
 def _note_lookup(cell: Cell, kind: Kind, owner: Any) -> None:

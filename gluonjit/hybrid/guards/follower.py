@@ -96,7 +96,9 @@ class Follower(Reader):
     def __init__(self, known: Known, arguments: Any) -> None:
         super().__init__(known, arguments)
         self._twins: dict[int, tuple[Any, FunctionType]] = {}
-        asked = [getattr(type(known), name).__code__ for name in ("array", "own", "block", "watched", "spaces", "state")]
+        asked = [
+            getattr(type(known), name).__code__ for name in ("array", "own", "block", "watched", "spaces", "state")
+        ]
         self._trusted: dict[int, Any] = {id(code): code for code in asked}
         self.slice = slice
 

@@ -10,7 +10,16 @@ import dataclasses
 import functools
 from typing import Any
 
-FRESH = (list, dict, set, bytearray, collections.OrderedDict, collections.defaultdict, collections.deque, collections.Counter)
+FRESH = (
+    list,
+    dict,
+    set,
+    bytearray,
+    collections.OrderedDict,
+    collections.defaultdict,
+    collections.deque,
+    collections.Counter,
+)
 """Classes of containers that a program makes, and may then write to."""
 
 _PURE = (
@@ -120,7 +129,9 @@ def is_pure(function: Any) -> bool:
             return True
     except TypeError:  # it cannot be hashed
         return False
-    if isinstance(function, type) and (function in FRESH or function in IMMUTABLE or issubclass(function, BaseException)):
+    if isinstance(function, type) and (
+        function in FRESH or function in IMMUTABLE or issubclass(function, BaseException)
+    ):
         return True
     module = getattr(function, "__module__", None)
     owner = getattr(function, "__self__", None)

@@ -342,5 +342,3 @@ class Rewriter(ast.NodeTransformer):
 
 def _bounds(node: ast.Slice) -> tuple[ast.expr | None, ...]:
     return node.lower, node.upper, node.step
-
-

@@ -15,7 +15,7 @@ from gluonjit.hybrid.failures import refused
 
 
 def refuse_recorded(value: Value, shape: tuple[int, ...]) -> None:
-    """Raise where MXNet refuses to write to an array of this value and shape, whose batch has run: recording, and in a graph."""
+    """Raise where MXNet, recording, refuses to write to an array of this shape, whose value has been computed."""
     state = LOCAL.state
     if state.mode >= 2 and not state.paused and _is_entered(value):
         _refuse(shape)

@@ -41,6 +41,7 @@ imported; where the CUDA 11 wheels of the extra `cu112` are installed, their lib
 """
 
 from gluonjit import errors, nn
+from gluonjit.errors import CaptureError, FlushError
 from gluonjit.frameworks import before_import, when_imported
 from gluonjit.hybrid import Batch, Options, Report, batching, explain
 from gluonjit.public import add_n, cache_info, cell, clear_caches, hybridize, verify
@@ -48,6 +49,8 @@ from gluonjit.public import add_n, cache_info, cell, clear_caches, hybridize, ve
 __version__ = "0.1.0"
 __all__ = [
     "Batch",
+    "CaptureError",
+    "FlushError",
     "Options",
     "Report",
     "add_n",

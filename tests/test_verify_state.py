@@ -273,7 +273,7 @@ def test_stale_weights_are_found() -> None:
     way = torch_way()
     net = gluonjit.hybridize(way.net(lambda cell, x: x * 0.5), granularity="cell")
     samples = way.samples(3)
-    gluonjit.verify(net, samples)
+    sum(output.sum() for output in [net(sample) for sample in samples]).backward()
     for cell in (net.cell.__dict__["_gluonjit"], net.cell.dense.__dict__["_gluonjit"]):
         for kind in cell.kinds.values():
             kind.program.consts[:] = [const.detach().clone() for const in kind.program.consts]

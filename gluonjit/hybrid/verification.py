@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field, fields, replace
 from difflib import SequenceMatcher
+from functools import partial
 from itertools import zip_longest
 from sys import _getframe
 from typing import Any, NamedTuple
@@ -120,8 +121,10 @@ class Outcome(NamedTuple):
 class Runs(NamedTuple):
     """A program's runs, in an engine."""
 
-    run: Callable[[bool], Outcome]  # eagerly, or batched
-    watched: Callable[[bool, bool, Witness | None], list[Event]]  # with probes or without; eagerly, or batched
+    run: Callable[..., Outcome]  # eagerly, or batched; in a mode
+    watched: Callable[
+        ..., list[Event]
+    ]  # with probes or without; eagerly, or batched; with a witness or None; in a mode
     numbers: Callable[[Any], Any]  # of an array
     gradient: Callable[[Any], Any]  # the numbers of a probe's
     off: str  # the call that turns batching off
@@ -139,18 +142,40 @@ class Left(NamedTuple):
     report: Report
 
 
-def compared(runs: Runs, rtol: float | None) -> Report:
+class Mode(NamedTuple):
+    """How a run goes: as in training or not, and with what backward needs or without."""
+
+    training: bool
+    recording: bool
+
+    def __str__(self) -> str:
+        return f"with train_mode={self.training}, {'' if self.recording else 'not '}recording"
+
+
+def compared(runs: Runs, rtol: float | None, train_mode: bool, present: bool) -> Report:
     """The report of the batched run. Raises VerifyError where it differs from the eager one, and says in which call.
 
     All runs begin with the state that the program has now, and in the end that is what it has.
     """
     runs.left.save()
+    # What is cached for the net as it is now, `present`, may be forgotten when that changes: it comes first.
+    modes = [Mode(training, recording) for training in (present, not present) for recording in (True, False)]
+    asked: Report | None = None
     try:
-        eager, left = _ran(runs, True)
-        report = _compare(runs, eager, left, rtol)
-        with whole(runs.cells):
-            _compare(runs, eager, left, rtol)
-        return report
+        for mode in modes:  # calls are traced for each: a trace may be stale in one alone
+            at = runs._replace(run=partial(runs.run, mode=mode), watched=partial(runs.watched, mode=mode))
+            eager, left = _ran(at, True)
+            if mode.training != train_mode and _first(eager, runs.run(True, mode=mode), None) is not None:
+                continue  # it draws, or goes on from what it was
+            try:
+                if mode == (train_mode, True):
+                    asked = _compare(at, eager, left, rtol)
+                with whole(runs.cells):
+                    _compare(at, eager, left, rtol)
+            except VerifyError as error:
+                raise VerifyError(f"{error} (This is {mode}.)") from error.__cause__
+        assert asked is not None
+        return asked
     finally:
         runs.left.restore()
 

@@ -73,8 +73,8 @@ def verify(
     it is now, and with the same random numbers of Python, numpy and PyTorch, and in the end all of it, gradients and
     options are what they were. Left alone, and not compared, are what only C sees into (generators, files), MXNet's
     generators and auxiliary states, more than 50,000 items, and what differs from one eager run to the next (a clock).
-    Caches are those that are there, so that a stale one shows; options given here make new ones. There are two batched
-    runs, the second with calls as nodes wherever they can be.
+    Caches are those that are there, so that a stale one shows; options given here make new ones. Runs with calls
+    as nodes wherever they can be go with it: in this mode and, if nothing draws, the other one, recording or not.
 
     Raises VerifyError that names the first call whose result or gradient differs, its sample and line, or what is left
     behind otherwise and the call after which it is.

@@ -20,11 +20,12 @@ from gluonjit.engines.mxnet.semantics import is_numpy
 from gluonjit.engines.mxnet.trace import operator_call
 from gluonjit.errors import ReuseError, VerifyError
 from gluonjit.hybrid import LOCAL, UNCAPTURED, Report, engine_of
+from gluonjit.hybrid.comparing import Mode, Runs, compared
 from gluonjit.hybrid.functions import CellFunction
 from gluonjit.hybrid.leftovers import Framework, Leftovers
 from gluonjit.hybrid.reuse import Recordings
 from gluonjit.hybrid.structure import items_of
-from gluonjit.hybrid.verification import Event, Log, Loss, Outcome, Runs, Witness, batched_with, called, compared
+from gluonjit.hybrid.verification import Event, Log, Loss, Outcome, Witness, batched_with, called
 
 _log: Log | None = None
 
@@ -91,13 +92,13 @@ def verify(
 ) -> Report:
     """Implements `gluonjit.verify`."""
 
-    def run(eager: bool) -> Outcome:
+    def run(eager: bool, mode: Mode) -> Outcome:
         if eager:
-            return _run(net, samples, loss, train_mode, None, True)
-        return _run_reusing(net, samples, loss, train_mode)
+            return _run(net, samples, loss, mode, None, True)
+        return _run_reusing(net, samples, loss, mode)
 
-    def watched(probing: bool, eager: bool, witness: Witness | None) -> list[Event]:
-        return _watched(net, samples, loss, train_mode, probing, eager, witness)
+    def watched(probing: bool, eager: bool, witness: Witness | None, mode: Mode) -> list[Event]:
+        return _watched(net, samples, loss, mode, probing, eager, witness)
 
     off = "hybridize(dynamic_batch=False)"
     named = [(f"sample {number}", sample) for number, sample in enumerate(samples)]
@@ -108,18 +109,18 @@ def verify(
         cells: list[Any] = []
         net.apply(lambda block: cells.extend([block.__dict__[KEY]] if KEY in block.__dict__ else []))
         runs = Runs(run, watched, _numbers, lambda probe: probe.grad.asnumpy(), off, left, forget, cells, promised)
-        return compared(runs, rtol)
+        return compared(runs, rtol, train_mode, train_mode)
 
 
-def _run_reusing(net: gluon.Block, samples: Sequence[Any], loss: Loss | None, train_mode: bool) -> Outcome:
+def _run_reusing(net: gluon.Block, samples: Sequence[Any], loss: Loss | None, mode: Mode) -> Outcome:
     """A batched run; where calls may be reused one in which all of them are, each compared with what it captures."""
     cell = net.__dict__[KEY]
     if cell.reuse is None:
-        return _run(net, samples, loss, train_mode, None, False)
+        return _run(net, samples, loss, mode, None, False)
     before, cell.recordings = cell.recordings, Recordings(1)
     try:
-        _run(net, samples, loss, train_mode, None, False)
-        return _run(net, samples, loss, train_mode, None, False)
+        _run(net, samples, loss, mode, None, False)
+        return _run(net, samples, loss, mode, None, False)
     except ReuseError as error:
         raise VerifyError(f"verify(): {error}") from error
     finally:
@@ -130,7 +131,7 @@ def _watched(
     net: gluon.Block,
     samples: Sequence[Any],
     loss: Loss | None,
-    train_mode: bool,
+    mode: Mode,
     probing: bool,
     eager: bool,
     witness: Witness | None,
@@ -140,27 +141,31 @@ def _watched(
     reuse, cell.reuse = cell.reuse, None  # calls that do not run can't be watched
     try:
         with observed(log):
-            _run(net, samples, loss, train_mode, log, eager)
+            _run(net, samples, loss, mode, log, eager)
     finally:
         cell.reuse = reuse
     return log.events
 
 
 def _run(
-    net: gluon.Block, samples: Sequence[Any], loss: Loss | None, train_mode: bool, log: Log | None, eager: bool
+    net: gluon.Block, samples: Sequence[Any], loss: Loss | None, mode: Mode, log: Log | None, eager: bool
 ) -> Outcome:
     LOCAL.state.flush("verify()")
     with UNCAPTURED if eager else nullcontext():
         targets = dict(_gradients(net, samples))
         for array in targets.values():
             array[:] = 0
-        with autograd.record(train_mode):
+        with autograd.record(mode.training) if mode.recording else _predicting(mode.training):
             outputs, losses = called(net, samples, loss, NDArray, log, _weighted)
         differentiable = [value for value in losses if isinstance(value, Lazy) or has_history(value)]
-        if differentiable and targets:
+        if differentiable and targets and mode.recording:
             autograd.backward(differentiable)
         known = [[array.asnumpy() for array in arrays] for arrays in outputs]
         return Outcome(known, {name: array.asnumpy().copy() for name, array in targets.items()})
+
+
+def _predicting(training: bool) -> Any:
+    return autograd.train_mode() if training else autograd.predict_mode()
 
 
 def _weighted(outputs: Sequence[NDArray]) -> list[NDArray]:

@@ -32,6 +32,7 @@ FRAMEWORK_FREE = (
     "doctor",
     "probes",
     "simulate",
+    "writing",
     "__main__",
 )
 

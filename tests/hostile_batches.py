@@ -179,7 +179,6 @@ def cases() -> Iterator[Case]:
                         lambda s=sabotage, what=what, slot=slot, thing=thing: s.with_damage(what, slot, THINGS[thing]),  # type: ignore[misc]
                         None,
                     )
-        yield Case(f"{name}: nothing is damaged", lambda s=sabotage: s.clean(), None)  # type: ignore[misc]
 
 
 if __name__ == "__main__":

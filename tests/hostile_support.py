@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 Call = Callable[[], Any]
-REPEATS = 30
+REPEATS = 8
 
 
 class Harm(Exception):
@@ -50,7 +50,7 @@ def told(case: Case, leaks: bool) -> dict[str, Any]:
     wrong = ""
     if case.raises is not None and not isinstance(error, case.raises):
         wrong = f"it ended in {error!r} and gave {result!r}"
-    elif isinstance(error, (Harm, MemoryError)) and case.raises is None:
+    elif isinstance(error, Harm):
         wrong = f"it ended in {error!r}"
     elif isinstance(error, SystemError) and "with an exception set" in str(error):
         wrong = f"it gave something and set an exception: {error.__cause__!r}"

@@ -74,8 +74,8 @@ def load(folder: Path, setting: dict[str, Any], system: BaseSystem) -> Progress:
     best = _read(files / "best.npz", lambda path: check_shapes(read_arrays(path, most), shapes))
     if not (files / STATES).exists() and (files / "trainer.states").exists():
         raise DamagedCheckpoint(
-            f"{files / 'trainer.states'}: an earlier version wrote it, as a pickle, which can run code and is not read; "
-            "start again in another folder"
+            f"{files / 'trainer.states'}: an earlier version wrote it, as a pickle, which can run code and is not "
+            "read; start again in another folder"
         )
     _read(files / STATES, lambda path: system.set_states(read_arrays(path, 2 * most)))
     system.set_weights(found)

@@ -82,7 +82,7 @@ def _array(name: str, data: bytes) -> np.ndarray:
     except (ValueError, SyntaxError, TypeError, KeyError, MemoryError, RecursionError) as error:
         raise ValueError(f"{name} has no header of NumPy's") from error
     if not right or len(shape) > 8 or len(data) - 10 - length != 4 * int(np.prod(shape, dtype=object)):
-        raise ValueError(f"{name} is of type {kind!r:.20} and shape {str(shape):.40}, which its content does not fit")
+        raise ValueError(f"{name} is of type {kind!r:.20} and shape {shape!s:.40}, which its content does not fit")
     array = np.frombuffer(data, np.float32, offset=10 + length).reshape(shape, order="F" if columns else "C").copy()
     if not np.isfinite(array).all():
         raise ValueError(f"{name} holds numbers that are not finite")

@@ -17,7 +17,7 @@ ALL_MODES = tuple(dict.fromkeys(mode for modes in MODES.values() for mode in mod
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; 0 is success, 1 an explained failure, 2 bad arguments or a damaged checkpoint, 130 an interruption."""
+    """Run a command; 0 is success, 1 an explained failure, 2 bad arguments or checkpoints, 130 an interruption."""
     logging.basicConfig(format="%(message)s", level=logging.INFO)
     parser = _parser()
     options = parser.parse_args(arguments)

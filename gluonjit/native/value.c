@@ -75,7 +75,7 @@ static PyObject *value_row_list(Value *self, PyObject *ignored) {
     first = PyLong_AsSsize_t(self->rows);
     if (first == -1 && PyErr_Occurred()) return NULL;
     spec = Py_NewRef(self->spec); /* the attribute may be a program's */
-    count = PyObject_GetAttrString(spec, "rows");
+    count = PyObject_GetAttr(spec, str_rows_mode);
     Py_DECREF(spec);
     if (count == NULL) return NULL;
     rows = PyLong_AsSsize_t(count);

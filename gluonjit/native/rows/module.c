@@ -191,8 +191,9 @@ static PyObject *features(PyObject *module, PyObject *none) {
 }
 
 static PyObject *use(PyObject *module, PyObject *name) {
-    const char *text = PyUnicode_AsUTF8(name);
-    const Kernels *found = text == NULL ? NULL : named(text);
+    Py_ssize_t length;
+    const char *text = PyUnicode_AsUTF8AndSize(name, &length);
+    const Kernels *found = text == NULL || strlen(text) != (size_t)length ? NULL : named(text);
     (void)module;
     if (text == NULL) return NULL;
     if (found != NULL) kernels = found;

@@ -109,8 +109,8 @@ class Report:
     The engine works asynchronously: unless the option `profile` was set, gather, compute and backward are the times
     to hand the work over. kinds: calls, nodes and launches by name; alone: what cannot be batched, and why;
     unbatched: calls that are not one node, and why; by_number: cells that run apart for each number of children, and
-    why; reasons: how often what made the batch run; cache: hits and
-    misses of the cache of batched graphs; retraced: calls found in it that were traced again, to compare; reuse: what became of calls that may be reused.
+    why; reasons: how often what made the batch run; cache: hits and misses of the cache of batched graphs; retraced:
+    calls found in it that were traced again, to compare; reuse: what became of calls that may be reused.
     """
 
     calls: int = 0

@@ -86,19 +86,20 @@ def _rewrite(code: CodeType, namespace: dict[str, Any]) -> CodeType:
         inner: ast.stmt = ast.Expr(node)
     else:
         node.decorator_list = []
-        inner = node  # type: ignore[assignment]
+        inner = node
     if owner is not None:
         inner = ast.ClassDef(owner, [], [], [inner], [])
     names = [ast.arg(name) for name in (*free, HIDDEN)]
     around = ast.FunctionDef("around", ast.arguments([], names, None, [], [], None, []), [inner], [])
-    if hasattr(around, "type_params"):
-        around.type_params = []
+    for made_here in (around, inner):
+        if "type_params" in made_here._fields and not hasattr(made_here, "type_params"):
+            made_here.type_params = []  # type: ignore[union-attr]
     module = ast.fix_missing_locations(ast.copy_location(ast.Module([around], []), node))
     try:
         made = compile(module, code.co_filename, "exec", code.co_flags & _FUTURES, True)
     except (SyntaxError, ValueError, RecursionError) as error:
         raise Unfollowable(f"its source cannot be followed ({error})") from None
-    found = made
+    found: CodeType = made
     for name in ("around", owner, code.co_name):
         if name is not None:
             found = next(part for part in found.co_consts if isinstance(part, CodeType) and part.co_name == name)

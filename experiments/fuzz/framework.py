@@ -8,6 +8,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from experiments.fuzz import state
 from experiments.fuzz.case import Action, Case, Choices, Given, Minibatch, Way
 
 Patch = tuple[Any, str, Any]
@@ -126,7 +127,7 @@ class Framework(ABC):
     def names(self) -> dict[str, Any]:
         """What the text of a case may use."""
         public = {name: item for name, item in vars(self.net.blocks).items() if not name.startswith("_")}
-        return {**vars(self.prelude), **public}
+        return {**vars(self.prelude), **vars(state), **public}
 
 
 def framework(name: str) -> Framework:

@@ -11,7 +11,7 @@ from torch.nn import functional
 import gluonjit
 from experiments.fuzz.case import Action, Case, Choices, Given, Minibatch, Way, dtype_of, shapes
 from experiments.fuzz.framework import Framework
-from experiments.fuzz.torch import axes, control, elementwise, layers, prelude, shaping  # they fill the table
+from experiments.fuzz.torch import axes, control, elementwise, habits, layers, prelude, shaping  # they fill the table
 from experiments.fuzz.torch.net import NET
 from experiments.fuzz.torch.plants import PLANTS
 from experiments.fuzz.torch.table import TABLE
@@ -154,9 +154,13 @@ class PyTorch(Framework):
             return ['attempt(found, "trainer", trainer.step)']
         if action.what == "set_data":
             return [f"change(net, names, {action.number})"]
+        if action.what == "weight":
+            return habits.weight(action.number)
         if not inputs:
             return []
         name, given = inputs[action.number % len(inputs)]
+        if action.what == "buffer":
+            return habits.buffer(name, given.shape, dtype_of(given), given.learn, action.number)
         made = f"values({given.shape}, {action.number}, torch.{dtype_of(given)})"
         return [
             "with torch.no_grad():",
@@ -165,7 +169,7 @@ class PyTorch(Framework):
 
     def begin(self, case: Case, inputs: list[str]) -> list[str]:
         """Views of an input show what is written to it later; what a batch gives for them does not."""
-        written = any(action.what in ("write", "add") for m in case.minibatches for action in m.actions)
+        written = any(action.what in ("write", "add", "buffer") for m in case.minibatches for action in m.actions)
         return [f"{name} = {name}.clone()" for name in inputs] if written else []
 
     def nudged(self, text: str, by: float) -> str:

@@ -109,6 +109,14 @@ class Framework(ABC):
     def known(self, value: Any) -> bool:
         """Whether an error of the eager program need not be one of the batched program."""
 
+    def refused(self, value: Any) -> bool:
+        """Whether a result is the eager program's refusal to go backward through what was written to."""
+        return False
+
+    def copied(self, text: str) -> bool:
+        """Whether a batch need not refuse that, because it has its own copies of what was written to."""
+        return False
+
     def limit(self, wanted: Any, found: Any, text: str) -> bool:
         """Whether an error that one of the runs raises, while the other gives None, is a documented limit."""
         return False

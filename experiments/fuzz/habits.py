@@ -81,9 +81,14 @@ def take_note(run: Run, a: int, b: int, c: int) -> str | None:
     return f'net.noting{"" if b % 2 else ".part"}({run.rows(a)}, "{where}")'
 
 
+def call_twice(run: Run, a: int, b: int, c: int) -> str | None:
+    """Go through a weight twice, so that backward reads it."""
+    return f"net.squash(net.squash({run.rows(a)}) * 0.9)"
+
+
 def register(table: Table) -> None:
     """Put the instructions that are the same text for every framework into its table."""
-    for function in (read_state, change_state, take_note):
+    for function in (read_state, change_state, take_note, call_twice):
         table.habit(function)
 
 
@@ -109,7 +114,8 @@ def draw_with_habits(choices: Choices, seed: int, number: int, without: Collecti
     random = np.random.RandomState([seed % 2**32, number, 2])
     if random.uniform() < 0.4:
         return case
-    chosen = list(random.permutation(HABITS)[: 1 + (random.uniform() < 0.3)])
+    meant = [habit for habit in HABITS if case.way.record or habit != "weights"]  # else nothing goes backward
+    chosen = list(random.permutation(meant)[: 1 + (random.uniform() < 0.3)])
     for habit in chosen:
         drawn = _Draw(random, case).habit(str(habit))
         if habit not in without:
@@ -146,7 +152,7 @@ class _Draw:
         steps = [self.step("read_state", place) for _ in range(1 + self.number(2))]
         if self.number(3) == 0:
             steps.append(self.step("change_state", place))
-        actions = [self.at("state", place + len(PLACES) * self.number(7)) for _ in range(1 + self.number(3))]
+        actions = [self.at("state", place + len(PLACES) * self.number(7)) for _ in range(2 + self.number(3))]
         return Drawn(tuple(steps), tuple(actions))
 
     def effects(self) -> Drawn:
@@ -156,7 +162,8 @@ class _Draw:
         return Drawn(tuple(self.step("write") for _ in range(1 + self.number(2))))
 
     def weights(self) -> Drawn:
-        return Drawn(actions=tuple(self.at("weight", self.number(999), early=False) for _ in range(1 + self.number(2))))
+        actions = [self.at("weight", self.number(999), early=False) for _ in range(1 + self.number(2))]
+        return Drawn((self.step("call_twice"),), tuple(actions))
 
     def buffers(self) -> Drawn:
         return Drawn(actions=tuple(self.at("buffer", self.number(999)) for _ in range(1 + self.number(3))))
@@ -173,9 +180,10 @@ def _put(case: Case, drawn: Drawn, at: int) -> Case:
 
 
 def _with_steps(sample: Sample, steps: tuple[Step, ...], at: int) -> Sample:
+    """Mostly at the end: what is computed last is what a program returns."""
     made = sample.steps
     for k, step in enumerate(steps):
-        place = (at + 7 * k) % (len(made) + 1)
+        place = len(made) if (at + k) % 3 else (at + 7 * k) % (len(made) + 1)
         made = (*made[:place], step, *made[place:])
     return sample._replace(steps=made)
 
@@ -183,6 +191,9 @@ def _with_steps(sample: Sample, steps: tuple[Step, ...], at: int) -> Sample:
 def _with_actions(minibatch: Minibatch, actions: tuple[Action, ...]) -> Minibatch:
     """Before a weight is written to, what uses it mostly runs, as where a loss is printed."""
     made = minibatch._replace(actions=(*minibatch.actions, *actions))
-    if any(action.what == "weight" and action.number % 5 for action in actions):
+    numbers = [action.number for action in actions if action.what == "weight"]
+    if numbers and numbers[0] % 5:
         made = made._replace(reading="some")
+    if numbers and numbers[0] % 4:
+        made = made._replace(backward="total")
     return made

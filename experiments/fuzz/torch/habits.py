@@ -106,7 +106,7 @@ def write(run: Run, a: int, b: int, c: int) -> str | None:
 
 def weight(number: int) -> list[str]:
     """Lines that write into a weight."""
-    return [f"touch(net, names, {number})"]
+    return [f"touch(net, {'names' if number % 2 else ['squash']}, {number})"]
 
 
 def buffer(name: str, shape: tuple[int, ...], dtype: str, learn: bool, number: int) -> list[str]:

@@ -106,6 +106,15 @@ def make_kind(call: Call) -> Kind | str:
 
 def _traced(call: Call) -> _Found | str:
     """What a call does, or why that cannot be one node. Raises Plain."""
+    recorders: list[Recorder] = []
+    try:
+        return _trace(call, recorders)
+    finally:
+        for recorder in recorders:
+            recorder.close()
+
+
+def _trace(call: Call, recorders: list[Recorder]) -> _Found | str:
     cell, owner, run, args, kwargs, values, batch, noted = call
     trace = Trace([value.spec for value in values])
     constants = _constants(owner, args, kwargs, batch)
@@ -114,6 +123,7 @@ def _traced(call: Call) -> _Found | str:
     try:
         taped = any(value.taped for value in values)
         with outside, recording(trace, lambda tensor: id(tensor) in constants or cell.operator, taped) as recorder:
+            recorders.append(recorder)
             stand_ins = iter(recorder.placeholders())
             given, named = map_structure((args, kwargs), lambda item: _stand_in(item, stand_ins, constants))
             if cell.operator:

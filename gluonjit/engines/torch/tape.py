@@ -23,6 +23,7 @@ from gluonjit.engines.torch.fused_steps import FusedSteps, RanFused
 from gluonjit.engines.torch.hooked import run_backward
 from gluonjit.engines.torch.program import pieces
 from gluonjit.engines.torch.reached import part_of, reach, reached_nodes, rows_at
+from gluonjit.engines.torch.written import modified
 from gluonjit.errors import BackwardWarning
 from gluonjit.graph import line_of, origin_of
 from gluonjit.hybrid import LOCAL, Report
@@ -171,6 +172,7 @@ class Tape:
                 went = self._backward(ran, arenas, reached, found, free)
             if went:
                 laps.append((ran.number, perf_counter() - first))
+        self._refuse_overwritten(reached)
         gradients = [found.get(id(leaf)) for _, leaf in self._constants.values()]
         for place, rows in self._inputs:
             at = slice(place.begin, place.end)
@@ -180,6 +182,11 @@ class Tape:
             self.free()
         self._account(begin, laps)
         return gradients
+
+    def _refuse_overwritten(self, reached: list[Any]) -> None:
+        """Raise where backward has come through a node that needs what the program has written over."""
+        if any(reached[arena][position] for arena, position in self.plan.overwritten):
+            raise modified("a result", None)
 
     def _arena(self, arenas: list[Any], number: int) -> Any:
         if arenas[number] is None:

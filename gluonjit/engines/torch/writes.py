@@ -22,6 +22,7 @@ from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import concrete, current
 from gluonjit.engines.torch.recorder import TraceTensor
+from gluonjit.engines.torch.overwrites import note_write, note_written_result
 from gluonjit.engines.torch.records import Refusal
 from gluonjit.graph import Value
 from gluonjit.hybrid import LOCAL, Options
@@ -141,7 +142,10 @@ def _captured(
         batch = open_batch()
         if current(base).graph is not batch.graph:  # it was full
             raise Refusal("the batch was full")
+        captured = batch.graph.rows
         found = capture(cell, None, run, (base, *rest), named, batch)
+    if quiet or base._v.taped:
+        note_write(batch.graph, base._v, captured)
     base._v = found._v
     _count(base)
     return target
@@ -221,6 +225,7 @@ def opened(lazy: Any) -> Any:
         if value.base is computed and not value.depth:  # an input
             _run_readers(computed)
         elif not (computed.requires_grad and computed.is_leaf):
+            note_written_result(value)
             with torch.inference_mode(False), torch.enable_grad():
                 base._c = computed.clone()
         base._v = _apart(value, base._c)

@@ -173,6 +173,7 @@ class ReplayTape(Tape):
                 static.add_head(self._numbers[place], head)
                 reached[place.arena][place.begin : place.end] |= readers.take_given(place.end - place.begin)
         weights = set(static.backward(self._heads(reached)))
+        self._refuse_overwritten(reached)
         wanted = [static.learned[key] if key in weights else None for key in self._constants]
         for place, _ in self._inputs:
             rows = slice(place.begin, place.end)

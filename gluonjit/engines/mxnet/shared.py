@@ -1,4 +1,4 @@
-"""Arrays whose memory is not MXNet's alone: numpy, or who has it by DLPack, may write to it, and MXNet does not see that.
+"""Arrays whose memory is not MXNet's alone: numpy, or who has it by DLPack, may write to it, unseen by MXNet.
 
 They are told by their class. What is captured of them is a copy, as large as the option `copy_inputs` says.
 """

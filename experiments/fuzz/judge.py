@@ -10,7 +10,7 @@ import numpy as np
 import gluonjit
 from experiments.fuzz.case import Case
 from experiments.fuzz.framework import Framework
-from experiments.fuzz.net import make_net
+from experiments.fuzz.net import compiled, make_net
 from experiments.fuzz.render import Rendered, render
 
 Found = dict[str, Any]
@@ -100,7 +100,7 @@ class Judge:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                exec(compile(text, "<case>", "exec"), names)
+                exec(compiled(text, "<case>"), names)
                 found = names["run"](net, batched)
             except Exception as error:
                 found["run raises"] = error.with_traceback(None)

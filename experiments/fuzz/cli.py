@@ -15,7 +15,10 @@ from experiments.treelstm.files import write_json
 
 ENGINES = ("mxnet", "torch")
 HABITS = ("state", "effects", "writes", "weights", "buffers")
-PLANTS = ("wrong-row", "dropped-gradient", "stale-parameter", "wrong-share", "wrong-order")
+PLANTS = (
+    *("wrong-row", "dropped-gradient", "stale-parameter", "wrong-share", "wrong-order"),
+    *("stale-state", "lost-effect", "missed-write", "stale-weight", "shared-buffer"),
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -156,10 +156,10 @@ class _Draw:
         return Drawn(tuple(steps), tuple(actions))
 
     def effects(self) -> Drawn:
-        return Drawn(tuple(self.step("take_note") for _ in range(1 + self.number(2))))
+        return Drawn(tuple(self.step("take_note") for _ in range(2 + self.number(2))))
 
     def writes(self) -> Drawn:
-        return Drawn(tuple(self.step("write") for _ in range(1 + self.number(2))))
+        return Drawn(tuple(self.step("write") for _ in range(2 + self.number(2))))
 
     def weights(self) -> Drawn:
         actions = [self.at("weight", self.number(999), early=False) for _ in range(1 + self.number(2))]

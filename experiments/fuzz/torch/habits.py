@@ -90,6 +90,7 @@ with torch.no_grad():\n    p[0] = 0.25
 q = p[0:1]\nwith torch.no_grad():\n    q += 1
 q = torch.cat([p, {y}])\np[0] = 0\np = q * 1.0
 """.strip().split("\n")
+VIEWS = [form for form in ROWS if form.startswith("q")]  # drawn twice as often
 BASES = ("{x} * 1.5", "torch.sin({x})", "{x}.clone()", "torch.exp(-{x} * {x})", "net.squash({rows})", "{x} + {y}")
 
 
@@ -99,7 +100,7 @@ def write(run: Run, a: int, b: int, c: int) -> str | None:
     base = BASES[b % len(BASES)]
     x = run.rows(a) if "rows" in base else run.pick(a)
     y = run.like(x, b)
-    forms = [*WRITES, *ROWS] if x.ndim and x.size else WRITES
+    forms = [*WRITES, *ROWS, *VIEWS] if x.ndim and x.size else WRITES
     body = forms[(24 * a + c) % len(forms)].replace("\\n", "\n")
     return "\n".join(["p = " + base, body, "p * 1.0"]).format(x=x, y=x if y is None else y, rows=x)
 

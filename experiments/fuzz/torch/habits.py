@@ -117,4 +117,6 @@ def buffer(name: str, shape: tuple[int, ...], dtype: str, learn: bool, number: i
     inner = [f"{name}.copy_({made})", f"{name} += 0.125", f"{name}.mul_(0.5)"]
     if way < len(inner):
         return ["with torch.no_grad():", f"    {inner[way]}"]
-    return [[f"{name}.numpy()[...] = {made}.numpy()", f"{name}.numpy()[...] *= 0.5", f"{name}.data.add_(0.25)"][way - 3]]
+    return [
+        [f"{name}.numpy()[...] = {made}.numpy()", f"{name}.numpy()[...] *= 0.5", f"{name}.data.add_(0.25)"][way - 3]
+    ]

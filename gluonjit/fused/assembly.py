@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -53,6 +54,18 @@ class Compiled:
     backward: Assembly | None
     saved: tuple[tuple[int, int], ...]  # (space, width)
     reached: frozenset[int]  # the operands that the backward pass adds gradients to
+
+    @cached_property
+    def read_again(self) -> tuple[int, ...]:
+        """The constants whose numbers the backward pass reads."""
+        slots = () if self.backward is None else self.backward.slots
+        return tuple(sorted({slot.number for slot in slots if slot.what in ("packed", "turned", "const")}))
+
+    @cached_property
+    def operands_again(self) -> frozenset[int]:
+        """The operands whose numbers the backward pass reads."""
+        slots = () if self.backward is None else self.backward.slots
+        return frozenset(slot.number for slot in slots if slot.what in ("operand", "base"))
 
 
 class Way(NamedTuple):

@@ -41,6 +41,8 @@ class Options:
     check_finite: look at every result and gradient, and raise NotFiniteError that names the call, sample and line of
         the first that is a NaN or infinite; much slower.
     without: names of `SWITCHES` to leave out: the results are the same, and what each of them gains can be measured.
+    copy_inputs: bytes up to which an input array is copied when it is captured, so that the program may write to its own
+        by any way, numpy's too; of a larger one a write that the framework counts is noticed, and raises CaptureError.
     executor: what runs the plan of a flush in PyTorch: "eager" step by step, "replay" as a static plan with padded
         sizes (on CUDA one graph), "steps" with each step as a static one (on CUDA a graph each), "compiled" with
         programs that torch.compile has made; "auto" chooses. MXNet knows "auto" and "eager" (see docs/gpu.md).
@@ -62,6 +64,7 @@ class Options:
     profile: bool = False
     check_finite: bool = False
     without: tuple[str, ...] = ()
+    copy_inputs: int = 65_536
     executor: str = AUTO
     reuse: Callable[..., Any] | None = None
     check_reuse: int | None = 1000
@@ -97,6 +100,10 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
 def _is_names(value: Any) -> bool:
     return isinstance(value, tuple) and all(isinstance(name, str) for name in value)
 
@@ -126,6 +133,7 @@ _RULES: dict[str, _Rule] = {
         lambda value: _is_names(value) and set(value) <= set(SWITCHES),
         f"is a tuple of names out of {', '.join(SWITCHES)}",
     ),
+    "copy_inputs": (_is_size, "is a whole number of bytes, 0 or more"),
     "executor": _one_of(AUTO, "eager", "compiled", "replay", "steps"),
     "reuse": (lambda value: value is None or callable(value), "is a function of the call's arguments, or None"),
     "check_reuse": (lambda value: value is None or _is_count(value), "is a whole number of at least 1, or None"),

@@ -25,6 +25,7 @@ _READS = (
     "it reads a tensor's numbers, writes to a tensor from outside, or uses one that is neither an argument nor a "
     "parameter"
 )
+_OVERWRITES = "it writes over what its backward pass needs"
 _LOOPS = (
     "it goes through the same weight again with what that has given before, as a loop over a sequence does: what it "
     "calls in each turn is captured instead"
@@ -129,6 +130,10 @@ def _traced(call: Call) -> _Found | str:
         structure = map_structure(result, lambda item: _placed(recorder, item, places, len(values)))
     except Unknown as unknown:
         return f"it returns {unknown}"
+    except NeedsValue:
+        return _READS
+    if recorder.overwrites():
+        return _OVERWRITES
     if not places:
         raise Plain(structure)
     if any(0 in trace.shapes[place][0] for place in places):
@@ -185,11 +190,12 @@ def _placed(recorder: Recorder, item: Any, places: list[int], operands: int) -> 
     if isinstance(item, torch.Tensor):
         if not recorder.owns(item):
             raise Unknown(f"a {type(item).__name__} that is not computed from its arguments")
-        if item.position < operands:
-            return ~int(item.position)
-        if item.position not in places:
-            places.append(int(item.position))
-        return places.index(item.position)
+        place = recorder.place_of(item)
+        if place < operands:
+            return ~place
+        if place not in places:
+            places.append(place)
+        return places.index(place)
     if isinstance(item, PLAIN):
         return Constant(item)
     raise Unknown(f"a {type(item).__name__}, which is neither a tensor nor a plain constant")

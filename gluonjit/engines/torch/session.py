@@ -110,7 +110,7 @@ class Session:
         tensors = [leaf.payload.tensor for leaf in chunk.leaves]
         spec = chunk.leaves[0].spec
         for number, leaf in enumerate(chunk.leaves):
-            if version_of(leaf.payload.tensor) != leaf.payload.version:
+            if leaf.payload.stale:
                 begin = chunk.place.begin + number * spec.rows
                 self._written_to(Place(chunk.place.arena, begin, begin + spec.rows), leaf)
         with plain():

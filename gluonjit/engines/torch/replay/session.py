@@ -13,12 +13,14 @@ from gluonjit.analysis import Plan
 from gluonjit.analysis.plan import LeafChunk, LookupChunk, Place
 from gluonjit.engines.torch.chunks import TWICE
 from gluonjit.engines.torch.hooked import plain
+from gluonjit.engines.torch.operands import version_of
 from gluonjit.engines.torch.reached import part_of, reach, reached_nodes, rows_at
 from gluonjit.engines.torch.replay.plans import Skeleton
 from gluonjit.engines.torch.replay.skeleton import Outline
 from gluonjit.engines.torch.replay.static import Heads, StaticPlan
 from gluonjit.engines.torch.session import Session
 from gluonjit.engines.torch.tape import Tape
+from gluonjit.engines.torch.written import modified
 from gluonjit.errors import GluonJITError
 from gluonjit.hybrid import Options, Report
 from gluonjit.hybrid.provenance import Provenance
@@ -217,12 +219,10 @@ class ReplayTape(Tape):
 
     def _check(self, static: StaticPlan) -> None:
         """Weights that have changed would give other gradients. Where autograd itself runs, it says so."""
-        if static.recorder.remembers and self._versions != [tensor._version for tensor in static.weights.values()]:
-            raise RuntimeError(
-                "one of the variables needed for gradient computation has been modified by an inplace operation: a "
-                "weight was written to after the batch had run and before backward. Call backward before the "
-                "optimizer's step."
-            )
+        if static.recorder.remembers:
+            for tensor, version in zip(static.weights.values(), self._versions):
+                if version_of(tensor) != version:
+                    raise modified("a weight", tensor)
 
     def free(self) -> None:
         """Forget the history, and let the static plan run again."""

@@ -61,12 +61,21 @@ def test_wrong_dtype(net: Net) -> None:
     with pytest.raises(CaptureError) as caught:
         net(rows(1, 3).astype("float64"), rows(1, 4))
     assert "float64" in str(caught.value) and "float32" in str(caught.value)
+    assert ".astype('float32')" in str(caught.value) and "shapes" not in str(caught.value)
+    assert isinstance(caught.value, mx.base.MXNetError)
+    assert_works(net)
+
+
+def test_wrong_dtype_outside_of_cells(net: Net) -> None:
+    with pytest.raises(CaptureError, match=r"dtypes are float32 and float64: convert one, as by x\.astype\('float32'\)"):
+        net(rows(1, 3), rows(1, 4).astype("float64"))
     assert_works(net)
 
 
 def test_mixed_devices(net: Net) -> None:
-    with pytest.raises(CaptureError, match=r"cpu\(0\), cpu\(1\).*as_in_context"):
+    with pytest.raises(CaptureError, match=r"cpu\(0\), cpu\(1\).*as_in_context") as caught:
         net(rows(1, 3), rows(1, 4).as_in_context(mx.cpu(1)))
+    assert isinstance(caught.value, mx.base.MXNetError)
     assert_works(net)
 
 

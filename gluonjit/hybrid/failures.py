@@ -1,19 +1,53 @@
-"""From a step that failed to the call of the user's that did it."""
+"""Errors that are the library's and the framework's at once, and from a step that failed to the call that did it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from gluonjit.analysis.operands import rows_read
-from gluonjit.errors import FlushError
+from gluonjit.errors import FlushError, GluonJITError
 from gluonjit.graph import Record
 from gluonjit.hybrid.provenance import Provenance
 
 Rows = Callable[[int, Sequence[int]], Any]
 """Rows of an arena, by their positions."""
 
-_kinds: dict[type[Exception], Any] = {}
+_Ours = TypeVar("_Ours", bound=GluonJITError)
+_kinds: dict[tuple[type[GluonJITError], type[BaseException]], Any] = {}
+
+
+def both(ours: type[_Ours], theirs: type[BaseException], text: str) -> _Ours:
+    """An error of the library's class `ours` that is one of the framework's class `theirs` too.
+
+    So handlers for either find it. To who reads it, it is `ours`; it can be pickled.
+    """
+    if issubclass(ours, theirs) or issubclass(theirs, GluonJITError):
+        return ours(text)
+    try:
+        found: _Ours = _joint(ours, theirs)(text)
+    except TypeError:  # its class wants more than a text
+        found = ours(text)
+    return found
+
+
+def _joint(ours: type[GluonJITError], theirs: type[BaseException]) -> Any:
+    """The class of both, made once."""
+    made = _kinds.get((ours, theirs))
+    if made is None:
+        content = {
+            "__module__": ours.__module__,
+            "__doc__": ours.__doc__,
+            "__str__": lambda self: str(self.args[0]) if len(self.args) == 1 else Exception.__str__(self),
+            "__reduce__": lambda self: (_restored, (ours, theirs, self.args), self.__dict__ or None),
+        }
+        made = _kinds[ours, theirs] = type(ours.__name__, (ours, theirs), content)
+    return made
+
+
+def _restored(ours: type[GluonJITError], theirs: type[BaseException], args: tuple[Any, ...]) -> Any:
+    """An error as it was pickled."""
+    return _joint(ours, theirs)(*args)
 
 
 def failed(
@@ -35,25 +69,13 @@ def failed(
                 run(record, node)
             except Exception as own:
                 text = f"The {provenance.describe(record, node)}, failed when it ran: {reason(own)}. {advice}"
-                return _as_error(own, text)
+                return both(FlushError, type(own), text)
     record, nodes = step.parts[0]
     text = (
         f"{step.count} calls of {step.kind.name} run together failed, though each runs by itself: {reason(error)}. "
         f"The first is the {provenance.describe(record, int(nodes[0]))}. {advice}"
     )
-    return _as_error(error, text)
-
-
-def _as_error(error: Exception, text: str) -> Exception:
-    """A FlushError that is also of the framework's own kind, so that handlers for that one work."""
-    kind = type(error)
-    if kind not in _kinds:
-        _kinds[kind] = type("FlushError", (FlushError, kind), {"__module__": FlushError.__module__})
-    try:
-        found: Exception = _kinds[kind](text)
-    except TypeError:  # its class wants more than a text
-        found = FlushError(text)
-    return found
+    return both(FlushError, type(error), text)
 
 
 def gathered(provenance: Provenance, rows: Rows, record: Record, node: int) -> list[Any]:

@@ -17,6 +17,7 @@ from gluonjit.engines.mxnet.work import work_of
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Kind, Spec, Work, family_key, intern_spec, natural_mode
 from gluonjit.hybrid import LOCAL, RUNNING, Batch
+from gluonjit.hybrid.failures import both
 
 ADDITIONS = {"elemwise_add", "broadcast_add", "add_n", "_npi_add"}
 _kinds: dict[Any, Kind] = {}
@@ -71,10 +72,11 @@ def operator_kind(
     batch.report.missed = name
     devices = {str(source.device) for source in sources if isinstance(source, Spec)}
     if len(devices) > 1:
-        raise CaptureError(
+        text = (
             f"{name} called on operands on several devices: {', '.join(sorted(devices))}. "
             f"Move them to one with as_in_context."
         )
+        raise both(CaptureError, mx.base.MXNetError, text)
     with RUNNING:
         kind = _make_kind(handle, name, attrs, sources, training, without)
     if kind is not None:

@@ -7,6 +7,7 @@ habit shows to `trial.see`, and the errors it meets under `trial.raises`, are it
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable
@@ -46,5 +47,7 @@ def habit(
 def load_table(modules: str = "on_*.py") -> dict[str, Habit]:
     """All habits of the modules in this folder that are about a topic."""
     for path in sorted(Path(__file__).parent.glob(modules)):
-        importlib.import_module(f"{__name__}.{path.stem}")
+        engine = next((name for name in ENGINES if f"_{name}_" in path.stem), None)
+        if engine is None or importlib.util.find_spec(engine) is not None:
+            importlib.import_module(f"{__name__}.{path.stem}")
     return HABITS

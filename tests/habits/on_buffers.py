@@ -211,3 +211,14 @@ def results_are_written_into_a_table(t: Any) -> None:
             table[number] = t.call(net, x)[0]
             table[number] *= 2
     t.see("table", table)
+
+
+@habit("torch", forms=FORMS)
+def a_buffer_of_numpy_is_filled_for_each_sample(t: Any) -> None:
+    """`torch.from_numpy` shares memory with what the loader writes to."""
+    net, memory = t.net(), np.zeros((1, 4), "float32")
+    buffer, results = t.F.from_numpy(memory), []
+    for numbers in rows():
+        memory[:] = numbers
+        results.append(t.call(net, buffer))
+    t.see("results", results)

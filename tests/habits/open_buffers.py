@@ -31,17 +31,6 @@ def cached_positions_outside(t: Any) -> None:
     t.see("cache", net.cache)
 
 
-@habit("torch", forms=FORMS)
-def a_buffer_of_numpy_is_filled_for_each_sample(t: Any) -> None:
-    """`torch.from_numpy` shares memory with what the loader writes to."""
-    net, memory = t.net(), np.zeros((1, 4), "float32")
-    buffer, results = t.F.from_numpy(memory), []
-    for numbers in rows():
-        memory[:] = numbers
-        results.append(t.call(net, buffer))
-    t.see("results", results)
-
-
 @habit(forms=FORMS)
 def constants_are_cached_on_self(t: Any) -> None:
     """Positions for a length are made once and kept."""

@@ -36,6 +36,7 @@ class Record:
         "bases",
         "calls",
         "depths",
+        "guards",
         "kind",
         "matrices",
         "memo",
@@ -49,6 +50,7 @@ class Record:
     def __init__(self, kind: Kind, mode: int, share: float) -> None:
         self.kind = kind
         self.mode = mode
+        self.guards: Any = None  # what has to hold for a call to be one of these, where something has
         self.share = share  # of the room of a batch that one node takes
         self.memo: dict[tuple[Rows, ...], tuple[Value, ...]] = {}
         self.operands: list[tuple[Rows, ...]] = []

@@ -354,7 +354,7 @@ PyObject *capture(const Framework *of, PyObject *state, PyObject *cell, PyObject
             if (key != NULL)
                 entry = signatures_add((Signatures *)signatures, batch, key, call.parts, call.count, hash);
         }
-        if (entry != NULL)
+        if (entry != NULL && signatures_current(entry, batch) > 0)
             result = captured(&call, (Signatures *)signatures, entry, SLOT(batch, names.batch_sharing) == Py_True);
     }
     call_free(&call);

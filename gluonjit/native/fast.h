@@ -59,7 +59,7 @@ typedef struct {
     Py_ssize_t batch_changes, batch_engine, batch_foreign, batch_graph, batch_imports, batch_noted, batch_parameters, batch_records,
         batch_room, batch_sharing, batch_signatures, batch_tables;
     Py_ssize_t graph_lookups, graph_rows, graph_single_rows;
-    Py_ssize_t record_bases, record_calls, record_depths, record_kind, record_memo, record_mode, record_operands,
+    Py_ssize_t record_bases, record_calls, record_depths, record_guards, record_kind, record_memo, record_mode, record_operands,
         record_origins, record_share, record_values;
     Py_ssize_t spec_bodies, spec_mode, spec_of_rows, spec_row_shape, spec_rows;
     Py_ssize_t cell_is_node;
@@ -154,6 +154,15 @@ Entry *signatures_find(Signatures *self, const void **parts, int count, Py_hash_
 /* Takes over `key`; NULL without an exception where the record is none that the fast path can serve. */
 Entry *signatures_add(Signatures *self, PyObject *batch, PyObject *key, const void **parts, int count, Py_hash_t hash);
 Py_hash_t hash_parts(const void **parts, int count);
+
+/* The record of a signature for what Python's state is now: 1, 0 where Python has to see to it, -1 and an exception. */
+int signatures_current(Entry *entry, PyObject *batch);
+
+/* guards.c: what of Python's state has to hold for a traced call to be that of now */
+
+extern PyTypeObject GuardsType;
+
+int guards_hold(PyObject *guards);
 
 /* torch.c: calls of PyTorch's modules */
 

@@ -42,6 +42,7 @@ static Where slots[] = {
     {PACKAGE, "Record", "bases", &names.record_bases},
     {PACKAGE, "Record", "calls", &names.record_calls},
     {PACKAGE, "Record", "depths", &names.record_depths},
+    {PACKAGE, "Record", "guards", &names.record_guards},
     {PACKAGE, "Record", "kind", &names.record_kind},
     {PACKAGE, "Record", "memo", &names.record_memo},
     {PACKAGE, "Record", "mode", &names.record_mode},

@@ -92,6 +92,43 @@ Entry *entry_new(PyObject *record) {
     return entry;
 }
 
+/* Whether what a record has read of Python's state is so now. */
+static int holds(PyObject *record) {
+    PyObject *guards = SLOT(record, names.record_guards);
+    if (guards == NULL || guards == Py_None) return guards != NULL;
+    return Py_TYPE(guards) == &GuardsType ? guards_hold(guards) : 0;
+}
+
+/* Let an entry be that of another record, which Python has found for its signature. */
+static int exchange(Entry *entry, PyObject *record) {
+    Entry *other = entry_new(record), old;
+    if (other == NULL) return -1;
+    old = *entry;
+    *entry = *other;
+    entry->hash = old.hash;
+    entry->count = old.count;
+    entry->parts = old.parts;
+    entry->key = old.key;
+    old.parts = NULL;
+    old.key = NULL;
+    *other = old;
+    entry_free(other);
+    return 0;
+}
+
+int signatures_current(Entry *entry, PyObject *batch) {
+    PyObject *record = SLOT(entry->record, names.record_guards);
+    int held;
+    if (record == Py_None) return 1;
+    held = holds(entry->record);
+    if (held || entry->key == NULL) return held;
+    record = PyDict_GetItemWithError(SLOT(batch, names.batch_records), entry->key);
+    if (record == NULL || record == entry->record || Py_TYPE(record) != names.record_type) return PyErr_Occurred() ? -1 : 0;
+    held = holds(record);
+    if (held > 0 && exchange(entry, record) < 0) return -1;
+    return held;
+}
+
 static int grow(Signatures *self) {
     Py_ssize_t size = self->size ? 2 * self->size : 64, k;
     Entry **table = PyMem_Calloc((size_t)size, sizeof(Entry *));

@@ -21,6 +21,7 @@ from gluonjit.engines.torch.records import ASKED, Refusal, record_of
 from gluonjit.engines.torch.structure import Constant
 from gluonjit.graph import Record, Value
 from gluonjit.hybrid import LOCAL, Batch, Options, engine_of
+from gluonjit.hybrid.guards import Noted
 from gluonjit.hybrid.structure import map_structure
 
 _CONSTANTS = (
@@ -104,8 +105,8 @@ def capture(
     signature.append(taped and learning)
     key = tuple(signature)
     record = batch.records.get(key)
-    if record is None:
-        made = record_of(Call(cell, owner, run, args, kwargs, values, batch), key)
+    if record is None or (record.guards is not None and not record.guards.hold()):
+        made = record_of(Call(cell, owner, run, args, kwargs, values, batch, Noted()), key)
         if cell.lookup is not None and len(args) == 1:
             found = captured_lookup(cell, batch, args[0], learning)
             if found is not None:

@@ -25,6 +25,7 @@ KEY = "_gluonjit"
 _automatic: WeakKeyDictionary[Any, Cell] = WeakKeyDictionary()
 _stateless: dict[Any, Cell] = {}
 _MOST = 1024
+_OWN = frozenset(torch.nn.Module().__dict__)
 
 
 def enable(module: Any, options: dict[str, Any]) -> None:
@@ -57,6 +58,9 @@ def call(self: Any, *args: Any, **kwargs: Any) -> Any:
             cell = _automatic_cell(self, args, kwargs)
         if cell is not None:
             return _captured(self, cell, args, kwargs)
+    elif state.trace is not None and state.trace.follower is not None and not _hooked(self):
+        follower = state.trace.follower  # of a module inside of what is traced
+        return follower.call(follower.get(self, "forward"), *args, **kwargs)
     return hooked.original_call(self, *args, **kwargs)
 
 
@@ -77,6 +81,8 @@ def _alike(module: Any) -> Cell | None:
     """The cell of modules like this one, if it has neither parameters nor parts, as a loss made for each call."""
     looks: list[Any] = [type(module)]
     for name, item in module.__dict__.items():
+        if name not in _OWN and name.startswith("_"):
+            return None
         if name in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
             if len(item):
                 return None

@@ -10,6 +10,7 @@ import torch
 from gluonjit.engines.torch import rules
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.effects import PLAIN, Outside, attributes
+from gluonjit.engines.torch.following import follow
 from gluonjit.engines.torch.hoist import Piece, cut, used_alone
 from gluonjit.engines.torch.lifting import Traced, join_kinds
 from gluonjit.engines.torch.program import Lone, build, lay_out, pruned
@@ -19,6 +20,7 @@ from gluonjit.engines.torch.trace import NeedsValue, Trace
 from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind, Value, family_key, split_kind
 from gluonjit.hybrid import Batch
+from gluonjit.hybrid.guards import Noted, Refused
 from gluonjit.hybrid.structure import map_structure
 
 _READS = (
@@ -50,6 +52,7 @@ class Call(NamedTuple):
     kwargs: dict[str, Any]
     values: Sequence[Value]  # of its tensors
     batch: Batch
+    noted: Noted  # what it reads of Python's state
 
 
 class _Found(NamedTuple):
@@ -63,7 +66,7 @@ class _Found(NamedTuple):
 
 def make_kind(call: Call) -> Kind | str:
     """Trace a call and build its batched program. A string says why the call cannot be one node. Raises Plain."""
-    cell, owner, _, args, kwargs, values, batch = call
+    cell, owner, _, args, kwargs, values, batch, _ = call
     specs = [value.spec for value in values]
     devices = {spec.device for spec in specs}
     if len(devices) > 1:
@@ -103,7 +106,7 @@ def make_kind(call: Call) -> Kind | str:
 
 def _traced(call: Call) -> _Found | str:
     """What a call does, or why that cannot be one node. Raises Plain."""
-    cell, owner, run, args, kwargs, values, batch = call
+    cell, owner, run, args, kwargs, values, batch, noted = call
     trace = Trace([value.spec for value in values])
     constants = _constants(owner, args, kwargs, batch)
     before = attributes(owner)
@@ -113,7 +116,12 @@ def _traced(call: Call) -> _Found | str:
         with outside, recording(trace, lambda tensor: id(tensor) in constants or cell.operator, taped) as recorder:
             stand_ins = iter(recorder.placeholders())
             given, named = map_structure((args, kwargs), lambda item: _stand_in(item, stand_ins, constants))
-            result = run(*given, **named)
+            if cell.operator:
+                result = run(*given, **named)
+            else:
+                result = follow(recorder, owner, run, given, named, noted)
+    except Refused as refusal:
+        return str(refusal)
     except NeedsValue:
         return _READS
     except RecursionError:  # the program's own depth: says nothing about the cell

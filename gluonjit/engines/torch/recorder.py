@@ -67,6 +67,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         super().__init__()
         self.trace = trace
         self.draws = False
+        self.follower: Any = None  # what sees to Python's state, where the user's code is recorded
         self._constant = constant
         self._known: dict[int, int] = {}
         # What operators run on to tell the shapes of their results. Not of device "meta": in Python, PyTorch's kernels

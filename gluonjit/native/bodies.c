@@ -9,6 +9,13 @@
 static destructor end_tensor; /* PyTorch's own */
 static int bodies;            /* that lie ready, of all specs */
 
+/* Whether a tensor is a view of what has been written to since it was taken: Python takes it anew. */
+int is_stale(PyObject *tensor) {
+    PyObject *base = SLOT(tensor, names.torch.lazy_b);
+    if (base == NULL || base == Py_None) return 0;
+    return SLOT(base, names.torch.lazy_n) != SLOT(tensor, names.torch.lazy_n);
+}
+
 /* Whether nobody has put anything on a tensor, or refers to it weakly. */
 static int is_bare(PyObject *tensor) {
     PyTypeObject *type = Py_TYPE(tensor);
@@ -28,6 +35,7 @@ static int is_bare(PyObject *tensor) {
 /* Keep a tensor that has ended: 1 where that was done. The collector does not look at it while it lies ready. */
 static int keep(PyObject *tensor) {
     PyObject *value = SLOT(tensor, names.torch.lazy_v[0]), *computed = SLOT(tensor, names.torch.lazy_c[0]), *spec, *kept;
+    PyObject *base, *key;
     int failed;
     if (value == NULL || Py_TYPE(value) != &ValueType || computed != Py_None || PyErr_Occurred()) return 0;
     spec = ((Value *)value)->spec;
@@ -55,6 +63,15 @@ static int keep(PyObject *tensor) {
     SLOT(tensor, names.torch.lazy_c[0]) = Py_NewRef(Py_Ellipsis); /* lies ready */
     Py_DECREF(Py_None);
     SLOT(tensor, names.torch.lazy_v[0]) = Py_NewRef(Py_None);
+    base = SLOT(tensor, names.torch.lazy_b);
+    if (base != Py_None) {
+        key = SLOT(tensor, names.torch.lazy_k);
+        SLOT(tensor, names.torch.lazy_b) = Py_NewRef(Py_None);
+        SLOT(tensor, names.torch.lazy_k) = Py_NewRef(Py_None);
+        Py_XDECREF(key);
+        Py_XDECREF(base);
+    }
+    if (SLOT(tensor, names.torch.lazy_n) != Py_None) set_slot(tensor, names.torch.lazy_n, Py_NewRef(Py_None));
     Py_DECREF(value); /* last: it may be what keeps the spec alive, and with it this tensor */
     return 1;
 }
@@ -62,14 +79,19 @@ static int keep(PyObject *tensor) {
 /* Let go of whatever a tensor refers to, after which its end runs no code of the program's. */
 static void strip(PyObject *tensor) {
     PyObject *value = SLOT(tensor, names.torch.lazy_v[0]), *computed = SLOT(tensor, names.torch.lazy_c[0]), *dict;
-    PyObject *type, *error, *trace;
+    PyObject *base = SLOT(tensor, names.torch.lazy_b), *key = SLOT(tensor, names.torch.lazy_k);
+    PyObject *count = SLOT(tensor, names.torch.lazy_n), *type, *error, *trace;
     PyErr_Fetch(&type, &error, &trace);
     PyObject_GC_UnTrack(tensor);
     if (Py_TYPE(tensor)->tp_weaklistoffset) PyObject_ClearWeakRefs(tensor);
     Py_SET_REFCNT(tensor, 1);
     SLOT(tensor, names.torch.lazy_v[0]) = SLOT(tensor, names.torch.lazy_c[0]) = NULL;
+    SLOT(tensor, names.torch.lazy_b) = SLOT(tensor, names.torch.lazy_k) = SLOT(tensor, names.torch.lazy_n) = NULL;
     Py_XDECREF(value);
     Py_XDECREF(computed);
+    Py_XDECREF(base);
+    Py_XDECREF(key);
+    Py_XDECREF(count);
     dict = PyObject_GenericGetDict(tensor, NULL);
     if (dict != NULL && Py_REFCNT(dict) == 2) PyDict_Clear(dict); /* nobody else has it */
     Py_XDECREF(dict);

@@ -61,6 +61,7 @@ static int is_single(PyObject *arg) {
 static int flatten(Call *call, PyObject *arg) {
     PyTypeObject *type = Py_TYPE(arg);
     if (call->count + 3 > MOST) return 0;
+    if (type == call->of->lazy[0] && call->of == &names.torch && is_stale(arg)) return 0;
     if (type == call->of->lazy[0]) return take(call, SLOT(arg, call->of->lazy_v[0])) ? 1 : take_other(call, arg);
     if (type == &PyTuple_Type || type == &PyList_Type) {
         Py_ssize_t k;

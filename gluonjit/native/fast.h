@@ -47,6 +47,7 @@ typedef struct {
     PyTypeObject *plain[2]; /* NDArray and mx.np.ndarray, or Tensor */
     PyTypeObject *cell_type;
     Py_ssize_t lazy_v[2], lazy_c[2], cell_lookup;
+    Py_ssize_t lazy_b, lazy_k, lazy_n; /* of LazyTensor: what it is a view of, which, and how often that was written to */
     PyObject *value_of; /* (batch, array) -> Value, or raises `empty` */
     PyObject *empty;
     PyObject *rebuild;  /* (structure, values) -> what the call returns; in PyTorch (structure, values, arguments) */
@@ -109,6 +110,7 @@ static inline PyObject *state_here(void) { return PyObject_GetAttr(names.local, 
 /* bodies.c: a lazy tensor of a value, of a body that lies ready or a new one */
 
 PyObject *tensor_of(PyObject *value);
+int is_stale(PyObject *tensor);
 int bodies_init(void);
 PyObject *tensor(PyObject *module, PyObject *value);
 PyObject *spare_bodies(PyObject *module, PyObject *ignored);

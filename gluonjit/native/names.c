@@ -73,6 +73,9 @@ static Where slots[] = {
     {TORCH, "Table", "weight", &names.torch_table_weight},
     {TORCH, "LazyTensor", "_v", &names.torch.lazy_v[0]},
     {TORCH, "LazyTensor", "_c", &names.torch.lazy_c[0]},
+    {TORCH, "LazyTensor", "_b", &names.torch.lazy_b},
+    {TORCH, "LazyTensor", "_k", &names.torch.lazy_k},
+    {TORCH, "LazyTensor", "_n", &names.torch.lazy_n},
     {0, NULL, NULL, NULL},
 };
 

@@ -84,11 +84,28 @@ static int has_history(const Framework *of, PyObject *state, Value *value) {
     return !value->taped || PyLong_AsLong(SLOT(state, names.state_mode)) >= 2;
 }
 
+/* Remember what a tensor is a view of: a whole tensor and a key of it, or of a view those of that and the key. */
+static int note_view(PyObject *view, PyObject *tensor, PyObject *key) {
+    PyObject *base = SLOT(tensor, names.torch.lazy_b);
+    if (base == NULL) return 0;
+    if (base == Py_None) {
+        base = tensor;
+        Py_INCREF(key);
+    } else {
+        key = PyTuple_Pack(2, SLOT(tensor, names.torch.lazy_k), key);
+        if (key == NULL) return -1;
+    }
+    set_slot(view, names.torch.lazy_k, key);
+    set_slot(view, names.torch.lazy_n, Py_NewRef(SLOT(base, names.torch.lazy_n)));
+    set_slot(view, names.torch.lazy_b, Py_NewRef(base));
+    return 0;
+}
+
 PyObject *slice_of(const Framework *of, int interface, PyObject *array, PyObject *key) {
     PyObject *state, *batch, *spec, *found = NULL, *result;
     Value *value;
     Py_ssize_t count, begin, end;
-    if (Py_TYPE(array) != of->lazy[interface]) return NULL;
+    if (Py_TYPE(array) != of->lazy[interface] || (of == &names.torch && is_stale(array))) return NULL;
     value = (Value *)SLOT(array, of->lazy_v[interface]);
     if (value == NULL || Py_TYPE(value) != &ValueType || Py_TYPE(value->spec) != names.spec_type) return NULL;
     state = state_here();
@@ -132,5 +149,6 @@ PyObject *slice_of(const Framework *of, int interface, PyObject *array, PyObject
     if (found == NULL) return NULL;
     result = wrap(of, interface, found);
     Py_DECREF(found);
+    if (of == &names.torch && result != NULL && note_view(result, array, key) < 0) Py_CLEAR(result);
     return result;
 }

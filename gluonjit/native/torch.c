@@ -92,6 +92,7 @@ static PyObject *rows_at(PyObject *graph, PyObject *entries, PyObject *listed, P
 static PyObject *quick_rows(PyObject *batch, PyObject *cell, PyObject *indices, int learning) {
     PyObject *table = table_of(batch, cell, SLOT(cell, names.torch.cell_lookup), learning), *graph, *entries;
     PyObject *listed, *rows = NULL, *value = NULL, *result = NULL;
+    if (Py_TYPE(indices) == names.torch.lazy[0] && is_stale(indices)) return NULL;
     if (Py_TYPE(indices) == names.torch.lazy[0]) indices = SLOT(indices, names.torch.lazy_c[0]);
     if (table == NULL || indices == NULL || Py_TYPE(indices) != names.torch.plain[0]) return NULL;
     graph = SLOT(batch, names.batch_graph);

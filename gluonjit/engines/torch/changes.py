@@ -11,7 +11,7 @@ from torch.autograd.graph import GradientEdge
 from gluonjit.engines.torch import hooked
 from gluonjit.engines.torch.chunks import telling
 from gluonjit.engines.torch.lazy import LazyTensor
-from gluonjit.engines.torch.operands import concrete
+from gluonjit.engines.torch.operands import concrete, current
 from gluonjit.engines.torch.records import PARTS, VERSIONS
 from gluonjit.engines.torch.results import refuse_used, settle
 from gluonjit.engines.torch.trace import NeedsValue
@@ -179,8 +179,10 @@ def _run_heads(tensors: tuple[Any, ...]) -> None:
     """Run what backward begins with; in a trace that is left to `computed`, which refuses."""
     if LOCAL.state.trace is None:
         for tensor in tensors:
-            if tensor.__class__ is LazyTensor and tensor._c is None:
-                settle(tensor._v, backward=True)
+            if tensor.__class__ is LazyTensor:
+                value = current(tensor)
+                if tensor._c is None:
+                    settle(value, backward=True)
 
 
 def _refuse(tensors: tuple[Any, ...], create_graph: bool, call: str) -> None:

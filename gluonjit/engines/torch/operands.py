@@ -50,16 +50,26 @@ def value_of(batch: Batch, tensor: Any) -> Value:
     """The value of a tensor in the batch's graph. Raises Unfit."""
     if tensor.__class__ is torch.Tensor:
         return leaf(batch, tensor)
-    value: Value | None = getattr(tensor, "_v", None)
-    if value is None:
+    if getattr(tensor, "_v", None) is None:
         return leaf(batch, tensor)
+    value = current(tensor)
     if value.graph is batch.graph:
         return value
     return leaf(batch, concrete(tensor))
 
 
+def current(lazy: Any) -> Value:
+    """The value of a lazy tensor; a view of what has been written to since is taken anew."""
+    base = lazy._b
+    if base is not None and base._n is not lazy._n:
+        engine_of("torch").renew(lazy)  # type: ignore[attr-defined]
+    value: Value = lazy._v
+    return value
+
+
 def concrete(lazy: Any) -> Any:
     """The computed tensor of a lazy one, with its history; runs what is pending."""
+    current(lazy)
     if lazy._c is None:
         if LOCAL.state.trace is not None:
             raise NeedsValue

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gluonjit.engines.torch.arrays import FLOATS, device_named, dtype_named, name_of_dtype
+from gluonjit.engines.torch.arrays import FLOATS, device_named, dtype_named, name_of_dtype, spec_of
 from gluonjit.engines.torch.aten import ASSIGNING, functional, keeps_statistics, name_of, split_arguments, without_rule
 from gluonjit.engines.torch.hooked import make_wrapper, without_autocast
 from gluonjit.engines.torch.saved import overwritten
@@ -118,6 +118,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
             tensor.position, tensor.writes = found.position, base.writes
             tensor.places.add(tensor.position)
         return int(tensor.position)
+
+    def spec_at(self, position: int) -> Any:
+        """How the tensor at a position looks."""
+        return spec_of(self._shapes[position])
 
     def overwrites(self) -> bool:
         """Whether it writes over what is saved for a backward pass, as far as that can be told."""

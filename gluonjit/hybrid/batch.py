@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from gluonjit.analysis import Plan, Planner
 from gluonjit.analysis.choice import Setting
 from gluonjit.analysis.costs import CostModel, Observed
+from gluonjit.analysis.liveness import held
 from gluonjit.analysis.plan import LookupChunk
 from gluonjit.analysis.splitting import Sharing
 from gluonjit.analysis.traces import save_graph
@@ -92,6 +94,7 @@ class Batch:
         self.task: Any = None  # the task of asyncio that opened it
         self.samples = 0  # calls of outermost blocks since the last flush
         self.sample = 0  # the number of the next one
+        self.failed = -1  # where a call was refused, or a sample has raised, the rows there were before; else -1
         self.noted: dict[Any, Any] = {}  # blocks whose parameters are known, by address
         self.parameters: dict[int, Any] = {}  # arrays of known parameters, by address
         self.misses = 0  # of the cache, up to the last flush that the cost model has learned from
@@ -105,6 +108,7 @@ class Batch:
         """Begin an empty graph."""
         self.graph = Graph(self, _outside_flushes)
         self.records = self.graph.records
+        self.begun = 0  # the rows there were when samples began to be numbered
         # Arrays and values from outside, by address: each entry keeps its key's object alive.
         self.imports: dict[Any, tuple[Any, Value]] = {}
         self.tables: dict[Any, Any] = {}
@@ -129,6 +133,8 @@ class Batch:
 
     def begin_sample(self) -> None:
         """What is captured from here on belongs to the next sample."""
+        if self.failed >= 0:
+            self._number_anew()
         if self.empty:
             self._choose()
         if self.setting.granularity == "graph":  # samples that share a node do not run as one
@@ -139,6 +145,18 @@ class Batch:
         self.graph.marks.append(Mark(self.graph.rows, self.sample))
         self.samples += 1
         self.sample += 1
+
+    def _number_anew(self) -> None:
+        """After a failure: the next sample is the first of another minibatch if nobody can read what came before.
+
+        What the failed sample has captured itself does not count: its error holds that.
+        """
+        rows, self.failed = self.failed, -1
+        self.calls.clear()  # its keys hold values
+        for record in self.records.values():
+            if held(record.values[bisect_left(record.bases, self.begun) : bisect_left(record.bases, rows)]):
+                return
+        self.sample, self.begun = 0, self.graph.rows
 
     def end_sample(self) -> None:
         """What is captured from here on belongs to no sample by itself, as losses do."""

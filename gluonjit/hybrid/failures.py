@@ -6,9 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from gluonjit.analysis.operands import rows_read
-from gluonjit.errors import FlushError, GluonJITError
-from gluonjit.graph import Record
+from gluonjit.errors import CaptureError, FlushError, GluonJITError
+from gluonjit.graph import Record, raised_at
+from gluonjit.graph.origins import is_library
+from gluonjit.hybrid.batch import Batch
 from gluonjit.hybrid.provenance import Provenance
+from gluonjit.hybrid.state import LOCAL
 
 Rows = Callable[[int, Sequence[int]], Any]
 """Rows of an arena, by their positions."""
@@ -29,6 +32,46 @@ def both(ours: type[_Ours], theirs: type[BaseException], text: str) -> _Ours:
     except TypeError:  # its class wants more than a text
         found = ours(text)
     return found
+
+
+def refused(theirs: type[BaseException], text: str) -> CaptureError:
+    """The error of a call that cannot be captured, because of the user's making; `theirs` is what it raises eagerly."""
+    batch = LOCAL.state.batch
+    if batch is not None:
+        batch.failed = batch.graph.rows
+    return both(CaptureError, theirs, text)
+
+
+_FRAMEWORKS = (RuntimeError, TypeError, IndexError, ValueError, AssertionError)
+
+
+def of_sample(error: Exception, batch: Batch) -> Exception:
+    """What is raised where a sample has raised `error`: a CaptureError says in which sample and where.
+
+    So does what the framework itself has raised, or this library in its place, which becomes a CaptureError too. What
+    the user's own code raises is left as it is.
+    """
+    number = batch.sample - 1
+    batch.failed = next((mark.row for mark in reversed(batch.graph.marks) if mark.sample == number), 0)
+    where = f" (In sample {number}, at {raised_at(error.__traceback__)}.)"
+    if isinstance(error, CaptureError):
+        error.args = (f"{error}{where}",)
+        return error
+    if isinstance(error, (GluonJITError, RecursionError)) or not isinstance(error, _FRAMEWORKS):
+        return error
+    if not _in_library(error):
+        return error
+    said = both(CaptureError, type(error), f"{error}{where}")
+    said.__cause__ = error
+    return said
+
+
+def _in_library(error: Exception) -> bool:
+    """Whether an error was raised by the code of a framework, or of this library."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and is_library(trace.tb_frame)
 
 
 def _joint(ours: type[GluonJITError], theirs: type[BaseException]) -> Any:
@@ -57,25 +100,67 @@ def failed(
     run: Callable[[Record, int], None],
     reason: Callable[[Exception], str],
     advice: str,
+    again: Callable[[], None] | None = None,
 ) -> Exception:
     """The error to raise for a step that failed: its nodes `run` again, one by one, until one of them fails.
 
-    reason: what an error of the framework's says; advice: what to do next.
+    reason: what an error of the framework's says; advice: what to do next; again: runs the step once more, where the
+    framework may tell of an error later than it happens. It tells once: a step that runs now has met an older one.
     """
+    found = _failing(provenance, number, run, reason, advice)
+    if found is not None:
+        return found
+    if again is not None and _runs(again):
+        for earlier in range(number):
+            found = _failing(provenance, earlier, run, reason, advice)
+            if found is not None:
+                return found
+        return _older(error)
     step = provenance.plan.steps[number]
-    for record, nodes in step.parts:
-        for node in nodes.tolist():
-            try:
-                run(record, node)
-            except Exception as own:
-                text = f"The {provenance.describe(record, node)}, failed when it ran: {reason(own)}. {advice}"
-                return both(FlushError, type(own), text)
     record, nodes = step.parts[0]
     text = (
         f"{step.count} calls of {step.kind.name} run together failed, though each runs by itself: {reason(error)}. "
         f"The first is the {provenance.describe(record, int(nodes[0]))}. {advice}"
     )
     return both(FlushError, type(error), text)
+
+
+def _failing(
+    provenance: Provenance,
+    number: int,
+    run: Callable[[Record, int], None],
+    reason: Callable[[Exception], str],
+    advice: str,
+) -> Exception | None:
+    """The error of the first node of a step that fails by itself."""
+    for record, nodes in provenance.plan.steps[number].parts:
+        for node in nodes.tolist():
+            try:
+                run(record, node)
+            except Exception as own:
+                text = f"The {provenance.describe(record, node)}, failed when it ran: {reason(own)}. {advice}"
+                return both(FlushError, type(own), text)
+    return None
+
+
+def _runs(again: Callable[[], None]) -> bool:
+    try:
+        again()
+    except Exception:
+        return False
+    return True
+
+
+def _older(error: Exception) -> Exception:
+    """The framework's own error, of something that was called before the batch ran."""
+    text = (
+        f"{error}\n\nNo call of the batch has failed: this happened before it ran, to something that the framework was "
+        f"given earlier and that the batch reads, an input or a weight. Wait for that where it is computed."
+    )
+    try:
+        return type(error)(text)
+    except TypeError:  # its class wants more than a text
+        return error
 
 
 def gathered(provenance: Provenance, rows: Rows, record: Record, node: int) -> list[Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
 from typing import Any, ClassVar
 
 from gluonjit.analysis.schedulers import SCHEDULERS
@@ -76,7 +77,7 @@ class Options:
         """
         for name, value in changes.items():
             if name not in _RULES:
-                raise OptionError(f"{call}: there is no option {name!r}; the options are {', '.join(sorted(_RULES))}")
+                raise OptionError(f"{call}: {_unknown(name, value)}")
             usable, what = _RULES[name]
             if not usable(value):
                 raise OptionError(f"{call}: {name}={value!r}, but it {what}")
@@ -87,6 +88,47 @@ class Options:
                 f'flush_at="auto" chooses'
             )
         return chosen
+
+
+SWITCH = "dynamic_batch"
+"""What turns dynamic batching on, beside the options."""
+
+
+def _unknown(name: str, value: Any) -> str:
+    """What is wrong with an option that there is not, and what to type."""
+    if name == SWITCH:
+        return f"{SWITCH} is no option here, as this turns dynamic batching on by itself: leave it out"
+    meant = near_option(name)
+    if meant:
+        return f"there is no option {name!r}: did you mean {meant}={value!r}?"
+    return f"there is no option {name!r}; the options are {', '.join(sorted(_RULES))}"
+
+
+def near_option(name: str) -> str:
+    """The option, or "dynamic_batch", that a name is or is nearly; "" where it is none."""
+    plain = {known.replace("_", ""): known for known in (SWITCH, *_RULES)}
+    given = "".join(name.lower().split("_"))
+    if len(given) >= _TELLING and any(known.startswith(given) for known in plain):
+        return next(plain[known] for known in plain if known.startswith(given))
+    return next((plain[known] for known in get_close_matches(given, plain, 1, 0.8)), "")
+
+
+def refuse_without_switch(call: str, names: Mapping[str, Any], backend: bool) -> None:
+    """Raise OptionError where a framework's own call is given what is meant for dynamic batching, which is off.
+
+    backend: whether what the framework does not know is an option of a compiler's, and no other.
+    """
+    for name, value in names.items():
+        meant = near_option(name)
+        given = f"{call}({name}={value!r})"
+        if meant == SWITCH:
+            raise OptionError(f"{given}: there is no option {name!r}: did you mean {SWITCH}={value!r}?")
+        if meant and not backend:
+            missing = f"{call}({SWITCH}=True, {meant}={value!r})"
+            raise OptionError(f"{given}: {meant} is an option of dynamic batching, which is off: type {missing}")
+
+
+_TELLING = 5  # letters by which an option may be named
 
 
 _Rule = tuple[Callable[[Any], bool], str]

@@ -25,9 +25,8 @@ from gluonjit.engines.mxnet.ops import capture_op, is_pending
 from gluonjit.engines.mxnet.reuse import MISSED, Call
 from gluonjit.engines.mxnet.trace import operator_call
 from gluonjit.engines.mxnet.writes import before_write
-from gluonjit.errors import CaptureError
-from gluonjit.graph import raised_at
 from gluonjit.hybrid import LOCAL, Batch
+from gluonjit.hybrid.failures import of_sample
 from gluonjit.hybrid.reuse import refuse
 
 _HybridBlock = gluon.HybridBlock
@@ -120,9 +119,9 @@ def call(self: gluon.Block, *args: Any) -> Any:
         out = self.forward(*args)
         after_forward(self, args, out)
         return out if reused is None else reused.end(out)
-    except CaptureError as error:
-        if begin:
-            error.args = (f"{error} (In sample {batch.sample - 1}, at {raised_at(error.__traceback__)}.)",)
+    except Exception as error:
+        if begin:  # in no variable, which would keep all frames alive
+            raise of_sample(error, batch)  # noqa: B904 (it has its cause)
         raise
     finally:
         if reused is not None:

@@ -14,10 +14,9 @@ from gluonjit.engines.mxnet.peepholes import improved
 from gluonjit.engines.mxnet.program import OWNERS, SEGMENTS, Batched, Lone, build, lay_out, segment_sum
 from gluonjit.engines.mxnet.trace import Attrs, trace_op
 from gluonjit.engines.mxnet.work import work_of
-from gluonjit.errors import CaptureError
 from gluonjit.graph import Kind, Spec, Work, family_key, intern_spec, natural_mode
 from gluonjit.hybrid import LOCAL, RUNNING, Batch
-from gluonjit.hybrid.failures import both
+from gluonjit.hybrid.failures import refused
 
 ADDITIONS = {"elemwise_add", "broadcast_add", "add_n", "_npi_add"}
 _kinds: dict[Any, Kind] = {}
@@ -76,7 +75,7 @@ def operator_kind(
             f"{name} called on operands on several devices: {', '.join(sorted(devices))}. "
             f"Move them to one with as_in_context."
         )
-        raise both(CaptureError, mx.base.MXNetError, text)
+        raise refused(mx.base.MXNetError, text)
     with RUNNING:
         kind = _make_kind(handle, name, attrs, sources, training, without)
     if kind is not None:

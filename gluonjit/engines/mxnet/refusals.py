@@ -9,11 +9,10 @@ from typing import Any
 from mxnet.base import MXNetError
 
 from gluonjit.engines.mxnet.results import placed, spent, tape_of
-from gluonjit.errors import CaptureError
 from gluonjit.graph import Value, line_of, origin_of
 from gluonjit.hybrid import LOCAL
 from gluonjit.hybrid.batch import Results, results_of
-from gluonjit.hybrid.failures import both
+from gluonjit.hybrid.failures import refused
 
 
 def refuse_recorded(value: Value) -> None:
@@ -38,7 +37,7 @@ def _refuse(shape: tuple[int, ...]) -> None:
         f"graph). Make a new array: `h = h + 1` for `h += 1`, `h = nd.relu(h)` for `nd.relu(h, out=h)`, `nd.where` or "
         f"`nd.concat` for `h[...] = y`; or write to it outside of autograd.record."
     )
-    raise both(CaptureError, MXNetError, text)
+    raise refused(MXNetError, text)
 
 
 def _is_entered(value: Value) -> bool:

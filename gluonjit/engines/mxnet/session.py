@@ -147,7 +147,13 @@ class Session:
             raise
         except Exception as error:
             with as_captured(self.plan.steps[number].mode & 1):
-                raise failed(self.provenance, self.rows, number, error) from error
+                raise failed(self.provenance, self.rows, number, error, partial(self._again, number)) from error
+
+    def _again(self, number: int) -> None:
+        """Run a step once more, and wait for it."""
+        self._run(number)
+        for place in self.plan.steps[number].places:
+            self._view(place).wait_to_read()
 
     def _run(self, number: int) -> None:
         step = self.plan.steps[number]

@@ -21,7 +21,7 @@ from gluonjit.engines.mxnet.semantics import SHAPES
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Spec, Value, intern_spec, natural_mode
 from gluonjit.hybrid import LOCAL, UNCAPTURED, structure
-from gluonjit.hybrid.failures import both
+from gluonjit.hybrid.failures import refused
 
 Attrs = tuple[tuple[str, str], ...]
 Shaped = tuple[tuple[int, ...], str]
@@ -29,6 +29,10 @@ Shaped = tuple[tuple[int, ...], str]
 
 class NeedsValue(Exception):
     """The traced function reads an array's numbers, writes to one, or uses one that may differ from call to call."""
+
+
+class SizeError(mx.base.MXNetError, ValueError):  # type: ignore[misc]
+    """Another number of elements: MXNet's operator raises its own error, and its arrays' method a ValueError."""
 
 
 class TraceOp(NamedTuple):
@@ -195,7 +199,8 @@ def _infer(name: str, attrs: Attrs, inputs: tuple[Shaped, ...]) -> tuple[Shaped,
     else:
         outputs = tuple((tuple(shape), np.dtype(dtype).name) for shape, dtype in zip(shapes, dtypes))
     if rules.canonical(name) in _RESHAPES and prod(outputs[0][0]) != prod(inputs[0][0]):
-        raise _refused(name, attrs, inputs, f"the result {outputs[0][0]} has another number of elements")
+        said = f"the result {outputs[0][0]} has another number of elements"
+        raise _refused(name, attrs, inputs, said, theirs=SizeError)
     return outputs
 
 
@@ -221,7 +226,9 @@ def _measured(name: str, attrs: Attrs, inputs: tuple[Shaped, ...]) -> tuple[Shap
 _RESHAPES = {"Reshape", "_np_reshape", "_npx_reshape", "reshape_like"}
 
 
-def _refused(name: str, attrs: Attrs, inputs: tuple[Shaped, ...], why: str, fits: bool = False) -> CaptureError:
+def _refused(
+    name: str, attrs: Attrs, inputs: tuple[Shaped, ...], why: str, fits: bool = False, theirs: Any = mx.base.MXNetError
+) -> CaptureError:
     """The error of an operator that does not take such operands; MXNet's own error too, as it is without batching.
 
     fits: whether the shapes are right, so that it has to be the dtypes.
@@ -237,7 +244,7 @@ def _refused(name: str, attrs: Attrs, inputs: tuple[Shaped, ...], why: str, fits
         f"{name}({given}) called on operands {operands}: {why}. {what}; hybridize(dynamic_batch=False) runs the same "
         f"code eagerly."
     )
-    return both(CaptureError, mx.base.MXNetError, text)
+    return refused(theirs, text)
 
 
 def reason_of(error: Exception) -> str:

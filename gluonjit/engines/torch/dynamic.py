@@ -14,9 +14,9 @@ from gluonjit.engines.torch.cells import as_lazy, capture, expand, foreign, open
 from gluonjit.engines.torch.lazy import waits
 from gluonjit.engines.torch.ops import captured
 from gluonjit.engines.torch.records import Refusal
-from gluonjit.errors import CaptureError, OptionError
-from gluonjit.graph import raised_at
+from gluonjit.errors import OptionError
 from gluonjit.hybrid import LOCAL, Batch, Options, engine_of
+from gluonjit.hybrid.failures import of_sample
 from gluonjit.hybrid.structure import map_structure
 
 KEY = "_gluonjit"
@@ -152,9 +152,8 @@ def _sample(module: Any, args: Any, kwargs: Any, batch: Batch) -> Any:
         known = batch.foreign  # classes in which there is no tensor
         given = [arg if arg.__class__ in known else map_structure(arg, as_lazy) for arg in args]
         return hooked.original_call(module, *given, **kwargs)
-    except CaptureError as error:
-        error.args = (f"{error} (In sample {batch.sample - 1}, at {raised_at(error.__traceback__)}.)",)
-        raise
+    except Exception as error:
+        raise of_sample(error, batch)  # noqa: B904 (it has its cause; in no variable, which would keep frames alive)
     finally:
         state.inside -= 1
         batch.end_sample()

@@ -94,7 +94,9 @@ class Follower(Reader):
     def __init__(self, known: Known, arguments: Any) -> None:
         super().__init__(known, arguments)
         self._twins: dict[int, tuple[Any, FunctionType]] = {}
-        asked = [getattr(type(known), name).__code__ for name in ("array", "own", "block", "watched", "spaces", "state")]
+        asked = [
+            getattr(type(known), name).__code__ for name in ("array", "own", "block", "watched", "spaces", "state")
+        ]
         self._trusted: dict[int, Any] = {id(code): code for code in asked}
         self.slice = slice
 
@@ -191,7 +193,7 @@ class Follower(Reader):
         if owner_of_module(kind.__module__) == LIBRARY:
             return self._native(function, args, kwargs)
         if isinstance(function, (operator.itemgetter, operator.attrgetter, operator.methodcaller)):
-            return self._native(function, args, kwargs)
+            return self.picked(function, *args)
         self.refuse(f"it calls {self.name_of(function)}, of which nothing is known")
 
     def _call_function(self, function: Any, args: Any, kwargs: Any) -> Any:

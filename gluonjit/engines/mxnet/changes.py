@@ -140,6 +140,7 @@ def forgetting(original: Any) -> Any:
     @wraps(original)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
         forget_recordings()
+        restructured(self)
         return original(self, *args, **kwargs)
 
     return wrapper

@@ -15,7 +15,7 @@ from gluonjit.engines.torch.operands import version_of
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Kind, Record
 from gluonjit.hybrid import LOCAL, RUNNING, Batch, Report
-from gluonjit.hybrid.guards import Variant, holding, put_record, too_many
+from gluonjit.hybrid.guards import Variant, holding, put_record, too_many, variant_key
 
 _MOST_KINDS = 4096
 
@@ -147,12 +147,12 @@ def _made(call: Call, wanted: tuple[Any, ...]) -> tuple[Variant, Any]:
     if isinstance(made, str):
         cell.expanded[wanted] = made
         raise Refusal(made)
-    variant = call.noted.variant(wanted, len(known))
+    variant = call.noted.variant(variant_key(wanted, len(known)))
     cell.variants.setdefault(wanted, known).append(variant)
     if isinstance(made, Plain):
         cell.plain[variant.key] = made.structure
         return variant, made.structure
-    if call.noted.steady:
+    if call.noted.steady():
         _note_lookup(cell, made, call.owner)
     return variant, made
 

@@ -6,7 +6,8 @@ again. What writes to anything that outlives the call, or depends on what cannot
 
 from gluonjit.hybrid.guards.facts import is_plain
 from gluonjit.hybrid.guards.follower import Follower
+from gluonjit.hybrid.guards.owners import is_user_function
 from gluonjit.hybrid.guards.reading import Known, Refused
-from gluonjit.hybrid.guards.variants import Noted, Variant, holding, put_record, too_many
+from gluonjit.hybrid.guards.variants import Noted, Variant, holding, put_record, too_many, variant_key
 
-__all__ = ["Follower", "Known", "Noted", "Refused", "Variant", "holding", "is_plain", "put_record", "too_many"]
+__all__ = ["Follower", "Known", "Noted", "Refused", "Variant", "holding", "is_plain", "is_user_function", "put_record", "too_many", "variant_key"]

@@ -6,6 +6,7 @@ import functools
 import operator
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import (
     BuiltinFunctionType,
     ClassMethodDescriptorType,
@@ -35,6 +36,7 @@ from gluonjit.hybrid.guards.owners import (
 from gluonjit.hybrid.guards.reading import Known, Reader, Refused
 from gluonjit.hybrid.guards.rewriting import Unfollowable
 from gluonjit.hybrid.guards.sources import is_twin, twin_of
+from gluonjit.hybrid.state import LOCAL
 
 _BUILTIN = (
     BuiltinFunctionType,
@@ -111,6 +113,19 @@ class Follower(Reader):
             if self.refusal:
                 raise Refused(self.refusal)
         return result
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """What the framework does once for all calls is nobody's state."""
+        trace = LOCAL.state.trace
+        notice = sys.getprofile()
+        sys.setprofile(None)
+        trace.follower = None
+        try:
+            yield
+        finally:
+            trace.follower = self
+            sys.setprofile(notice)
 
     def _notice(self, frame: Any, event: str, arg: Any) -> None:
         """Nothing of the user's runs unseen: a function that is no twin ends the trace before its first line."""

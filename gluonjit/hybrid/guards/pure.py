@@ -8,7 +8,6 @@ import contextlib
 import copy
 import dataclasses
 import functools
-import itertools
 from typing import Any
 
 FRESH = (list, dict, set, bytearray, collections.OrderedDict, collections.defaultdict, collections.deque, collections.Counter)
@@ -76,12 +75,9 @@ _STANDARD: set[Any] = {
     functools.reduce,
     contextlib.nullcontext,
     contextlib.suppress,
-    contextlib.ExitStack,
+    contextlib._GeneratorContextManager,
     collections.namedtuple,
 }
-
-CALLING_BACK = {map, filter, sorted, min, max, functools.reduce, functools.partial, itertools.accumulate, itertools.groupby}
-"""Functions that call what they are given."""
 
 _READING = {
     list: "__len__ copy count index __contains__ __getitem__ __iter__ __add__ __mul__ __eq__ __reversed__",

@@ -227,6 +227,8 @@ class Reader:
     def name(self, space: dict[str, Any], name: str) -> Any:
         """A global of a function's module, or a builtin."""
         if name in space:
+            if owner_of_module(space.get("__name__")) == LIBRARY:
+                return space[name]
             return self._entry(space, name, name)
         try:
             return getattr(builtins, name)

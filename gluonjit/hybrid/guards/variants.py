@@ -36,17 +36,21 @@ class Noted:
         self.facts: tuple[Fact, ...] = ()
         self.kept: tuple[Any, ...] = ()
 
-    @property
-    def steady(self) -> bool:
-        """Whether nothing was read but functions of classes, and which modules names stand for."""
-        return all(fact.way == CLASS or isinstance(fact.found, ModuleType) for fact in self.facts)
+    def steady(self, *steady: type) -> bool:
+        """Whether nothing was read but functions of classes, which modules names stand for, and `steady` objects."""
+        return all(fact.way == CLASS or isinstance(fact.found, (ModuleType, *steady)) for fact in self.facts)
 
-    def variant(self, wanted: Any, number: int) -> Variant:
-        """The variant of a signature, of which there are `number` others."""
+    def variant(self, key: Any) -> Variant:
+        """The variant, the kind of which is found by this key."""
         facts = tuple([fact[:4] for fact in self.facts])
         made: Any = PlainGuards if FAST is None else FAST.Guards
         guards = made(facts, look, alike, ABSENT) if facts else None
-        return Variant(wanted if not number else (*wanted, "variant", number), guards, self.facts, self.kept)
+        return Variant(key, guards, self.facts, self.kept)
+
+
+def variant_key(wanted: Any, number: int) -> Any:
+    """What the kind of a signature's variant of this number is found by."""
+    return (*wanted, "variant", number) if number else wanted
 
 
 def holding(variants: Sequence[Variant]) -> Variant | None:

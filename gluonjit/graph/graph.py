@@ -96,6 +96,8 @@ class Graph:
         self.lookups: dict[Any, dict[int, int]] = {}
         self.lookup_specs: dict[Any, Spec] = {}
         self.marks: list[Mark] = []  # where samples begin and end
+        self.copies: list[Sequence[int]] = []  # rows that arrays with memory of their own refer to, as `stack` gives
+        self.overwritten: list[int] = []  # rows of nodes whose backward pass needs what was written over since
         self.single_rows: dict[Any, Value] = {}  # one-row slices of inputs, so that equal ones are the same value
         # (the row's number for x[i:i+1], ~number for x[i])
 

@@ -23,6 +23,7 @@ from gluonjit.hybrid import Batch
 from gluonjit.hybrid.guards import Noted, Refused
 from gluonjit.hybrid.structure import map_structure
 
+ALL_CONSTANT = "it has no tensor operands"
 _READS = (
     "it reads a tensor's numbers, writes to a tensor from outside, or uses one that is neither an argument nor a "
     "parameter"
@@ -106,6 +107,15 @@ def make_kind(call: Call) -> Kind | str:
 
 def _traced(call: Call) -> _Found | str:
     """What a call does, or why that cannot be one node. Raises Plain."""
+    recorders: list[Recorder] = []
+    try:
+        return _trace(call, recorders)
+    finally:
+        for recorder in recorders:
+            recorder.close()
+
+
+def _trace(call: Call, recorders: list[Recorder]) -> _Found | str:
     cell, owner, run, args, kwargs, values, batch, noted = call
     trace = Trace([value.spec for value in values])
     constants = _constants(owner, args, kwargs, batch)
@@ -114,6 +124,7 @@ def _traced(call: Call) -> _Found | str:
     try:
         taped = any(value.taped for value in values)
         with outside, recording(trace, lambda tensor: id(tensor) in constants or cell.operator, taped) as recorder:
+            recorders.append(recorder)
             stand_ins = iter(recorder.placeholders())
             given, named = map_structure((args, kwargs), lambda item: _stand_in(item, stand_ins, constants))
             if cell.operator:
@@ -247,7 +258,7 @@ def _kind_of(cell: Cell, trace: Trace, places: list[int], structure: Any, draws:
     flat = type(structure) is tuple and list(structure) == list(range(len(places)))
     shape = None if structure == 0 else tuple if flat else structure
     if not trace.operands:
-        return "it has no tensor operands"
+        return ALL_CONSTANT
     try:
         built = build(trace, places)
     except rules.NotBatchable as refusal:

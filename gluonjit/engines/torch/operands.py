@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch._C._functorch import is_functorch_wrapped_tensor
@@ -25,20 +25,27 @@ class Unfit(Exception):
     """A tensor that is no operand of a batch; the text says why."""
 
 
-class Held(NamedTuple):
+class Held:
     """The payload of a leaf: a tensor of the program's, and how often it had been written to when it was captured.
 
-    rows: its numbers, as they were then where they are a copy.
+    rows: its numbers, as they were then where they are a copy; shared: whether other tensors have the same ones.
     """
 
-    tensor: Any
-    version: int
-    rows: Any
+    __slots__ = ("rows", "shared", "tensor", "version")
+
+    def __init__(self, tensor: Any, version: int, rows: Any) -> None:
+        self.tensor, self.version, self.rows = tensor, version, rows
+        self.shared = False
 
     @property
     def stale(self) -> bool:
         """Whether its numbers are others by now than those that were captured."""
         return self.rows is self.tensor and version_of(self.tensor) != self.version
+
+    @property
+    def rewritten(self) -> bool:
+        """Whether the program's tensor has other numbers by now."""
+        return not self.shared and version_of(self.tensor) != self.version
 
 
 def version_of(tensor: Any) -> int:
@@ -123,29 +130,30 @@ def _new_leaf(batch: Batch, tensor: Any, version: int) -> tuple[Value, Any]:
     key: Any = (id(tensor), version)
     payload = Held(tensor, version, tensor)
     if not taped and spec.bytes <= _SMALL and spec.device == "cpu" and spec.dtype in _BY_NUMBERS:
-        copied = _copy(tensor)  # `numpy` would mark the program's own as shared with numpy
-        key = (spec, copied.tensor.numpy().tobytes())
+        payload = _copied(tensor, version)  # `numpy` would mark the program's own as shared with numpy
+        key = (spec, payload.rows.numpy().tobytes())
         known = batch.graph.leaves.get(key)
-        payload = copied if known is None else known.payload
+        if known is not None:
+            payload = known.payload
+            payload.shared = payload.shared or payload.tensor is not tensor
     elif not taped and not tensor.is_inference() and spec.bytes <= batch.options.copy_inputs:
-        payload = _copy(tensor)  # so that the program may write to its own
-        key = (id(payload.tensor), 0)
+        payload = _copied(tensor, version)  # so that the program may write to its own
+        key = ("copied", id(payload))
     elif tensor.is_inference():
-        payload = _copied(batch, tensor)
-        key = (id(payload.tensor), payload.version)
+        payload = _as_it_is(batch, tensor)
+        key = ("copied", id(payload))
     base = batch.graph.add_leaf(key, payload, spec, taped).base
     return Value(base, 0, spec, batch.graph, taped, tensor), payload.rows
 
 
-def _copy(tensor: Any) -> Held:
-    copy = tensor.clone()
-    return Held(copy, version_of(copy), copy)
+def _copied(tensor: Any, version: int) -> Held:
+    return Held(tensor, version, tensor.clone())
 
 
-def _copied(batch: Batch, tensor: Any) -> Held:
+def _as_it_is(batch: Batch, tensor: Any) -> Held:
     """A tensor as it is now: of one that was made in inference mode nobody counts how often it is written to."""
     place = ("copied", id(tensor))
     known: Held | None = batch.created.get(place)
-    if known is None or not torch.equal(known.tensor, tensor):
-        known = batch.created[place] = _copy(tensor)
+    if known is None or not torch.equal(known.rows, tensor):
+        known = batch.created[place] = _copied(tensor, 0)
     return known

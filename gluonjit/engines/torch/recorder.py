@@ -73,6 +73,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         # What operators run on to tell the shapes of their results. Not of device "meta": in Python, PyTorch's kernels
         # for that one import its compiler, which takes seconds.
         self._shapes: list[Any] = [torch.zeros(spec.shape, dtype=dtype_named(spec.dtype)) for spec in trace.operands]
+        self._views: list[TraceTensor] = []
         self.writes: list[tuple[int, int, int, set[int]]] = []  # see `saved.overwritten`
         self.learns = torch.is_grad_enabled()
         # Of one operand the signature says whether gradients go through it, of several whether through any.
@@ -118,6 +119,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
             tensor.position, tensor.writes = found.position, base.writes
             tensor.places.add(tensor.position)
         return int(tensor.position)
+
+    def close(self) -> None:
+        """Let go of what views refer to: PyTorch's own references between them are not seen by the collector."""
+        for view in self._views:
+            view.base, view.path = None, ()
+        self._views.clear()
 
     def spec_at(self, position: int) -> Any:
         """How the tensor at a position looks."""
@@ -275,6 +282,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
             if parent.__class__ is not TraceTensor:  # a parameter, or another constant
                 result.outside = True
                 continue
+            self._views.append(result)
             result.base = parent if parent.base is None else parent.base
             result.path = (*parent.path, ViewStep(func, rest, number if several else None))
             result.outside, result.writes = parent.outside, result.base.writes

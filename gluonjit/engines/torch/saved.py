@@ -8,9 +8,39 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch import rules
-from gluonjit.engines.torch.arrays import FLOATS
+from gluonjit.engines.torch.arrays import FLOATS, dtype_named
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.trace import Operand, Trace, TraceOp
+
+
+def kept(program: Any, learned: tuple[bool, ...]) -> tuple[frozenset[int], frozenset[int]]:
+    """The operands and the results, by number, that a program saves for backward where these operands learn."""
+    known: dict[Any, Any] = program.__dict__.setdefault("kept", {})
+    found = known.get(learned)
+    if found is None:
+        found = known[learned] = _kept(program.trace, program.results, program.consts, learned)
+    return found  # type: ignore[no-any-return]
+
+
+def _kept(
+    trace: Trace, results: Sequence[int], consts: Sequence[Any], learned: tuple[bool, ...]
+) -> tuple[frozenset[int], frozenset[int]]:
+    tensors: dict[int, Any] = {}
+    saved: set[int] = set()
+    with plain(True):
+        try:
+            for position, spec in enumerate(trace.operands):
+                tensors[position] = _leaf(torch.zeros(spec.shape, dtype=dtype_named(spec.dtype)), learned[position])
+            for (position, _), tensor in zip(trace.consts, consts):
+                tensors[position] = _leaf(tensor.cpu(), tensor.requires_grad)
+            for op in trace.ops:
+                saved.update(map(_memory, [tensors[position] for position in saved_by(op, tensors)]))
+        except (RuntimeError, ValueError, TypeError, IndexError):  # of numbers that are none of the program's
+            return frozenset(), frozenset()
+    return (
+        frozenset([k for k in range(len(trace.operands)) if _memory(tensors[k]) in saved]),
+        frozenset([k for k, position in enumerate(results) if _memory(tensors[position]) in saved]),
+    )
 
 
 def saved_by(op: TraceOp, known: dict[int, Any]) -> set[int]:

@@ -19,12 +19,14 @@ from gluonjit.engines.torch.arrays import spec_of
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import capture, open_batch
 from gluonjit.engines.torch.hooked import plain
+from gluonjit.engines.torch.kinds import ALL_CONSTANT
 from gluonjit.engines.torch.lazy import LazyTensor
-from gluonjit.engines.torch.operands import concrete, current
+from gluonjit.engines.torch.operands import concrete, current, leaf
 from gluonjit.engines.torch.recorder import TraceTensor
+from gluonjit.engines.torch.overwrites import note_write, note_written_result
 from gluonjit.engines.torch.records import Refusal
 from gluonjit.graph import Value
-from gluonjit.hybrid import LOCAL, Options
+from gluonjit.hybrid import LOCAL, Batch, Options
 from gluonjit.hybrid.structure import map_structure
 
 _MOST = 4096
@@ -70,6 +72,8 @@ def write(func: Any, name: str, target: Any, args: tuple[Any, ...], kwargs: dict
         try:
             return _captured(func, name, base, path, target, args, kwargs)
         except Refusal as refusal:
+            if str(refusal) == ALL_CONSTANT and _constant(batch, func, base, path, args, kwargs):
+                return target
             batch.report.unbatched[name] = str(refusal)
     return _at_once(func, base, target, args, kwargs)
 
@@ -141,10 +145,32 @@ def _captured(
         batch = open_batch()
         if current(base).graph is not batch.graph:  # it was full
             raise Refusal("the batch was full")
+        captured = batch.graph.rows
         found = capture(cell, None, run, (base, *rest), named, batch)
+    if quiet or base._v.taped:
+        note_write(batch.graph, base._v, captured)
     base._v = found._v
     _count(base)
     return target
+
+
+def _constant(
+    batch: Batch, func: Any, base: Any, path: tuple[Step, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> bool:
+    """A write of constants to all of a tensor, as `zero_` does: it needs no node."""
+    if "out" in kwargs or torch.is_grad_enabled() is False and base._v.taped:
+        return False
+    with plain():
+        found = view = dummy(base._v.spec, False)
+        for step in path:
+            view = step.of(view)
+        with torch.no_grad():
+            func(view, *args[1:], **kwargs)
+    if base._v.taped:
+        note_write(batch.graph, base._v, batch.graph.rows)
+    base._v = leaf(batch, found)
+    _count(base)
+    return True
 
 
 def _writer(func: Any, path: tuple[Step, ...], by_out: bool, quiet: bool, taped: bool) -> Callable[..., Any]:
@@ -221,6 +247,7 @@ def opened(lazy: Any) -> Any:
         if value.base is computed and not value.depth:  # an input
             _run_readers(computed)
         elif not (computed.requires_grad and computed.is_leaf):
+            note_written_result(value)
             with torch.inference_mode(False), torch.enable_grad():
                 base._c = computed.clone()
         base._v = _apart(value, base._c)

@@ -173,6 +173,7 @@ class ReplayTape(Tape):
                 static.add_head(self._numbers[place], head)
                 reached[place.arena][place.begin : place.end] |= readers.take_given(place.end - place.begin)
         weights = set(static.backward(self._heads(reached)))
+        self._refuse_overwritten(reached)
         wanted = [static.learned[key] if key in weights else None for key in self._constants]
         for place, _ in self._inputs:
             rows = slice(place.begin, place.end)
@@ -248,7 +249,7 @@ def learned_inputs(plan: Plan) -> list[bool]:
     for chunk in plan.inputs:
         if isinstance(chunk, LeafChunk):
             taped = any(leaf.taped for leaf in chunk.leaves)
-            found.append(taped and any(leaf.payload[0].requires_grad for leaf in chunk.leaves))
+            found.append(taped and any(leaf.payload.tensor.requires_grad for leaf in chunk.leaves))
         else:
             weight = chunk.table.weight
             found.append(bool(chunk.table.taped and weight is not None and weight.requires_grad))

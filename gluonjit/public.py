@@ -7,6 +7,7 @@ from functools import reduce
 from operator import add
 from typing import Any
 
+from gluonjit.errors import OptionError
 from gluonjit.fused import clear_spare
 from gluonjit.hybrid.choosing import clear_choices
 from gluonjit.hybrid.costs import clear_curves
@@ -24,6 +25,8 @@ def hybridize(net: Any, dynamic_batch: bool = True, **options: Any) -> Any:
     `gluonjit.Options`, for the whole model. With `dynamic_batch=False` the model runs eagerly, as before.
     Raises OptionError for unusable options before anything has changed, and TypeError where `net` is no model.
     """
+    if not isinstance(dynamic_batch, bool):
+        raise OptionError(f"gluonjit.hybridize(): dynamic_batch={dynamic_batch!r}, but it is True or False")
     for engine in ENGINES:
         if engine.owns_block(net):
             engine.hybridize(net, dynamic_batch, options)

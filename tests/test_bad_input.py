@@ -169,8 +169,8 @@ def test_executors_of_pytorch(net: Net, executor: str) -> None:
 
 
 LIKE_IT: list[tuple[dict[str, Any], str]] = [
-    ({"dynamic_batching": True}, "hybridize(dynamic_batching=True): there is no option 'dynamic_batching': did you mean "
-     "dynamic_batch=True?"),
+    ({"dynamic_batching": True}, "hybridize(dynamic_batching=True): there is no option 'dynamic_batching': did you "
+     "mean dynamic_batch=True?"),
     ({"dynamicbatch": True}, "did you mean dynamic_batch=True?"),
     ({"dynamic_batches": True, "static_alloc": True}, "did you mean dynamic_batch=True?"),
     ({"dynamic": True}, "did you mean dynamic_batch=True?"),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from sys import _getframe
 from typing import Any, TypeVar
 
 from gluonjit.analysis.operands import rows_read
 from gluonjit.errors import CaptureError, FlushError, GluonJITError
-from gluonjit.graph import Record, raised_at
+from gluonjit.graph import Record, line_of, origin_of, raised_at
 from gluonjit.graph.origins import is_library
 from gluonjit.hybrid.batch import Batch
 from gluonjit.hybrid.provenance import Provenance
@@ -35,14 +36,30 @@ def both(ours: type[_Ours], theirs: type[BaseException], text: str) -> _Ours:
 
 
 def refused(theirs: type[BaseException], text: str) -> CaptureError:
-    """The error of a call that cannot be captured, because of the user's making; `theirs` is what it raises eagerly."""
-    batch = LOCAL.state.batch
-    if batch is not None:
-        batch.failed = batch.graph.rows
+    """The error of a call that cannot be captured, of the user's making; `theirs` is what it raises eagerly.
+
+    It says on which line, where the call is in no sample, of which `of_sample` says that.
+    """
+    state = LOCAL.state
+    if state.batch is not None:
+        state.batch.failed = state.batch.graph.rows
+    line = None if state.inside else line_of(origin_of(_getframe(1)))
+    if line is not None:
+        text = f"{text} (At {line}.)"
     return both(CaptureError, theirs, text)
 
 
 _FRAMEWORKS = (RuntimeError, TypeError, IndexError, ValueError, AssertionError)
+
+
+def of_framework(error: Exception) -> bool:
+    """Whether an error is the framework's own, or of this library in its place, and says what is wrong with a call."""
+    if isinstance(error, (GluonJITError, RecursionError)) or not isinstance(error, _FRAMEWORKS):
+        return False
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and is_library(trace.tb_frame)
 
 
 def of_sample(error: Exception, batch: Batch) -> Exception:
@@ -53,25 +70,16 @@ def of_sample(error: Exception, batch: Batch) -> Exception:
     """
     number = batch.sample - 1
     batch.failed = next((mark.row for mark in reversed(batch.graph.marks) if mark.sample == number), 0)
-    where = f" (In sample {number}, at {raised_at(error.__traceback__)}.)"
+    line = raised_at(error.__traceback__) or line_of(origin_of(_getframe(1)))
+    where = f" (In sample {number}, at {line}.)"
     if isinstance(error, CaptureError):
         error.args = (f"{error}{where}",)
         return error
-    if isinstance(error, (GluonJITError, RecursionError)) or not isinstance(error, _FRAMEWORKS):
-        return error
-    if not _in_library(error):
+    if not of_framework(error):
         return error
     said = both(CaptureError, type(error), f"{error}{where}")
     said.__cause__ = error
     return said
-
-
-def _in_library(error: Exception) -> bool:
-    """Whether an error was raised by the code of a framework, or of this library."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return trace is not None and is_library(trace.tb_frame)
 
 
 def _joint(ours: type[GluonJITError], theirs: type[BaseException]) -> Any:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from sys import _getframe
 from typing import Any
 
 from mxnet.base import MXNetError
 
 from gluonjit.engines.mxnet.results import placed, spent, tape_of
-from gluonjit.graph import Value, line_of, origin_of
+from gluonjit.graph import Value
 from gluonjit.hybrid import LOCAL
 from gluonjit.hybrid.batch import Results, results_of
 from gluonjit.hybrid.failures import refused
@@ -29,9 +28,8 @@ def refuse_variable(array: Any) -> None:
 
 
 def _refuse(shape: tuple[int, ...]) -> None:
-    line = line_of(origin_of(_getframe(1)))
     text = (
-        f"an array of shape {shape} was written to{f', at {line},' if line else ''} under autograd.record, and it is "
+        f"an array of shape {shape} was written to under autograd.record, and it is "
         f"in a computational graph: it was computed by recorded calls, or they have read it. MXNet refuses this, as "
         f"gradients of what came before would be lost (Assigning to NDArrays that are already in a computational "
         f"graph). Make a new array: `h = h + 1` for `h += 1`, `h = nd.relu(h)` for `nd.relu(h, out=h)`, `nd.where` or "

@@ -14,6 +14,7 @@ from gluonjit.engines.torch.cell import Cell, cells_known
 from gluonjit.engines.torch.cells import capture, expand, open_batch
 from gluonjit.engines.torch.dynamic import disable, enable
 from gluonjit.engines.torch.executors import session_for
+from gluonjit.engines.torch.failures import unfit
 from gluonjit.engines.torch.hooked import current_mode
 from gluonjit.engines.torch.lazy import waits
 from gluonjit.engines.torch.opkinds import clear_kinds, kind_count, sum_kind
@@ -66,8 +67,13 @@ class TorchEngine:
         return opened(lazy)
 
     def call_operator(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A function of PyTorch's called on a lazy tensor."""
-        return call_operator(func, args, kwargs)
+        """A function of PyTorch's called on a lazy tensor. Raises CaptureError where it does not take such tensors."""
+        try:
+            return call_operator(func, args, kwargs)
+        except Exception as error:
+            if LOCAL.state.trace is not None or LOCAL.state.paused:
+                raise
+            raise unfit(func, args, kwargs, error)  # noqa: B904 (it has its cause)
 
     def wants(self, args: Sequence[Any]) -> bool:
         """Inside a dynamically batched module or `batching`, or where an argument waits for its batch."""

@@ -9,8 +9,6 @@ from torch import nn
 
 from . import FORMS, habit
 
-WAYS = ("in the net", "on results")
-
 
 def written(t: Any, write: Callable[[Any, Any], Any], rows: int = 2) -> None:
     """Values and gradients where `write(h, x)` works on a hidden result; it may give what goes on instead of h."""

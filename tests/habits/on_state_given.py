@@ -14,8 +14,8 @@ from typing import Any, Callable
 
 import numpy as np
 
-from . import FORMS, habit
-from .open_state_kinds import read
+from . import habit
+from .on_state_kinds import read
 
 
 @dataclasses.dataclass
@@ -218,7 +218,7 @@ def _put(name: str) -> None:
         read(t, *GIVEN[name])
 
     run.__name__ = "giving_" + name.replace(" ", "_").replace("-", "_")
-    habit(forms=FORMS)(run)
+    habit(forms=("module", "cell"))(run)
 
 
 for _name in GIVEN:

@@ -1,4 +1,4 @@
-"""Arrays that programs write to again: a loader's buffers, inputs and targets, states between calls."""
+"""Constants that a body makes once and keeps."""
 
 from __future__ import annotations
 
@@ -7,10 +7,6 @@ from typing import Any
 import numpy as np
 
 from . import FORMS, habit
-
-
-def rows(count: int = 4, width: int = 4) -> Any:
-    return np.random.RandomState(2).uniform(-1, 1, (count, 1, width)).astype("float32")
 
 
 def cached_positions_outside(t: Any) -> None:

@@ -214,6 +214,8 @@ def _at_once(func: Any, base: Any, target: Any, args: tuple[Any, ...], kwargs: d
     """Write to computed tensors, by PyTorch itself."""
     given, named = map_structure((args, kwargs), _waiting)  # what waits runs before there is other memory
     opened(base)
+    if target is not base and not _share(target._c, base._c):  # a view that was captured of what was computed already
+        renew(target)
     memory = concrete(target)
     found = func(*map_structure(given, _computed), **map_structure(named, _computed))
     _count(base)
@@ -222,6 +224,10 @@ def _at_once(func: Any, base: Any, target: Any, args: tuple[Any, ...], kwargs: d
     if tuple(memory.shape) != target._v.spec.shape:
         target._v = _apart(target._v, memory)
     return target if found is memory else found
+
+
+def _share(one: Any, other: Any) -> bool:
+    return one is not None and one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
 
 
 def _waiting(item: Any) -> Any:

@@ -35,44 +35,6 @@ def written(t: Any, write: Callable[[Any, Any], Any], rows: int = 2) -> None:
 
 
 @habit("torch", forms=FORMS)
-def a_write_through_an_expanded_view_or_a_diagonal(t: Any) -> None:
-    def write(h: Any, x: Any) -> Any:
-        h = torch.cat([h, h]) * 1
-        h.diagonal().add_(1)
-        h.unsqueeze(0)[0, 3] = 0
-        h.narrow(0, 1, 1).mul_(5)
-        h.narrow(0, 2, 2)[0] += 2
-        return h[:2] + h[2:].expand(2, 4)
-
-    written(t, write)
-
-
-@habit("torch", forms=FORMS)
-def data_and_detach_of_results(t: Any) -> None:
-    net = t.net()
-    h = t.call(net, t.inputs()[0])
-    plain = h.detach()
-    t.see("learns", [h.requires_grad, plain.requires_grad, h.data.requires_grad])
-    t.see("values", [h, plain, h.data])
-    g = t.call(net, t.inputs()[0])
-    g.detach_()
-    t.see("detached", [g.requires_grad, g.grad_fn is None])
-    t.see("value", g)
-
-
-@habit("torch", forms=FORMS)
-def data_of_a_result_is_written_to(t: Any) -> None:
-    net = t.net()
-    h = t.call(net, t.inputs()[0])
-    h.data.mul_(2)
-    h.data[0, 0] = 3
-    t.see("value", h)
-    g = t.call(net, t.inputs()[1])
-    g.data = torch.ones(1, 2)
-    t.see("replaced", g)
-
-
-@habit("torch", forms=FORMS)
 def a_running_mean_in_a_buffer(t: Any) -> None:
     class Part(t.Part):
         def setup(self) -> None:

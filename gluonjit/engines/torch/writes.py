@@ -261,6 +261,14 @@ def opened(lazy: Any) -> Any:
     return concrete(lazy)
 
 
+def put_data(lazy: Any, value: Any) -> None:
+    """Let a tensor have the memory of another from now on; what it was a view of, and its views, keep theirs."""
+    computed = opened(lazy)
+    computed.data = _computed(value)
+    lazy._b = lazy._k = lazy._n = None
+    lazy._c, lazy._v = computed, _apart(lazy._v, computed)
+
+
 def _run_readers(tensor: Any) -> None:
     """Run what waits and reads an input that is written to next, unless it was copied."""
     batch = LOCAL.state.batch

@@ -202,8 +202,7 @@ class Follower(Reader):
             return self.call(self.get(function, "__call__"), *args, **kwargs)
         if self.known.block(function):
             if not self.known.watched(function) and not self.is_made(function):
-                for space, name in self.known.state(function):
-                    self._entry(space, name, f"{self.name_of(function)}.{name}")
+                self.state_of(function)
             return function(*args, **kwargs)
         if owner_of_module(kind.__module__) == LIBRARY:
             return self._native(function, args, kwargs)

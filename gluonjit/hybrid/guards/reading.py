@@ -224,6 +224,11 @@ class Reader:
         self.fact(ENTRY, container, key, found, name)
         return self.named(found, name)
 
+    def state_of(self, block: Any) -> None:
+        """What a module or block of the framework's own reads of itself."""
+        for space, name in self.known.state(block):
+            self._entry(space, name, f"{self.name_of(block)}.{name}")
+
     def name(self, space: dict[str, Any], name: str) -> Any:
         """A global of a function's module, or a builtin."""
         if name in space:

@@ -56,7 +56,7 @@ def functional(func: Any) -> Any:
     base, _, overload = _FUNCTIONAL.get(name, name.replace("_.", ".")).partition(".")
     packet = getattr(torch.ops.aten, base, None)
     found = getattr(packet, overload, None)
-    if found is not None and _takes(found) == _takes(func) or name in _FUNCTIONAL:
+    if (found is not None and _takes(found) == _takes(func)) or name in _FUNCTIONAL:
         return found
     for other in [getattr(packet, name) for name in packet.overloads()] if packet is not None else []:
         if not other._schema.is_mutable and _takes(other) == _takes(func):

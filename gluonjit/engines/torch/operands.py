@@ -9,6 +9,7 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.autograd import forward_ad
 
 from gluonjit.engines.torch.arrays import FLOATS, spec_of
+from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.lookups import host_rows
 from gluonjit.engines.torch.recorder import TraceTensor
@@ -23,34 +24,6 @@ _SMALL = 4096  # bytes: up to here equal tensors are told by their numbers
 
 class Unfit(Exception):
     """A tensor that is no operand of a batch; the text says why."""
-
-
-class Held:
-    """The payload of a leaf: a tensor of the program's, and how often it had been written to when it was captured.
-
-    rows: its numbers, as they were then where they are a copy; shared: whether other tensors have the same ones.
-    """
-
-    __slots__ = ("rows", "shared", "tensor", "version")
-
-    def __init__(self, tensor: Any, version: int, rows: Any) -> None:
-        self.tensor, self.version, self.rows = tensor, version, rows
-        self.shared = False
-
-    @property
-    def stale(self) -> bool:
-        """Whether its numbers are others by now than those that were captured."""
-        return self.rows is self.tensor and version_of(self.tensor) != self.version
-
-    @property
-    def rewritten(self) -> bool:
-        """Whether the program's tensor has other numbers by now."""
-        return not self.shared and version_of(self.tensor) != self.version
-
-
-def version_of(tensor: Any) -> int:
-    """How often a tensor has been written to."""
-    return 0 if tensor.is_inference() else int(tensor._version)
 
 
 def value_of(batch: Batch, tensor: Any) -> Value:

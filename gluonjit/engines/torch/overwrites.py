@@ -39,7 +39,9 @@ def note_write(graph: Graph, value: Value, captured: int) -> None:
         found.append(rows)
     shared = [(rows, value.spec.rows)]  # rows of the same memory
     for base, reader, node in _between(graph, rows, captured):
-        operands = [k for k, item in enumerate(reader.operands[node]) if _meets(item, reader.kind.operands[k].rows, shared)]
+        operands = [
+            k for k, item in enumerate(reader.operands[node]) if _meets(item, reader.kind.operands[k].rows, shared)
+        ]
         if not operands or reader.mode < 2:
             continue
         if reader.kind.operator and _is_view(reader.kind):

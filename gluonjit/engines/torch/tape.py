@@ -20,8 +20,8 @@ from gluonjit.analysis.plan import Gather, Place
 from gluonjit.engines.torch.arrays import FLOATS, VERSIONS, device_named, dtype_named, sent, with_memory
 from gluonjit.engines.torch.chunks import TWICE, Chunk, Readers, current_backward
 from gluonjit.engines.torch.fused_steps import FusedSteps, RanFused
+from gluonjit.engines.torch.held import Held
 from gluonjit.engines.torch.hooked import run_backward
-from gluonjit.engines.torch.operands import Held
 from gluonjit.engines.torch.overwrites import savers
 from gluonjit.engines.torch.program import pieces
 from gluonjit.engines.torch.reached import part_of, reach, reached_nodes, rows_at

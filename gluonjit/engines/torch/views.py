@@ -120,4 +120,4 @@ _PUT_BACK: dict[Any, Callable[[Any, Any, ViewStep], Any]] = {
     _ATEN.detach.default: _same,
     _ATEN.alias.default: _same,
 }
-"""By the operator of a view: the base, given it as it was, the view as it is now, and the step from one to the other."""
+"""By the operator of a view: the base, given it as it was, the view as it is now, and the step between them."""

@@ -22,8 +22,8 @@ from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.kinds import ALL_CONSTANT
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import concrete, current, leaf
-from gluonjit.engines.torch.recorder import TraceTensor
 from gluonjit.engines.torch.overwrites import note_write, note_written_result
+from gluonjit.engines.torch.recorder import TraceTensor
 from gluonjit.engines.torch.records import Refusal
 from gluonjit.graph import Value
 from gluonjit.hybrid import LOCAL, Batch, Options
@@ -74,7 +74,8 @@ def write(func: Any, name: str, target: Any, args: tuple[Any, ...], kwargs: dict
         except Refusal as refusal:
             if str(refusal) == ALL_CONSTANT and _constant(batch, func, base, path, args, kwargs):
                 return target
-            batch.report.unbatched[name] = str(refusal)
+            if not str(refusal).startswith("tracing it raised"):  # then it is the program's own fault, most likely
+                batch.report.unbatched[name] = str(refusal)
     return _at_once(func, base, target, args, kwargs)
 
 
@@ -158,7 +159,7 @@ def _constant(
     batch: Batch, func: Any, base: Any, path: tuple[Step, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> bool:
     """A write of constants to all of a tensor, as `zero_` does: it needs no node."""
-    if "out" in kwargs or torch.is_grad_enabled() is False and base._v.taped:
+    if "out" in kwargs or (torch.is_grad_enabled() is False and base._v.taped):
         return False
     with plain():
         found = view = dummy(base._v.spec, False)

@@ -12,8 +12,8 @@ import torch
 from gluonjit.analysis import Plan
 from gluonjit.analysis.plan import LeafChunk, LookupChunk, Place
 from gluonjit.engines.torch.chunks import TWICE
+from gluonjit.engines.torch.held import version_of
 from gluonjit.engines.torch.hooked import plain
-from gluonjit.engines.torch.operands import version_of
 from gluonjit.engines.torch.reached import part_of, reach, reached_nodes, rows_at
 from gluonjit.engines.torch.replay.plans import Skeleton
 from gluonjit.engines.torch.replay.skeleton import Outline

@@ -127,3 +127,26 @@ def a_running_mean_in_a_buffer_that_is_replaced(t: Any) -> None:
     t.minibatch(net, label="second")
     t.see("buffer", net.part.mean)
     t.see("state", list(net.state_dict()))
+
+
+@habit("torch", forms=FORMS)
+def a_running_mean_in_a_buffer(t: Any) -> None:
+    class Part(t.Part):
+        def setup(self) -> None:
+            self.register_buffer("mean", torch.zeros(1, 4))
+            self.register_buffer("calls", torch.zeros((), dtype=torch.long))
+
+        def body(self, F: Any, x: Any) -> Any:
+            h = self.layer(x)
+            if self.training:
+                self.mean.mul_(0.9).add_(0.1 * h.detach())
+                self.calls += 1
+            return F.tanh(h - self.mean)
+
+    net = t.net(Part)
+    t.minibatch(net, label="first", step=True)
+    t.minibatch(net, label="second")
+    t.see("buffers", [net.part.mean, int(net.part.calls)])
+    net.eval()
+    t.minibatch(net, label="evaluation")
+    t.see("buffers after", [net.part.mean, int(net.part.calls)])

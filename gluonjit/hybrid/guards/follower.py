@@ -185,13 +185,12 @@ class Follower(Reader):
             return self.call(self.get(function, "__call__"), *args, **kwargs)
         if self.known.block(function):
             if not self.known.watched(function) and not self.is_made(function):
-                for space, name in self.known.state(function):
-                    self._entry(space, name, f"{self.name_of(function)}.{name}")
+                self.state_of(function)
             return function(*args, **kwargs)
         if owner_of_module(kind.__module__) == LIBRARY:
             return self._native(function, args, kwargs)
         if isinstance(function, (operator.itemgetter, operator.attrgetter, operator.methodcaller)):
-            return self._native(function, args, kwargs)
+            return self.picked(function, *args)
         self.refuse(f"it calls {self.name_of(function)}, of which nothing is known")
 
     def _call_function(self, function: Any, args: Any, kwargs: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import linecache
 import re
 from typing import Any
 
@@ -44,5 +45,8 @@ def make_net(framework: Framework, dtype: str) -> Any:
     """The net with all layers, of weights of this dtype."""
     names = framework.names
     source = net_source(framework, list(framework.net.layers))
-    exec(compile(f"{source}\n{framework.net.ready.format(dtype=dtype)}", "<net>", "exec"), names)
+    text = f"{source}\n{framework.net.ready.format(dtype=dtype)}"
+    file = f"<net of {framework.name}, {dtype}>"
+    linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file  # where a follower finds it
+    exec(compile(text, file, "exec"), names)
     return names["net"]

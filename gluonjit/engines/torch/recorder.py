@@ -147,7 +147,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
             if tensor.recorder is not self:
                 raise NeedsValue
             return self.place_of(tensor)
-        found = self._known.get(id(tensor))
+        found: int | None = self._known.get(id(tensor))
         if found is None:
             if not self._constant(tensor):
                 raise NeedsValue
@@ -295,7 +295,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         if self.trace.shapes[position] != self.trace.shapes[target.position]:
             position = self._as_before(target, position)
         base = target if target.base is None else target.base
-        quiet = self.learns and (not torch.is_grad_enabled() or detaches(target.path))
+        detached = detaches(target.path)
+        if detached and torch.is_grad_enabled() and self.learned(position) is not False:
+            raise NeedsValue  # it has a history of its own from now on, beside that of its base
+        quiet = self.learns and (detached or not torch.is_grad_enabled())
         if target.base is None:
             found = position
         else:

@@ -149,7 +149,7 @@ def _captured(
         captured = batch.graph.rows
         found = capture(cell, None, run, (base, *rest), named, batch)
     if quiet or base._v.taped:
-        note_write(batch.graph, base._v, captured)
+        note_write(batch.graph, base._v, captured, torch.is_grad_enabled())
     base._v = found._v
     _count(base)
     return target

@@ -62,11 +62,11 @@ class ReuseError(GluonJITError):
 
 
 class GluonJITWarning(UserWarning):
-    """Base of every warning of this library: results are right, but slower than they need to be."""
+    """Base of every warning of this library: a program is slower than it needs to be; docs/guide.md has a table."""
 
 
 class EarlyFlushWarning(GluonJITWarning):
-    """A value was needed inside an open batch, so what was pending ran early, in a smaller batch."""
+    """A value was needed inside an open batch, so what was pending ran without samples that came after it."""
 
 
 class AloneWarning(GluonJITWarning):

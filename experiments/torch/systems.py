@@ -62,7 +62,7 @@ class _Learning(BaseSystem):
 
     def total(self, losses: Sequence[Tensor]) -> float:
         """Return the sum of the losses of a minibatch, which waits for them."""
-        return float(torch.stack(tuple(losses)).sum())
+        return float(torch.stack(tuple(losses)).detach().sum())
 
     def results(self, samples: Sequence[Any]) -> dict[str, np.ndarray]:
         """Return the losses of a minibatch and the gradient of each parameter."""

@@ -35,7 +35,8 @@ class CellFunction:
             for engine in ENGINES if len(ENGINES) == 1 else _engines_of((*args, *kwargs.values())):
                 if state.inside or engine.wants(args):
                     return engine.call_cell(self, args, kwargs)
-        return self.function(*args, **kwargs)
+        follower = getattr(state.trace, "follower", None)
+        return self.function(*args, **kwargs) if follower is None else follower.call(self, *args, **kwargs)
 
     def __reduce__(self) -> Any:
         return self.name  # found by name, as any function is

@@ -27,8 +27,8 @@ static struct PyModuleDef definition = {
 };
 
 PyMODINIT_FUNC PyInit__fast(void) {
-    PyTypeObject *types[] = {&ValueType, &SignaturesType, &HookType, &SilentType};
-    const char *named[] = {"Value", "Signatures", "Hook", "Silent"};
+    PyTypeObject *types[] = {&ValueType, &SignaturesType, &HookType, &SilentType, &GuardsType};
+    const char *named[] = {"Value", "Signatures", "Hook", "Silent", "Guards"};
     PyObject *module;
     size_t k;
     if (names_init() < 0) return NULL;

@@ -18,6 +18,7 @@ from gluonjit.engines.mxnet.cells import capture_cell
 from gluonjit.engines.mxnet.computing import own
 from gluonjit.engines.mxnet.dynamic import KEY, automatic_cell
 from gluonjit.engines.mxnet.engine import ENGINE
+from gluonjit.engines.mxnet.following import called
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, reshaped, wrap, wrap_concrete
 from gluonjit.engines.mxnet.lazy_np import wrap_np, wrap_np_concrete
 from gluonjit.engines.mxnet.operands import Empty, leaf
@@ -98,6 +99,11 @@ def call(self: gluon.Block, *args: Any) -> Any:
             if self._forward_hooks or self._forward_pre_hooks:
                 return _call_with_hooks(self, cell, args)
             return capture_cell(cell, self, None, args)
+    elif state.trace is not None and state.trace.follower is not None:
+        if not (self._forward_hooks or self._forward_pre_hooks):
+            out = called(state.trace.follower, self, args)
+            after_forward(self, args, out)
+            return out
     begin = 0.0
     if cell is not None:  # not one node: what it calls is captured. Its arrays become lazy, so that slices are rows
         if not state.inside:

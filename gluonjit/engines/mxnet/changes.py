@@ -111,6 +111,7 @@ def flushing(original: Any, name: str) -> Any:
         if not state.paused and state.trace is None:
             state.flush(name)
             state.singles = 0
+            state.end_minibatch()
         return original(self, *args, **kwargs)
 
     return wrapper
@@ -140,6 +141,7 @@ def forgetting(original: Any) -> Any:
     @wraps(original)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
         forget_recordings()
+        restructured(self)
         return original(self, *args, **kwargs)
 
     return wrapper

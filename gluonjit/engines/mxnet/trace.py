@@ -61,6 +61,7 @@ class Trace:
         self.consts: list[tuple[int, Any]] = []
         self.known: dict[int, int] = {}
         self.ops: list[TraceOp] = []
+        self.follower: Any = None  # what sees to Python's state, where the user's code is traced
 
     def placeholder(self, position: int, spec: Spec) -> Value:
         """The value that stands for position `position`."""

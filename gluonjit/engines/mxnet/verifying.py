@@ -19,11 +19,12 @@ from gluonjit.engines.mxnet.lazy import Lazy
 from gluonjit.engines.mxnet.semantics import is_numpy
 from gluonjit.engines.mxnet.trace import operator_call
 from gluonjit.errors import ReuseError, VerifyError
-from gluonjit.hybrid import LOCAL, UNCAPTURED, Report
+from gluonjit.hybrid import LOCAL, UNCAPTURED, Report, engine_of
 from gluonjit.hybrid.functions import CellFunction
+from gluonjit.hybrid.leftovers import Framework, Leftovers
 from gluonjit.hybrid.reuse import Recordings
 from gluonjit.hybrid.structure import items_of
-from gluonjit.hybrid.verification import Event, Log, Loss, Outcome, Runs, batched_with, called, compared
+from gluonjit.hybrid.verification import Event, Log, Loss, Outcome, Runs, Witness, batched_with, called, compared
 
 _log: Log | None = None
 
@@ -95,11 +96,18 @@ def verify(
             return _run(net, samples, loss, train_mode, None, True)
         return _run_reusing(net, samples, loss, train_mode)
 
-    def watched(probing: bool, eager: bool) -> list[Event]:
-        return _watched(net, samples, loss, train_mode, probing, eager)
+    def watched(probing: bool, eager: bool, witness: Witness | None) -> list[Event]:
+        return _watched(net, samples, loss, train_mode, probing, eager, witness)
 
-    runs = Runs(run, watched, NDArray.asnumpy, lambda probe: probe.grad.asnumpy(), "hybridize(dynamic_batch=False)")
+    off = "hybridize(dynamic_batch=False)"
+    named = [(f"sample {number}", sample) for number, sample in enumerate(samples)]
+    left = Leftovers(_FRAMEWORK, [("net", net), ("loss", loss), *named])
+    forget = engine_of("mxnet").clear_caches
     with batched_with(net, KEY, options, enable, disable), _kept_gradients(net, samples):
+        promised = net.__dict__[KEY].reuse is not None
+        cells: list[Any] = []
+        net.apply(lambda block: cells.extend([block.__dict__[KEY]] if KEY in block.__dict__ else []))
+        runs = Runs(run, watched, _numbers, lambda probe: probe.grad.asnumpy(), off, left, forget, cells, promised)
         return compared(runs, rtol)
 
 
@@ -119,9 +127,15 @@ def _run_reusing(net: gluon.Block, samples: Sequence[Any], loss: Loss | None, tr
 
 
 def _watched(
-    net: gluon.Block, samples: Sequence[Any], loss: Loss | None, train_mode: bool, probing: bool, eager: bool
+    net: gluon.Block,
+    samples: Sequence[Any],
+    loss: Loss | None,
+    train_mode: bool,
+    probing: bool,
+    eager: bool,
+    witness: Witness | None,
 ) -> list[Event]:
-    log = Log(NDArray, _probed if probing else lambda array: (array, None))
+    log = Log(NDArray, _probed if probing else lambda array: (array, None), witness)
     cell = net.__dict__[KEY]
     reuse, cell.reuse = cell.reuse, None  # calls that do not run can't be watched
     try:
@@ -167,6 +181,30 @@ def _like(array: NDArray, numbers: Any, variable: bool = False) -> NDArray:
         if variable:
             made.attach_grad()
     return made
+
+
+def _numbers(array: Any) -> Any:
+    return array.copy() if isinstance(array, np.ndarray) else array.asnumpy()
+
+
+def _write(array: Any, numbers: Any) -> None:
+    """Put numbers back where they were written over."""
+    if not np.array_equal(_numbers(array), numbers):
+        with UNCAPTURED, autograd.pause():
+            array[:] = numbers
+
+
+_FRAMEWORK = Framework(
+    NDArray,
+    gluon.Block,
+    frozenset({*gluon.HybridBlock().__dict__, KEY} - {"_children"}),
+    gluon.Parameter,
+    _numbers,
+    _numbers,
+    _write,
+    lambda: None,  # MXNet does not say where its generators are
+    lambda state: None,
+)
 
 
 def _gradients(net: gluon.Block, samples: Sequence[Any]) -> Iterator[tuple[str, NDArray]]:

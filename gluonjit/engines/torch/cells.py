@@ -16,11 +16,12 @@ from gluonjit.engines.torch.hooked import autocast, current_mode
 from gluonjit.engines.torch.kinds import Call
 from gluonjit.engines.torch.lazy import LazyTensor, wrap
 from gluonjit.engines.torch.lookups import look_up, table_of
-from gluonjit.engines.torch.operands import Unfit, leaf, value_of
+from gluonjit.engines.torch.operands import Unfit, current, leaf, value_of
 from gluonjit.engines.torch.records import ASKED, Refusal, record_of
 from gluonjit.engines.torch.structure import Constant
 from gluonjit.graph import Record, Value
 from gluonjit.hybrid import LOCAL, Batch, Options, engine_of
+from gluonjit.hybrid.guards import Noted
 from gluonjit.hybrid.structure import map_structure
 
 _CONSTANTS = (
@@ -86,7 +87,7 @@ def capture(
         signature.append(batch.changes)
     values: list[Value] = []
     for arg in args:
-        if arg.__class__ is LazyTensor and arg._v.graph is graph:
+        if arg.__class__ is LazyTensor and current(arg).graph is graph:
             values.append(arg._v)
             signature.append(arg._v.spec)
         else:
@@ -104,8 +105,8 @@ def capture(
     signature.append(taped and learning)
     key = tuple(signature)
     record = batch.records.get(key)
-    if record is None:
-        made = record_of(Call(cell, owner, run, args, kwargs, values, batch), key)
+    if record is None or (record.guards is not None and not record.guards.hold()):
+        made = record_of(Call(cell, owner, run, args, kwargs, values, batch, Noted()), key)
         if cell.lookup is not None and len(args) == 1:
             found = captured_lookup(cell, batch, args[0], learning)
             if found is not None:
@@ -150,7 +151,7 @@ def _flatten(arg: Any, owner: Any, batch: Batch, signature: list[Any], values: l
         signature.append(kind)
         graph = batch.graph
         for item in arg:
-            if item.__class__ is LazyTensor and item._v.graph is graph:
+            if item.__class__ is LazyTensor and current(item).graph is graph:
                 values.append(item._v)
                 signature.append(item._v.spec)
             else:
@@ -201,6 +202,7 @@ def foreign(batch: Batch, args: tuple[Any, ...]) -> str:
 def captured_lookup(cell: Cell, batch: Batch, indices: Any, learning: bool) -> Any:
     """A call that is nothing but a look-up, by integers that are known."""
     if indices.__class__ is LazyTensor:
+        current(indices)
         indices = indices._c
     if not isinstance(indices, torch.Tensor):
         return None

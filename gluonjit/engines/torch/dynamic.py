@@ -13,10 +13,12 @@ from gluonjit.engines.torch import changes, hooked, recurrent
 from gluonjit.engines.torch.aside import KEY, traced_otherwise
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import as_lazy, capture, expand, foreign, open_batch
+from gluonjit.engines.torch.kinds import LOOPS
 from gluonjit.engines.torch.lazy import waits
 from gluonjit.engines.torch.ops import captured
 from gluonjit.engines.torch.records import Refusal
 from gluonjit.errors import OptionError
+from gluonjit.graph import is_own
 from gluonjit.hybrid import LOCAL, UNCAPTURED, Batch, Options, engine_of
 from gluonjit.hybrid.failures import of_sample
 from gluonjit.hybrid.structure import map_structure
@@ -24,6 +26,7 @@ from gluonjit.hybrid.structure import map_structure
 _automatic: WeakKeyDictionary[Any, Cell] = WeakKeyDictionary()
 _stateless: dict[Any, Cell] = {}
 _MOST = 1024
+_OWN = frozenset(torch.nn.Module().__dict__)
 
 
 def enable(module: Any, options: dict[str, Any]) -> None:
@@ -58,6 +61,9 @@ def call(self: Any, *args: Any, **kwargs: Any) -> Any:
             if not state.inside and traced_otherwise():
                 return _aside(self, args, kwargs)
             return _captured(self, cell, args, kwargs)
+    elif state.trace is not None and state.trace.follower is not None and not _hooked(self):
+        follower = state.trace.follower  # of a module inside of what is traced
+        return follower.call(follower.get(self, "forward"), *args, **kwargs)
     return hooked.original_call(self, *args, **kwargs)
 
 
@@ -85,6 +91,8 @@ def _alike(module: Any) -> Cell | None:
     """The cell of modules like this one, if it has neither parameters nor parts, as a loss made for each call."""
     looks: list[Any] = [type(module)]
     for name, item in module.__dict__.items():
+        if name not in _OWN and name.startswith("_"):
+            return None
         if name in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
             if len(item):
                 return None
@@ -116,7 +124,8 @@ def _captured(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
     noted = batch.noted.get(id(module))
     if noted is None:
         noted = _noted(batch, module)
-    if noted[1] or module._forward_hooks or module._forward_pre_hooks:
+    hooks = noted[1] or module._forward_hooks or module._forward_pre_hooks
+    if hooks:
         reason = "it has forward hooks, which must run for each call"
     else:
         reason = foreign(batch, args)
@@ -130,6 +139,8 @@ def _captured(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
             found = recurrent.call(module, map_structure(args, as_lazy), kwargs, captured)
             if found is not None:
                 return found
+        if not hooks and (is_own(module) or reason == LOOPS or foreign(batch, args)):
+            batch.report.fine.add(cell.name)
         return expand(cell, _itself(module), args, kwargs, reason, batch)
     return _sample(module, args, kwargs, batch)
 
@@ -147,6 +158,7 @@ def _uncompiled(module: Any) -> Any:
 def expanded(batch: Batch, cell: Cell, kind: type) -> None:
     """A call with an argument of this class has run, and what it calls was captured: the report says so."""
     batch.report.unbatched[cell.name] = batch.foreign[kind]
+    batch.report.fine.add(cell.name)
 
 
 def _sample(module: Any, args: Any, kwargs: Any, batch: Batch) -> Any:

@@ -25,6 +25,7 @@ from gluonjit.engines.torch.replay.steps import clear_steps, step_count
 from gluonjit.engines.torch.results import numbers_of, settle
 from gluonjit.engines.torch.session import Session
 from gluonjit.engines.torch.verifying import verify
+from gluonjit.engines.torch.writes import opened, renew
 from gluonjit.errors import OptionError
 from gluonjit.graph import Kind, Spec, Value, clear_specs, spec_count
 from gluonjit.hybrid import LOCAL, Options, Report
@@ -56,6 +57,14 @@ class TorchEngine:
         """The numbers of a value, with their history; runs its batch if that has not run."""
         settle(value)
         return numbers_of(value)
+
+    def renew(self, lazy: Any) -> None:
+        """Find the value of a view anew."""
+        renew(lazy)
+
+    def opened(self, lazy: Any) -> Any:
+        """A computed tensor with memory of its own, that may be written to without our knowing."""
+        return opened(lazy)
 
     def call_operator(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A function of PyTorch's called on a lazy tensor. Raises CaptureError where it does not take such tensors."""

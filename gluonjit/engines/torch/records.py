@@ -15,6 +15,7 @@ from gluonjit.engines.torch.operands import version_of
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Kind, Record
 from gluonjit.hybrid import LOCAL, RUNNING, Batch, Report
+from gluonjit.hybrid.guards import Variant, holding, put_record, too_many, variant_key
 
 _MOST_KINDS = 4096
 
@@ -71,28 +72,29 @@ def record_of(call: Call, key: tuple[Any, ...]) -> Record | Any:
     reason = cell.expanded.get(wanted)
     if reason is not None:
         raise Refusal(reason)
-    if wanted in cell.plain:
-        return cell.plain[wanted]
-    kind = cell.kinds.get(wanted)
+    variant = holding(cell.variants.get(wanted, ()))
+    if variant is not None and variant.key in cell.plain:
+        return cell.plain[variant.key]
+    kind = None if variant is None else cell.kinds.get(variant.key)
     cache = batch.report.cache
     if kind is not None:
         cache["hits"] += 1
     else:
         cache["misses"] += 1
-        batch.report.missed = cell.name
+        batch.report.miss(cell, owner)
         if len(cell.kinds) + len(cell.expanded) + len(cell.plain) >= _MOST_KINDS:
             cell.clear()
         cell.seen = looks
-        made = _made(call, wanted)
+        variant, made = _made(call, wanted)
         if not isinstance(made, Kind):
             return made
-        kind = cell.kinds[wanted] = made
+        kind = cell.kinds[variant.key] = made
     if cell.by_number:
         batch.report.by_number[cell.name] = cell.by_number
     taped = key[-1] or (key[1] and learns(kind))
     note_constants(batch, kind)
-    record = batch.records[key] = Record(kind, 2 if taped else 0, share_of(kind, batch))
-    return record
+    assert variant is not None
+    return put_record(batch.records, key, kind, variant, 2 if taped else 0, share_of(kind, batch))
 
 
 def _looks(owner: Any, batch: Batch) -> Any:
@@ -131,19 +133,28 @@ def check_constants(report: Report, plan: Plan) -> None:
                     )
 
 
-def _made(call: Call, wanted: tuple[Any, ...]) -> Any:
+def _made(call: Call, wanted: tuple[Any, ...]) -> tuple[Variant, Any]:
+    """A new variant of a signature, and its kind, or what a call without tensors gives. Raises Refusal."""
     cell = call.cell
+    known = cell.variants.get(wanted, [])
+    made: Any = too_many(known)
     try:
-        with RUNNING:
-            made = make_kind(call)
+        if not made:
+            with RUNNING:
+                made = make_kind(call)
     except Plain as plain:
-        cell.plain[wanted] = plain.structure
-        return plain.structure
+        made = plain
     if isinstance(made, str):
         cell.expanded[wanted] = made
         raise Refusal(made)
-    _note_lookup(cell, made, call.owner)
-    return made
+    variant = call.noted.variant(variant_key(wanted, len(known)))
+    cell.variants.setdefault(wanted, known).append(variant)
+    if isinstance(made, Plain):
+        cell.plain[variant.key] = made.structure
+        return variant, made.structure
+    if call.noted.steady():
+        _note_lookup(cell, made, call.owner)
+    return variant, made
 
 
 def _note_lookup(cell: Cell, kind: Kind, owner: Any) -> None:

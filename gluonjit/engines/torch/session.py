@@ -107,15 +107,19 @@ class Session:
 
     def put_leaves(self, chunk: LeafChunk) -> None:
         """Put tensors together that were there before the batch; gradients go on to those that learn."""
-        tensors = [leaf.payload.tensor for leaf in chunk.leaves]
+        tensors = [leaf.payload.rows for leaf in chunk.leaves]
+        own = chunk.leaves[0].payload.tensor is not tensors[0]
         spec = chunk.leaves[0].spec
         for number, leaf in enumerate(chunk.leaves):
-            if version_of(leaf.payload.tensor) != leaf.payload.version:
-                begin = chunk.place.begin + number * spec.rows
-                self._written_to(Place(chunk.place.arena, begin, begin + spec.rows), leaf)
+            begin = chunk.place.begin + number * spec.rows
+            place = Place(chunk.place.arena, begin, begin + spec.rows)
+            if leaf.payload.stale:
+                self._written_to(place, leaf)
+            if self.tape is not None:
+                self.tape.note_read(place, leaf.payload)
         with plain():
             rows = join(spec, tensors)
-            self._put(chunk.place, rows, rows is not tensors[0])
+            self._put(chunk.place, rows, own or rows is not tensors[0])
         if any(leaf.taped for leaf in chunk.leaves):
             with plain(True):
                 self._note_inputs(chunk.place, tensors if spec.mode == "rows" else [x.unsqueeze(0) for x in tensors])

@@ -89,12 +89,6 @@ def test_rules_without_mxnet_say_what_to_install(blocked: list[str], tmp_path: P
     assert "Next: pip install 'gluonjit[mxnet]'" in done.stderr
 
 
-def test_rules_of_the_engine_that_is_there(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    done = run(tmp_path, ["mxnet"], "-m", "gluonjit", "rules", "tanh.default")
-    assert done.returncode == 0 and "tanh.default" in done.stdout and not done.stderr
-
-
 def test_rules_without_any_framework(tmp_path: Path) -> None:
     done = run(tmp_path, ["mxnet", "torch"], "-m", "gluonjit", "rules")
     assert done.returncode == 1 and not done.stdout

@@ -53,11 +53,5 @@ def make_net(framework: Framework, dtype: str) -> Any:
     names = framework.names
     source = net_source(framework, list(framework.net.layers))
     text = f"{source}\n{framework.net.ready.format(dtype=dtype)}"
-<<<<<<< HEAD
     exec(compiled(text, f"<net of {framework.name} and {dtype}>"), names)
-=======
-    file = f"<net of {framework.name}, {dtype}>"
-    linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file  # where a follower finds it
-    exec(compile(text, file, "exec"), names)
->>>>>>> work-a
     return names["net"]

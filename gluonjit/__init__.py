@@ -14,10 +14,7 @@ these functions of it are wrapped so that calls can be captured and run together
     mxnet.gluon.rnn.rnn_layer._RNNLayer: __call__
     mxnet.gluon.trainer.Trainer: step, update
     mxnet.gluon.utils.HookHandle: detach
-<<<<<<< HEAD
     mxnet.ndarray: from_dlpack, from_numpy, to_dlpack_for_write
-=======
->>>>>>> work-c
     mxnet.ndarray.ndarray: from_dlpack, from_numpy, to_dlpack_for_write
     mxnet.ndarray.ndarray.NDArray: __setitem__, _get_index_nd, backward, reshape
     mxnet.ndarray.numpy._api_internal: tensordot, zeros

@@ -99,7 +99,8 @@ class Plan:
 
     units: what the schedule was made of: nodes, or with granularity "graph" samples, and nodes outside of any;
     groups: how many of them it told apart: steps, or structures of samples, and steps of other nodes.
-    overwritten: arena and position of results whose backward pass needs what the program has written over since.
+    overwritten: arena and position of results of nodes whose backward pass needs what was written over since.
+    rewritten: arena, first row and number of rows, the numbers of which the program has written over since.
     """
 
     arenas: tuple[Arena, ...]
@@ -113,6 +114,7 @@ class Plan:
     units: int
     groups: int
     overwritten: list[tuple[int, int]] = field(default_factory=list)
+    rewritten: list[tuple[int, int, int]] = field(default_factory=list)
 
     def indices(self, steps: Sequence[int]) -> dict[str, list[tuple[int, int, Index]]]:
         """By device the indices of these steps' gathers, each with its step and its number in that."""

@@ -54,10 +54,18 @@ def functional(func: Any) -> Any:
     if func._schema.arguments[0].alias_info is None:
         return _without_out(func)
     base, _, overload = _FUNCTIONAL.get(name, name.replace("_.", ".")).partition(".")
-    found = getattr(getattr(torch.ops.aten, base, None), overload, None)
-    if found is None or found._schema.is_mutable:
-        raise NeedsValue
-    return found
+    packet = getattr(torch.ops.aten, base, None)
+    found = getattr(packet, overload, None)
+    if (found is not None and _takes(found) == _takes(func)) or name in _FUNCTIONAL:
+        return found
+    for other in [getattr(packet, name) for name in packet.overloads()] if packet is not None else []:
+        if not other._schema.is_mutable and _takes(other) == _takes(func):
+            return other
+    raise NeedsValue
+
+
+def _takes(func: Any) -> list[tuple[str, str]]:
+    return [(argument.name, str(argument.type)) for argument in func._schema.arguments]
 
 
 def _without_out(func: Any) -> Any:

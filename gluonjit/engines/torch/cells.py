@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from gluonjit.compiled import FAST
+from gluonjit.engines.torch.buffers import is_constant
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.effects import attributes
 from gluonjit.engines.torch.hooked import autocast, current_mode
@@ -161,8 +162,9 @@ def _flatten(arg: Any, owner: Any, batch: Batch, signature: list[Any], values: l
         signature.append(arg)
     elif isinstance(arg, torch.Tensor):
         if kind is not LazyTensor and (isinstance(arg, torch.nn.Parameter) or id(arg) in batch.parameters):
-            signature.append(("constant", id(arg)))
-            return
+            if is_constant(batch, arg):
+                signature.append(("constant", id(arg)))
+                return
         try:
             value = value_of(batch, arg)
         except Unfit as unfit:

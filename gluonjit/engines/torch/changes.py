@@ -9,6 +9,7 @@ import torch
 from torch.autograd.graph import GradientEdge
 
 from gluonjit.engines.torch import hooked
+from gluonjit.engines.torch.buffers import SNAPSHOTS
 from gluonjit.engines.torch.chunks import telling
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import concrete, current
@@ -53,10 +54,9 @@ def setattr_(self: Any, name: str, value: Any) -> None:
 
 def look_again(batch: Batch) -> None:
     """Modules that the batch knows may have hooks that they had not, or other parts."""
-    versions = batch.noted.get(VERSIONS)
+    kept = {place: batch.noted[place] for place in (VERSIONS, SNAPSHOTS) if place in batch.noted}
     batch.noted.clear()
-    if versions is not None:
-        batch.noted[VERSIONS] = versions
+    batch.noted.update(kept)
     batch.changes += 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -50,8 +51,12 @@ class TorchEngine:
 
     def session(self, plan: Plan, report: Report, options: Options, samples: int, provenance: Provenance) -> Session:
         """Make room for a flush."""
-        check_constants(report, plan)
-        return session_for(plan, report, options, samples, provenance)
+        snapshots = check_constants(report, plan)
+        if snapshots:  # whose numbers are there while a step runs
+            options = replace(options, executor="eager")
+        session = session_for(plan, report, options, samples, provenance)
+        session.snapshots = snapshots
+        return session
 
     def force(self, value: Value) -> Any:
         """The numbers of a value, with their history; runs its batch if that has not run."""

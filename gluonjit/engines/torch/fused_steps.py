@@ -9,7 +9,7 @@ from gluonjit.analysis import Plan
 from gluonjit.analysis.plan import Gather
 from gluonjit.engines.torch.arrays import room_for
 from gluonjit.engines.torch.fusing import fused_lifted, fused_program
-from gluonjit.engines.torch.operands import version_of
+from gluonjit.engines.torch.held import version_of
 from gluonjit.engines.torch.written import modified
 from gluonjit.fused import Done, NotFusable, Program, Steps
 from gluonjit.graph import Kind

@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 import torch
 
 from gluonjit.engines.torch import rules
+from gluonjit.engines.torch.buffers import is_written
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.effects import PLAIN, Outside, attributes
 from gluonjit.engines.torch.following import follow
 from gluonjit.engines.torch.hoist import Piece, cut, used_alone
 from gluonjit.engines.torch.lifting import Traced, join_kinds
 from gluonjit.engines.torch.program import Lone, build, lay_out, pruned
-from gluonjit.engines.torch.recorder import Recorder, recording
+from gluonjit.engines.torch.recorder import Recorder, TraceTensor, recording
 from gluonjit.engines.torch.structure import Constant
 from gluonjit.engines.torch.trace import NeedsValue, Trace
 from gluonjit.engines.torch.work import work_of
@@ -23,10 +24,12 @@ from gluonjit.hybrid import Batch
 from gluonjit.hybrid.guards import Noted, Refused
 from gluonjit.hybrid.structure import map_structure
 
+ALL_CONSTANT = "it has no tensor operands"
 _READS = (
     "it reads a tensor's numbers, writes to a tensor from outside, or uses one that is neither an argument nor a "
     "parameter"
 )
+_ALIASES = "it gives an argument, or a view of one: what is written to that is written to the argument"
 _OVERWRITES = "it writes over what its backward pass needs"
 _LOOPS = (
     "it goes through the same weight again with what that has given before, as a loop over a sequence does: what it "
@@ -152,6 +155,8 @@ def _trace(call: Call, recorders: list[Recorder]) -> _Found | str:
         return _READS
     if recorder.overwrites():
         return _OVERWRITES
+    if not cell.operator and _gives_arguments(result):
+        return _ALIASES
     if not places:
         raise Plain(structure)
     if any(0 in trace.shapes[place][0] for place in places):
@@ -219,6 +224,13 @@ def _placed(recorder: Recorder, item: Any, places: list[int], operands: int) -> 
     raise Unknown(f"a {type(item).__name__}, which is neither a tensor nor a plain constant")
 
 
+def _gives_arguments(result: Any) -> bool:
+    """Whether a call gives arguments, or views of them."""
+    outside: list[bool] = []
+    map_structure(result, lambda item: outside.append(isinstance(item, TraceTensor) and item.outside))
+    return any(outside)
+
+
 def _constants(owner: Any, args: Any, kwargs: Any, batch: Batch) -> dict[int, Any]:
     """Tensors that are the same in every call: parameters, buffers and what else modules keep, by address."""
     found: dict[int, Any] = dict(batch.parameters)
@@ -233,7 +245,7 @@ def _constants(owner: Any, args: Any, kwargs: Any, batch: Batch) -> dict[int, An
             found[id(item)] = item
 
     map_structure((args, kwargs), note)
-    return found
+    return {place: tensor for place, tensor in found.items() if not is_written(tensor)}
 
 
 def recurrent(trace: Trace) -> bool:
@@ -257,7 +269,7 @@ def _kind_of(cell: Cell, trace: Trace, places: list[int], structure: Any, draws:
     flat = type(structure) is tuple and list(structure) == list(range(len(places)))
     shape = None if structure == 0 else tuple if flat else structure
     if not trace.operands:
-        return "it has no tensor operands"
+        return ALL_CONSTANT
     try:
         built = build(trace, places)
     except rules.NotBatchable as refusal:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.autograd import forward_ad
 
 from gluonjit.engines.torch.arrays import FLOATS, spec_of
+from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.lookups import host_rows
 from gluonjit.engines.torch.recorder import TraceTensor
@@ -23,27 +24,6 @@ _SMALL = 4096  # bytes: up to here equal tensors are told by their numbers
 
 class Unfit(Exception):
     """A tensor that is no operand of a batch; the text says why."""
-
-
-class Held(NamedTuple):
-    """The payload of a leaf: a tensor of the program's, and how often it had been written to when it was captured.
-
-    rows: its numbers, as they were then where they are a copy.
-    """
-
-    tensor: Any
-    version: int
-    rows: Any
-
-    @property
-    def stale(self) -> bool:
-        """Whether its numbers are others by now than those that were captured."""
-        return self.rows is self.tensor and version_of(self.tensor) != self.version
-
-
-def version_of(tensor: Any) -> int:
-    """How often a tensor has been written to."""
-    return 0 if tensor.is_inference() else int(tensor._version)
 
 
 def value_of(batch: Batch, tensor: Any) -> Value:
@@ -89,10 +69,10 @@ def _leaf(batch: Batch, tensor: Any) -> Value:
     known = batch.imports.get(id(tensor))
     version = version_of(tensor)
     if known is not None and known[0].version == version and not tensor.is_inference():
-        if not _shared_outside(tensor) or _as_captured(known[1], known[0].rows, tensor):
+        if not _shared_outside(tensor) or _as_captured(known[0], tensor):
             return known[1]
-    value, rows = _new_leaf(batch, tensor, version)
-    batch.imports[id(tensor)] = (Held(tensor, version, rows), value)
+    value, held = _new_leaf(batch, tensor, version)
+    batch.imports[id(tensor)] = (held, value)
     return value
 
 
@@ -101,15 +81,17 @@ def _shared_outside(tensor: Any) -> bool:
     return tensor.layout is torch.strided and not tensor.untyped_storage().resizable()
 
 
-def _as_captured(value: Value, rows: Any, tensor: Any) -> bool:
+def _as_captured(held: Held, tensor: Any) -> bool:
     """Whether a tensor has the numbers still that were captured, where these are known."""
-    if rows is None:  # of integers, which have been read
+    if held.raw is not None:
+        return bool(tensor.numpy().tobytes() == held.raw)
+    if held.rows is None:  # of integers, which have been read
         return False
-    return rows is tensor or torch.equal(rows, tensor)
+    return held.rows is tensor or bool(torch.equal(held.rows, tensor))
 
 
-def _new_leaf(batch: Batch, tensor: Any, version: int) -> tuple[Value, Any]:
-    """The value of a tensor, and its numbers; None where it is look-ups by them."""
+def _new_leaf(batch: Batch, tensor: Any, version: int) -> tuple[Value, Held]:
+    """The value of a tensor, and what is remembered of it."""
     if is_functorch_wrapped_tensor(tensor) or forward_ad._current_level >= 0:
         raise Unfit("an argument is a tensor of torch.func, or forward-mode differentiation is on")
     if tensor.__class__ is TraceTensor or tensor.layout is not torch.strided or tensor.is_quantized:
@@ -118,34 +100,40 @@ def _new_leaf(batch: Batch, tensor: Any, version: int) -> tuple[Value, Any]:
     if not spec.bytes or tensor.is_complex() or tensor.is_meta:
         raise Unfit(f"an argument of shape {spec.shape} and dtype {spec.dtype} has no rows of numbers")
     if spec.dtype in _INTEGERS and len(spec.shape) <= 1:
-        return host_rows(batch, tensor, spec), None
+        return host_rows(batch, tensor, spec), Held(tensor, version, None)
     taped = tensor.requires_grad and spec.dtype in FLOATS
     key: Any = (id(tensor), version)
-    payload = Held(tensor, version, tensor)
-    if not taped and spec.bytes <= _SMALL and spec.device == "cpu" and spec.dtype in _BY_NUMBERS:
-        copied = _copy(tensor)  # `numpy` would mark the program's own as shared with numpy
-        key = (spec, copied.tensor.numpy().tobytes())
+    small = not taped and spec.bytes <= _SMALL and spec.device == "cpu" and spec.dtype in _BY_NUMBERS
+    raw = tensor.numpy().tobytes() if small else None
+    if raw is not None:
+        key = (spec, raw)
         known = batch.graph.leaves.get(key)
-        payload = copied if known is None else known.payload
-    elif not taped and not tensor.is_inference() and spec.bytes <= batch.options.copy_inputs:
-        payload = _copy(tensor)  # so that the program may write to its own
-        key = (id(payload.tensor), 0)
+        if known is not None:
+            known.payload.shared = known.payload.shared or known.payload.tensor is not tensor
+            value = Value(known.base, 0, spec, batch.graph, taped, tensor)
+            return value, Held(tensor, version, known.payload.rows, raw)
+        payload = _copied(tensor, version)  # so that the program may write to its own
+        payload.raw = raw
     elif tensor.is_inference():
-        payload = _copied(batch, tensor)
-        key = (id(payload.tensor), payload.version)
+        payload = _as_it_is(batch, tensor)
+        key = ("copied", id(payload))
+    elif not taped and spec.bytes <= batch.options.copy_inputs:
+        payload = _copied(tensor, version)
+        key = ("copied", id(payload))
+    else:
+        payload = Held(tensor, version, tensor)
     base = batch.graph.add_leaf(key, payload, spec, taped).base
-    return Value(base, 0, spec, batch.graph, taped, tensor), payload.rows
+    return Value(base, 0, spec, batch.graph, taped, tensor), payload
 
 
-def _copy(tensor: Any) -> Held:
-    copy = tensor.clone()
-    return Held(copy, version_of(copy), copy)
+def _copied(tensor: Any, version: int) -> Held:
+    return Held(tensor, version, tensor.clone())
 
 
-def _copied(batch: Batch, tensor: Any) -> Held:
+def _as_it_is(batch: Batch, tensor: Any) -> Held:
     """A tensor as it is now: of one that was made in inference mode nobody counts how often it is written to."""
     place = ("copied", id(tensor))
     known: Held | None = batch.created.get(place)
-    if known is None or not torch.equal(known.tensor, tensor):
-        known = batch.created[place] = _copy(tensor)
+    if known is None or not torch.equal(known.rows, tensor):
+        known = batch.created[place] = _copied(tensor, 0)
     return known

@@ -9,6 +9,7 @@ import torch
 
 from gluonjit.engines.torch import recurrent
 from gluonjit.engines.torch.aliases import VIEWING, linked
+from gluonjit.engines.torch.buffers import note_written
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import capture, open_batch
 from gluonjit.engines.torch.lazy import LazyTensor, waits
@@ -42,6 +43,7 @@ def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     if func in AT_ONCE or not (state.inside or waits(args) or waits(kwargs)):
         return run_now(func, args, kwargs)
     if target is not None:
+        note_written(target)
         return run_now(func, args, kwargs)
     found = _found(func, name, args, kwargs)
     return linked(func, args, kwargs, found) if func in VIEWING else found

@@ -7,13 +7,14 @@ that PyTorch refuses is refused here too. Where that cannot be told for certain 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
-from gluonjit.analysis import Plan
-from gluonjit.engines.torch.reached import rows_at
+from gluonjit.analysis import Plan, Step
+from gluonjit.analysis.plan import Place
+from gluonjit.engines.torch.reached import part_of, rows_at
 from gluonjit.engines.torch.saved import kept
 from gluonjit.graph import Graph, Kind, Record, Value
 
@@ -38,7 +39,9 @@ def note_write(graph: Graph, value: Value, captured: int) -> None:
         found.append(rows)
     shared = [(rows, value.spec.rows)]  # rows of the same memory
     for base, reader, node in _between(graph, rows, captured):
-        operands = [k for k, item in enumerate(reader.operands[node]) if _meets(item, reader.kind.operands[k].rows, shared)]
+        operands = [
+            k for k, item in enumerate(reader.operands[node]) if _meets(item, reader.kind.operands[k].rows, shared)
+        ]
         if not operands or reader.mode < 2:
             continue
         if reader.kind.operator and _is_view(reader.kind):
@@ -50,30 +53,58 @@ def note_write(graph: Graph, value: Value, captured: int) -> None:
 
 
 def note_written_result(value: Value) -> None:
-    """The same of a value whose batch has run."""
-    if not value.taped or value.result is None or value.result.chunk.readers.shared:
-        return
-    chunk, row = value.result
-    plan: Plan = chunk.plan
-    place, first = chunk.place, chunk.place.begin + row
-    wanted = np.arange(first, first + value.spec.rows)
+    """Remember that the numbers of a value whose batch has run are others from now on."""
+    if value.taped and value.result is not None and not value.result.chunk.readers.shared:
+        chunk, row = value.result
+        first = chunk.place.begin + row
+        chunk.plan.rewritten.append((chunk.place.arena, first, value.spec.rows))
+
+
+def savers(
+    plan: Plan, learns: Callable[[Place, Any], bool], arena: int, first: int, count: int
+) -> Iterator[tuple[int, int]]:
+    """Where results of the nodes lie whose backward pass needs some rows of an arena, which hold others by now.
+
+    learns: whether gradients go through any of these rows: those of an index, or where that is None of a place.
+    """
+    wanted = np.arange(first, first + count)
     for step in plan.steps:
-        if step.mode < 2 or step.kind.poly or not step.count:
+        if step.mode < 2 or not step.count:
             continue
-        operands, results = kept(step.kind.program, (True,) * len(step.kind.operands))
-        if any(step.places[k] == place for k in results if k < len(step.places)):
-            plan.overwritten.append((place.arena, int(first)))
-        for gather, group in zip(step.gathers, step.kind.groups):
-            if gather.place.arena != place.arena or not operands:
-                continue
-            at = np.flatnonzero(np.isin(rows_at(gather.place, gather.index), wanted))
-            each = gather.rows // len(group)
-            for found in at.tolist():
-                if operands.intersection(group[found // each]) and each % step.count == 0:
-                    result = step.places[0]
-                    node = found % each // (each // step.count)
-                    size = (result.end - result.begin) // step.count
-                    plan.overwritten.append((result.arena, result.begin + node * size))
+        results = [place for place in step.places if place.arena == arena and place.begin <= first < place.end]
+        readers = list(_readers(step, arena, wanted))
+        if not results and not readers:
+            continue
+        operands, saved = kept(step.kind.program, _flags(step, learns))
+        if any(step.places[k] in results for k in saved):
+            yield arena, first
+        for operand, node in readers:
+            if operand in operands:
+                place = step.places[0]
+                yield place.arena, place.begin + node * ((place.end - place.begin) // step.count)
+
+
+def _readers(step: Step, arena: int, wanted: Any) -> Iterator[tuple[int, int]]:
+    """The operands, and of which node, that are any of these rows."""
+    for gather, group in zip(step.gathers, step.kind.groups):
+        if gather.place.arena == arena:
+            rows = rows_at(gather.place, gather.index)
+            listed = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else np.asarray(rows)
+            size = gather.rows // len(group)
+            for at in np.flatnonzero(np.isin(listed, wanted)).tolist():
+                role, row = divmod(at, size)
+                if size % step.count == 0:  # where nodes have rows as they like it is not known which node's it is
+                    yield from [(operand, row // (size // step.count)) for operand in group[role]]
+
+
+def _flags(step: Step, learns: Callable[[Place, Any], bool]) -> tuple[bool, ...]:
+    found = [True] * len(step.kind.operands)
+    for gather, group in zip(step.gathers, step.kind.groups):
+        size = gather.rows // len(group)
+        for position, role in enumerate(group):
+            for operand in role:
+                found[operand] = learns(*part_of(gather, position * size, size))
+    return tuple(found)
 
 
 def _has_copies(graph: Graph, first: int, count: int) -> bool:

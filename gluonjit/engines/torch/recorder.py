@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gluonjit.engines.torch.arrays import FLOATS, device_named, dtype_named, name_of_dtype, spec_of
 from gluonjit.engines.torch.aten import ASSIGNING, functional, keeps_statistics, name_of, split_arguments, without_rule
+from gluonjit.engines.torch.buffers import note_written
 from gluonjit.engines.torch.hooked import make_wrapper, without_autocast
 from gluonjit.engines.torch.saved import overwritten
 from gluonjit.engines.torch.trace import DETACH, RANDOM, NeedsValue, Operand, Trace, TraceOp
@@ -147,7 +148,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
             if tensor.recorder is not self:
                 raise NeedsValue
             return self.place_of(tensor)
-        found = self._known.get(id(tensor))
+        found: int | None = self._known.get(id(tensor))
         if found is None:
             if not self._constant(tensor):
                 raise NeedsValue
@@ -212,11 +213,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
 
     def _reshape(self, func: Any, other: Any, named: dict[str, Any], written: Any, args: Any, kwargs: Any) -> Any:
         """`squeeze_` for one: the placeholder itself has another shape from now on, and is a view of what it was."""
-        if written.base is None and len(written.places) > 1:
-            raise NeedsValue  # there are views of it
+        if any(view.base is written for view in self._views):
+            raise NeedsValue
         found = self._record(other, named)
         if written.base is not None:
             written.path = found.path
+        self._views = [view for view in self._views if view is not found]
         written.position = found.position
         written.places.add(found.position)
         with torch._C._DisableTorchDispatch():
@@ -290,11 +292,14 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
             result.places.add(result.position)
 
     def _write(self, target: TraceTensor, position: int) -> TraceTensor:
-        """A tensor of this trace has the numbers of this position from now on, and so what it shares its memory with."""
+        """A tensor of this trace has the numbers of this position from now on, and so has what shares its memory."""
         if self.trace.shapes[position] != self.trace.shapes[target.position]:
             position = self._as_before(target, position)
         base = target if target.base is None else target.base
-        quiet = self.learns and (not torch.is_grad_enabled() or detaches(target.path))
+        detached = detaches(target.path)
+        if detached and torch.is_grad_enabled() and self.learned(position) is not False:
+            raise NeedsValue  # it has a history of its own from now on, beside that of its base
+        quiet = self.learns and (detached or not torch.is_grad_enabled())
         if target.base is None:
             found = position
         else:
@@ -339,6 +344,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         arguments = func._schema.arguments
         writes = [argument.name for argument in arguments if argument.alias_info and argument.alias_info.is_write]
         target = named.get(writes[0])
+        if target is not None and target.__class__ is not TraceTensor:
+            note_written(target)
         if len(writes) != 1 or target.__class__ is not TraceTensor or target.recorder is not self or target.outside:
             raise NeedsValue
         if writes[0] != arguments[0].name and (

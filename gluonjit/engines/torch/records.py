@@ -8,10 +8,11 @@ from weakref import WeakSet, ref
 import torch
 
 from gluonjit.analysis import Plan
+from gluonjit.engines.torch.buffers import SNAPSHOTS, note_written
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.effects import attributes
+from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.kinds import Call, Plain, make_kind
-from gluonjit.engines.torch.operands import version_of
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Kind, Record
 from gluonjit.hybrid import LOCAL, RUNNING, Batch, Report
@@ -118,19 +119,33 @@ def note_constants(batch: Batch, kind: Kind) -> None:
         versions.setdefault(id(tensor), (tensor, version_of(tensor), tensor.data_ptr()))
 
 
-def check_constants(report: Report, plan: Plan) -> None:
-    """Raise where a weight was written to since calls that use it were captured in the batch that is being run."""
+def check_constants(report: Report, plan: Plan) -> list[Held]:
+    """The buffers that were written to since calls of the batch that is run next were captured, as they were then.
+
+    Raises CaptureError of a weight, and where it is not known what a buffer was.
+    """
     state = LOCAL.state
-    used = {id(tensor) for step in plan.steps for tensor in step.kind.program.consts}
+    found: list[Held] = []
     for batch in (*state.explicit, state.batch):
         if batch is not None and batch.report is report:
-            for tensor, version, address in batch.noted.pop(VERSIONS, {}).values():
-                if id(tensor) in used and (version_of(tensor) != version or tensor.data_ptr() != address):
+            versions, snapshots = batch.noted.pop(VERSIONS, {}), batch.noted.pop(SNAPSHOTS, {})
+            changed = [
+                (tensor, snapshots.get(place))
+                for place, (tensor, version, address) in versions.items()
+                if version_of(tensor) != version or tensor.data_ptr() != address
+            ]
+            for tensor, held in changed:
+                users = [step for step in plan.steps if any(tensor is item for item in step.kind.program.consts)]
+                if users and (held is None or held.rows is tensor or not all(step.kind.operator for step in users)):
+                    note_written(tensor)
                     raise CaptureError(
                         f"a weight of shape {tuple(tensor.shape)} was written to after calls that use it were "
                         f"captured and before they ran. Read a result of theirs before (or call batch.flush), which "
                         f"runs them."
                     )
+                if users:
+                    found.append(held)
+    return found
 
 
 def _made(call: Call, wanted: tuple[Any, ...]) -> tuple[Variant, Any]:

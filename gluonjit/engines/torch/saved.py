@@ -15,11 +15,11 @@ from gluonjit.engines.torch.trace import Operand, Trace, TraceOp
 
 def kept(program: Any, learned: tuple[bool, ...]) -> tuple[frozenset[int], frozenset[int]]:
     """The operands and the results, by number, that a program saves for backward where these operands learn."""
-    known: dict[Any, Any] = program.__dict__.setdefault("kept", {})
+    known: dict[Any, tuple[frozenset[int], frozenset[int]]] = program.__dict__.setdefault("kept", {})
     found = known.get(learned)
     if found is None:
         found = known[learned] = _kept(program.trace, program.results, program.consts, learned)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _kept(

@@ -20,7 +20,9 @@ from gluonjit.analysis.plan import Gather, Place
 from gluonjit.engines.torch.arrays import FLOATS, VERSIONS, device_named, dtype_named, sent, with_memory
 from gluonjit.engines.torch.chunks import TWICE, Chunk, Readers, current_backward
 from gluonjit.engines.torch.fused_steps import FusedSteps, RanFused
+from gluonjit.engines.torch.held import Held
 from gluonjit.engines.torch.hooked import run_backward
+from gluonjit.engines.torch.overwrites import savers
 from gluonjit.engines.torch.program import pieces
 from gluonjit.engines.torch.reached import part_of, reach, reached_nodes, rows_at
 from gluonjit.engines.torch.written import modified
@@ -61,6 +63,7 @@ class Tape:
         self._places: list[Place] = []
         self._finite = finite
         self._inputs: list[tuple[Place, Any]] = []
+        self._held: list[tuple[Place, Held]] = []
         self._steps: list[Ran | RanFused] = []
         self.fused: FusedSteps | None = None
         self._spare: dict[int, Any] = {}  # where nobody reads it, the gradient of a weight
@@ -183,10 +186,23 @@ class Tape:
         self._account(begin, laps)
         return gradients
 
+    def note_read(self, place: Place, held: Held) -> None:
+        """Rows that were there before, of a tensor that may be written to."""
+        self._held.append((place, held))
+
     def _refuse_overwritten(self, reached: list[Any]) -> None:
         """Raise where backward has come through a node that needs what the program has written over."""
-        if any(reached[arena][position] for arena, position in self.plan.overwritten):
-            raise modified("a result", None)
+        nodes, rewritten = list(self.plan.overwritten), list(self.plan.rewritten)
+        for place, held in self._held:
+            if held.rewritten:
+                rewritten.append((place.arena, place.begin, place.end - place.begin))
+        for rows in rewritten:
+            nodes += savers(self.plan, self._has_learned, *rows)
+        if any(reached[arena][position] for arena, position in nodes):
+            raise modified("a result or an input")
+
+    def _has_learned(self, place: Place, index: Any) -> bool:
+        return bool(self._learned[place.arena][rows_at(place, index)].any())
 
     def _arena(self, arenas: list[Any], number: int) -> Any:
         if arenas[number] is None:
@@ -290,6 +306,7 @@ class Tape:
         """Forget the history."""
         self.freed = True
         self._steps = []
+        self._held = []
         self._spare = {}
         self.fused = None
 

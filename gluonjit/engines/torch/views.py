@@ -71,7 +71,7 @@ def _slice(parent: Any, part: Any, step: ViewStep) -> Any:
 def _split(parent: Any, part: Any, step: ViewStep) -> Any:
     sizes = step.named.get("split_size", step.named.get("split_sizes"))
     assert step.output is not None
-    begin = step.output * sizes if isinstance(sizes, int) else sum(sizes[: step.output])
+    begin = step.output * sizes if isinstance(sizes, int) else sum(list(sizes or ())[: step.output])
     return _between(parent, part, step.named.get("dim", 0) % parent.dim(), begin)
 
 
@@ -120,4 +120,4 @@ _PUT_BACK: dict[Any, Callable[[Any, Any, ViewStep], Any]] = {
     _ATEN.detach.default: _same,
     _ATEN.alias.default: _same,
 }
-"""By the operator of a view: the base, given it as it was, the view as it is now, and the step from one to the other."""
+"""By the operator of a view: the base, given it as it was, the view as it is now, and the step between them."""

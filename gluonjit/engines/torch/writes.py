@@ -19,13 +19,14 @@ from gluonjit.engines.torch.arrays import spec_of
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import capture, open_batch
 from gluonjit.engines.torch.hooked import plain
+from gluonjit.engines.torch.kinds import ALL_CONSTANT
 from gluonjit.engines.torch.lazy import LazyTensor
-from gluonjit.engines.torch.operands import concrete, current
-from gluonjit.engines.torch.recorder import TraceTensor
+from gluonjit.engines.torch.operands import concrete, current, leaf
 from gluonjit.engines.torch.overwrites import note_write, note_written_result
+from gluonjit.engines.torch.recorder import TraceTensor
 from gluonjit.engines.torch.records import Refusal
 from gluonjit.graph import Value
-from gluonjit.hybrid import LOCAL, Options
+from gluonjit.hybrid import LOCAL, Batch, Options
 from gluonjit.hybrid.structure import map_structure
 
 _MOST = 4096
@@ -71,7 +72,10 @@ def write(func: Any, name: str, target: Any, args: tuple[Any, ...], kwargs: dict
         try:
             return _captured(func, name, base, path, target, args, kwargs)
         except Refusal as refusal:
-            batch.report.unbatched[name] = str(refusal)
+            if str(refusal) == ALL_CONSTANT and _constant(batch, func, base, path, args, kwargs):
+                return target
+            if not str(refusal).startswith("tracing it raised"):  # then it is the program's own fault, most likely
+                batch.report.unbatched[name] = str(refusal)
     return _at_once(func, base, target, args, kwargs)
 
 
@@ -149,6 +153,25 @@ def _captured(
     base._v = found._v
     _count(base)
     return target
+
+
+def _constant(
+    batch: Batch, func: Any, base: Any, path: tuple[Step, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> bool:
+    """A write of constants to all of a tensor, as `zero_` does: it needs no node."""
+    if "out" in kwargs or (torch.is_grad_enabled() is False and base._v.taped):
+        return False
+    with plain():
+        found = view = dummy(base._v.spec, False)
+        for step in path:
+            view = step.of(view)
+        with torch.no_grad():
+            func(view, *args[1:], **kwargs)
+    if base._v.taped:
+        note_write(batch.graph, base._v, batch.graph.rows)
+    base._v = leaf(batch, found)
+    _count(base)
+    return True
 
 
 def _writer(func: Any, path: tuple[Step, ...], by_out: bool, quiet: bool, taped: bool) -> Callable[..., Any]:

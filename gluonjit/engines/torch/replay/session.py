@@ -12,8 +12,8 @@ import torch
 from gluonjit.analysis import Plan
 from gluonjit.analysis.plan import LeafChunk, LookupChunk, Place
 from gluonjit.engines.torch.chunks import TWICE
+from gluonjit.engines.torch.held import version_of
 from gluonjit.engines.torch.hooked import plain
-from gluonjit.engines.torch.operands import version_of
 from gluonjit.engines.torch.reached import part_of, reach, reached_nodes, rows_at
 from gluonjit.engines.torch.replay.plans import Skeleton
 from gluonjit.engines.torch.replay.skeleton import Outline
@@ -249,7 +249,7 @@ def learned_inputs(plan: Plan) -> list[bool]:
     for chunk in plan.inputs:
         if isinstance(chunk, LeafChunk):
             taped = any(leaf.taped for leaf in chunk.leaves)
-            found.append(taped and any(leaf.payload[0].requires_grad for leaf in chunk.leaves))
+            found.append(taped and any(leaf.payload.tensor.requires_grad for leaf in chunk.leaves))
         else:
             weight = chunk.table.weight
             found.append(bool(chunk.table.taped and weight is not None and weight.requires_grad))

@@ -10,9 +10,11 @@ the functions `zeros` and `tensordot` of `mxnet.ndarray.numpy._api_internal`, th
 `autograd.set_recording`, `set_training`, `backward` and `grad`, `Trainer.step` and `update`, `Parameter.set_data`,
 `initialize`, `reset_ctx`, `cast`, `grad_req`, `_finish_deferred_init` and `_init_impl`, `ParameterDict.zero_grad`, the
 registering and detaching of forward hooks (`register_forward_hook`, `register_forward_pre_hook`, `HookHandle.detach`),
-`Block.register_child`, `HybridBlock.export` and `_clear_cached_op`. A fork leaves what is captured to the parent.
+`Block.register_child`, `HybridBlock.export` and `_clear_cached_op`, and of `mxnet.ndarray` `from_numpy`, `from_dlpack`
+and `to_dlpack_for_write`. A fork leaves what is captured to the parent.
 When `torch` is imported these are: `torch.nn.Module.__call__`, `__setattr__`, `_apply` and `load_state_dict`,
-`torch.autograd.Function.apply`, `torch.autograd.backward` and `grad`; and optimizers tell it before their steps.
+`torch.autograd.Function.apply`, `torch.autograd.backward` and `grad`, `torch.compile`; and optimizers
+tell it before their steps.
 Blocks and modules that were not hybridized with `dynamic_batch=True`, and arrays that do not come from such, behave as
 before. `verify` puts watchers around some of these, and takes them away when it returns. Where numpy is newer than
 MXNet 1.9.1 knows, names that numpy has removed and MXNet reads are put back before MXNet is imported; where the CUDA
@@ -20,6 +22,7 @@ MXNet 1.9.1 knows, names that numpy has removed and MXNet reads are put back bef
 """
 
 from gluonjit import errors, nn
+from gluonjit.errors import CaptureError, FlushError
 from gluonjit.frameworks import before_import, when_imported
 from gluonjit.hybrid import Batch, Options, Report, batching, explain
 from gluonjit.public import add_n, cache_info, cell, clear_caches, hybridize, verify
@@ -27,6 +30,8 @@ from gluonjit.public import add_n, cache_info, cell, clear_caches, hybridize, ve
 __version__ = "0.1.0"
 __all__ = [
     "Batch",
+    "CaptureError",
+    "FlushError",
     "Options",
     "Report",
     "add_n",

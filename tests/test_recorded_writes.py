@@ -213,3 +213,28 @@ def test_a_weight_that_calls_have_read_is_refused_under_record() -> None:
             weight += 1
         assert isinstance(caught.value, mx.base.MXNetError)
     assert h.shape == (2, 4)
+
+
+@pytest.mark.parametrize(
+    "write", ["h = net.words(index)\nh[0] = 0", "h = net.words(index)\nh += 1", "h = net.words(index)\nindex[0] = 3"]
+)
+def test_look_ups_are_in_the_graph_with_their_indices(write: str) -> None:
+    class Looks(gluon.Block):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = gluon.nn.Embedding(5, 4)
+
+        def forward(self, index: Any) -> Any:
+            names = {"net": self, "index": index, "__name__": __name__}
+            exec(write, names)
+            return names["h"]
+
+    for dynamic in (False, True):
+        net = Looks()
+        net.initialize()
+        if dynamic:
+            net.hybridize(dynamic_batch=True)
+        with autograd.record(), pytest.raises(mx.base.MXNetError, match="already in a computational graph") as caught:
+            net(nd.array([1, 2]))
+    assert isinstance(caught.value, CaptureError)
+    assert f"of shape {(2,) if 'index[0]' in write else (2, 4)} was written to" in str(caught.value)

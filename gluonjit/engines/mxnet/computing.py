@@ -86,7 +86,7 @@ def own(array: Any, refusing: bool = True) -> NDArray:
         else:
             concrete(array)
     if refusing:
-        refuse_recorded(value)
+        refuse_recorded(value, value.spec.shape)
     if not viewed:
         computed = _copied(array)
         array._c = computed

@@ -14,11 +14,11 @@ from gluonjit.hybrid.batch import Results, results_of
 from gluonjit.hybrid.failures import refused
 
 
-def refuse_recorded(value: Value) -> None:
-    """Raise where MXNet refuses to write to an array of this value, whose batch has run: recording, and in a graph."""
+def refuse_recorded(value: Value, shape: tuple[int, ...]) -> None:
+    """Raise where MXNet, recording, refuses to write to an array of this shape, whose value has been computed."""
     state = LOCAL.state
     if state.mode >= 2 and not state.paused and _is_entered(value):
-        _refuse(value.spec.shape)
+        _refuse(shape)
 
 
 def refuse_variable(array: Any) -> None:

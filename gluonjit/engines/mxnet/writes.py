@@ -97,7 +97,7 @@ def before_write(array: Any) -> None:
             state.flush("an array that captured calls use was written to")
             for entry in known:
                 if entry is not None:
-                    refuse_recorded(entry[1])
+                    refuse_recorded(entry[1], array.shape)
             return
 
 

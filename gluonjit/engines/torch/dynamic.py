@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from time import perf_counter
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -9,18 +10,16 @@ from weakref import WeakKeyDictionary
 import torch
 
 from gluonjit.engines.torch import changes, hooked, recurrent
+from gluonjit.engines.torch.aside import KEY, traced_otherwise
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import as_lazy, capture, expand, foreign, open_batch
 from gluonjit.engines.torch.lazy import waits
 from gluonjit.engines.torch.ops import captured
 from gluonjit.engines.torch.records import Refusal
 from gluonjit.errors import OptionError
-from gluonjit.hybrid import LOCAL, Batch, Options, engine_of
+from gluonjit.hybrid import LOCAL, UNCAPTURED, Batch, Options, engine_of
 from gluonjit.hybrid.failures import of_sample
 from gluonjit.hybrid.structure import map_structure
-
-KEY = "_gluonjit"
-"""A dynamically batched module keeps its Cell in its own __dict__, so that copies and pickles take it along."""
 
 _automatic: WeakKeyDictionary[Any, Cell] = WeakKeyDictionary()
 _stateless: dict[Any, Cell] = {}
@@ -57,11 +56,20 @@ def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         if cell is None and state.batch is not None:
             cell = _automatic_cell(self, args, kwargs)
         if cell is not None:
+            if not state.inside and traced_otherwise():
+                return _aside(self, args, kwargs)
             return _captured(self, cell, args, kwargs)
     elif state.trace is not None and state.trace.follower is not None and not _hooked(self):
         follower = state.trace.follower  # of a module inside of what is traced
         return follower.call(follower.get(self, "forward"), *args, **kwargs)
     return hooked.original_call(self, *args, **kwargs)
+
+
+def _aside(module: Any, args: Any, kwargs: Any) -> Any:
+    """The call as it is without batching: something else traces it."""
+    given, named = changes.computed((args, kwargs))
+    with UNCAPTURED:
+        return hooked.original_call(module, *given, **named)
 
 
 def _automatic_cell(module: Any, args: Any, kwargs: Any) -> Cell | None:
@@ -134,7 +142,12 @@ def _captured(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
 
 def _itself(module: Any) -> Any:
     """The module's own call, with the hooks that it has."""
-    return lambda *args, **kwargs: hooked.original_call(module, *args, **kwargs)
+    return lambda *args, **kwargs: _uncompiled(module)(*args, **kwargs)
+
+
+def _uncompiled(module: Any) -> Any:
+    """The call of a module, which `module.compile()` puts a compiled one in the place of."""
+    return module._call_impl if module._compiled_call_impl is not None else partial(hooked.original_call, module)
 
 
 def expanded(batch: Batch, cell: Cell, kind: type) -> None:
@@ -151,7 +164,7 @@ def _sample(module: Any, args: Any, kwargs: Any, batch: Batch) -> Any:
     try:
         known = batch.foreign  # classes in which there is no tensor
         given = [arg if arg.__class__ in known else map_structure(arg, as_lazy) for arg in args]
-        return hooked.original_call(module, *given, **kwargs)
+        return _uncompiled(module)(*given, **kwargs)
     except Exception as error:
         raise of_sample(error, batch)  # noqa: B904 (it has its cause; in no variable, which would keep frames alive)
     finally:

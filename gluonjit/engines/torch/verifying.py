@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.arrays import FLOATS, name_of_dtype
-from gluonjit.engines.torch.dynamic import KEY, disable, enable
+from gluonjit.engines.torch.aside import KEY
+from gluonjit.engines.torch.dynamic import disable, enable
 from gluonjit.engines.torch.hooked import original_setattr
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import concrete

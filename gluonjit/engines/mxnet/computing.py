@@ -80,7 +80,7 @@ def link(array: Any) -> NDArray:
 
 
 def own(array: Any, refusing: bool = True) -> NDArray:
-    """The computed array as memory of its own, and of its views, to be written to: others may share the rows of a batch.
+    """The computed array as memory of its own and its views', to be written to: others may share the rows of a batch.
 
     Raises CaptureError where MXNet refuses the write, which it does for operators that write to a result (`refusing`).
     """
@@ -124,7 +124,9 @@ def _open(array: Any, written: Value, refusing: bool, by_view: bool = False) -> 
 def _run_views(array: Any) -> None:
     """Run what waits and may hold views of an array that was there before, or that was made from nothing."""
     state, value = LOCAL.state, array._v
-    for batch in {state.batch, *state.explicit} - {None}:
+    for batch in {state.batch, *state.explicit}:
+        if batch is None:
+            continue
         if value.graph is batch.graph or id(value) in batch.imports or id(array._c) in batch.imports:
             state.flush(_WRITTEN)
             return

@@ -120,7 +120,9 @@ def wrap_np_as(value: Value, computed: NDArray | None) -> LazyNumpy:
 def _as_np_ndarray(self: LazyArray) -> LazyNumpy:
     """As NDArray.as_np_ndarray, without computing."""
     waits(self)  # a view is renewed
-    return noted(wrap_np_as(self._v, self._c), self, NUMPY)
+    view = wrap_np_as(self._v, self._c)
+    noted(view, self, NUMPY)
+    return view
 
 
 LazyArray.as_np_ndarray = _as_np_ndarray

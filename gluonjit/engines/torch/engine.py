@@ -66,6 +66,10 @@ class TorchEngine:
         """A computed tensor with memory of its own, that may be written to without our knowing."""
         return opened(lazy)
 
+    def refused(self, func: Any, args: tuple[Any, ...], error: Exception) -> Exception:
+        """The error of a function of PyTorch's that does not take such tensors."""
+        return unfit(func, args, {}, error)
+
     def call_operator(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A function of PyTorch's called on a lazy tensor. Raises CaptureError where it does not take such tensors."""
         try:

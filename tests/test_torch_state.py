@@ -18,6 +18,8 @@ import torch
 from torch import nn
 
 import gluonjit
+from gluonjit.errors import StateError
+from gluonjit.hybrid.guards import AGAIN, Noted, Variant
 
 LOG = logging.getLogger("state")
 SCALE = 1.0
@@ -181,7 +183,10 @@ def setting(path: str, value: Callable[[int], Any] = lambda turn: 1.0 / turn) ->
     """A change: an attribute, or with brackets an item."""
 
     def change(cell: Cell, turn: int) -> None:
-        exec(f"{path} = value", {"cell": cell, "value": value(turn), "TABLE": TABLE, "Cell": Cell, "Inner": Inner, "S": SCALED})
+        exec(
+            f"{path} = value",
+            {"cell": cell, "value": value(turn), "TABLE": TABLE, "Cell": Cell, "Inner": Inner, "S": SCALED},
+        )
 
     return change
 
@@ -216,7 +221,10 @@ READING: dict[str, tuple[Callable[[Cell, Any], Any], Callable[[Cell, int], None]
     "a loop over a list": (lambda self, x: sum([x * w for w in self.weights]), setting("cell.weights[1]")),
     "truth of a list": (lambda self, x: x if self.history else -x, lambda cell, turn: cell.history.append(1)),
     "an option in a dict": (lambda self, x: x * self.opt["beta"], setting("cell.opt['beta']")),
-    "an option in a dict of a dict": (lambda self, x: x * self.opt["layers"]["gain"], setting("cell.opt['layers']['gain']")),
+    "an option in a dict of a dict": (
+        lambda self, x: x * self.opt["layers"]["gain"],
+        setting("cell.opt['layers']['gain']"),
+    ),
     "dict.get": (lambda self, x: x * self.opt.get("new", 3.0), setting("cell.opt['new']")),
     "in a dict": (lambda self, x: x if "new" in self.opt else -x, setting("cell.opt['new']")),
     "items of a dict": (
@@ -235,7 +243,10 @@ READING: dict[str, tuple[Callable[[Cell, Any], Any], Callable[[Cell, int], None]
     "nested helpers": (lambda self, x: deep(x, self), setting("cell.cfg.inner.gain")),
     "a dataclass": (lambda self, x: x * self.settings.rate, setting("cell.settings.rate")),
     "a list in a dataclass": (lambda self, x: x * self.settings.sizes[1], setting("cell.settings.sizes[1]")),
-    "a named tuple": (lambda self, x: x * self.point[0].x, setting("cell.point[0]", lambda turn: Point(1.0 / turn, 0.0))),
+    "a named tuple": (
+        lambda self, x: x * self.point[0].x,
+        setting("cell.point[0]", lambda turn: Point(1.0 / turn, 0.0)),
+    ),
     "a slot": (slots_of, setting("cell.slots.gain")),
     "a __getattr__ of the user's": (lambda self, x: x * self.dynamic.gain, setting("cell.dynamic.known['gain']")),
     "getattr": (lambda self, x: x * getattr(self.cfg, "beta"), setting("cell.cfg.beta")),  # noqa: B009
@@ -245,14 +256,23 @@ READING: dict[str, tuple[Callable[[Cell, Any], Any], Callable[[Cell, int], None]
     "a partial": (lambda self, x: functools.partial(helper, scale=self.cfg.beta)(x), setting("cell.cfg.beta")),
     "map": (lambda self, x: sum(map(lambda w: x * w * self.cfg.beta, self.weights)), setting("cell.cfg.beta")),
     "a context manager": (with_manager, setting("cell.cfg.beta")),
-    "0.0 and -0.0": (lambda self, x: x * math.copysign(2.0, self.cfg.beta), setting("cell.cfg.beta", lambda t: -0.0 if t % 2 else 0.0)),
+    "0.0 and -0.0": (
+        lambda self, x: x * math.copysign(2.0, self.cfg.beta),
+        setting("cell.cfg.beta", lambda t: -0.0 if t % 2 else 0.0),
+    ),
     "True and 1": (
         lambda self, x: x if self.cfg.beta is True else -x,
         setting("cell.cfg.beta", lambda turn: True if turn % 2 else 1),
     ),
-    "a string": (lambda self, x: getattr(torch, self.cfg.beta)(x) if self.cfg.beta != 1.0 else x, setting("cell.cfg.beta", lambda t: "sin" if t % 2 else "cos")),
+    "a string": (
+        lambda self, x: getattr(torch, self.cfg.beta)(x) if self.cfg.beta != 1.0 else x,
+        setting("cell.cfg.beta", lambda t: "sin" if t % 2 else "cos"),
+    ),
     "its own attribute": (lambda self, x: x * self.count, setting("cell.count")),
-    "a list that is replaced": (lambda self, x: x * self.weights[0], setting("cell.weights", lambda turn: [1.0 / turn])),
+    "a list that is replaced": (
+        lambda self, x: x * self.weights[0],
+        setting("cell.weights", lambda turn: [1.0 / turn]),
+    ),
 }
 
 
@@ -301,7 +321,7 @@ def check(wanted: Any, found: Any) -> None:
 @pytest.mark.filterwarnings("ignore::gluonjit.errors.GluonJITWarning")
 @pytest.mark.parametrize("name", READING)
 def test_state_that_changes_between_calls_is_read_as_it_is(name: str) -> None:
-    eager, batched, wanted, found = both(*READING[name])
+    _, _, wanted, found = both(*READING[name])
     check(wanted, found)
     assert wanted[0][0] != wanted[1][0] or len(set(wanted[0][0])) > 1
 
@@ -412,7 +432,7 @@ def swallows(self: Cell, x: Any) -> Any:
     return x * len(self.history)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def remembered(key: int) -> float:
     SEEN.append(key)
     return float(key)
@@ -451,24 +471,27 @@ WRITING = [
 
 @pytest.mark.filterwarnings("ignore::gluonjit.errors.GluonJITWarning", "ignore::RuntimeWarning")
 @pytest.mark.parametrize("body", WRITING)
-def test_side_effects_happen_for_each_call(
-    body: Callable[[Cell, Any], Any], capsys: Any, caplog: Any
-) -> None:
+def test_side_effects_happen_for_each_call(body: Callable[[Cell, Any], Any], capsys: Any, caplog: Any) -> None:
     effects = []
 
     def change(cell: Cell, turn: int) -> None:
         out = capsys.readouterr().out
-        effects.append((out, len(caplog.records), cell.count, len(cell.history), len(SEEN), len(cell.cache), cell.cfg.beta))
+        effects.append(
+            (out, len(caplog.records), cell.count, len(cell.history), len(SEEN), len(cell.cache), cell.cfg.beta)
+        )
         caplog.clear()
 
     eager, batched, wanted, found = both(body, change)
     check(wanted, found)
     assert effects[1:8] == effects[9:]  # the first has what came before it as well
-    assert [float(item.sum()) if isinstance(item, torch.Tensor) else item for item in eager.cell.history] == pytest.approx(
-        [float(item.sum()) if isinstance(item, torch.Tensor) else item for item in batched.cell.history]
-    )
+    assert [
+        float(item.sum()) if isinstance(item, torch.Tensor) else item for item in eager.cell.history
+    ] == pytest.approx([float(item.sum()) if isinstance(item, torch.Tensor) else item for item in batched.cell.history])
     torch.testing.assert_close(batched.cell.mean, eager.cell.mean)
-    if not any(isinstance(item, torch.Tensor) and item.requires_grad for item in [*eager.cell.history, *vars(eager.cell).values()]):
+    if not any(
+        isinstance(item, torch.Tensor) and item.requires_grad
+        for item in [*eager.cell.history, *vars(eager.cell).values()]
+    ):
         if "generator" not in eager.cell.cache:
             copied = copy.deepcopy(batched)
             assert len(copied.cell.history) == len(eager.cell.history)
@@ -484,3 +507,49 @@ def test_a_side_effect_makes_a_call_no_node_and_the_report_says_why(body: Callab
     with gluonjit.batching(granularity="cell") as batch:
         net(torch.randn(3))
     assert batch.report.unbatched["cell"].startswith(("it ", "self.cache['generator'] goes on"))
+
+
+class Steady(nn.Module):
+    """A sample that changes nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = Cell()
+
+    def forward(self, x: Any) -> Any:
+        first = self.cell(x)
+        return (self.cell(first) * self.cell(x)).sum()
+
+
+def blind(self: Noted, key: Any) -> Variant:
+    """A variant whose guards see nothing."""
+    return Variant(key, None, (), (), self.traced)
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_one_call_in_a_thousand_is_traced_again(seen: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Steady()
+    net.cell.body = lambda self, x: x * self.cfg.beta
+    gluonjit.hybridize(net, dynamic_batch=True, granularity="cell", expand=("Steady",))
+    if not seen:
+        monkeypatch.setattr(Noted, "variant", blind)
+    monkeypatch.setattr(AGAIN, "resting", 0.0)
+    monkeypatch.setattr(AGAIN, "found", 0)
+    samples = [torch.randn(3) for _ in range(350)]
+    with gluonjit.batching(granularity="cell", expand=("Steady",), sharing=False) as batch:
+        [net(sample) for sample in samples]
+    assert 1 <= batch.report.retraced <= 2  # C has counted before as well
+    monkeypatch.setattr(AGAIN, "resting", 0.0)
+    net.cell.cfg.beta = 0.5
+    if seen:
+        with gluonjit.batching(granularity="cell", expand=("Steady",)) as batch:
+            [net(sample) for sample in samples]
+        assert 1 <= batch.report.retraced <= 2  # C has counted before as well
+        return
+    with pytest.raises(StateError, match=r"1.0.*0.5"), gluonjit.batching(granularity="cell", expand=("Steady",)):
+        [net(sample) for sample in samples]
+    with gluonjit.batching(granularity="cell", expand=("Steady",)):
+        found = net(samples[0])
+    value = torch.tanh(net.cell.linear(samples[0])) * 0.5
+    first = torch.tanh(net.cell.linear(value)) * 0.5
+    torch.testing.assert_close(found.detach(), (first * value).sum().detach())

@@ -27,6 +27,7 @@ from gluonjit.graph import Graph, Line, Mark, Record, Value, line_of, origin_of
 from gluonjit.hybrid.advice import after_flush
 from gluonjit.hybrid.choosing import Choice, chooser_of
 from gluonjit.hybrid.costs import cost_model
+from gluonjit.hybrid.minibatch import MINIBATCH
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.protocol import Engine, Session
 from gluonjit.hybrid.provenance import Provenance
@@ -95,6 +96,7 @@ class Batch:
         self.samples = 0  # calls of outermost blocks since the last flush
         self.sample = 0  # the number of the next one
         self.failed = -1  # where a call was refused, or a sample has raised, the rows there were before; else -1
+        self.carried: set[int] = set()  # samples, since the last flush, that use what ran before it
         self.noted: dict[Any, Any] = {}  # blocks whose parameters are known, by address
         self.parameters: dict[int, Any] = {}  # arrays of known parameters, by address
         self.misses = 0  # of the cache, up to the last flush that the cost model has learned from
@@ -180,8 +182,8 @@ class Batch:
         graph.owner = reason
         _release(graph)
 
-    def flush(self, reason: str, early: bool = False) -> None:
-        """Run what was captured; `early` where that is in the middle of a sample or of an explicit batch.
+    def flush(self, reason: str, middle: str = "") -> None:
+        """Run what was captured; in the `middle` of a "sample" or, for a value, of a "scope" of `batching`.
 
         On an error the batch is empty, and values of the failed graph say why.
         """
@@ -198,17 +200,19 @@ class Batch:
         capture = _outside_flushes() - graph.begun if graph.begun else 0.0
         self.report.took("capture", "capture", entered - capture, entered)
         try:
-            self._flush(graph, capture, reason, early, line_of(origin_of(_getframe(1))))
+            self._flush(graph, capture, reason, middle, line_of(origin_of(_getframe(1))))
         finally:
             _FLUSHED.seconds += perf_counter() - entered
 
-    def _flush(self, graph: Graph, capture: float, reason: str, early: bool, line: Line | None) -> None:
+    def _flush(self, graph: Graph, capture: float, reason: str, middle: str, line: Line | None) -> None:
         captured = self.setting
         self.reset()
         for record in graph.records.values():
             record.complete()
         report, samples = self.report, self.samples
-        self.samples = 0
+        begun = range(self.sample - samples, self.sample)
+        carried, self.carried, self.samples = self.carried, set(), 0
+        why = reason
         planned: list[Record] = []
         try:
             with RUNNING:
@@ -229,10 +233,12 @@ class Batch:
                 options = self.options
                 if profile != options.profile:
                     options = replace(options, profile=profile)
-                self._run(graph, plan, samples, provenance, options, times)
+                history = self._run(graph, plan, samples, provenance, options, times)
         except BaseException as error:
             graph.owner = f"its batch failed: {error}"
             self.sample = 0  # the minibatch is lost
+            MINIBATCH.ran(self, bool(carried), None)
+            MINIBATCH.end()
             raise
         finally:
             begin = perf_counter()
@@ -240,9 +246,12 @@ class Batch:
             _release(graph, planned)
             released = perf_counter()
             report.took("release", "capture", begin, released)  # it is as much as was captured
+        MINIBATCH.ran(self, bool(carried), history)
+        apart = len(set(begun) - carried) if self.sample else int(not carried)
+        early = MINIBATCH.came_early(plan, samples, apart, middle, line)
         try:
             if self.options.granularity == captured.granularity or captured.granularity != "op":
-                after_flush(report, provenance, samples, line, early)  # else operators are the library's own idea
+                after_flush(report, provenance, samples, why, line, early)  # else operators are the library's own idea
         finally:
             times["capture"] += released - begin
             times["analysis"] += perf_counter() - released
@@ -284,7 +293,8 @@ class Batch:
         provenance: Provenance,
         options: Options,
         times: dict[str, float],
-    ) -> None:
+    ) -> Any:
+        """Run a plan; what its results can be differentiated by, or None."""
         begin = perf_counter()
         session = self.engine.session(plan, self.report, options, samples, provenance)
         for chunk in plan.inputs:
@@ -307,6 +317,7 @@ class Batch:
         session.wait()
         session.finish()
         times["results"] = self._took("results", begin)
+        return session.tape
 
     def _took(self, name: str, begin: float) -> float:
         end = perf_counter()

@@ -41,7 +41,7 @@ static int keep(PyObject *tensor) {
     spec = ((Value *)value)->spec;
     if (spec == NULL || bodies >= MOST_BODIES || Py_TYPE(spec) != names.spec_type) return 0; /* NULL: in garbage */
     kept = SLOT(spec, names.spec_bodies);
-    if (kept == NULL || (kept != Py_None && PyList_GET_SIZE(kept) >= MOST_OF_A_SPEC)) return 0;
+    if (kept == NULL || (kept != Py_None && (!PyList_CheckExact(kept) || PyList_GET_SIZE(kept) >= MOST_OF_A_SPEC))) return 0;
     Py_SET_REFCNT(tensor, 1);
     if (!is_bare(tensor)) {
         Py_SET_REFCNT(tensor, 0);
@@ -110,10 +110,14 @@ static void end(PyObject *tensor) {
     lazy->tp_dealloc = end;
 }
 
-int bodies_init(void) {
+/* From now on tensors of this class are kept when they end. There is one such class. */
+int bodies_init(PyTypeObject *lazy) {
 #ifndef Py_GIL_DISABLED
-    PyTypeObject *lazy = names.torch.lazy[0];
     if (lazy->tp_dealloc != end) {
+        if (end_tensor != NULL) {
+            PyErr_SetString(PyExc_TypeError, "there is a class of lazy tensors already");
+            return -1;
+        }
         end_tensor = lazy->tp_dealloc;
         lazy->tp_dealloc = end;
     }
@@ -121,10 +125,19 @@ int bodies_init(void) {
     return 0;
 }
 
+/* Whether this is a tensor that lies ready, and that nobody has got hold of. */
+static inline int is_ready(PyObject *tensor) {
+    return Py_TYPE(tensor) == names.torch.lazy[0] && Py_REFCNT(tensor) == 1 &&
+           SLOT(tensor, names.torch.lazy_c[0]) == Py_Ellipsis;
+}
+
 PyObject *tensor_of(PyObject *value) {
-    PyObject *kept = SLOT(((Value *)value)->spec, names.spec_bodies), *tensor;
-    Py_ssize_t count = kept == NULL || kept == Py_None ? 0 : PyList_GET_SIZE(kept);
-    if (count == 0) return PyObject_CallOneArg(names.make, value);
+    PyObject *spec = ((Value *)value)->spec, *kept, *tensor;
+    Py_ssize_t count;
+    if (Py_TYPE(spec) != names.spec_type) return no_such_slot(spec, names.spec_type);
+    kept = SLOT(spec, names.spec_bodies);
+    count = kept == NULL || !PyList_CheckExact(kept) ? 0 : PyList_GET_SIZE(kept);
+    if (count == 0 || !is_ready(PyList_GET_ITEM(kept, count - 1))) return PyObject_CallOneArg(names.make, value);
     tensor = PyList_GET_ITEM(kept, count - 1); /* with the list's reference */
     Py_SET_SIZE((PyVarObject *)kept, count - 1);
     bodies--;

@@ -51,6 +51,7 @@ class Cell:
         self.joints: dict[Any, Any] = {}  # calls that may differ in the number of children alone
         self.expanded: dict[Any, str] = {}
         self.is_node = False
+        self.met = False  # whether a call of it has been traced, be it forgotten
         self.lookup: Any = None
         self.reuse = options.reuse
         self.recordings = Recordings(options.check_reuse)

@@ -15,7 +15,7 @@ from mxnet.numpy import ndarray
 
 from gluonjit.engines.mxnet.cell import Cell
 from gluonjit.engines.mxnet.hooked import current_mode
-from gluonjit.engines.mxnet.kinds import make_kind
+from gluonjit.engines.mxnet.kinds import difference, make_kind
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, wrap
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np
 from gluonjit.engines.mxnet.lookups import look_up, table_of
@@ -24,9 +24,9 @@ from gluonjit.engines.mxnet.opkinds import known_kind
 from gluonjit.engines.mxnet.program import current
 from gluonjit.engines.mxnet.semantics import ARRAYS
 from gluonjit.engines.mxnet.trace import map_structure
-from gluonjit.graph import Kind, Record, Value
+from gluonjit.graph import Kind, Record, Value, is_own
 from gluonjit.hybrid import FULL, LOCAL, RUNNING, Batch, engine_of
-from gluonjit.hybrid.guards import Noted, holding, put_record, too_many, variant_key
+from gluonjit.hybrid.guards import AGAIN, Noted, changed, holding, put_record, too_many, variant_key
 
 _MOST_KINDS = 4096
 _CONSTANTS = (type(None), bool, int, float, str, ModuleType, gluon.Block, type)
@@ -71,6 +71,8 @@ def capture_cell(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: t
         if cell.lookup is not None:
             return capture_cell(cell, owner, run, args)
         record = made
+    elif AGAIN.due():
+        _trace_again(cell, owner, run or owner.forward, args, batch, key)
     rows = tuple([value.rows for value in values])
     shared = record.kind.pure and batch.sharing
     results = record.memo.get(rows) if shared else None
@@ -174,7 +176,7 @@ def _record(
         cache["hits"] += 1
     else:
         cache["misses"] += 1
-        batch.report.missed = cell.name
+        batch.report.miss(cell, owner)
         noted = Noted()
         made: Kind | str = too_many(known) if variant is None else ""
         if not made:
@@ -197,6 +199,23 @@ def _record(
         batch.report.by_number[cell.name] = cell.by_number
     assert variant is not None
     return put_record(batch.records, key, kind, variant, LOCAL.state.mode, _share(kind, batch))
+
+
+def _trace_again(
+    cell: Cell, owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch: Batch, key: tuple[Any, ...]
+) -> None:
+    """Compare a call that was found with what it would be traced to now. Raises StateError where that is another."""
+    record = batch.records[key]
+    variants = cell.variants.get((batch.options.without, *key), ())
+    variant = next((variant for variant in variants if variant.guards is record.guards), None)
+    if variant is None:
+        return
+    batch.report.retraced += 1
+    with RUNNING:
+        found = AGAIN.timed(lambda: difference(owner, run, args, batch, variant.traced))
+    if found:
+        cell.clear()
+        raise changed(cell.name, found, record)
 
 
 def recorded(batch: Batch, key: tuple[Any, ...], mode: int) -> Record | None:
@@ -245,6 +264,8 @@ def expand(
             _check_all_np_ndarrays(out)
         if reason not in _ASKED:  # noted when it has run: an error says by itself what is wrong
             batch.report.unbatched[cell.name] = reason
+            if is_own(owner):
+                batch.report.fine.add(cell.name)
         return out
     finally:
         state.inside -= 1

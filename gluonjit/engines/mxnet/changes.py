@@ -111,6 +111,7 @@ def flushing(original: Any, name: str) -> Any:
         if not state.paused and state.trace is None:
             state.flush(name)
             state.singles = 0
+            state.end_minibatch()
         return original(self, *args, **kwargs)
 
     return wrapper

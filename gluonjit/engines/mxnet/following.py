@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from mxnet import gluon, nd
-from mxnet.gluon.block import DeferredInitializationError
+from mxnet.gluon.block import DeferredInitializationError, _gather_type_ctx_info
 from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.lazy import Lazy
 from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.hybrid.guards import Follower, Noted, is_user_function
+from gluonjit.hybrid.guards.facts import is_plain
 
 FORWARDS = {gluon.HybridBlock.forward, gluon.rnn.RecurrentCell.forward}  # the latter counts calls for names
 
@@ -42,7 +43,12 @@ class _Known:
         return ()
 
     def state(self, item: Any) -> Iterator[tuple[dict[str, Any], str]]:
-        return iter(())
+        """Constants that the framework's own `hybrid_forward` reads, such as the rate of dropout."""
+        code = getattr(getattr(type(item), "hybrid_forward", None), "__code__", None)
+        space = item.__dict__
+        for name in code.co_names if code is not None else ():
+            if name in space and is_plain(space[name]):
+                yield space, name
 
 
 def follow(trace: Trace, owner: Any, run: Callable[..., Any], args: Any, noted: Noted) -> Any:
@@ -59,10 +65,17 @@ def follow(trace: Trace, owner: Any, run: Callable[..., Any], args: Any, noted: 
 def called(follower: Follower, block: gluon.Block, args: tuple[Any, ...]) -> Any:
     """What a block's forward gives inside of a trace; the user's part of it is followed."""
     if is_hybrid(block):
-        if block._active or not args or not isinstance(args[0], NDArray) or not _is_users(block, "hybrid_forward"):
+        symbols, arrays, _, context = _gather_type_ctx_info(list(args))
+        if symbols or not arrays:
+            with follower.suspended():
+                return block.forward(*args)
+        if block._active:
             return block.forward(*args)
-        with args[0].context:
-            parameters = _parameters(follower, block, args)
+        if not _is_users(block, "hybrid_forward"):
+            follower.state_of(block)
+            return block.forward(*args)
+        with context:
+            parameters = _parameters(follower, block, args, context)
             return follower.call(follower.get(block, "hybrid_forward"), nd, *args, **parameters)
     return follower.call(follower.get(block, "forward"), *args) if _is_users(block, "forward") else block.forward(*args)
 
@@ -71,8 +84,7 @@ def _is_users(block: gluon.Block, name: str) -> bool:
     return is_user_function(getattr(getattr(block, name), "__func__", None))
 
 
-def _parameters(follower: Follower, block: gluon.HybridBlock, args: tuple[Any, ...]) -> dict[str, Any]:
-    context = args[0].context
+def _parameters(follower: Follower, block: gluon.HybridBlock, args: tuple[Any, ...], context: Any) -> dict[str, Any]:
     try:
         return {name: parameter.data(context) for name, parameter in block._reg_params.items()}
     except DeferredInitializationError:

@@ -56,6 +56,7 @@ def value_of(batch: Batch, array: Any) -> Value:
         return leaf(batch, array)
     if value.graph is batch.graph:
         return value
+    batch.carried.add(batch.sample - 1)
     if array._c is not None and (value.base.__class__ is Owned or not value.taped):
         return leaf(batch, array._c)
     if seen_through(array):  # a view, which may have been written to

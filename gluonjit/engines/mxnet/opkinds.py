@@ -68,7 +68,7 @@ def operator_kind(
         cache["hits"] += 1
         return kind
     cache["misses"] += 1
-    batch.report.missed = name
+    batch.report.missed, batch.report.anew = name, ""
     devices = {str(source.device) for source in sources if isinstance(source, Spec)}
     if len(devices) > 1:
         text = (

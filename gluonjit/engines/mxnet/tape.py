@@ -45,6 +45,7 @@ class Tape:
         self.samples = samples
         self._profile = profile
         self.backwards = 0
+        self.gone = False  # whether a backward pass has come here
         self.bridges = 0  # values that MXNet's own history comes from: backward may come through them at any time
         self.laps: Sequence[tuple[int, float, float]] = ()  # when profiling, of the last backward: step, begin, end
         self._lock = threading.Lock()  # MXNet calls bridges back in threads of its own
@@ -172,6 +173,7 @@ class Tape:
         `hold` it is spent nevertheless. Where MXNet's own history comes from the flush too, its backward comes back
         here, from another thread, before these gradients have been used: then they are copies.
         """
+        self.gone = True
         if not self.bridges:
             return self._backward(seeds, retain, train_mode, hold)
         with self._lock:

@@ -41,6 +41,7 @@ class Cell:
         self.lookup: Any = None
         self.never = ""  # why no call of it is one node, if so
         self.seen: Any = None  # what the module looked like when its calls were traced
+        self.met = False  # whether a call of it has been traced, be it forgotten
         _cells.add(self)
 
     def entries(self) -> int:

@@ -18,11 +18,11 @@ from gluonjit.engines.torch.kinds import Call
 from gluonjit.engines.torch.lazy import LazyTensor, wrap
 from gluonjit.engines.torch.lookups import look_up, table_of
 from gluonjit.engines.torch.operands import Unfit, current, leaf, value_of
-from gluonjit.engines.torch.records import ASKED, Refusal, record_of
+from gluonjit.engines.torch.records import ASKED, Refusal, record_of, trace_again
 from gluonjit.engines.torch.structure import Constant
 from gluonjit.graph import Record, Value
 from gluonjit.hybrid import LOCAL, Batch, Options, engine_of
-from gluonjit.hybrid.guards import Noted
+from gluonjit.hybrid.guards import AGAIN, Noted
 from gluonjit.hybrid.structure import map_structure
 
 _CONSTANTS = (
@@ -115,6 +115,8 @@ def capture(
         if not isinstance(made, Record):
             return rebuild(made, (), values)
         record = made
+    elif not cell.operator and AGAIN.due():
+        trace_again(Call(cell, owner, run, args, kwargs, values, batch, Noted()), key, record)
     rows = tuple([value.rows for value in values])
     shared = record.kind.pure and batch.sharing
     results = record.memo.get(rows) if shared else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
@@ -10,7 +12,7 @@ from torch.autograd.graph import GradientEdge
 
 from gluonjit.engines.torch import hooked
 from gluonjit.engines.torch.buffers import SNAPSHOTS
-from gluonjit.engines.torch.chunks import telling
+from gluonjit.engines.torch.chunks import current_backward, telling
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import concrete, current
 from gluonjit.engines.torch.records import PARTS, VERSIONS
@@ -18,6 +20,7 @@ from gluonjit.engines.torch.results import refuse_used, settle
 from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.errors import CaptureError
 from gluonjit.hybrid import LOCAL, UNCAPTURED, Batch
+from gluonjit.hybrid.minibatch import MINIBATCH
 from gluonjit.hybrid.structure import map_structure
 
 
@@ -117,6 +120,7 @@ def before_step(optimizer: Any, args: Any, kwargs: Any) -> None:
     """Before an optimizer's step."""
     _flush("an optimizer's step")
     LOCAL.state.singles = 0
+    LOCAL.state.end_minibatch()
 
 
 def function_apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
@@ -147,7 +151,7 @@ def backward(
     given = (computed(tensors), computed(grad_tensors))
     for item in () if inputs is None else _as_tuple(inputs):
         refuse_used(item, "backward(inputs=...) with such a result among them")
-    with telling(bool(create_graph if retain_graph is None else retain_graph)):
+    with _passing(), telling(bool(create_graph if retain_graph is None else retain_graph)):
         hooked.original_backward(*given, retain_graph, create_graph, grad_variables, computed(inputs))
 
 
@@ -167,8 +171,21 @@ def grad(
     given = (computed(outputs), computed(inputs), computed(grad_outputs))
     for item in _as_tuple(inputs):
         refuse_used(item, "torch.autograd.grad(outputs, inputs) with such a result among its inputs")
-    with telling(bool(create_graph if retain_graph is None else retain_graph)):
+    with _passing(), telling(bool(create_graph if retain_graph is None else retain_graph)):
         return hooked.original_grad(*given, retain_graph, create_graph, *args, **kwargs)
+
+
+@contextmanager
+def _passing() -> Iterator[None]:
+    """A region in which a backward pass is under way; that of a checkpoint is a part of the one that has called it."""
+    begun = 1 + (current_backward() >= 0)
+    MINIBATCH.passes += begun
+    try:
+        yield
+    finally:
+        MINIBATCH.passes -= begun
+        if not MINIBATCH.passes and MINIBATCH.gone:
+            LOCAL.state.end_minibatch()
 
 
 def _as_tuple(tensors: Any) -> tuple[Any, ...]:

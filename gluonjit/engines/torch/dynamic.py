@@ -13,10 +13,12 @@ from gluonjit.engines.torch import changes, hooked, recurrent
 from gluonjit.engines.torch.aside import KEY, traced_otherwise
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import as_lazy, capture, expand, foreign, open_batch
+from gluonjit.engines.torch.kinds import LOOPS
 from gluonjit.engines.torch.lazy import waits
 from gluonjit.engines.torch.ops import captured
 from gluonjit.engines.torch.records import Refusal
 from gluonjit.errors import OptionError
+from gluonjit.graph import is_own
 from gluonjit.hybrid import LOCAL, UNCAPTURED, Batch, Options, engine_of
 from gluonjit.hybrid.failures import of_sample
 from gluonjit.hybrid.structure import map_structure
@@ -80,7 +82,7 @@ def _automatic_cell(module: Any, args: Any, kwargs: Any) -> Cell | None:
     if not (batch.explicit or inside or waits(args) or waits(kwargs)):
         return None
     cell = _automatic.get(module)
-    if cell is None:
+    if cell is None or cell.stateless:  # it is that of what the module looks like now
         cell = _automatic[module] = _alike(module) or Cell(type(module).__name__, LOCAL.state.options)
     return cell
 
@@ -95,7 +97,7 @@ def _alike(module: Any) -> Cell | None:
             if len(item):
                 return None
         elif isinstance(item, (bool, int, float, str, type(None))):
-            looks.append((name, item))
+            looks.append((name, item.__class__, repr(item) if item.__class__ is float else item))
         elif not name.startswith("_"):
             return None
     key = tuple(looks)
@@ -122,7 +124,8 @@ def _captured(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
     noted = batch.noted.get(id(module))
     if noted is None:
         noted = _noted(batch, module)
-    if noted[1] or module._forward_hooks or module._forward_pre_hooks:
+    hooks = noted[1] or module._forward_hooks or module._forward_pre_hooks
+    if hooks:
         reason = "it has forward hooks, which must run for each call"
     else:
         reason = foreign(batch, args)
@@ -136,6 +139,8 @@ def _captured(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
             found = recurrent.call(module, map_structure(args, as_lazy), kwargs, captured)
             if found is not None:
                 return found
+        if not hooks and (is_own(module) or reason == LOOPS or foreign(batch, args)):
+            batch.report.fine.add(cell.name)
         return expand(cell, _itself(module), args, kwargs, reason, batch)
     return _sample(module, args, kwargs, batch)
 
@@ -153,6 +158,7 @@ def _uncompiled(module: Any) -> Any:
 def expanded(batch: Batch, cell: Cell, kind: type) -> None:
     """A call with an argument of this class has run, and what it calls was captured: the report says so."""
     batch.report.unbatched[cell.name] = batch.foreign[kind]
+    batch.report.fine.add(cell.name)
 
 
 def _sample(module: Any, args: Any, kwargs: Any, batch: Batch) -> Any:

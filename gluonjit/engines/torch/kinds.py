@@ -21,7 +21,7 @@ from gluonjit.engines.torch.trace import NeedsValue, Trace
 from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind, Value, family_key, split_kind
 from gluonjit.hybrid import Batch
-from gluonjit.hybrid.guards import Noted, Refused
+from gluonjit.hybrid.guards import Noted, Refused, first_difference
 from gluonjit.hybrid.structure import map_structure
 
 ALL_CONSTANT = "it has no tensor operands"
@@ -31,7 +31,7 @@ _READS = (
 )
 _ALIASES = "it gives an argument, or a view of one: what is written to that is written to the argument"
 _OVERWRITES = "it writes over what its backward pass needs"
-_LOOPS = (
+LOOPS = (
     "it goes through the same weight again with what that has given before, as a loop over a sequence does: what it "
     "calls in each turn is captured instead"
 )
@@ -75,8 +75,8 @@ def make_kind(call: Call) -> Kind | str:
     if len(devices) > 1:
         return f"its operands are on several devices: {', '.join(sorted(devices))}"
     if isinstance(owner, torch.nn.Module) and any(isinstance(part, torch.nn.RNNBase) for part in owner.modules()):
-        cell.never = _LOOPS
-        return _LOOPS
+        cell.never = LOOPS
+        return LOOPS
     found = _traced(call)
     if isinstance(found, str):
         return found
@@ -162,10 +162,29 @@ def _trace(call: Call, recorders: list[Recorder]) -> _Found | str:
     if any(0 in trace.shapes[place][0] for place in places):
         return "it gives a tensor without elements"
     trace = pruned(trace, places)
+    noted.traced = trace, places, structure
     if not cell.operator and recurrent(trace):
-        cell.never = _LOOPS
-        return _LOOPS
+        cell.never = LOOPS
+        return LOOPS
     return _Found(trace, places, structure, recorder.draws)
+
+
+def difference(call: Call, before: Any) -> str:
+    """What a call does otherwise than when it was traced; "" where that is the same."""
+    try:
+        found = _traced(call)
+    except Plain as plain:
+        return f"it gives {plain.structure!r}"
+    if isinstance(found, str):
+        return found
+    trace, places, structure = before
+    if len(found.trace.consts) != len(trace.consts) or not all(
+        own is other or (own.shape == other.shape and own.dtype == other.dtype and torch.equal(own, other))
+        for (_, own), (_, other) in zip(found.trace.consts, trace.consts)
+    ):
+        return "it uses other weights, or constants of other numbers"
+    now = [*found.trace.ops, found.places, found.structure]
+    return first_difference([*trace.ops, places, structure], now)
 
 
 def _of_any_rows(cell: Cell, given: Any, specs: Sequence[Any], new: Traced, batch: Batch) -> Kind:

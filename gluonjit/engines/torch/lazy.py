@@ -126,6 +126,10 @@ class LazyTensor(torch.Tensor):  # type: ignore[misc]
         """The computed tensor without history; what is written to it shows here, as eagerly."""
         return engine_of("torch").opened(self).data  # type: ignore[attr-defined]
 
+    @data.setter
+    def data(self, value: Any) -> None:
+        engine_of("torch").put_data(self, value)  # type: ignore[attr-defined]
+
     def size(self, dim: int | None = None) -> Any:
         """As torch.Tensor.size."""
         shape = self._v.spec.shape

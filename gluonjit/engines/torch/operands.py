@@ -35,6 +35,7 @@ def value_of(batch: Batch, tensor: Any) -> Value:
     value = current(tensor)
     if value.graph is batch.graph:
         return value
+    batch.carried.add(batch.sample - 1)
     return leaf(batch, concrete(tensor))
 
 

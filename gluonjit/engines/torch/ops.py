@@ -23,6 +23,7 @@ from gluonjit.hybrid import LOCAL, Options
 from gluonjit.hybrid.structure import map_structure
 
 _MOST = 4096
+_DETACHING = {torch.detach, torch.Tensor.detach}
 _operators: OrderedDict[Any, Cell] = OrderedDict()
 
 
@@ -45,7 +46,11 @@ def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     if target is not None:
         note_written(target)
         return run_now(func, args, kwargs)
-    found = _found(func, name, args, kwargs)
+    if func in _DETACHING:  # its result learns as little as one without recording
+        with torch.no_grad():
+            found = _found(func, name, args, kwargs)
+    else:
+        found = _found(func, name, args, kwargs)
     return linked(func, args, kwargs, found) if func in VIEWING else found
 
 

@@ -12,11 +12,11 @@ from gluonjit.engines.torch.buffers import SNAPSHOTS, note_written
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.effects import attributes
 from gluonjit.engines.torch.held import Held, version_of
-from gluonjit.engines.torch.kinds import Call, Plain, make_kind
+from gluonjit.engines.torch.kinds import Call, Plain, difference, make_kind
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Kind, Record
 from gluonjit.hybrid import LOCAL, RUNNING, Batch, Report
-from gluonjit.hybrid.guards import Variant, holding, put_record, too_many, variant_key
+from gluonjit.hybrid.guards import AGAIN, Variant, changed, holding, put_record, too_many, variant_key
 
 _MOST_KINDS = 4096
 
@@ -69,7 +69,7 @@ def record_of(call: Call, key: tuple[Any, ...]) -> Record | Any:
     if cell.never:
         raise Refusal(cell.never)
     training = getattr(owner, "training", None)
-    wanted = (batch.options.without, training, *(key if owner is None else (*key[:3], *key[4:])))
+    wanted = _wanted(call, key, training)
     reason = cell.expanded.get(wanted)
     if reason is not None:
         raise Refusal(reason)
@@ -82,7 +82,7 @@ def record_of(call: Call, key: tuple[Any, ...]) -> Record | Any:
         cache["hits"] += 1
     else:
         cache["misses"] += 1
-        batch.report.missed = cell.name
+        batch.report.miss(cell, owner)
         if len(cell.kinds) + len(cell.expanded) + len(cell.plain) >= _MOST_KINDS:
             cell.clear()
         cell.seen = looks
@@ -170,6 +170,28 @@ def _made(call: Call, wanted: tuple[Any, ...]) -> tuple[Variant, Any]:
     if call.noted.steady():
         _note_lookup(cell, made, call.owner)
     return variant, made
+
+
+def trace_again(call: Call, key: tuple[Any, ...], record: Record) -> None:
+    """Compare a call that was found with what it would be traced to now. Raises StateError where that is another."""
+    cell, batch = call.cell, call.batch
+    training = getattr(call.owner, "training", None)
+    variants = cell.variants.get(_wanted(call, key, training), ())
+    variant = next((variant for variant in variants if variant.guards is record.guards), None)
+    if variant is None or variant.traced is None:
+        return
+    batch.report.retraced += 1
+    with RUNNING:
+        found = AGAIN.timed(lambda: difference(call, variant.traced))
+    if found:
+        cell.clear()
+        batch.changes += 1
+        raise changed(cell.name, found, record)
+
+
+def _wanted(call: Call, key: tuple[Any, ...], training: Any) -> tuple[Any, ...]:
+    """A signature as the cell has it, for all batches."""
+    return (call.batch.options.without, training, *(key if call.owner is None else (*key[:3], *key[4:])))
 
 
 def _note_lookup(cell: Cell, kind: Kind, owner: Any) -> None:

@@ -26,11 +26,11 @@ from gluonjit.engines.torch.overwrites import savers
 from gluonjit.engines.torch.program import pieces
 from gluonjit.engines.torch.reached import part_of, reach, reached_nodes, rows_at
 from gluonjit.engines.torch.written import modified
-from gluonjit.errors import BackwardWarning
 from gluonjit.graph import line_of, origin_of
 from gluonjit.hybrid import LOCAL, Report
-from gluonjit.hybrid.advice import ONE_AT_A_TIME, advise
+from gluonjit.hybrid.advice import ONE_AT_A_TIME, one_at_a_time
 from gluonjit.hybrid.costs import cost_model
+from gluonjit.hybrid.minibatch import MINIBATCH
 
 _ADVICE = (
     "Capture the losses of a minibatch first, then call backward once for their sum: sum(losses).backward(), or "
@@ -58,6 +58,7 @@ class Tape:
         self.samples = samples
         self.profile = profile
         self.backwards = 0
+        self.gone = False  # whether a backward pass has come here
         self.freed = False
         self._readers: list[Readers] = []
         self._places: list[Place] = []
@@ -288,12 +289,14 @@ class Tape:
     def _note_backward(self) -> None:
         """Warn where minibatches are captured and differentiated one sample at a time."""
         self.backwards += 1
+        self.gone = True
+        MINIBATCH.gone = True
         state = LOCAL.state
-        if state.inside:  # a sample that differentiates by itself, of which `advice` tells
+        if state.inside or MINIBATCH.passes > 1:  # a sample that differentiates by itself, or a checkpoint
             state.singles = 0
         elif state.one_at_a_time(self.samples, self.backwards == 1, current_backward()):
             line = line_of(origin_of(sys._getframe(1)))
-            advise(BackwardWarning, line, f"{ONE_AT_A_TIME} {_ADVICE}", line)
+            one_at_a_time(f"{ONE_AT_A_TIME} {_ADVICE}", line)
 
     def _account(self, begin: float, laps: list[tuple[int, float]]) -> None:
         end = perf_counter()

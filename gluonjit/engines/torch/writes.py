@@ -149,7 +149,7 @@ def _captured(
         captured = batch.graph.rows
         found = capture(cell, None, run, (base, *rest), named, batch)
     if quiet or base._v.taped:
-        note_write(batch.graph, base._v, captured)
+        note_write(batch.graph, base._v, captured, torch.is_grad_enabled())
     base._v = found._v
     _count(base)
     return target
@@ -215,6 +215,8 @@ def _at_once(func: Any, base: Any, target: Any, args: tuple[Any, ...], kwargs: d
     """Write to computed tensors, by PyTorch itself."""
     given, named = map_structure((args, kwargs), _waiting)  # what waits runs before there is other memory
     opened(base)
+    if target is not base and not _share(target._c, base._c):  # a view that was captured of what was computed already
+        renew(target)
     memory = concrete(target)
     found = func(*map_structure(given, _computed), **map_structure(named, _computed))
     _count(base)
@@ -223,6 +225,10 @@ def _at_once(func: Any, base: Any, target: Any, args: tuple[Any, ...], kwargs: d
     if tuple(memory.shape) != target._v.spec.shape:
         target._v = _apart(target._v, memory)
     return target if found is memory else found
+
+
+def _share(one: Any, other: Any) -> bool:
+    return one is not None and one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
 
 
 def _waiting(item: Any) -> Any:
@@ -254,6 +260,14 @@ def opened(lazy: Any) -> Any:
         base._v = _apart(value, base._c)
         _count(base)
     return concrete(lazy)
+
+
+def put_data(lazy: Any, value: Any) -> None:
+    """Let a tensor have the memory of another from now on; what it was a view of, and its views, keep theirs."""
+    computed = opened(lazy)
+    computed.data = _computed(value)
+    lazy._b = lazy._k = lazy._n = None
+    lazy._c, lazy._v = computed, _apart(lazy._v, computed)
 
 
 def _run_readers(tensor: Any) -> None:

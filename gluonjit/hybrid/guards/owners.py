@@ -64,7 +64,9 @@ def is_user_function(function: Any) -> bool:
 def is_generated(function: Any) -> bool:
     """Whether a function is one that the standard library has made for a dataclass."""
     return (
-        type(function) is FunctionType and function.__code__.co_filename == "<string>" and function.__name__ in _GENERATED
+        type(function) is FunctionType
+        and function.__code__.co_filename == "<string>"
+        and function.__name__ in _GENERATED
     )
 
 

@@ -7,16 +7,29 @@ import collections
 import contextlib
 import copy
 import dataclasses
+import decimal
+import fractions
 import functools
+import types
+import typing
 from typing import Any
 
-FRESH = (list, dict, set, bytearray, collections.OrderedDict, collections.defaultdict, collections.deque, collections.Counter)
+FRESH = (
+    list,
+    dict,
+    set,
+    bytearray,
+    collections.OrderedDict,
+    collections.defaultdict,
+    collections.deque,
+    collections.Counter,
+)
 """Classes of containers that a program makes, and may then write to."""
 
 _PURE = (
-    "abs all any ascii bin bool bytearray bytes callable chr complex dict divmod enumerate filter float format frozenset "
-    "hash hex int isinstance issubclass iter len list map max min next object oct ord pow property range repr reversed "
-    "round set slice sorted staticmethod classmethod str sum tuple type zip super memoryview"
+    "abs all any ascii bin bool bytearray bytes callable chr complex dict divmod enumerate filter float format "
+    "frozenset hash hex int isinstance issubclass iter len list map max min next object oct ord pow property range "
+    "repr reversed round set slice sorted staticmethod classmethod str sum tuple type zip super memoryview"
 )
 _BUILTINS = {getattr(builtins, name) for name in _PURE.split()}
 
@@ -77,6 +90,10 @@ _STANDARD: set[Any] = {
     contextlib.suppress,
     contextlib._GeneratorContextManager,
     collections.namedtuple,
+    types.SimpleNamespace,
+    typing.cast,
+    fractions.Fraction,
+    decimal.Decimal,
 }
 
 _READING = {
@@ -120,7 +137,9 @@ def is_pure(function: Any) -> bool:
             return True
     except TypeError:  # it cannot be hashed
         return False
-    if isinstance(function, type) and (function in FRESH or function in IMMUTABLE or issubclass(function, BaseException)):
+    if isinstance(function, type) and (
+        function in FRESH or function in IMMUTABLE or issubclass(function, BaseException)
+    ):
         return True
     module = getattr(function, "__module__", None)
     owner = getattr(function, "__self__", None)

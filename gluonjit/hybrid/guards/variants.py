@@ -23,6 +23,7 @@ class Variant(NamedTuple):
     guards: Any
     facts: tuple[Fact, ...]
     kept: tuple[Any, ...]
+    traced: Any  # what the engine has traced, to compare with
 
     def holds(self) -> bool:
         """Whether it is what a trace would give now."""
@@ -35,6 +36,7 @@ class Noted:
     def __init__(self) -> None:
         self.facts: tuple[Fact, ...] = ()
         self.kept: tuple[Any, ...] = ()
+        self.traced: Any = None
 
     def steady(self, *steady: type) -> bool:
         """Whether nothing was read but functions of classes, which modules names stand for, and `steady` objects."""
@@ -45,7 +47,7 @@ class Noted:
         facts = tuple([fact[:4] for fact in self.facts])
         made: Any = PlainGuards if FAST is None else FAST.Guards
         guards = made(facts, look, alike, ABSENT) if facts else None
-        return Variant(key, guards, self.facts, self.kept)
+        return Variant(key, guards, self.facts, self.kept, self.traced)
 
 
 def variant_key(wanted: Any, number: int) -> Any:

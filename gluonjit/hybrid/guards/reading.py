@@ -48,7 +48,7 @@ class Known(Protocol):
     followed: frozenset[Any]
     """Functions of the framework that call the user's, and are followed for that."""
     counters: frozenset[str]
-    """Attributes in which the framework's blocks count their calls, for names of operators: no result depends on them."""
+    """Attributes in which the framework's blocks count calls, for names of operators: no result depends on them."""
 
     def array(self, item: Any) -> bool:
         """Whether this is an array of the framework's: what is done to it is seen by the engine itself."""

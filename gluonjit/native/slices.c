@@ -99,19 +99,25 @@ static int has_history(const Framework *of, PyObject *state, Value *value) {
 
 /* Remember what a tensor is a view of: a whole tensor and a key of it, or of a view those of that and the key. */
 static int note_view(PyObject *view, PyObject *tensor, PyObject *key) {
-    PyObject *base = SLOT(tensor, names.torch.lazy_b);
-    if (base == NULL) return 0;
+    PyObject *base = SLOT(tensor, names.torch.lazy_b), *before = SLOT(tensor, names.torch.lazy_k);
     if (base == Py_None) {
-        base = tensor;
+        base = Py_NewRef(tensor);
         Py_INCREF(key);
     } else {
-        PyObject *before = SLOT(tensor, names.torch.lazy_k);
-        key = before == NULL ? NULL : PyTuple_Pack(2, before, key);
-        if (key == NULL) return before == NULL ? 0 : -1;
+        if (base == NULL || Py_TYPE(base) != names.torch.lazy[0] || before == NULL) {
+            no_such_slot(base, names.torch.lazy[0]);
+            return -1;
+        }
+        Py_INCREF(base);
+        key = PyTuple_Pack(2, before, key);
+        if (key == NULL) {
+            Py_DECREF(base);
+            return -1;
+        }
     }
     set_slot(view, names.torch.lazy_k, key);
     set_slot(view, names.torch.lazy_n, Py_XNewRef(SLOT(base, names.torch.lazy_n)));
-    set_slot(view, names.torch.lazy_b, Py_NewRef(base));
+    set_slot(view, names.torch.lazy_b, base);
     return 0;
 }
 

@@ -13,6 +13,8 @@ these functions of it are wrapped so that calls can be captured and run together
     mxnet.gluon.rnn.rnn_layer._RNNLayer: __call__
     mxnet.gluon.trainer.Trainer: step, update
     mxnet.gluon.utils.HookHandle: detach
+    mxnet.ndarray: from_dlpack, from_numpy, to_dlpack_for_write
+    mxnet.ndarray.ndarray: from_dlpack, from_numpy, to_dlpack_for_write
     mxnet.ndarray.ndarray.NDArray: __setitem__, _get_index_nd, backward, reshape
     mxnet.ndarray.numpy._api_internal: tensordot, zeros
     mxnet.ndarray.register: _imperative_invoke, _verify_all_legacy_ndarrays, _verify_all_np_ndarrays
@@ -22,6 +24,7 @@ these functions of it are wrapped so that calls can be captured and run together
 
 Of `torch`:
 
+    torch: compile
     torch._functorch.eager_transforms: _wrap_for_grad
     torch._functorch.vmap: _add_batch_dim
     torch.autograd: backward, grad

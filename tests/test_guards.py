@@ -172,7 +172,7 @@ COPY: Any = iter([0, 1])
 NAMESPACE = SimpleNamespace()
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def remembered(x: Any) -> Any:
     return x
 

@@ -58,7 +58,7 @@ def states(net: Any, x: Any) -> Any:
     H = torch.stack(hs)
     H[1] = 0
     H[:, 2] += 1
-    return (H * H).sum() + sum((h.sum() for h in hs))
+    return (H * H).sum() + sum(h.sum() for h in hs)
 
 
 @captured
@@ -411,7 +411,7 @@ def results(net: Any, samples: Any) -> Any:
     ys[0][0] = 5
     v = ys[1][1:3]
     v *= 2
-    return sum(((y * y).sum() for y in ys))
+    return sum((y * y).sum() for y in ys)
 
 
 @between

@@ -43,7 +43,7 @@ class Options:
         the first that is a NaN or infinite; much slower.
     without: names of `SWITCHES` to leave out: the results are the same, and what each of them gains can be measured.
     copy_inputs: bytes up to which an input array is copied when it is captured, so that the program may write to
-        its own by any way, numpy's too; of a larger one a write that the framework counts is noticed, and raises CaptureError.
+        its own by any way, numpy's too; of a larger one a write that the framework counts is noticed: CaptureError.
     executor: what runs the plan of a flush in PyTorch: "eager" step by step, "replay" as a static plan with padded
         sizes (on CUDA one graph), "steps" with each step as a static one (on CUDA a graph each), "compiled" with
         programs that torch.compile has made; "auto" chooses. MXNet knows "auto" and "eager" (see docs/gpu.md).

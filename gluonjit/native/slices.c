@@ -97,15 +97,16 @@ static int has_history(const Framework *of, PyObject *state, Value *value) {
     return !value->taped || number_at(state, names.state_mode) >= 2;
 }
 
-/* Remember what a tensor is a view of: a whole tensor and a key of it, or of a view those of that and the key. */
-static int note_view(PyObject *view, PyObject *tensor, PyObject *key) {
-    PyObject *base = SLOT(tensor, names.torch.lazy_b), *before = SLOT(tensor, names.torch.lazy_k);
+/* Remember what an array is a view of: a whole array and a key of it, or of a view those of that and the key. */
+static int note_view(const Framework *of, int interface, PyObject *view, PyObject *array, PyObject *key) {
+    PyObject *base = SLOT(array, of->lazy_b[interface]), *before = SLOT(array, of->lazy_k[interface]);
     if (base == Py_None) {
-        base = Py_NewRef(tensor);
+        base = Py_NewRef(array);
         Py_INCREF(key);
+        if (of == &names.mxnet && before != Py_True) set_slot(array, of->lazy_k[interface], Py_NewRef(Py_True));
     } else {
-        if (base == NULL || Py_TYPE(base) != names.torch.lazy[0] || before == NULL) {
-            no_such_slot(base, names.torch.lazy[0]);
+        if (base == NULL || before == NULL || (Py_TYPE(base) != of->lazy[0] && Py_TYPE(base) != of->lazy[1])) {
+            no_such_slot(base, of->lazy[interface]);
             return -1;
         }
         Py_INCREF(base);
@@ -115,9 +116,9 @@ static int note_view(PyObject *view, PyObject *tensor, PyObject *key) {
             return -1;
         }
     }
-    set_slot(view, names.torch.lazy_k, key);
-    set_slot(view, names.torch.lazy_n, Py_XNewRef(SLOT(base, names.torch.lazy_n)));
-    set_slot(view, names.torch.lazy_b, base);
+    set_slot(view, of->lazy_k[interface], key);
+    if (of == &names.torch) set_slot(view, of->lazy_n, Py_XNewRef(SLOT(base, of->lazy_n)));
+    set_slot(view, of->lazy_b[interface], base);
     return 0;
 }
 
@@ -165,7 +166,7 @@ PyObject *slice_of(const Framework *of, int interface, PyObject *array, PyObject
         Py_TYPE(value->graph) == names.graph_type && Py_TYPE(value->spec) == names.spec_type)
         found = rows_by(value, key);
     if (found != NULL) result = wrap(of, interface, found);
-    if (of == &names.torch && result != NULL && note_view(result, array, key) < 0) Py_CLEAR(result);
+    if (result != NULL && note_view(of, interface, result, array, key) < 0) Py_CLEAR(result);
     Py_XDECREF(found);
     Py_DECREF(value);
     Py_DECREF(state);

@@ -12,6 +12,7 @@ from mxnet.ndarray import NDArray
 from gluonjit.engines.mxnet.lazy import Lazy
 from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.hybrid.guards import Follower, Noted, is_user_function
+from gluonjit.hybrid.guards.facts import is_plain
 
 FORWARDS = {gluon.HybridBlock.forward, gluon.rnn.RecurrentCell.forward}  # the latter counts calls for names
 
@@ -42,7 +43,12 @@ class _Known:
         return ()
 
     def state(self, item: Any) -> Iterator[tuple[dict[str, Any], str]]:
-        return iter(())
+        """Constants that the framework's own `hybrid_forward` reads, such as the rate of dropout."""
+        code = getattr(getattr(type(item), "hybrid_forward", None), "__code__", None)
+        space = item.__dict__
+        for name in code.co_names if code is not None else ():
+            if name in space and is_plain(space[name]):
+                yield space, name
 
 
 def follow(trace: Trace, owner: Any, run: Callable[..., Any], args: Any, noted: Noted) -> Any:
@@ -63,7 +69,10 @@ def called(follower: Follower, block: gluon.Block, args: tuple[Any, ...]) -> Any
         if symbols or not arrays:
             with follower.suspended():
                 return block.forward(*args)
-        if block._active or not _is_users(block, "hybrid_forward"):
+        if block._active:
+            return block.forward(*args)
+        if not _is_users(block, "hybrid_forward"):
+            follower.state_of(block)
             return block.forward(*args)
         with context:
             parameters = _parameters(follower, block, args, context)

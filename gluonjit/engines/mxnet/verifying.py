@@ -13,7 +13,8 @@ import numpy as np
 from mxnet import autograd, gluon
 from mxnet.ndarray import NDArray, register
 
-from gluonjit.engines.mxnet.dynamic import KEY, disable, enable, is_hybrid
+from gluonjit.engines.mxnet.dynamic import KEY, disable, enable
+from gluonjit.engines.mxnet.following import is_hybrid
 from gluonjit.engines.mxnet.history import has_history
 from gluonjit.engines.mxnet.lazy import Lazy
 from gluonjit.engines.mxnet.semantics import is_numpy

@@ -82,7 +82,7 @@ def _automatic_cell(module: Any, args: Any, kwargs: Any) -> Cell | None:
     if not (batch.explicit or inside or waits(args) or waits(kwargs)):
         return None
     cell = _automatic.get(module)
-    if cell is None:
+    if cell is None or cell.stateless:  # it is that of what the module looks like now
         cell = _automatic[module] = _alike(module) or Cell(type(module).__name__, LOCAL.state.options)
     return cell
 
@@ -97,7 +97,7 @@ def _alike(module: Any) -> Cell | None:
             if len(item):
                 return None
         elif isinstance(item, (bool, int, float, str, type(None))):
-            looks.append((name, item))
+            looks.append((name, item.__class__, repr(item) if item.__class__ is float else item))
         elif not name.startswith("_"):
             return None
     key = tuple(looks)

@@ -26,7 +26,7 @@ from gluonjit.engines.torch.replay.steps import clear_steps, step_count
 from gluonjit.engines.torch.results import numbers_of, settle
 from gluonjit.engines.torch.session import Session
 from gluonjit.engines.torch.verifying import verify
-from gluonjit.engines.torch.writes import opened, renew
+from gluonjit.engines.torch.writes import opened, put_data, renew
 from gluonjit.errors import OptionError
 from gluonjit.graph import Kind, Spec, Value, clear_specs, spec_count
 from gluonjit.hybrid import LOCAL, Options, Report
@@ -70,6 +70,14 @@ class TorchEngine:
     def opened(self, lazy: Any) -> Any:
         """A computed tensor with memory of its own, that may be written to without our knowing."""
         return opened(lazy)
+
+    def put_data(self, lazy: Any, value: Any) -> None:
+        """Give a computed tensor the memory of another, as `tensor.data = value` does."""
+        put_data(lazy, value)
+
+    def refused(self, func: Any, args: tuple[Any, ...], error: Exception) -> Exception:
+        """The error of a function of PyTorch's that does not take such tensors."""
+        return unfit(func, args, {}, error)
 
     def call_operator(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A function of PyTorch's called on a lazy tensor. Raises CaptureError where it does not take such tensors."""

@@ -13,13 +13,14 @@ def version_of(tensor: Any) -> int:
 class Held:
     """The payload of a leaf: a tensor of the program's, and how often it had been written to when it was captured.
 
-    rows: its numbers, as they were then where they are a copy; shared: whether other tensors have the same ones.
+    rows: its numbers, as they were then where they are a copy; raw: those of a small one; shared: whether other tensors
+    have the same ones.
     """
 
-    __slots__ = ("rows", "shared", "tensor", "version")
+    __slots__ = ("raw", "rows", "shared", "tensor", "version")
 
-    def __init__(self, tensor: Any, version: int, rows: Any) -> None:
-        self.tensor, self.version, self.rows = tensor, version, rows
+    def __init__(self, tensor: Any, version: int, rows: Any, raw: bytes | None = None) -> None:
+        self.tensor, self.version, self.rows, self.raw = tensor, version, rows, raw
         self.shared = False
 
     @property

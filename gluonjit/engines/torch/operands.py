@@ -70,10 +70,10 @@ def _leaf(batch: Batch, tensor: Any) -> Value:
     known = batch.imports.get(id(tensor))
     version = version_of(tensor)
     if known is not None and known[0].version == version and not tensor.is_inference():
-        if not _shared_outside(tensor) or _as_captured(known[1], known[0].rows, tensor):
+        if not _shared_outside(tensor) or _as_captured(known[0], tensor):
             return known[1]
-    value, rows = _new_leaf(batch, tensor, version)
-    batch.imports[id(tensor)] = (Held(tensor, version, rows), value)
+    value, held = _new_leaf(batch, tensor, version)
+    batch.imports[id(tensor)] = (held, value)
     return value
 
 
@@ -82,15 +82,17 @@ def _shared_outside(tensor: Any) -> bool:
     return tensor.layout is torch.strided and not tensor.untyped_storage().resizable()
 
 
-def _as_captured(value: Value, rows: Any, tensor: Any) -> bool:
+def _as_captured(held: Held, tensor: Any) -> bool:
     """Whether a tensor has the numbers still that were captured, where these are known."""
-    if rows is None:  # of integers, which have been read
+    if held.raw is not None:
+        return bool(tensor.numpy().tobytes() == held.raw)
+    if held.rows is None:  # of integers, which have been read
         return False
-    return rows is tensor or torch.equal(rows, tensor)
+    return held.rows is tensor or bool(torch.equal(held.rows, tensor))
 
 
-def _new_leaf(batch: Batch, tensor: Any, version: int) -> tuple[Value, Any]:
-    """The value of a tensor, and its numbers; None where it is look-ups by them."""
+def _new_leaf(batch: Batch, tensor: Any, version: int) -> tuple[Value, Held]:
+    """The value of a tensor, and what is remembered of it."""
     if is_functorch_wrapped_tensor(tensor) or forward_ad._current_level >= 0:
         raise Unfit("an argument is a tensor of torch.func, or forward-mode differentiation is on")
     if tensor.__class__ is TraceTensor or tensor.layout is not torch.strided or tensor.is_quantized:
@@ -99,25 +101,30 @@ def _new_leaf(batch: Batch, tensor: Any, version: int) -> tuple[Value, Any]:
     if not spec.bytes or tensor.is_complex() or tensor.is_meta:
         raise Unfit(f"an argument of shape {spec.shape} and dtype {spec.dtype} has no rows of numbers")
     if spec.dtype in _INTEGERS and len(spec.shape) <= 1:
-        return host_rows(batch, tensor, spec), None
+        return host_rows(batch, tensor, spec), Held(tensor, version, None)
     taped = tensor.requires_grad and spec.dtype in FLOATS
     key: Any = (id(tensor), version)
-    payload = Held(tensor, version, tensor)
-    if not taped and spec.bytes <= _SMALL and spec.device == "cpu" and spec.dtype in _BY_NUMBERS:
-        payload = _copied(tensor, version)  # `numpy` would mark the program's own as shared with numpy
-        key = (spec, payload.rows.numpy().tobytes())
+    small = not taped and spec.bytes <= _SMALL and spec.device == "cpu" and spec.dtype in _BY_NUMBERS
+    raw = tensor.numpy().tobytes() if small else None
+    if raw is not None:
+        key = (spec, raw)
         known = batch.graph.leaves.get(key)
         if known is not None:
-            payload = known.payload
-            payload.shared = payload.shared or payload.tensor is not tensor
-    elif not taped and not tensor.is_inference() and spec.bytes <= batch.options.copy_inputs:
+            known.payload.shared = known.payload.shared or known.payload.tensor is not tensor
+            value = Value(known.base, 0, spec, batch.graph, taped, tensor)
+            return value, Held(tensor, version, known.payload.rows, raw)
         payload = _copied(tensor, version)  # so that the program may write to its own
-        key = ("copied", id(payload))
+        payload.raw = raw
     elif tensor.is_inference():
         payload = _as_it_is(batch, tensor)
         key = ("copied", id(payload))
+    elif not taped and spec.bytes <= batch.options.copy_inputs:
+        payload = _copied(tensor, version)
+        key = ("copied", id(payload))
+    else:
+        payload = Held(tensor, version, tensor)
     base = batch.graph.add_leaf(key, payload, spec, taped).base
-    return Value(base, 0, spec, batch.graph, taped, tensor), payload.rows
+    return Value(base, 0, spec, batch.graph, taped, tensor), payload
 
 
 def _copied(tensor: Any, version: int) -> Held:

@@ -14,7 +14,7 @@ from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import capture, open_batch
 from gluonjit.engines.torch.lazy import LazyTensor, waits
 from gluonjit.engines.torch.operands import concrete
-from gluonjit.engines.torch.records import Refusal
+from gluonjit.engines.torch.records import Refusal, noting
 from gluonjit.engines.torch.references import REFERENCES
 from gluonjit.engines.torch.results import refuse_used
 from gluonjit.engines.torch.trace import NeedsValue
@@ -23,6 +23,7 @@ from gluonjit.hybrid import LOCAL, Options
 from gluonjit.hybrid.structure import map_structure
 
 _MOST = 4096
+_DETACHING = {torch.detach, torch.Tensor.detach}
 _operators: OrderedDict[Any, Cell] = OrderedDict()
 
 
@@ -45,7 +46,11 @@ def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     if target is not None:
         note_written(target)
         return run_now(func, args, kwargs)
-    found = _found(func, name, args, kwargs)
+    if func in _DETACHING:  # its result learns as little as one without recording
+        with torch.no_grad():
+            found = _found(func, name, args, kwargs)
+    else:
+        found = _found(func, name, args, kwargs)
     return linked(func, args, kwargs, found) if func in VIEWING else found
 
 
@@ -63,8 +68,9 @@ def _found(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
                 return found
         return capture(_cell_of(func, name), None, func, args, kwargs, batch)
     except Refusal as refusal:
-        batch.report.unbatched[name] = str(refusal)
-    return run_now(func, args, kwargs)
+        why = refusal
+    with noting(batch, name, why):
+        return run_now(func, args, kwargs)
 
 
 def captured(func: Any, args: tuple[Any, ...]) -> Any:

@@ -71,7 +71,7 @@ def _slice(parent: Any, part: Any, step: ViewStep) -> Any:
 def _split(parent: Any, part: Any, step: ViewStep) -> Any:
     sizes = step.named.get("split_size", step.named.get("split_sizes"))
     assert step.output is not None
-    begin = step.output * sizes if isinstance(sizes, int) else sum(sizes[: step.output])
+    begin = step.output * sizes if isinstance(sizes, int) else sum(list(sizes or ())[: step.output])
     return _between(parent, part, step.named.get("dim", 0) % parent.dim(), begin)
 
 

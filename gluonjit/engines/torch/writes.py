@@ -24,7 +24,7 @@ from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import concrete, current, leaf
 from gluonjit.engines.torch.overwrites import note_write, note_written_result
 from gluonjit.engines.torch.recorder import TraceTensor
-from gluonjit.engines.torch.records import Refusal
+from gluonjit.engines.torch.records import Refusal, noting
 from gluonjit.graph import Value
 from gluonjit.hybrid import LOCAL, Batch, Options
 from gluonjit.hybrid.structure import map_structure
@@ -74,8 +74,9 @@ def write(func: Any, name: str, target: Any, args: tuple[Any, ...], kwargs: dict
         except Refusal as refusal:
             if str(refusal) == ALL_CONSTANT and _constant(batch, func, base, path, args, kwargs):
                 return target
-            if not str(refusal).startswith("tracing it raised"):  # then it is the program's own fault, most likely
-                batch.report.unbatched[name] = str(refusal)
+            why = refusal
+        with noting(batch, name, why):
+            return _at_once(func, base, target, args, kwargs)
     return _at_once(func, base, target, args, kwargs)
 
 
@@ -149,7 +150,7 @@ def _captured(
         captured = batch.graph.rows
         found = capture(cell, None, run, (base, *rest), named, batch)
     if quiet or base._v.taped:
-        note_write(batch.graph, base._v, captured)
+        note_write(batch.graph, base._v, captured, torch.is_grad_enabled())
     base._v = found._v
     _count(base)
     return target
@@ -215,6 +216,8 @@ def _at_once(func: Any, base: Any, target: Any, args: tuple[Any, ...], kwargs: d
     """Write to computed tensors, by PyTorch itself."""
     given, named = map_structure((args, kwargs), _waiting)  # what waits runs before there is other memory
     opened(base)
+    if target is not base and not _share(target._c, base._c):  # a view that was captured of what was computed already
+        renew(target)
     memory = concrete(target)
     found = func(*map_structure(given, _computed), **map_structure(named, _computed))
     _count(base)
@@ -223,6 +226,10 @@ def _at_once(func: Any, base: Any, target: Any, args: tuple[Any, ...], kwargs: d
     if tuple(memory.shape) != target._v.spec.shape:
         target._v = _apart(target._v, memory)
     return target if found is memory else found
+
+
+def _share(one: Any, other: Any) -> bool:
+    return one is not None and one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
 
 
 def _waiting(item: Any) -> Any:
@@ -254,6 +261,14 @@ def opened(lazy: Any) -> Any:
         base._v = _apart(value, base._c)
         _count(base)
     return concrete(lazy)
+
+
+def put_data(lazy: Any, value: Any) -> None:
+    """Let a tensor have the memory of another from now on; what it was a view of, and its views, keep theirs."""
+    computed = opened(lazy)
+    computed.data = _computed(value)
+    lazy._b = lazy._k = lazy._n = None
+    lazy._c, lazy._v = computed, _apart(lazy._v, computed)
 
 
 def _run_readers(tensor: Any) -> None:

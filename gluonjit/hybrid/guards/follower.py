@@ -5,24 +5,17 @@ from __future__ import annotations
 import functools
 import operator
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import (
-    BuiltinFunctionType,
-    ClassMethodDescriptorType,
-    FunctionType,
-    MethodDescriptorType,
-    MethodType,
-    MethodWrapperType,
-    ModuleType,
-    WrapperDescriptorType,
-)
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from gluonjit.hybrid.functions import CellFunction
 from gluonjit.hybrid.guards import pure
+from gluonjit.hybrid.guards.builtin import BUILTIN, CHANGES, SPECIAL, UNBOUND, is_hashable, is_trusted
 from gluonjit.hybrid.guards.facts import CELL, DEFAULTS, ENTRY, Fact, class_attribute, look
 from gluonjit.hybrid.guards.owners import (
     LIBRARY,
@@ -37,31 +30,6 @@ from gluonjit.hybrid.guards.reading import Known, Reader, Refused
 from gluonjit.hybrid.guards.rewriting import Unfollowable
 from gluonjit.hybrid.guards.sources import is_twin, twin_of
 from gluonjit.hybrid.state import LOCAL
-
-_BUILTIN = (
-    BuiltinFunctionType,
-    MethodDescriptorType,
-    MethodWrapperType,
-    WrapperDescriptorType,
-    ClassMethodDescriptorType,
-    np.ufunc,
-)
-_UNBOUND = (MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType)
-_CHANGES = {
-    "Add": operator.iadd,
-    "Sub": operator.isub,
-    "Mult": operator.imul,
-    "MatMult": operator.imatmul,
-    "Div": operator.itruediv,
-    "FloorDiv": operator.ifloordiv,
-    "Mod": operator.imod,
-    "Pow": operator.ipow,
-    "LShift": operator.ilshift,
-    "RShift": operator.irshift,
-    "BitAnd": operator.iand,
-    "BitOr": operator.ior,
-    "BitXor": operator.ixor,
-}
 
 
 class _Within:
@@ -90,6 +58,18 @@ class _Managed:
         return self._follower.call(self._follower.get(self._manager, "__exit__"), *error)
 
 
+def _profile_again(before: Any) -> None:
+    """Let the profiler go on that was there: one of Python's, or cProfile's."""
+    if before is None or callable(before):
+        sys.setprofile(before)
+    else:
+        before.enable()
+
+
+_FRAMES = 4
+"""How many frames of Python's a followed call takes, at most, where the call itself takes one."""
+
+
 class Follower(Reader):
     """Follows one call while it is traced."""
 
@@ -104,12 +84,16 @@ class Follower(Reader):
 
     def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """What a call gives. Raises Refused where it is no node: nothing that outlives it has changed then."""
-        before = sys.getprofile()
+        before: Any = sys.getprofile()
+        deep = sys.getrecursionlimit()
+        sys.setrecursionlimit(_FRAMES * deep)
         sys.setprofile(self._notice)
         try:
             result = self.call(function, *args, **kwargs)
         finally:
-            sys.setprofile(before)
+            sys.setprofile(None)
+            sys.setrecursionlimit(deep)
+            _profile_again(before)
             if self.refusal:
                 raise Refused(self.refusal)
         return result
@@ -158,10 +142,10 @@ class Follower(Reader):
             method = class_attribute(type(now), {"Div": "__itruediv__"}.get(name, f"__i{name.lower()}__"))
             if is_user_function(method):
                 return self.call(method, now, value)
-            if isinstance(now, (list, dict, set, bytearray, np.ndarray)) or hasattr(now, "appendleft"):
+            if isinstance(now, (list, dict, set, bytearray, np.ndarray)) or isinstance(now, deque):
                 self.writable(now, None)
             self.whole(value)
-        return self.new(_CHANGES[name](now, value))
+        return self.new(CHANGES[name](now, value))
 
     def manage(self, manager: Any) -> Any:
         """What `with` enters."""
@@ -195,20 +179,19 @@ class Follower(Reader):
             self.refuse(f"it calls {function.__name__}, whose results are kept (lru_cache)")
         if isinstance(function, type):
             return self._make(function, args, kwargs)
-        if isinstance(function, _BUILTIN):
+        if isinstance(function, BUILTIN):
             return self._builtin(function, args, kwargs)
         method = class_attribute(kind, "__call__")
         if is_user_function(method):
             return self.call(self.get(function, "__call__"), *args, **kwargs)
         if self.known.block(function):
             if not self.known.watched(function) and not self.is_made(function):
-                for space, name in self.known.state(function):
-                    self._entry(space, name, f"{self.name_of(function)}.{name}")
+                self.state_of(function)
             return function(*args, **kwargs)
         if owner_of_module(kind.__module__) == LIBRARY:
             return self._native(function, args, kwargs)
         if isinstance(function, (operator.itemgetter, operator.attrgetter, operator.methodcaller)):
-            return self._native(function, args, kwargs)
+            return self.picked(function, *args)
         self.refuse(f"it calls {self.name_of(function)}, of which nothing is known")
 
     def _call_function(self, function: Any, args: Any, kwargs: Any) -> Any:
@@ -299,7 +282,7 @@ class Follower(Reader):
         return item
 
     def _builtin(self, function: Any, args: Any, kwargs: Any) -> Any:
-        special = _SPECIAL.get(function) if _hashable(function) else None
+        special = SPECIAL.get(function) if is_hashable(function) else None
         if special is not None:
             return special(self, *args, **kwargs)
         name = getattr(function, "__name__", "")
@@ -307,11 +290,11 @@ class Follower(Reader):
         effect = pure.effect_of(function)
         if effect:
             self.refuse(f"{effect} ({name})")
-        if isinstance(function, _UNBOUND) and args:
+        if isinstance(function, UNBOUND) and args:
             return self._method(args[0], name, function, args, kwargs)
         if owner is not None and not isinstance(owner, (ModuleType, type)):
             return self._method(owner, name, function, args, kwargs)
-        if pure.is_pure(function) or _trusted(function, owner):
+        if pure.is_pure(function) or is_trusted(function, owner):
             return self._native(function, args, kwargs)
         self.refuse(f"it calls {name}, of which nothing is known")
 
@@ -361,69 +344,3 @@ class Follower(Reader):
     def found(self) -> list[Fact]:
         """All that was read."""
         return list(self.facts.values())
-
-
-def _hashable(function: Any) -> bool:
-    return type(function) is BuiltinFunctionType
-
-
-def _trusted(function: Any, owner: Any) -> bool:
-    """Whether a function in C is a framework's or numpy's, or a method of a builtin class."""
-    module = getattr(function, "__module__", None)
-    if isinstance(owner, ModuleType):
-        module = module or owner.__name__
-    if isinstance(owner, type):
-        module = owner.__module__
-        if module == "builtins":
-            return True
-    if isinstance(function, np.ufunc):
-        return True
-    return module is not None and owner_of_module(module) == LIBRARY
-
-
-def _getattr(follower: Follower, item: Any, name: str, *default: Any) -> Any:
-    try:
-        return follower.get(item, name)
-    except AttributeError:
-        if not default:
-            raise
-        return default[0]
-
-
-def _hasattr(follower: Follower, item: Any, name: str) -> bool:
-    try:
-        follower.get(item, name)
-    except AttributeError:
-        return False
-    return True
-
-
-def _setattr(follower: Follower, item: Any, name: str, value: Any) -> None:
-    setattr(follower.writable(item, name), name, value)
-
-
-def _delattr(follower: Follower, item: Any, name: str) -> None:
-    delattr(follower.writable(item, name), name)
-
-
-def _iter(follower: Follower, item: Any, *rest: Any) -> Any:
-    return follower.new(iter(follower.iterate(item), *rest))
-
-
-def _next(follower: Follower, item: Any, *default: Any) -> Any:
-    method = class_attribute(type(item), "__next__")
-    return follower.call(method, item) if is_user_function(method) else next(follower.whole(item), *default)
-
-
-_SPECIAL: dict[Any, Callable[..., Any]] = {
-    getattr: _getattr,
-    hasattr: _hasattr,
-    setattr: _setattr,
-    delattr: _delattr,
-    iter: _iter,
-    next: _next,
-    len: lambda follower, item: follower.size(item),
-    isinstance: lambda follower, item, kinds: isinstance(item, kinds),
-    issubclass: lambda follower, kind, kinds: issubclass(kind, kinds),
-    callable: lambda follower, item: callable(item),
-}

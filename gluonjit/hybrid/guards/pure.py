@@ -7,7 +7,11 @@ import collections
 import contextlib
 import copy
 import dataclasses
+import decimal
+import fractions
 import functools
+import types
+import typing
 from typing import Any
 
 FRESH = (
@@ -23,9 +27,9 @@ FRESH = (
 """Classes of containers that a program makes, and may then write to."""
 
 _PURE = (
-    "abs all any ascii bin bool bytearray bytes callable chr complex dict divmod enumerate filter float format frozenset "
-    "hash hex int isinstance issubclass iter len list map max min next object oct ord pow property range repr reversed "
-    "round set slice sorted staticmethod classmethod str sum tuple type zip super memoryview"
+    "abs all any ascii bin bool bytearray bytes callable chr complex dict divmod enumerate filter float format "
+    "frozenset hash hex int isinstance issubclass iter len list map max min next object oct ord pow property range "
+    "repr reversed round set slice sorted staticmethod classmethod str sum tuple type zip super memoryview"
 )
 _BUILTINS = {getattr(builtins, name) for name in _PURE.split()}
 
@@ -86,6 +90,10 @@ _STANDARD: set[Any] = {
     contextlib.suppress,
     contextlib._GeneratorContextManager,
     collections.namedtuple,
+    types.SimpleNamespace,
+    typing.cast,
+    fractions.Fraction,
+    decimal.Decimal,
 }
 
 _READING = {

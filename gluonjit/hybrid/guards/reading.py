@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import builtins
+import operator
 import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from enum import Enum
-from functools import cached_property
-from types import FunctionType, MemberDescriptorType, ModuleType
+from functools import cached_property, reduce
+from types import FunctionType, MemberDescriptorType, ModuleType, SimpleNamespace
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
@@ -223,6 +224,11 @@ class Reader:
         self.fact(ENTRY, container, key, found, name)
         return self.named(found, name)
 
+    def state_of(self, block: Any) -> None:
+        """What a module or block of the framework's own reads of itself."""
+        for space, name in self.known.state(block):
+            self._entry(space, name, f"{self.name_of(block)}.{name}")
+
     def name(self, space: dict[str, Any], name: str) -> Any:
         """A global of a function's module, or a builtin."""
         if name in space:
@@ -259,7 +265,7 @@ class Reader:
                 found = self.named(item[key], name)
                 self.fact(ITEM, item, key, found, name)
                 return found
-            return self.new(self.whole(item)[key])
+            return self.new(self.whole(item, deep=False)[key])
         if isinstance(item, dict):
             found = self._entry(item, key, name)
             if found is ABSENT and hasattr(type(item), "__missing__"):
@@ -289,25 +295,43 @@ class Reader:
             self.fact(SIZE, item, None, len(item), f"len({self.name_of(item)})")
         return len(item)
 
-    def whole(self, item: Any) -> Any:
-        """The same, all of which counts from here on: it is compared, added up, or given to somebody else."""
+    def whole(self, item: Any, deep: bool = True) -> Any:
+        """The same, all of which counts from here on: it is compared, added up, or given to somebody else.
+
+        What objects in it have as attributes does so too, unless the program itself reads them (not `deep`).
+        """
         kind = type(item)
         if kind in _SIMPLE or self.known.array(item):
             return item
         if isinstance(item, tuple):
             for part in item:
-                self.whole(part)
+                self.whole(part, deep)
         elif isinstance(item, _CONTAINERS):
             if not self.is_free(item):
                 self._contents(item, len(item), MOST_ITEMS)
             for part in list(item.values()) if isinstance(item, dict) else list(item):
-                self.whole(part)
+                self.whole(part, deep)
         elif isinstance(item, np.ndarray):
             if not self.is_made(item):
                 self._contents(item, item.nbytes, _MOST_BYTES)
         elif isinstance(item, Iterator) and not self.is_made(item) and not self.known.array(item):
             self.refuse(f"{self.name_of(item)} goes on from where it was")
+        elif deep and (is_user_class(kind) or kind is SimpleNamespace) and not self.is_made(item):
+            self._object(item)
         return item
+
+    def _object(self, item: Any) -> None:
+        """An object of the user's that somebody else reads: all its attributes count."""
+        if isinstance(item, (Enum, BaseException, type)) or self.known.block(item):
+            return
+        space = _namespace(item)
+        if space is None:
+            self.refuse(f"{self.name_of(item)}, which has no __dict__, is read by somebody else than the program")
+        if (CONTENTS, id(space), None) not in self.facts:
+            self.named(space, self.name_of(item))
+            self._contents(space, len(space), MOST_ITEMS)
+            for part in list(space.values()):
+                self.whole(part)
 
     def _contents(self, item: Any, size: int, most: int) -> None:
         name = self.name_of(item)
@@ -322,7 +346,20 @@ class Reader:
         method = class_attribute(type(item), "__iter__")
         if is_user_function(method):
             return self.iterate(self.call(method, item))
-        return self.whole(item)
+        return self.whole(item, deep=False)
+
+    def picked(self, function: Any, item: Any) -> Any:
+        """What a function of `operator` that names what it asks for gives."""
+        made, names = function.__reduce__()
+        if isinstance(function, operator.methodcaller):
+            first, named = (names[0], {}) if made is operator.methodcaller else (made.args[0], made.keywords)
+            rest = names[1:] if made is operator.methodcaller else names
+            return self.call(self.get(item, first), *rest, **named)
+        if isinstance(function, operator.itemgetter):
+            found = tuple([self.item(item, key) for key in names])
+        else:
+            found = tuple([reduce(self.get, name.split("."), item) for name in names])
+        return found if len(found) > 1 else found[0]
 
     def call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """A call, which a follower does."""

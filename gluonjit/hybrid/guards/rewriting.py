@@ -139,16 +139,22 @@ class Rewriter(ast.NodeTransformer):
         found = self.visit(node)
         return found if isinstance(found, ast.Constant) else ast.copy_location(call("whole", found), node)
 
+    def truth(self, node: ast.expr) -> ast.expr:
+        """What is asked whether it is true: an object's attributes do not count."""
+        found = self.visit(node)
+        shallow = ast.Constant(False)
+        return found if isinstance(found, ast.Constant) else ast.copy_location(call("whole", found, shallow), node)
+
     def visit_BinOp(self, node: ast.BinOp) -> Any:
         node.left, node.right = self.whole(node.left), self.whole(node.right)
         return ast.copy_location(call("new", node), node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
-        node.operand = self.whole(node.operand)
+        node.operand = self.truth(node.operand) if isinstance(node.op, ast.Not) else self.whole(node.operand)
         return node
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
-        node.values = [self.whole(value) for value in node.values]
+        node.values = [self.truth(value) for value in node.values]
         return node
 
     def visit_Compare(self, node: ast.Compare) -> Any:
@@ -164,7 +170,7 @@ class Rewriter(ast.NodeTransformer):
         return node
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:
-        node.test, node.body, node.orelse = self.whole(node.test), self.visit(node.body), self.visit(node.orelse)
+        node.test, node.body, node.orelse = self.truth(node.test), self.visit(node.body), self.visit(node.orelse)
         return node
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> Any:
@@ -201,7 +207,7 @@ class Rewriter(ast.NodeTransformer):
                 raise Unfollowable("it is asynchronous")
             generator.iter = outer if generator is first else call("iterate", self.visit(generator.iter))
             generator.target = self.visit(generator.target)
-            generator.ifs = [self.whole(test) for test in generator.ifs]
+            generator.ifs = [self.truth(test) for test in generator.ifs]
         for field in ("elt", "key", "value"):
             if hasattr(node, field):
                 setattr(node, field, self.visit(getattr(node, field)))
@@ -250,7 +256,7 @@ class Rewriter(ast.NodeTransformer):
         return node
 
     def _tested(self, node: Any) -> Any:
-        node.test = self.whole(node.test)
+        node.test = self.truth(node.test)
         for field in ("body", "orelse"):
             if hasattr(node, field):
                 setattr(node, field, self.statements(getattr(node, field)))
@@ -330,7 +336,7 @@ class Rewriter(ast.NodeTransformer):
             self.refuse("it matches attributes of classes")
         node.subject = self.whole(node.subject)
         for case in node.cases:
-            case.guard = None if case.guard is None else self.whole(case.guard)
+            case.guard = None if case.guard is None else self.truth(case.guard)
             case.body = self.statements(case.body)
         return node
 

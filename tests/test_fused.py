@@ -123,11 +123,12 @@ def test_nothing_runs_in_c_where_it_is_left_out_or_not_in_float32() -> None:
     net, samples = made(IN_C["sums"])
     net.hybridize(dynamic_batch=True, without=("fused",))
     outcome(net, samples)
-    assert gluonjit.explain().fused == 0
+    assert gluonjit.explain().fused == 0 and not gluonjit.explain().unfused
     net.cast("float64")
     net.hybridize(dynamic_batch=True)
     outcome(net, [(x.astype("float64"), y.astype("float64")) for x, y in samples])
     assert gluonjit.explain().fused == 0
+    assert "float64" in gluonjit.explain().unfused[net.second.name]
 
 
 def test_backward_may_come_twice() -> None:

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.skipif(FAST is None or ROWS is None, reason="the parts 
 
 @pytest.mark.parametrize(
     ("script", "cases", "raising"),
-    [("hostile_rows.py", 700, 600), ("hostile_fast.py", 450, 350), ("hostile_batches.py", 700, 200)],
+    [("hostile_rows.py", 700, 600), ("hostile_fast.py", 1200, 800), ("hostile_batches.py", 1000, 500)],
 )
 def test_hostile_calls_end_in_exceptions(script: str, cases: int, raising: int) -> None:
     found = outcomes(script)

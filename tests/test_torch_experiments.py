@@ -27,6 +27,7 @@ from experiments.throughput.peers.with_torch.fold import Fold
 from experiments.torch import phrases, tagger
 from experiments.torch.systems import PerSample, Program, by_hand, make_system
 from experiments.torch.weights import weights_of
+from experiments.treelstm import checkpoint
 from experiments.treelstm.agreement import TOLERANCE, check, deviations
 from experiments.treelstm.cli import main
 from experiments.treelstm.engines import MissingSystem, make_systems
@@ -167,9 +168,9 @@ def test_an_optimizer_that_cannot_be_read_is_a_broken_checkpoint(
 ) -> None:
     basic = ["train", "--engine", "torch", "--mode", "handbatched", "--epochs", "1", "--limit", "10"]
     assert main([*basic, "--checkpoint", str(tmp_path)]) == 0
-    (tmp_path / "epoch-0001" / "trainer.states").write_bytes(b"nothing")
-    assert main([*basic, "--checkpoint", str(tmp_path), "--resume"]) == 1
-    assert "broken checkpoint" in capsys.readouterr().err
+    (tmp_path / "epoch-0001" / checkpoint.STATES).write_bytes(b"nothing")
+    assert main([*basic, "--checkpoint", str(tmp_path), "--resume"]) == 2
+    assert f"{checkpoint.STATES}: it is no part of a checkpoint" in capsys.readouterr().err
 
 
 def test_compare_and_agree_run_on_torch(tmp_path: Path) -> None:

@@ -111,6 +111,20 @@ def test_what_has_no_instruction_stays_pytorchs(name: str) -> None:
     found = outcome(net, samples)
     report = gluonjit.explain()
     assert 0 < report.fused < report.launches
+    assert report.unfused["Net"] == f"{name}.default has no instruction" and "mul" not in report.unfused
+    assert f"not in C: Net: {report.unfused['Net']}" in str(report)
+    assert_alike(found, expected)
+
+
+def test_the_report_says_that_rows_are_too_wide_for_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gluonjit.fused.assembly.MOST_COLUMNS", WIDTH - 1)
+    net, samples = made(IN_C["sums"], (WIDTH,))
+    expected = outcome(net, samples)
+    gluonjit.hybridize(net, dynamic_batch=True)
+    found = outcome(net, samples)
+    report = gluonjit.explain()
+    assert report.unfused["Net"] == f"rows of more than {WIDTH - 1} numbers"
+    assert report.to_dict()["unfused"] == report.unfused
     assert_alike(found, expected)
 
 

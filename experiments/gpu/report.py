@@ -12,6 +12,7 @@ import torch
 import gluonjit
 from experiments.gpu import PHASES
 from experiments.gpu.measuring import Found, Wanted
+from experiments.treelstm.files import save_figure
 
 MEASURES = ("workload", "hidden", "batch", "phase", "system", "samples/s", "of floor", "kernels", "GPU busy")
 
@@ -137,8 +138,7 @@ def draw(result: dict[str, Any], path: Path) -> str | None:
             panel.minorticks_off()
     figure.legend(*grid[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
     figure.suptitle(result["device"]["name"])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+    save_figure(figure, path, 150)
     pyplot.close(figure)
     return None
 

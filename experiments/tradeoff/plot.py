@@ -15,6 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import ScalarFormatter
 
 from experiments.tradeoff.summary import Row, crossings, fastest
+from experiments.treelstm.files import save_figure
 
 COLOURS = {"op": "#c0392b", "cell": "#2f6fb0", "graph": "#2e8b57", "auto": "#222222"}
 MARKERS = {"depth": "o", "agenda": "s", "greedy": "^", "auto": "*"}
@@ -37,8 +38,7 @@ def draw(result: dict[str, Any], path: Path) -> None:
     threads = f"{result['threads']} thread" + ("s" if result["threads"] > 1 else "")
     more = "; interrupted, not all was measured" if result["interrupted"] else ""
     figure.suptitle(f"Granularity of batching, workload {result['workload']}, {threads}{more}", fontsize=12)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)
+    save_figure(figure, path, 130)
     pyplot.close(figure)
 
 

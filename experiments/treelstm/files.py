@@ -24,6 +24,14 @@ def write_json(path: Path, value: Any) -> None:
     write_whole(path, text.encode())
 
 
+def save_figure(figure: Any, path: Path, dpi: int) -> None:
+    """Write a figure of matplotlib's in the format that the path's suffix names, or as a PNG where it has none."""
+    data = BytesIO()
+    figure.savefig(data, dpi=dpi, format=path.suffix[1:] or "png")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, data.getvalue())
+
+
 def read_json(path: Path) -> Any:
     """Read JSON, without NaN and without a key that comes twice. Raises OSError and ValueError."""
     try:

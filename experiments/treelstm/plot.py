@@ -12,6 +12,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 
 from experiments.treelstm.clock import PHASES
+from experiments.treelstm.files import save_figure
 from experiments.treelstm.table import PAPER, PHASE_NAMES, label, rate
 
 BASELINE_COLOUR = "#9aa5b1"
@@ -44,8 +45,7 @@ def draw(result: dict[str, Any], path: Path) -> None:
     figure.suptitle(_title(result), fontsize=10)
     if paper and rate(result["rows"], "imperative", PHASES[0]):
         figure.supxlabel(FOOTNOTE, fontsize=8, color=PAPER_COLOUR)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+    save_figure(figure, path, 150)
     pyplot.close(figure)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.zoo.measure import Measured
+from gluonjit.writing import write_whole
 
 _BEGIN, _END = "<!-- zoo, {}: begin -->", "<!-- zoo, {}: end -->"
 
@@ -67,4 +68,4 @@ def put(path: Path, engine: str, text: str) -> None:
         raise ValueError(f"{path} has no place for the table: a line {begin} and, further down, a line {end}")
     before, after = page[: page.index(begin)], page[page.index(end) :]
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"{before}{begin}\n{text}\n{after}", encoding="utf-8")
+    write_whole(path, f"{before}{begin}\n{text}\n{after}".encode())

@@ -17,22 +17,22 @@ _MOST_WAYS = 256  # in which one program is called: which operands lie together,
 
 
 class Fused:
-    """What one batched program is in C, for each way in which it has been called; None where it cannot be."""
+    """What one batched program is in C, for each way in which it has been called, or why it is nothing."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.ways: dict[Way, Compiled | None] = {}
+        self.ways: dict[Way, Compiled | str] = {}
         self.sources: dict[tuple[int, ...], tuple[frozenset[int], frozenset[int]]] = {}  # of gradients, by results
 
-    def compiled(self, way: Way) -> Compiled | None:
-        """The program for a way of calling it."""
+    def compiled(self, way: Way) -> Compiled | str:
+        """The program for a way of calling it, or why there is none."""
         if way not in self.ways:
             if len(self.ways) >= _MOST_WAYS:
                 self.ways.clear()
             try:
                 self.ways[way] = compiled(self.program, way, ROWS.OPS)
-            except NotFusable:
-                self.ways[way] = None
+            except NotFusable as reason:
+                self.ways[way] = str(reason)
         return self.ways[way]
 
 
@@ -46,12 +46,15 @@ class Done(NamedTuple):
 class Steps:
     """The steps of one flush that run in C. `make(kind)` makes a kind's program, or raises NotFusable.
 
-    A batched program remembers in its attribute `fused` what it is in C: None at first, False if it is nothing.
+    A batched program remembers in its attribute `fused` what it is in C: None at first, and why, if it is nothing.
+    Why steps do not run in C goes into `unfused`, by the kind's name.
     """
 
-    def __init__(self, plan: Plan, without: Collection[str], make: Callable[[Kind], Program]) -> None:
-        self.plan = plan
-        self._rows = {} if ROWS is None or "fused" in without else _rows(plan, make)
+    def __init__(
+        self, plan: Plan, without: Collection[str], make: Callable[[Kind], Program], unfused: dict[str, str]
+    ) -> None:
+        self.plan, self._unfused = plan, unfused
+        self._rows = {} if ROWS is None or "fused" in without else _rows(plan, make, unfused)
         self._launches = Launches(plan, self._rows)
 
     def __contains__(self, number: int) -> bool:
@@ -77,7 +80,8 @@ class Steps:
         step = self.plan.steps[number]
         way = Way(self._direct(number), frozenset(learned), frozenset(weights), frozenset(results))
         found = step.kind.program.fused.compiled(way)
-        if found is None:
+        if isinstance(found, str):
+            self._unfused[step.kind.name] = found
             del self._rows[number]
             return None
         return Done(found, self._launches.forward(number, found, step.kind.program.consts, memory))
@@ -99,25 +103,27 @@ class Steps:
         self._launches.backward(number, done.compiled, consts, done.saved, memory)
 
 
-def _rows(plan: Plan, make: Callable[[Kind], Program]) -> dict[int, Rows]:
+def _rows(plan: Plan, make: Callable[[Kind], Program], unfused: dict[str, str]) -> dict[int, Rows]:
     """The steps that may run in C."""
     found = {}
     for number, step in enumerate(plan.steps):
-        fused = _fused(step.kind, make)
-        if fused is not None:
-            try:
-                found[number] = rows_of(fused.program, step)
-            except NotFusable:
-                continue
+        if not hasattr(step.kind.program, "fused"):
+            continue  # it runs alone
+        try:
+            found[number] = rows_of(_fused(step.kind, make).program, step)
+        except NotFusable as reason:
+            unfused[step.kind.name] = str(reason)
     return found
 
 
-def _fused(kind: Kind, make: Callable[[Kind], Program]) -> Fused | None:
+def _fused(kind: Kind, make: Callable[[Kind], Program]) -> Fused:
     program = kind.program
-    if getattr(program, "fused", False) is None:
+    if program.fused is None:
         try:
             program.fused = Fused(make(kind))
-        except NotFusable:
-            program.fused = False
-    found: Fused | bool = getattr(program, "fused", False)
-    return found if isinstance(found, Fused) else None
+        except NotFusable as reason:
+            program.fused = str(reason)
+    found: Fused | str = program.fused
+    if isinstance(found, str):
+        raise NotFusable(found)
+    return found

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gluonjit.analysis import Plan
+from gluonjit.writing import write_whole
 
 _MOST_STEPS = 40
 
@@ -30,6 +31,7 @@ class Shown(Protocol):
     alone: dict[str, str]
     unbatched: dict[str, str]
     by_number: dict[str, str]
+    unfused: dict[str, str]
     reasons: dict[str, int]
     kinds: dict[str, Any]
     cache: dict[str, int]
@@ -151,6 +153,8 @@ def _notes(report: Shown) -> list[str]:
     notes = [f"runs alone: {name}: {why}" for name, why in report.alone.items()]
     notes += [f"not one node: {name}: {why}" for name, why in report.unbatched.items()]
     notes += [f"a kind for each number of children: {name}: {why}" for name, why in report.by_number.items()]
+    for why in dict.fromkeys(report.unfused.values()):
+        notes.append(f"not in C: {', '.join(name for name in report.unfused if report.unfused[name] == why)}: {why}")
     notes += [f"not reused, {count} x: {why}" for why, count in report.reuse.refused.items()]
     return notes + [f"flushed {count} x: {reason}" for reason, count in report.reasons.items()]
 
@@ -197,7 +201,7 @@ def write_trace(report: Shown, path: Path) -> None:
         }
         for event in report.timeline
     ]
-    path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}), encoding="utf-8")
+    write_whole(path, json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}).encode())
 
 
 def write_dot(report: Shown, path: Path) -> None:
@@ -214,7 +218,7 @@ def write_dot(report: Shown, path: Path) -> None:
         for (source, target), count in sorted(arrows.items()):
             begin = f"step{source}" if source >= 0 else "inputs"
             lines.append(f'  {begin} -> step{target} [label="{count}"];')
-    path.write_text("\n".join([*lines, "}", ""]), encoding="utf-8")
+    write_whole(path, "\n".join([*lines, "}", ""]).encode())
 
 
 def _arrows(plan: Plan) -> dict[tuple[int, int], int]:

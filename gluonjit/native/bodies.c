@@ -12,7 +12,8 @@ static int bodies;            /* that lie ready, of all specs */
 /* Whether a tensor is a view of what has been written to since it was taken: Python takes it anew. */
 int is_stale(PyObject *tensor) {
     PyObject *base = SLOT(tensor, names.torch.lazy_b[0]);
-    if (base == NULL || base == Py_None) return 0;
+    if (base == Py_None) return 0;
+    if (base == NULL || Py_TYPE(base) != names.torch.lazy[0]) return 1; /* Python says what is wrong */
     return SLOT(base, names.torch.lazy_n) != SLOT(tensor, names.torch.lazy_n);
 }
 
@@ -35,7 +36,7 @@ static int is_bare(PyObject *tensor) {
 /* Keep a tensor that has ended: 1 where that was done. The collector does not look at it while it lies ready. */
 static int keep(PyObject *tensor) {
     PyObject *value = SLOT(tensor, names.torch.lazy_v[0]), *computed = SLOT(tensor, names.torch.lazy_c[0]), *spec, *kept;
-    PyObject *base, *key;
+    PyObject *base, *key, *count;
     int failed;
     if (value == NULL || Py_TYPE(value) != &ValueType || computed != Py_None || PyErr_Occurred()) return 0;
     spec = ((Value *)value)->spec;
@@ -64,15 +65,15 @@ static int keep(PyObject *tensor) {
     Py_DECREF(Py_None);
     SLOT(tensor, names.torch.lazy_v[0]) = Py_NewRef(Py_None);
     base = SLOT(tensor, names.torch.lazy_b[0]);
-    if (base != Py_None) {
-        key = SLOT(tensor, names.torch.lazy_k[0]);
-        SLOT(tensor, names.torch.lazy_b[0]) = Py_NewRef(Py_None);
-        SLOT(tensor, names.torch.lazy_k[0]) = Py_NewRef(Py_None);
-        Py_XDECREF(key);
-        Py_XDECREF(base);
-    }
-    if (SLOT(tensor, names.torch.lazy_n) != Py_None) set_slot(tensor, names.torch.lazy_n, Py_NewRef(Py_None));
-    Py_DECREF(value); /* last: it may be what keeps the spec alive, and with it this tensor */
+    key = SLOT(tensor, names.torch.lazy_k[0]);
+    count = SLOT(tensor, names.torch.lazy_n);
+    SLOT(tensor, names.torch.lazy_b[0]) = Py_NewRef(Py_None);
+    SLOT(tensor, names.torch.lazy_k[0]) = Py_NewRef(Py_None);
+    SLOT(tensor, names.torch.lazy_n) = Py_NewRef(Py_None);
+    Py_XDECREF(key); /* only now: their ends may take the tensor into use, or be what keeps the spec alive, and with it it */
+    Py_XDECREF(count);
+    Py_XDECREF(base);
+    Py_DECREF(value);
     return 1;
 }
 

@@ -401,8 +401,11 @@ PyObject *capture(const Framework *of, PyObject *state, PyObject *cell, PyObject
             if (key != NULL)
                 entry = signatures_add((Signatures *)signatures, batch, key, call.parts, call.count, hash);
         }
-        if (entry != NULL && (entry->operator || ++found < EVERY) && signatures_current(entry, batch) > 0)
+        if (entry != NULL && (entry->operator || ++found < EVERY) && signatures_current(entry, batch) > 0) {
+            entry->busy++; /* what it calls in Python may capture calls of the same signature */
             result = captured(&call, (Signatures *)signatures, entry, SLOT(batch, names.batch_sharing) == Py_True);
+            entry->busy--;
+        }
     }
     call_free(&call);
     Py_DECREF(call.graph);

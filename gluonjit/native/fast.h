@@ -163,6 +163,7 @@ typedef struct {
     PyObject *key; /* keeps what the parts point to alive */
     PyObject *record;
     char pure, taped, operator;
+    int busy; /* calls that are at it now */
     double share;
     Py_ssize_t rows;
     int outputs;

@@ -177,6 +177,7 @@ static PyObject *hold(PyObject *self, PyObject *ignored) {
 static int guards_traverse(Guards *self, visitproc visit, void *arg) {
     Py_ssize_t k;
     for (k = 0; k < self->count; k++) {
+        Py_VISIT(self->facts[k].number);
         Py_VISIT(self->facts[k].container);
         Py_VISIT(self->facts[k].key);
         Py_VISIT(self->facts[k].found);
@@ -199,16 +200,18 @@ static int guards_clear(Guards *self) {
         Py_XDECREF(facts[k].found);
     }
     PyMem_Free(facts);
+    Py_CLEAR(self->look); /* nothing asks them where there is no fact */
+    Py_CLEAR(self->alike);
+    Py_CLEAR(self->absent);
     return 0;
 }
 
 static void guards_dealloc(Guards *self) {
     PyObject_GC_UnTrack(self);
+    Py_TRASHCAN_BEGIN(self, guards_dealloc)
     guards_clear(self);
-    Py_CLEAR(self->look);
-    Py_CLEAR(self->alike);
-    Py_CLEAR(self->absent);
     Py_TYPE(self)->tp_free(self);
+    Py_TRASHCAN_END
 }
 
 static PyMethodDef guards_methods[] = {

@@ -124,6 +124,10 @@ static int holds(PyObject *record) {
 static int exchange(Entry *entry, PyObject *record) {
     Entry *other = entry_new(record), old;
     if (other == NULL) return -1;
+    if (entry->busy) { /* a call further out is at it */
+        entry_free(other);
+        return 0;
+    }
     old = *entry;
     *entry = *other;
     entry->hash = old.hash;
@@ -134,20 +138,22 @@ static int exchange(Entry *entry, PyObject *record) {
     old.key = NULL;
     *other = old;
     entry_free(other);
-    return 0;
+    return 1;
 }
 
 int signatures_current(Entry *entry, PyObject *batch) {
-    PyObject *record = SLOT(entry->record, names.record_guards);
+    PyObject *records, *record;
     int held;
-    if (record == Py_None) return 1;
+    if (SLOT(entry->record, names.record_guards) == Py_None) return 1;
     held = holds(entry->record);
     if (held || entry->key == NULL) return held;
-    record = PyDict_GetItemWithError(SLOT(batch, names.batch_records), entry->key);
-    if (record == NULL || record == entry->record || Py_TYPE(record) != names.record_type) return PyErr_Occurred() ? -1 : 0;
-    held = holds(record);
-    if (held > 0 && exchange(entry, record) < 0) return -1;
-    return held;
+    records = dict_at(batch, names.batch_records);
+    if (records == NULL) return -1;
+    record = Py_XNewRef(PyDict_GetItemWithError(records, entry->key));
+    if (record != NULL && record != entry->record && Py_TYPE(record) == names.record_type) held = holds(record);
+    if (held > 0) held = exchange(entry, record);
+    Py_XDECREF(record);
+    return PyErr_Occurred() ? -1 : held;
 }
 
 static int grow(Signatures *self) {

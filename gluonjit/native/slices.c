@@ -100,18 +100,25 @@ static int has_history(const Framework *of, PyObject *state, Value *value) {
 /* Remember what an array is a view of: a whole array and a key of it, or of a view those of that and the key. */
 static int note_view(const Framework *of, int interface, PyObject *view, PyObject *array, PyObject *key) {
     PyObject *base = SLOT(array, of->lazy_b[interface]), *before = SLOT(array, of->lazy_k[interface]);
-    if (base == NULL) return 0;
     if (base == Py_None) {
-        base = array;
+        base = Py_NewRef(array);
         Py_INCREF(key);
         if (of == &names.mxnet && before != Py_True) set_slot(array, of->lazy_k[interface], Py_NewRef(Py_True));
     } else {
-        key = before == NULL ? NULL : PyTuple_Pack(2, before, key);
-        if (key == NULL) return before == NULL ? 0 : -1;
+        if (base == NULL || before == NULL || (Py_TYPE(base) != of->lazy[0] && Py_TYPE(base) != of->lazy[1])) {
+            no_such_slot(base, of->lazy[interface]);
+            return -1;
+        }
+        Py_INCREF(base);
+        key = PyTuple_Pack(2, before, key);
+        if (key == NULL) {
+            Py_DECREF(base);
+            return -1;
+        }
     }
     set_slot(view, of->lazy_k[interface], key);
     if (of == &names.torch) set_slot(view, of->lazy_n, Py_XNewRef(SLOT(base, of->lazy_n)));
-    set_slot(view, of->lazy_b[interface], Py_NewRef(base));
+    set_slot(view, of->lazy_b[interface], base);
     return 0;
 }
 

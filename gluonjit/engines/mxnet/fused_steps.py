@@ -49,12 +49,19 @@ class FusedSteps:
     """The steps of a flush that run in C. MXNet computes in the background: what it may still be writing is waited for
     when a step needs it, once."""
 
-    def __init__(self, plan: Plan, arrays: list[Any], tape: History | None, without: Collection[str]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        arrays: list[Any],
+        tape: History | None,
+        without: Collection[str],
+        unfused: dict[str, str],
+    ) -> None:
         self.plan, self._arrays = plan, arrays
         self._tape = None if tape is None else weakref.ref(tape)  # which holds the steps that have run
         self._arenas: dict[int, int] = {}
         self._constants: dict[int, int] = {}
-        self._steps = Steps(plan, without, _program)
+        self._steps = Steps(plan, without, _program, unfused)
 
     def __contains__(self, number: int) -> bool:
         """Whether a step may run in C."""

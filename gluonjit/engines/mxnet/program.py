@@ -78,7 +78,7 @@ class Batched:
         self.used = [position in self._order for position in range(len(names))]
         self._straight = self._order == list(range(len(names)))
         self.graph = graph
-        self.fused: Any = None  # a program that does the same in C, False where there is none; see `fused_steps`
+        self.fused: Any = None  # a program that does the same in C, or why there is none; see `fused_steps`
         text = graph.tojson()
         self.operators = text.count('"op": ') - text.count('"op": "null"')
         self._ops = Sized(graph)

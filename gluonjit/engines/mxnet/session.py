@@ -88,7 +88,7 @@ class Session:
         for place in [chunk.place for chunk in plan.inputs] + [p for step in plan.steps for p in step.places]:
             self._places[place.arena].append(place)
         self._begins = [[place.begin for place in places] for places in self._places]
-        self._fused = FusedSteps(plan, self.arrays, self.tape, options.without)
+        self._fused = FusedSteps(plan, self.arrays, self.tape, options.without, report.unfused)
         graphs = [number for number in range(len(plan.steps)) if number not in self._fused]
         self._indices = _upload(plan, graphs)
         self._tracked = False

@@ -28,10 +28,10 @@ class RanFused(NamedTuple):
 class FusedSteps:
     """The steps of a flush that run in C. What a gradient is has to be told for as long as somebody goes backward."""
 
-    def __init__(self, plan: Plan, arrays: list[Any], without: Collection[str]) -> None:
+    def __init__(self, plan: Plan, arrays: list[Any], without: Collection[str], unfused: dict[str, str]) -> None:
         self.plan, self._arrays = plan, arrays
         self._arenas: dict[int, int] = {}  # addresses
-        self._steps = Steps(plan, without, _program)
+        self._steps = Steps(plan, without, _program, unfused)
         self._gradient: Callable[[int], Any] = _nothing
         self._learned: Callable[[Any], Any] = _nothing
 

@@ -51,7 +51,7 @@ class Batched:
         self.trace = trace
         self.results = tuple(results)
         self.lifted: tuple[Lifted, Roles] | None = None  # what it was made from instead, for any number of children
-        self.fused: Any = None  # a program that does the same in C, False where there is none; see `fused_steps`
+        self.fused: Any = None  # a program that does the same in C, or why there is none; see `fused_steps`
         self.wide: tuple[bool, ...] = ()  # which results have any number of rows a node; none where empty
         self.consts = [tensor for _, tensor in trace.consts]
         self.operators = len(writer.code)

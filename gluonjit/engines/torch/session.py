@@ -83,7 +83,7 @@ class Session:
         self._besides = owners_of(plan, graphs)
 
     def _fusing(self, options: Options) -> FusedSteps:
-        return FusedSteps(self.plan, self.arrays, options.without)
+        return FusedSteps(self.plan, self.arrays, options.without, self.report.unfused)
 
     def _runs(self, number: int) -> Callable[..., Any]:
         """What runs the program of a step."""

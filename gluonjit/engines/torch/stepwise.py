@@ -27,7 +27,7 @@ class StepwiseSession(Session):
             self.tape.runs = partial(type(self).running, self.plan, self.report)
 
     def _fusing(self, options: Options) -> FusedSteps:
-        return FusedSteps(self.plan, self.arrays, ("fused",))
+        return FusedSteps(self.plan, self.arrays, ("fused",), self.report.unfused)
 
     def _runs(self, number: int) -> Runs:
         return type(self).running(self.plan, self.report, number)

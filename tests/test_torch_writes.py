@@ -88,7 +88,7 @@ def assert_refused(program: Any, run: Any, **options: Any) -> None:
     gluonjit.hybridize(net, dynamic_batch=True, **FIXED, **options)
     with pytest.raises(wanted.type) as found:
         outcome(net, run, samples)
-    assert str(found.value)[:40] == str(wanted.value)[:40]
+    assert str(wanted.value)[:40] in str(found.value)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from mxnet.base import MXNetError
 
-from gluonjit.engines.mxnet.results import placed, spent, tape_of
+from gluonjit.engines.mxnet.results import is_entered, spent, tape_of
 from gluonjit.graph import Value
 from gluonjit.hybrid import LOCAL
-from gluonjit.hybrid.batch import Results, results_of
 from gluonjit.hybrid.failures import refused
 
 
 def refuse_recorded(value: Value, shape: tuple[int, ...]) -> None:
     """Raise where MXNet, recording, refuses to write to an array of this shape, whose value has been computed."""
     state = LOCAL.state
-    if state.mode >= 2 and not state.paused and _is_entered(value):
+    if state.mode >= 2 and not state.paused and is_entered(value):
         _refuse(shape)
 
 
@@ -36,22 +34,6 @@ def _refuse(shape: tuple[int, ...]) -> None:
         f"`nd.concat` for `h[...] = y`; or write to it outside of autograd.record."
     )
     raise refused(MXNetError, text)
-
-
-def _is_entered(value: Value) -> bool:
-    """Whether the history of a batch that has run, and was not differentiated since, holds an array of this value."""
-    positions: Sequence[int]
-    if value.result is not None:
-        result = value.result
-        tape, arena = result.tape, result.arena
-        positions = range(result.position, result.position + value.spec.rows)
-    elif value.graph is not None and isinstance(value.graph.owner, Results):
-        session: Any = results_of(value).session
-        tape = session.tape
-        arena, positions = placed(value, results_of(value))
-    else:
-        return False
-    return tape is not None and not spent(value, tape) and tape.has_entered(arena, list(positions))
 
 
 def has_history(value: Value) -> bool:

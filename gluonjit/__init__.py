@@ -4,7 +4,6 @@ Importing gluonjit imports no framework and changes nothing but this: when a fra
 these functions of it are wrapped so that calls can be captured and run together, and no others. Of `mxnet`:
 
     mxnet: set_np_shape
-    mxnet.ndarray: from_dlpack, from_numpy, to_dlpack_for_write
     mxnet.autograd: backward, grad, set_recording, set_training
     mxnet.gluon.block.Block: __call__, hybridize, register_child, register_forward_hook, register_forward_pre_hook
     mxnet.gluon.block.HybridBlock: _clear_cached_op, export, hybridize
@@ -14,10 +13,7 @@ these functions of it are wrapped so that calls can be captured and run together
     mxnet.gluon.rnn.rnn_layer._RNNLayer: __call__
     mxnet.gluon.trainer.Trainer: step, update
     mxnet.gluon.utils.HookHandle: detach
-<<<<<<< HEAD
     mxnet.ndarray: from_dlpack, from_numpy, to_dlpack_for_write
-=======
->>>>>>> work-c
     mxnet.ndarray.ndarray: from_dlpack, from_numpy, to_dlpack_for_write
     mxnet.ndarray.ndarray.NDArray: __setitem__, _get_index_nd, backward, reshape
     mxnet.ndarray.numpy._api_internal: tensordot, zeros

@@ -9,8 +9,9 @@ import numpy as np
 
 from gluonjit.analysis import Plan, Step
 from gluonjit.analysis.liveness import base_rows
+from gluonjit.analysis.operands import joined, operand_matrices
 from gluonjit.analysis.plan import Index, Place
-from gluonjit.graph import Kind
+from gluonjit.graph import Graph, Kind
 
 
 class Reach:
@@ -66,6 +67,29 @@ class Reach:
                 taken = taken[nodes[_nodes(step, [_rows_of_role(number, role) for role in range(len(group))])]]
             self._rows[place.arena][taken] = True
         return True
+
+
+def entered_waiting(graph: Graph, begun: Iterable[int], learned: Callable[[Any], bool]) -> Any:
+    """As `entered`, by the rows of a graph that waits to run; calls that nobody reads count too, as they do eagerly."""
+    since = np.full(graph.rows, np.inf)
+    since[list(begun)] = -1
+    calls = []
+    for record in graph.records.values():
+        if record.mode >= 2 and record.bases:
+            numbers = base_rows(record)
+            made = numbers[:, None] + np.arange(record.kind.rows)
+            consts = (*record.kind.program.consts, *record.kind.program.left)
+            reads = joined(operand_matrices(record), len(numbers))
+            calls.append((numbers, reads, made, any(map(learned, consts))))
+    changed = True
+    while changed:
+        before = since.copy()
+        for numbers, reads, made, always in calls:
+            nodes = (since[reads] < numbers[:, None]).any(1) | always
+            for rows in (reads, made):
+                np.minimum.at(since, rows[nodes], numbers[nodes, None])
+        changed = not np.array_equal(before, since)
+    return np.isfinite(since)
 
 
 def entered(plan: Plan, begun: Iterable[Place], learned: Callable[[Any], bool]) -> list[Any]:

@@ -6,7 +6,11 @@ from typing import Any
 
 from mxnet.base import MXNetError
 
+from gluonjit.engines.mxnet.history import has_history as known_to_autograd
+from gluonjit.engines.mxnet.history import is_learned
+from gluonjit.engines.mxnet.reach import entered_waiting
 from gluonjit.engines.mxnet.results import is_entered, spent, tape_of
+from gluonjit.engines.mxnet.session import Imported
 from gluonjit.graph import Value
 from gluonjit.hybrid import LOCAL
 from gluonjit.hybrid.failures import refused
@@ -17,6 +21,25 @@ def refuse_recorded(value: Value, shape: tuple[int, ...]) -> None:
     state = LOCAL.state
     if state.mode >= 2 and not state.paused and is_entered(value):
         _refuse(shape)
+
+
+def refuse_waiting(value: Value) -> None:
+    """Raise where MXNet, recording, refuses to write to an array of this value, which waits to be computed."""
+    state = LOCAL.state
+    graph = value.graph
+    if state.mode < 2 or state.paused or state.batch is None or graph is None or graph is not state.batch.graph:
+        return
+    begun: list[int] = []
+    for leaf in graph.leaves.values():
+        payload = leaf.payload
+        earlier = isinstance(payload, Imported)
+        if is_entered(payload.value) if earlier else leaf.taped and is_learned(payload):
+            begun += range(leaf.base, leaf.base + leaf.spec.rows)
+    for table, entries in graph.lookups.items():
+        if table.weight is not None and table.taped and table.weight.grad is not None:
+            begun += entries.values()
+    if entered_waiting(graph, begun, known_to_autograd)[value.row_list()].all():
+        _refuse(value.spec.shape)
 
 
 def refuse_variable(array: Any) -> None:

@@ -74,7 +74,7 @@ def is_entered(value: Value) -> bool:
         arena, positions = placed(value, results)
     else:
         return False
-    return tape is not None and not spent(value, tape) and tape.has_entered(arena, list(positions))
+    return tape is not None and not spent(value, tape) and tape.has_entered(arena, list(positions), is_entered)
 
 
 def seed_of(value: Value, gradient: NDArray) -> list[Seed]:

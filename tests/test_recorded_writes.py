@@ -238,3 +238,32 @@ def test_look_ups_are_in_the_graph_with_their_indices(write: str) -> None:
             net(nd.array([1, 2]))
     assert isinstance(caught.value, CaptureError)
     assert f"of shape {(2,) if 'index[0]' in write else (2, 4)} was written to" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        "z = x * 1.5\nz[:] = 2\ny = z + h",  # of nothing that learns, and read by a recorded call only later
+        "z = x * 1.5\nz[0:1] = x[0:1]\ny = z + h",
+        "z = nd.tanh(x)\nq = z + z\nq.copyto(z)\ny = z * h",
+        "with autograd.pause():\n    z = h * 2\nz = nd.sin(z.detach())\nz += 1\ny = z + h",
+    ],
+)
+def test_what_goes_back_to_nothing_that_learns_may_be_written_to(write: str) -> None:
+    """Where nothing recorded that learns has read it before."""
+
+    def program(h: Any, x: Any) -> Any:
+        return statement(write)(h, nd.array(x.asnumpy()))
+
+    eager = outcome(program, False, False)
+    assert not isinstance(eager, mx.base.MXNetError)
+    found = outcome(program, False, True)
+    np.testing.assert_allclose(found[0], eager[0], rtol=1e-5)
+    np.testing.assert_allclose(found[1], eager[1], rtol=1e-5)
+
+
+def test_calls_that_nobody_reads_put_arrays_into_the_graph() -> None:
+    """Eager MXNet has run them, so it refuses; they wait here, and would never run."""
+    write = statement("v = x * 1\nv * h\nz = nd.sin(v)\nz += 1\ny = z + h")
+    for dynamic in (False, True):
+        assert isinstance(outcome(write, False, dynamic), mx.base.MXNetError)

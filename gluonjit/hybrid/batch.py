@@ -221,7 +221,8 @@ class Batch:
                 planner = Planner(graph, self.engine.sum_kind, _shared(captured))
                 planned = planner.records
                 plan = self.chooser.plan(planner, records, captured, samples, self._model)
-                plan.overwritten.extend([(int(plan.arena[row]), int(plan.position[row])) for row in graph.overwritten])
+                rows = [row for row in graph.overwritten if plan.arena[row] >= 0]  # others nobody reads
+                plan.overwritten.extend([(int(plan.arena[row]), int(plan.position[row])) for row in rows])
                 report.choice = choice = self.chooser.choice
                 report.model = self._model
                 provenance = Provenance(plan, graph.marks)

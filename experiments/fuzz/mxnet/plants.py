@@ -76,7 +76,7 @@ def _wrong_order() -> list[Patch]:
 
 def _missed_write() -> list[Patch]:
     """What is in a computational graph may be written to under recording, and gradients before that are lost."""
-    return [(refusals, "_is_entered", lambda value: False)]
+    return [(refusals, "_refuse", lambda shape: None)]
 
 
 def _unnoticed(inputs: bool) -> list[Patch]:

@@ -29,7 +29,7 @@ p.fill_(0.25)
 p.masked_fill_({x} > 0.1234, 0.5)
 p[{x} > 0.1234] = 0.5
 p.view(-1)[0] = 7
-p.reshape(-1)[0:1] += {y}.reshape(-1)[0:1]
+p.reshape(-1)[0:1] = p.reshape(-1)[0:1] * 1.0 + {y}.reshape(-1)[0:1]
 p[...] = {y}
 p.flatten()[-1:] = 0.5
 q = p.view(-1)\np += 1\np = p * q.reshape(p.shape)

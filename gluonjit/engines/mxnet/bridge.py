@@ -10,7 +10,7 @@ from mxnet import autograd
 from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.arrays import FLOATS
-from gluonjit.engines.mxnet.results import numbers_of, seed_of, spent, tape_of
+from gluonjit.engines.mxnet.results import is_entered, numbers_of, seed_of, spent, tape_of
 from gluonjit.engines.mxnet.semantics import as_shape, classic
 from gluonjit.engines.mxnet.session import as_captured
 from gluonjit.engines.mxnet.tape import Tape
@@ -69,7 +69,7 @@ def bridged(value: Value) -> NDArray:
         tape = tape_of(current)
         if id(current) in known:
             pending.pop()
-        elif tape is None or spent(current, tape) or current.spec.dtype not in FLOATS:
+        elif tape is None or spent(current, tape) or current.spec.dtype not in FLOATS or not is_entered(current):
             known[id(current)] = _plain(current)
         else:
             origins = tape.origins()

@@ -9,7 +9,7 @@ from mxnet.ndarray import NDArray
 from gluonjit.engines.mxnet.aliases import Owned, is_stale, renew
 from gluonjit.engines.mxnet.bridge import bridged
 from gluonjit.engines.mxnet.operands import ZERO, seen_through
-from gluonjit.engines.mxnet.refusals import has_history, refuse_recorded
+from gluonjit.engines.mxnet.refusals import has_history, refuse_recorded, refuse_waiting
 from gluonjit.engines.mxnet.session import as_captured
 from gluonjit.engines.mxnet.trace import NeedsValue, Trace
 from gluonjit.graph import Value
@@ -89,6 +89,8 @@ def own(array: Any, refusing: bool = True) -> NDArray:
     if array._b is not None and is_stale(array):
         renew(array)
     base, value = array._b, array._v
+    if refusing:
+        refuse_waiting(value)
     if base is None:
         _open(array, value, refusing)
     elif base._v.base.__class__ is Owned:  # of an input

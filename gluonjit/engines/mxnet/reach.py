@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from gluonjit.analysis import Plan, Step
+from gluonjit.analysis.liveness import base_rows
+from gluonjit.analysis.operands import joined, operand_matrices
 from gluonjit.analysis.plan import Index, Place
-from gluonjit.graph import Kind
+from gluonjit.graph import Graph, Kind
 
 
 class Reach:
@@ -67,33 +69,65 @@ class Reach:
         return True
 
 
+def entered_waiting(graph: Graph, begun: Iterable[int], learned: Callable[[Any], bool]) -> Any:
+    """As `entered`, by the rows of a graph that waits to run; calls that nobody reads count too, as they do eagerly."""
+    since = np.full(graph.rows, np.inf)
+    since[list(begun)] = -1
+    calls = []
+    for record in graph.records.values():
+        if record.mode >= 2 and record.bases:
+            numbers = base_rows(record)
+            made = numbers[:, None] + np.arange(record.kind.rows)
+            consts = (*record.kind.program.consts, *record.kind.program.left)
+            reads = joined(operand_matrices(record), len(numbers))
+            calls.append((numbers, reads, made, any(map(learned, consts))))
+    changed = True
+    while changed:
+        before = since.copy()
+        for numbers, reads, made, always in calls:
+            nodes = (since[reads] < numbers[:, None]).any(1) | always
+            for rows in (reads, made):
+                np.minimum.at(since, rows[nodes], numbers[nodes, None])
+        changed = not np.array_equal(before, since)
+    return np.isfinite(since)
+
+
 def entered(plan: Plan, begun: Iterable[Place], learned: Callable[[Any], bool]) -> list[Any]:
     """For each arena of a plan its rows that autograd would have in a computational graph, once that has run.
 
     These are the results of recorded nodes that go back to a row of `begun` or to a `learned` weight, and all that such
-    nodes have read.
+    nodes have read. What a node has read counts for those alone that were captured after it.
     """
-    found = [np.zeros(arena.rows, dtype=bool) for arena in plan.arenas]
+    since = [np.full(arena.rows, np.inf) for arena in plan.arenas]  # which node has let each row in
     for place in begun:
-        found[place.arena][place.begin : place.end] = True
-    for step in plan.steps:
-        if step.mode < 2:
-            continue
-        program = step.kind.program
-        nodes = np.full(step.count, any(map(learned, (*program.consts, *program.left))))
-        reads = []
-        for number, (gather, group) in enumerate(zip(step.gathers, step.kind.groups)):
-            place = gather.place
-            taken = np.arange(place.begin, place.end) if gather.index is None else gather.index
-            owners = _nodes(step, [_rows_of_role(number, role) for role in range(len(group))])
-            nodes[owners[found[place.arena][taken]]] = True
-            reads.append((found[place.arena], taken, owners))
-        for rows, taken, owners in reads:
-            rows[taken[nodes[owners]]] = True
-        for number, place in enumerate(step.places):
-            owners = _nodes(step, [_rows_of_output(number)])
-            found[place.arena][place.begin : place.end] |= nodes[owners]
-    return found
+        since[place.arena][place.begin : place.end] = -1
+    recorded = [step for step in plan.steps if step.mode >= 2]
+    changed = True
+    while changed:  # a node may have let in what one of an earlier step reads
+        before = [times.copy() for times in since]
+        for step in recorded:
+            _let_in(step, since, any(map(learned, (*step.kind.program.consts, *step.kind.program.left))))
+        changed = not all(map(np.array_equal, before, since))
+    return [np.isfinite(times) for times in since]
+
+
+def _let_in(step: Step, since: list[Any], always: bool) -> None:
+    """Note what the nodes of a step let in, those that read what is in already, or all (`always`)."""
+    numbers = np.concatenate([base_rows(record)[nodes] for record, nodes in step.parts])
+    nodes = np.full(step.count, always)
+    reads = []
+    for number, (gather, group) in enumerate(zip(step.gathers, step.kind.groups)):
+        place = gather.place
+        taken = np.arange(place.begin, place.end) if gather.index is None else gather.index
+        owners = _nodes(step, [_rows_of_role(number, role) for role in range(len(group))])
+        nodes[owners[since[place.arena][taken] < numbers[owners]]] = True
+        reads.append((since[place.arena], taken, owners))
+    for number, place in enumerate(step.places):
+        owners = _nodes(step, [_rows_of_output(number)])
+        reads.append((since[place.arena], np.arange(place.begin, place.end), owners))
+    for times, taken, owners in reads:
+        kept = nodes[owners]
+        np.minimum.at(times, taken[kept], numbers[owners[kept]])
 
 
 def _rows_of_output(number: int) -> Callable[[Kind], int]:

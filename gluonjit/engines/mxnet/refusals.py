@@ -2,23 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from mxnet.base import MXNetError
 
-from gluonjit.engines.mxnet.results import placed, spent, tape_of
+from gluonjit.engines.mxnet.history import has_history as known_to_autograd
+from gluonjit.engines.mxnet.history import is_learned
+from gluonjit.engines.mxnet.reach import entered_waiting
+from gluonjit.engines.mxnet.results import is_entered, spent, tape_of
+from gluonjit.engines.mxnet.session import Imported
 from gluonjit.graph import Value
 from gluonjit.hybrid import LOCAL
-from gluonjit.hybrid.batch import Results, results_of
 from gluonjit.hybrid.failures import refused
 
 
 def refuse_recorded(value: Value, shape: tuple[int, ...]) -> None:
     """Raise where MXNet, recording, refuses to write to an array of this shape, whose value has been computed."""
     state = LOCAL.state
-    if state.mode >= 2 and not state.paused and _is_entered(value):
+    if state.mode >= 2 and not state.paused and is_entered(value):
         _refuse(shape)
+
+
+def refuse_waiting(value: Value) -> None:
+    """Raise where MXNet, recording, refuses to write to an array of this value, which waits to be computed."""
+    state = LOCAL.state
+    graph = value.graph
+    if state.mode < 2 or state.paused or state.batch is None or graph is None or graph is not state.batch.graph:
+        return
+    begun: list[int] = []
+    for leaf in graph.leaves.values():
+        payload = leaf.payload
+        earlier = isinstance(payload, Imported)
+        if is_entered(payload.value) if earlier else leaf.taped and is_learned(payload):
+            begun += range(leaf.base, leaf.base + leaf.spec.rows)
+    for table, entries in graph.lookups.items():
+        if table.weight is not None and table.taped and table.weight.grad is not None:
+            begun += entries.values()
+    if entered_waiting(graph, begun, known_to_autograd)[value.row_list()].all():
+        _refuse(value.spec.shape)
 
 
 def refuse_variable(array: Any) -> None:
@@ -36,22 +57,6 @@ def _refuse(shape: tuple[int, ...]) -> None:
         f"`nd.concat` for `h[...] = y`; or write to it outside of autograd.record."
     )
     raise refused(MXNetError, text)
-
-
-def _is_entered(value: Value) -> bool:
-    """Whether the history of a batch that has run, and was not differentiated since, holds an array of this value."""
-    positions: Sequence[int]
-    if value.result is not None:
-        result = value.result
-        tape, arena = result.tape, result.arena
-        positions = range(result.position, result.position + value.spec.rows)
-    elif value.graph is not None and isinstance(value.graph.owner, Results):
-        session: Any = results_of(value).session
-        tape = session.tape
-        arena, positions = placed(value, results_of(value))
-    else:
-        return False
-    return tape is not None and not spent(value, tape) and tape.has_entered(arena, list(positions))
 
 
 def has_history(value: Value) -> bool:

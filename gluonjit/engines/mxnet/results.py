@@ -60,6 +60,23 @@ def spent(value: Value, tape: Tape) -> bool:
     return all(tape.spent.reaches(Place(arena, position, position + 1)) for position in positions)
 
 
+def is_entered(value: Value) -> bool:
+    """Whether the history of a batch that has run, and was not differentiated since, holds an array of this value."""
+    positions: Sequence[int]
+    if value.result is not None:
+        result = value.result
+        tape, arena = result.tape, result.arena
+        positions = range(result.position, result.position + value.spec.rows)
+    elif value.graph is not None and isinstance(value.graph.owner, Results):
+        results = results_of(value)
+        assert isinstance(results.session, Session)
+        tape = results.session.tape
+        arena, positions = placed(value, results)
+    else:
+        return False
+    return tape is not None and not spent(value, tape) and tape.has_entered(arena, list(positions), is_entered)
+
+
 def seed_of(value: Value, gradient: NDArray) -> list[Seed]:
     """Where a gradient of a flushed value enters its batch."""
     spec = value.spec

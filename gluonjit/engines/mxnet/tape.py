@@ -7,7 +7,7 @@ gathering costs no zero-filled gradient of a whole arena, and each weight gets o
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
 from weakref import WeakSet
@@ -117,10 +117,14 @@ class Tape:
         """The gradient of a constant, None where it is not learned."""
         return self._constants[id(given)][2]
 
-    def has_entered(self, arena: int, positions: Sequence[int]) -> bool:
-        """Whether MXNet would have an array of these rows in a computational graph, which refuses writes to it."""
+    def has_entered(self, arena: int, positions: Sequence[int], goes_back: Callable[[Value], bool]) -> bool:
+        """Whether MXNet would have an array of these rows in a computational graph, which refuses writes to it.
+
+        goes_back: whether it would have a value of an earlier flush in one.
+        """
         if self._entered is None:
-            begun = [place for source in self.sources for place in [p for _, p in source.parts] or [source.place]]
+            sources = [source for source in self.sources if source.value is None or goes_back(source.value)]
+            begun = [place for source in sources for place in [p for _, p in source.parts] or [source.place]]
             self._entered = entered(self.plan, begun, lambda array: self._constants[id(array)][2] is not None)
         return bool(self._entered[arena][positions].all())
 

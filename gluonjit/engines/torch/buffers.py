@@ -16,8 +16,14 @@ import torch
 from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.hybrid import Batch
 
-SNAPSHOTS = -3  # in `batch.noted`, beside addresses of modules
+VERSIONS, SNAPSHOTS = -1, -3  # in `batch.noted`, beside addresses of modules
 _written: dict[int, Any] = {}
+
+
+def note_version(batch: Batch, tensor: Any) -> None:
+    """Remember how often a weight had been written to when the first call that uses it was captured."""
+    versions = batch.noted.setdefault(VERSIONS, {})
+    versions.setdefault(id(tensor), (tensor, version_of(tensor), tensor.data_ptr()))
 
 
 def note_written(tensor: Any) -> None:

@@ -11,11 +11,11 @@ import torch
 from torch.autograd.graph import GradientEdge
 
 from gluonjit.engines.torch import hooked
-from gluonjit.engines.torch.buffers import SNAPSHOTS
+from gluonjit.engines.torch.buffers import SNAPSHOTS, VERSIONS
 from gluonjit.engines.torch.chunks import current_backward, telling
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import concrete, current
-from gluonjit.engines.torch.records import PARTS, VERSIONS
+from gluonjit.engines.torch.records import PARTS
 from gluonjit.engines.torch.results import refuse_used, settle
 from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.errors import CaptureError

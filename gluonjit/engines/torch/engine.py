@@ -69,7 +69,7 @@ class TorchEngine:
 
     def opened(self, lazy: Any) -> Any:
         """A computed tensor with memory of its own, that may be written to without our knowing."""
-        return opened(lazy)
+        return opened(lazy, False)
 
     def put_data(self, lazy: Any, value: Any) -> None:
         """Give a computed tensor the memory of another, as `tensor.data = value` does."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gluonjit.engines.torch.arrays import name_of_device, name_of_dtype
+from gluonjit.engines.torch.buffers import note_version
 from gluonjit.graph import Spec, Value, intern_spec
 from gluonjit.hybrid import Batch
 from gluonjit.hybrid.failures import refused
@@ -38,6 +39,7 @@ def table_of(batch: Batch, weight: Any, attrs: tuple[tuple[str, Any], ...], tape
     table: Table | None = batch.tables.get(key)
     if table is None:
         table = batch.tables[key] = Table(weight, dict(attrs), taped)
+        note_version(batch, weight)
     return table
 
 

@@ -305,12 +305,24 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         else:
             with self:
                 found = through(target.path, base, self._tensor(position)).position
-        base.position = self._replaced(base.position, found) if quiet else found
+        base.position = self._replaced(base.position, found) if quiet else self._after(base.position, found)
         base.writes += 1
         target.places.update((position, base.position))
-        if target.base is not None and not quiet:
+        if target.base is not None and base.position == found:
             target.position, target.writes = position, base.writes
         return target
+
+    def _after(self, before: int, found: int) -> int:
+        """What is written over all of a tensor goes on with its history: its gradients are zeros then, and not none."""
+        wanted = {found}
+        for op in reversed(self.trace.ops):
+            if not wanted.isdisjoint(op.outputs):
+                wanted.update(op.inputs)
+        if before in wanted or self.learned(before) is False:
+            return found
+        with self:
+            new = self._tensor(found)
+            return int(torch.where(torch.ones_like(new, dtype=torch.bool), new, self._tensor(before)).position)
 
     def _as_before(self, target: TraceTensor, position: int) -> int:
         """What is written takes the dtype of what it is written to. Raises NeedsValue where PyTorch refuses."""

@@ -10,7 +10,8 @@ from weakref import WeakSet, ref
 import torch
 
 from gluonjit.analysis import Plan
-from gluonjit.engines.torch.buffers import SNAPSHOTS, note_written
+from gluonjit.analysis.plan import LookupChunk
+from gluonjit.engines.torch.buffers import SNAPSHOTS, VERSIONS, note_version, note_written
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.effects import attributes
 from gluonjit.engines.torch.held import Held, version_of
@@ -18,6 +19,7 @@ from gluonjit.engines.torch.kinds import RAISED, Call, Plain, difference, make_k
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Kind, Record
 from gluonjit.hybrid import LOCAL, RUNNING, Batch, Report
+from gluonjit.hybrid.failures import both
 from gluonjit.hybrid.guards import AGAIN, Variant, changed, holding, put_record, too_many, variant_key
 
 _MOST_KINDS = 4096
@@ -125,14 +127,10 @@ def _looks(owner: Any, batch: Batch) -> Any:
     return found
 
 
-VERSIONS = -1  # in `batch.noted`, beside addresses of modules
-
-
 def note_constants(batch: Batch, kind: Kind) -> None:
     """Remember how often the weights of a kind have been written to."""
-    versions = batch.noted.setdefault(VERSIONS, {})
     for tensor in weights_of(kind):
-        versions.setdefault(id(tensor), (tensor, version_of(tensor), tensor.data_ptr()))
+        note_version(batch, tensor)
 
 
 def check_constants(report: Report, plan: Plan) -> list[Held]:
@@ -152,13 +150,16 @@ def check_constants(report: Report, plan: Plan) -> list[Held]:
             ]
             for tensor, held in changed:
                 users = [step for step in plan.steps if any(tensor is item for item in step.kind.program.consts)]
-                if users and (held is None or held.rows is tensor or not all(step.kind.operator for step in users)):
+                read = any(chunk.table.weight is tensor for chunk in plan.inputs if isinstance(chunk, LookupChunk))
+                lost = held is None or held.rows is tensor or not all(step.kind.operator for step in users)
+                if read or (users and lost):
                     note_written(tensor)
-                    raise CaptureError(
+                    text = (
                         f"a weight of shape {tuple(tensor.shape)} was written to after calls that use it were "
                         f"captured and before they ran. Read a result of theirs before (or call batch.flush), which "
                         f"runs them."
                     )
+                    raise both(CaptureError, RuntimeError, text)  # the eager program's backward raises that
                 if users:
                     found.append(held)
     return found

@@ -246,8 +246,11 @@ def _computed(item: Any) -> Any:
     return item
 
 
-def opened(lazy: Any) -> Any:
-    """The computed tensor, in memory that only it and its views share: the program's own where it was given that."""
+def opened(lazy: Any, written: bool = True) -> Any:
+    """The computed tensor, in memory that only it and its views share: the program's own where it was given that.
+
+    written: whether it is written to next in a way that autograd notices.
+    """
     base, _ = base_of(lazy)
     computed = concrete(base)
     value = base._v
@@ -255,7 +258,8 @@ def opened(lazy: Any) -> Any:
         if value.base is computed and not value.depth:  # an input
             _run_readers(computed)
         elif not (computed.requires_grad and computed.is_leaf):
-            note_written_result(value)
+            if written:
+                note_written_result(value)
             with torch.inference_mode(False), torch.enable_grad():
                 base._c = computed.clone()
         base._v = _apart(value, base._c)
@@ -265,7 +269,7 @@ def opened(lazy: Any) -> Any:
 
 def put_data(lazy: Any, value: Any) -> None:
     """Let a tensor have the memory of another from now on; what it was a view of, and its views, keep theirs."""
-    computed = opened(lazy)
+    computed = opened(lazy, False)
     computed.data = _computed(value)
     lazy._b = lazy._k = lazy._n = None
     lazy._c, lazy._v = computed, _apart(lazy._v, computed)

@@ -78,6 +78,16 @@ class Chooser:
             return self._allowed.first
         return Setting(*last.capture, last.scheduler(last.capture))
 
+    def explores(self, captured: Setting) -> bool:
+        """Whether this was captured to see whether another way is better than the best known."""
+        return any(study.explores(captured.capture) for study in self._last.values())
+
+    def give_up(self, training: bool) -> None:
+        """Go on without the way to capture that is being looked at: it is far off."""
+        study = self._last.get(training)
+        if study is not None:
+            study.give_up()
+
     @property
     def flush_at(self) -> int | None:
         """The number of samples at which a batch runs itself, if there is one."""

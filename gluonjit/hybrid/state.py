@@ -14,6 +14,7 @@ from gluonjit.errors import EngineError, OptionError
 from gluonjit.graph import LIBRARIES, Value, line_of, origin_of
 from gluonjit.hybrid.batch import RUNNING, Batch
 from gluonjit.hybrid.options import Options
+from gluonjit.hybrid.pacing import HERE, SPENT, Stretch
 from gluonjit.hybrid.protocol import Engine
 from gluonjit.hybrid.report import Report
 
@@ -153,6 +154,29 @@ class _Uncaptured:
 
 UNCAPTURED = _Uncaptured()
 """For `with`: what runs inside is no part of the program. It holds nothing, so that any number may be open at once."""
+
+
+def abandoned_look() -> bool:
+    """Whether this call is one of a look at batching that has spent its budget: what waits has run, the rest is eager.
+
+    Asked before something is traced, which takes longest.
+    """
+    stretch, state = HERE.stretch, LOCAL.state
+    if stretch is None or not stretch.inside or not stretch.spent() or state.batch is None:
+        return False
+    stretch.abandon()
+    stretch.pauses = True
+    state.batch.flush(SPENT)
+    state.paused += 1
+    return True
+
+
+def left_call(stretch: Stretch) -> None:
+    """An outermost call has ended."""
+    stretch.left_call()
+    if stretch.pauses:
+        stretch.pauses = False
+        LOCAL.state.paused -= 1
 
 
 def settle(value: Value, backward: bool = False) -> None:

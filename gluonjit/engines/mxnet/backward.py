@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from functools import wraps
 from sys import getrefcount
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -28,6 +29,7 @@ from gluonjit.graph import Spec
 from gluonjit.hybrid import LOCAL, RUNNING
 from gluonjit.hybrid.advice import ONE_AT_A_TIME
 from gluonjit.hybrid.costs import cost_model
+from gluonjit.hybrid.pacing import BACKWARD
 from gluonjit.hybrid.state import settle
 
 
@@ -46,6 +48,18 @@ _ADVICE = (
 )
 
 
+def _marking(function: Any) -> Any:
+    """A function that is a backward pass: a stretch of training calls has come to its end with it."""
+
+    @wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        with BACKWARD:
+            return function(*args, **kwargs)
+
+    return wrapper
+
+
+@_marking
 def backward(heads: Any, head_grads: Any = None, retain_graph: bool = False, train_mode: bool = True) -> None:
     """mxnet.autograd.backward. Several captured losses are added up first, so that one pass serves all."""
     listed = list(heads) if isinstance(heads, (list, tuple)) else [heads]
@@ -69,12 +83,14 @@ def backward(heads: Any, head_grads: Any = None, retain_graph: bool = False, tra
     finish()
 
 
+@_marking
 def backward_of_array(self: NDArray, out_grad: Any = None, retain_graph: bool = False, train_mode: bool = True) -> None:
     """mxnet.NDArray.backward."""
     original_array_backward(self, out_grad, retain_graph, train_mode)
     finish()
 
 
+@_marking
 def grad(
     heads: Any,
     variables: Any,

@@ -18,6 +18,7 @@ from gluonjit.engines.mxnet.semantics import note_semantics
 from gluonjit.engines.mxnet.writes import before_write
 from gluonjit.errors import OptionError
 from gluonjit.hybrid import LOCAL, UNCAPTURED
+from gluonjit.hybrid.pacing import close
 from gluonjit.hybrid.reuse import refuse
 
 
@@ -104,6 +105,8 @@ def flushing(original: Any, name: str) -> Any:
         if not state.paused and state.trace is None:
             state.flush(name)
             state.singles = 0
+            if name.startswith("Trainer"):
+                close()
         return original(self, *args, **kwargs)
 
     return wrapper

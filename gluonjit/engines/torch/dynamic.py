@@ -16,7 +16,9 @@ from gluonjit.engines.torch.ops import captured
 from gluonjit.engines.torch.records import Refusal
 from gluonjit.errors import CaptureError, OptionError
 from gluonjit.graph import raised_at
-from gluonjit.hybrid import LOCAL, Batch, Options, engine_of
+from gluonjit.hybrid import LOCAL, UNCAPTURED, Batch, Options, engine_of
+from gluonjit.hybrid.pacing import begin, paces_for
+from gluonjit.hybrid.state import left_call
 from gluonjit.hybrid.structure import map_structure
 
 KEY = "_gluonjit"
@@ -37,8 +39,9 @@ def enable(module: Any, options: dict[str, Any]) -> None:
             f"(sharing=True)."
         )
     disable(module)
+    paces = paces_for(chosen)
     for name, inner in module.named_modules():
-        inner.__dict__[KEY] = Cell(name or type(inner).__name__, chosen)
+        inner.__dict__[KEY] = Cell(name or type(inner).__name__, chosen, paces=paces)
 
 
 def disable(module: Any) -> None:
@@ -53,11 +56,26 @@ def call(self: Any, *args: Any, **kwargs: Any) -> Any:
     state = LOCAL.state
     if state.trace is None and not state.paused:
         cell: Cell | None = self.__dict__.get(KEY)
-        if cell is None and state.batch is not None:
-            cell = _automatic_cell(self, args, kwargs)
+        if cell is None:
+            if state.batch is not None:
+                cell = _automatic_cell(self, args, kwargs)
+        elif cell.paces.open and not state.inside and not state.explicit:
+            return _paced(self, cell, args, kwargs)
         if cell is not None:
             return _captured(self, cell, args, kwargs)
     return hooked.original_call(self, *args, **kwargs)
+
+
+def _paced(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
+    """An outermost call that runs in the way that is faster."""
+    stretch = begin(LOCAL.state.batch, cell.paces, torch.is_grad_enabled(), engine_of("torch"))
+    try:
+        if not stretch.eager:
+            return _captured(module, cell, args, kwargs)
+        with UNCAPTURED:
+            return hooked.original_call(module, *args, **kwargs)
+    finally:
+        left_call(stretch)
 
 
 def _automatic_cell(module: Any, args: Any, kwargs: Any) -> Cell | None:

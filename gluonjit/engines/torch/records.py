@@ -15,6 +15,8 @@ from gluonjit.engines.torch.operands import version_of
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Kind, Record
 from gluonjit.hybrid import LOCAL, RUNNING, Batch, Report
+from gluonjit.hybrid.pacing import SPENT
+from gluonjit.hybrid.state import abandoned_look
 
 _MOST_KINDS = 4096
 
@@ -42,7 +44,7 @@ def share_of(kind: Kind, batch: Batch) -> float:
     return max(1.0 / batch.options.max_nodes, kind.bytes / batch.options.max_bytes)
 
 
-ASKED = ("granularity='op'", "expand")
+ASKED = ("granularity='op'", "expand", SPENT)
 
 
 def _asked_for(cell: Cell, owner: Any, batch: Batch) -> str:
@@ -77,6 +79,8 @@ def record_of(call: Call, key: tuple[Any, ...]) -> Record | Any:
     cache = batch.report.cache
     if kind is not None:
         cache["hits"] += 1
+    elif abandoned_look():
+        raise Refusal(ASKED[2])
     else:
         cache["misses"] += 1
         batch.report.missed = cell.name

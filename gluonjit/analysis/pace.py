@@ -11,7 +11,7 @@ from __future__ import annotations
 from statistics import median
 from typing import NamedTuple
 
-_GRANT = 48.0  # calls' worth of eager seconds that looks may lose before anything is known
+_GRANT = 96.0  # calls' worth of eager seconds that looks may lose before anything is known
 _SHARE = 0.08  # and the part of eager seconds that they may lose later
 _TRAINING = 3.0  # a training call takes at least about so many forward passes
 _ENOUGH = 3  # stretches of each way that decide
@@ -54,7 +54,7 @@ class Pace:
         "eager",
         "least",
         "looks",
-        "lost",
+        "needed",
         "size",
         "training",
         "unlike",
@@ -72,7 +72,7 @@ class Pace:
         self.credit = 0.0  # seconds that looks may lose
         self.decided: bool | None = None  # True: eager
         self.looks = 0  # not those that were abandoned
-        self.lost = 0.0  # seconds that the last one lost
+        self.needed = 0.0  # credit that the next one needs
         self.calls = 0  # of the last batched stretch
         self.size = 0  # of the one by which it was decided
         self.unlike = 0  # stretches since, one after the other, that were of another size or slower
@@ -95,7 +95,7 @@ class Pace:
             return self.decided
         if len(self.eager) < (self.looks > 0) + len(self.batched):
             return True  # in turns
-        return self.lost > self.credit
+        return self.needed > self.credit
 
     def spent(self, seconds: float, calls: int) -> bool:
         """Whether a look that has taken so long, for so many calls so far, has spent the budget."""
@@ -119,8 +119,9 @@ class Pace:
             self._decide(each)
         else:
             self.looks += whole
-            self.lost = seconds - self.expected * calls
-            self.credit -= self.lost
+            lost = seconds - self.expected * calls
+            self.credit -= lost
+            self.needed = 0.0 if whole else lost  # what was traced is not traced again
             if usual:
                 self.batched = [*self.batched[1 - _KEPT :], each]
             self._decide(each)

@@ -14,7 +14,7 @@ from typing import Any
 from weakref import WeakSet
 
 from gluonjit.analysis.pace import Pace, Shown
-from gluonjit.hybrid.options import AUTO, Options
+from gluonjit.hybrid.options import AUTO, EAGER, Options
 
 _PAUSE = 10.0  # calls: a longer time between two of them does not count
 _PROBES = 2  # calls that run eagerly before the first look, to know what a call takes
@@ -28,12 +28,13 @@ FORCED: list[Callable[[], bool]] = []
 
 
 class Paces:
-    """What is known of a block, by phase. `open` where there is something to choose."""
+    """What is known of a block, by phase. `open` where it may run eagerly, `named` where it has to."""
 
-    __slots__ = ("__weakref__", "open", "phases")
+    __slots__ = ("__weakref__", "named", "open", "phases")
 
-    def __init__(self, open: bool) -> None:
+    def __init__(self, open: bool, named: bool = False) -> None:
         self.open = open
+        self.named = named
         self.phases = (Pace(False), Pace(True))
         _known.add(self)
 
@@ -42,7 +43,7 @@ class Paces:
         return [pace.shown() for pace in self.phases if pace.least]
 
     def __reduce__(self) -> Any:
-        return Paces, (self.open,)
+        return Paces, (self.open, self.named)
 
 
 _known: WeakSet[Paces] = WeakSet()
@@ -52,6 +53,8 @@ NO_CHOICE = Paces(False)
 
 def paces_for(options: Options) -> Paces:
     """Those of a block with these options, of which a named one keeps it from running eagerly."""
+    if options.granularity == EAGER:
+        return Paces(True, True)
     named = (options.sharing, options.granularity, options.scheduler, options.executor) != (AUTO,) * 4
     watched = options.profile or options.check_finite or options.without or options.expand
     return Paces(not (named or watched or options.reuse or options.flush_at))
@@ -73,6 +76,7 @@ class Stretch:
         "eager",
         "ended",
         "explores",
+        "free",
         "inside",
         "last",
         "pace",
@@ -85,13 +89,16 @@ class Stretch:
         "whole",
     )
 
-    def __init__(self, pace: Pace, engine: Any) -> None:
+    def __init__(self, pace: Pace, engine: Any, named: bool) -> None:
         self.pace = pace
         self.wait: Callable[[], None] = engine.wait
-        free = not FORCED and engine.may_choose()
-        self.probing = free and not pace.least
-        self.eager = self.probing or pace.wants_eager if free else bool(FORCED and FORCED[-1]())
-        self.timed = not (self.eager and pace.decided)
+        self.free = not named and not FORCED and bool(engine.may_choose())
+        self.probing = self.free and not pace.least
+        if self.free:
+            self.eager = self.probing or pace.wants_eager
+        else:
+            self.eager = named or bool(FORCED and FORCED[-1]())
+        self.timed = self.free and not (self.eager and pace.decided)
         self.calls = 0
         self.calling = False
         self.inside = 0
@@ -100,7 +107,7 @@ class Stretch:
         self.usual = self.whole = True
         self.explores: Any = None
         self.pauses = False  # the rest of this call runs eagerly
-        if pace.decided is None:
+        if self.free and pace.decided is None:
             self.wait()
         self.last = perf_counter()
 
@@ -147,14 +154,14 @@ class Stretch:
 
     def spent(self) -> bool:
         """Whether this look has spent its budget."""
-        if self.eager or FORCED:
+        if self.eager or not self.free:
             return False
         since = perf_counter() - self.last if self.inside else 0.0
         return self.pace.spent(self.seconds + since, self.calls)
 
     def close(self) -> None:
         """Tell what it took."""
-        if self.probing or not self.calls:
+        if self.probing or not self.calls or not self.free:
             return
         if self.pace.decided is None:
             self.enter()
@@ -180,7 +187,7 @@ def begin(batch: Any, paces: Paces, training: bool, engine: Any) -> Stretch:
             stretch.close()
             stretch = None
     if stretch is None:
-        stretch = HERE.stretch = Stretch(paces.phases[training], engine)
+        stretch = HERE.stretch = Stretch(paces.phases[training], engine, paces.named)
     stretch.calls += 1
     stretch.calling = True
     if stretch.timed:

@@ -110,7 +110,7 @@ def _summary(report: Shown) -> list[str]:
 def _executed(report: Shown) -> list[str]:
     """What ran the plans, where that is not step by step as ever."""
     executed, lines = report.executed, []
-    if set(executed.ran) - {"eager"}:
+    if set(executed.ran) - {"stepwise"}:
         ran = ", ".join(f"{name} {count}" for name, count in executed.ran.items())
         lines.append(
             f"flushes by executor: {ran}; {executed.recordings} static plans and steps made, "

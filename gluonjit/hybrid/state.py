@@ -13,7 +13,7 @@ from typing import Any
 from gluonjit.errors import EngineError, OptionError
 from gluonjit.graph import LIBRARIES, Value, line_of, origin_of
 from gluonjit.hybrid.batch import RUNNING, Batch
-from gluonjit.hybrid.options import Options
+from gluonjit.hybrid.options import EAGER, Options
 from gluonjit.hybrid.pacing import HERE, SPENT, Stretch
 from gluonjit.hybrid.protocol import Engine
 from gluonjit.hybrid.report import Report
@@ -212,6 +212,8 @@ def batching(**options: Any) -> Iterator[Batch]:
     state.explicit.append(batch)
     state.batch = batch
     state.last = batch.report
+    eager = chosen.granularity == EAGER
+    state.paused += eager
     try:
         yield batch
     except BaseException as error:
@@ -227,6 +229,7 @@ def batching(**options: Any) -> Iterator[Batch]:
         else:  # a fork has come between
             batch.flush("the end of batching()")
     finally:
+        state.paused -= eager
         if batch in state.explicit:
             state.explicit.remove(batch)
         if state.batch is batch:

@@ -98,7 +98,7 @@ def call(self: gluon.Block, *args: Any) -> Any:
         if cell is None:
             if state.batch is not None and isinstance(self, _HybridBlock):
                 cell = automatic_cell(self, args)
-        elif cell.chooses and not state.inside and not state.explicit and not chosen():
+        elif cell.chooses and not state.inside and not chosen() and (cell.paces.named or not state.explicit):
             return _paced(self, cell, args)
         if cell is not None and cell.is_node:
             if self._forward_hooks or self._forward_pre_hooks:

@@ -26,8 +26,6 @@ from gluonjit.engines.mxnet.semantics import ARRAYS
 from gluonjit.engines.mxnet.trace import map_structure
 from gluonjit.graph import Kind, Record, Value
 from gluonjit.hybrid import FULL, LOCAL, RUNNING, Batch, engine_of
-from gluonjit.hybrid.pacing import SPENT
-from gluonjit.hybrid.state import abandoned_look
 
 _MOST_KINDS = 4096
 _CONSTANTS = (type(None), bool, int, float, str, ModuleType, gluon.Block, type)
@@ -171,8 +169,6 @@ def _record(
     cache = batch.report.cache
     if kind is not None and current(kind):
         cache["hits"] += 1
-    elif abandoned_look():
-        return SPENT
     else:
         cache["misses"] += 1
         batch.report.missed = cell.name
@@ -210,7 +206,7 @@ def recorded(batch: Batch, key: tuple[Any, ...], mode: int) -> Record | None:
     return record
 
 
-_ASKED = ("granularity='op'", "expand", SPENT)
+_ASKED = ("granularity='op'", "expand")
 
 
 def _asked_for(owner: Any, batch: Batch) -> str:

@@ -23,9 +23,9 @@ _parts: WeakSet[gluon.Block] = WeakSet()  # blocks inside automatic cells
 
 def check_executor(call: str, options: Options) -> None:
     """Raises OptionError where plans are to run in a way that is PyTorch's."""
-    if options.executor not in ("auto", "eager"):
+    if options.executor not in ("auto", "stepwise"):
         raise OptionError(
-            f"{call}: executor={options.executor!r}, but that is for PyTorch; on MXNet it can be 'auto' or 'eager'"
+            f"{call}: executor={options.executor!r}, but that is for PyTorch; on MXNet it can be 'auto' or 'stepwise'"
         )
 
 

@@ -59,7 +59,7 @@ def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         if cell is None:
             if state.batch is not None:
                 cell = _automatic_cell(self, args, kwargs)
-        elif cell.paces.open and not state.inside and not state.explicit:
+        elif cell.paces.open and not state.inside and (cell.paces.named or not state.explicit):
             return _paced(self, cell, args, kwargs)
         if cell is not None:
             return _captured(self, cell, args, kwargs)

@@ -3,7 +3,7 @@
 from setuptools import Extension, setup
 
 NATIVE = "gluonjit/native/"
-CAPTURE = ("value", "origins", "signatures", "capture", "replay", "bodies", "slices", "arrays", "numbers")
+CAPTURE = ("value", "origins", "signatures", "guards", "capture", "replay", "bodies", "slices", "arrays", "numbers")
 SOURCES = ("module", "names", *CAPTURE, "torch", "hooks", "functions")
 ROWS = ("module", "check", "pack", "interpreter", "generic", "avx2", "avx512")
 ROWS_HEADERS = ("rows", "kernels", "functions", "elements", "lines", "products", "updates")

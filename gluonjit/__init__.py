@@ -1,25 +1,50 @@
 """Just-in-time dynamic batching: write the model for one sample, call `hybridize(dynamic_batch=True)`.
 
-Importing gluonjit imports no framework and changes nothing but this: when `mxnet` is imported, before or after,
-these functions of it are wrapped so that calls can be captured and run together: the imperative operator call
-(`mxnet.ndarray.register._imperative_invoke` and its checks of types, `_verify_all_legacy_ndarrays` and
-`_verify_all_np_ndarrays`), `gluon.Block.__call__` and that of recurrent layers, `Block.hybridize`,
-`HybridBlock.hybridize`, `NDArray.__setitem__`, `_get_index_nd`, `reshape` and `backward`, `numpy.ndarray.__setitem__`,
-the functions `zeros` and `tensordot` of `mxnet.ndarray.numpy._api_internal`, the switches of numpy's semantics
-(`set_np_shape` in `mxnet` and `mxnet.util`, `util._set_np_array`, `util._NumpyArrayScope.__enter__` and `__exit__`),
-`autograd.set_recording`, `set_training`, `backward` and `grad`, `Trainer.step` and `update`, `Parameter.set_data`,
-`initialize`, `reset_ctx`, `cast`, `grad_req`, `_finish_deferred_init` and `_init_impl`, `ParameterDict.zero_grad`, the
-registering and detaching of forward hooks (`register_forward_hook`, `register_forward_pre_hook`, `HookHandle.detach`),
-`Block.register_child`, `HybridBlock.export` and `_clear_cached_op`. A fork leaves what is captured to the parent.
-When `torch` is imported these are: `torch.nn.Module.__call__`, `__setattr__`, `_apply` and `load_state_dict`,
-`torch.autograd.Function.apply`, `torch.autograd.backward` and `grad`; and optimizers tell it before their steps.
-Blocks and modules that were not hybridized with `dynamic_batch=True`, and arrays that do not come from such, behave as
-before. `verify` puts watchers around some of these, and takes them away when it returns. Where numpy is newer than
-MXNet 1.9.1 knows, names that numpy has removed and MXNet reads are put back before MXNet is imported; where the CUDA
-11 wheels of the extra `cu112` are installed, their libraries are loaded before it.
+Importing gluonjit imports no framework and changes nothing but this: when a framework is imported, before or after,
+these functions of it are wrapped so that calls can be captured and run together, and no others. Of `mxnet`:
+
+    mxnet: set_np_shape
+    mxnet.autograd: backward, grad, set_recording, set_training
+    mxnet.gluon.block.Block: __call__, hybridize, register_child, register_forward_hook, register_forward_pre_hook
+    mxnet.gluon.block.HybridBlock: _clear_cached_op, export, hybridize
+    mxnet.gluon.parameter.Parameter: _finish_deferred_init, _init_impl, cast, grad_req, initialize, reset_ctx
+    mxnet.gluon.parameter.Parameter: set_data
+    mxnet.gluon.parameter.ParameterDict: zero_grad
+    mxnet.gluon.rnn.rnn_layer._RNNLayer: __call__
+    mxnet.gluon.trainer.Trainer: step, update
+    mxnet.gluon.utils.HookHandle: detach
+    mxnet.ndarray: from_dlpack, from_numpy, to_dlpack_for_write
+    mxnet.ndarray.ndarray: from_dlpack, from_numpy, to_dlpack_for_write
+    mxnet.ndarray.ndarray.NDArray: __setitem__, _get_index_nd, backward, reshape
+    mxnet.ndarray.numpy._api_internal: tensordot, zeros
+    mxnet.ndarray.register: _imperative_invoke, _verify_all_legacy_ndarrays, _verify_all_np_ndarrays
+    mxnet.numpy.ndarray: __setitem__
+    mxnet.util: _set_np_array, set_np_shape
+    mxnet.util._NumpyArrayScope: __enter__, __exit__
+
+Of `torch`:
+
+    torch: compile
+    torch._functorch.eager_transforms: _wrap_for_grad
+    torch._functorch.vmap: _add_batch_dim
+    torch.autograd: backward, grad
+    torch.autograd.function.Function: apply
+    torch.nn.modules.module.Module: __call__, __delattr__, __setattr__, _apply, add_module, load_state_dict
+    torch.nn.modules.module.Module: register_backward_hook, register_buffer, register_forward_hook
+    torch.nn.modules.module.Module: register_forward_pre_hook, register_full_backward_hook
+    torch.nn.modules.module.Module: register_full_backward_pre_hook, register_parameter
+    torch.nn.parallel.distributed: _find_tensors
+    torch.nn.utils.stateless: _functional_call
+
+Besides, optimizers of PyTorch tell it before their steps, by a hook that PyTorch has for that, and a fork leaves what
+is captured to the parent. Blocks and modules that were not hybridized with `dynamic_batch=True`, and arrays that do not
+come from such, behave as before. `verify` puts watchers around some of these, and takes them away when it returns.
+Where numpy is newer than MXNet 1.9.1 knows, names that numpy has removed and MXNet reads are put back before MXNet is
+imported; where the CUDA 11 wheels of the extra `cu112` are installed, their libraries are loaded before it.
 """
 
 from gluonjit import errors, nn
+from gluonjit.errors import CaptureError, FlushError
 from gluonjit.frameworks import before_import, when_imported
 from gluonjit.hybrid import Batch, Options, Report, batching, explain
 from gluonjit.public import add_n, cache_info, cell, clear_caches, hybridize, verify
@@ -27,6 +52,8 @@ from gluonjit.public import add_n, cache_info, cell, clear_caches, hybridize, ve
 __version__ = "0.1.0"
 __all__ = [
     "Batch",
+    "CaptureError",
+    "FlushError",
     "Options",
     "Report",
     "add_n",

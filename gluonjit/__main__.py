@@ -22,12 +22,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     rules = commands.add_parser(
         "rules",
-        help="how each operator of MXNet runs for many samples at once",
-        description="Exit code 1 if MXNet cannot be imported, 2 for a kind or an operator that there is not.",
+        help="how each operator of MXNet or PyTorch runs for many samples at once",
+        description="Exit code 1 if no engine can be imported, 2 for a kind or an operator that there is not.",
     )
+    rules.add_argument("--engine", choices=list(operators.ENGINES), help="whose operators (default: all installed)")
     rules.add_argument("names", nargs="*", metavar="NAME", help="operators, by any of their names (default: all)")
     rules.add_argument("--kind", help="only rules of this kind, such as elementwise, axis, rewritten or alone")
-    rules.add_argument("--markdown", action="store_true", help="print the page docs/operators.md")
+    rules.add_argument(
+        "--markdown", action="store_true", help="print the page docs/operators.md, or operators-torch.md"
+    )
     simulation = commands.add_parser(
         "simulate",
         help="what flushes of a trace would take, with every scheduler and batch size",
@@ -60,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.command == "simulate":
         return simulate.main(chosen.trace, chosen.scheduler, chosen.batch_size, chosen.json, chosen.costs)
     if chosen.command == "rules":
-        return operators.main(chosen.kind, chosen.names, chosen.markdown)
+        return operators.main(chosen.kind, chosen.names, chosen.markdown, chosen.engine)
     if chosen.command == "calibrate":
         return calibrate.main(chosen.engine, chosen.seconds, chosen.output, chosen.if_missing)
     return doctor.main()

@@ -8,13 +8,15 @@ OPS: dict[str, int]
 """The number of each operation."""
 
 def run(code: Any, regs: Any, args: Any, nodes: int, block: int) -> None:
-    """Run a program over so many nodes, a block of them at a time: int32 code of (n, 8), int32 regs of (n, 4), int64
-    args. Addresses have to stay valid; the GIL is released.
+    """Run a program over so many nodes, a block of them at a time: int64 code of (n, 8), int32 regs of (n, 4), int64
+    args of (n, 2), each an address and the bytes that lie there. The GIL is released.
 
-    Raises ValueError where code names a register, column, slot or operation that is not there."""
+    Raises ValueError where code names a register, column, slot or operation that is not there, or needs more memory
+    than there is; MemoryError. What lies at an address is taken on trust, as nothing else is."""
 
-def pack(source: int, k: int, n: int, row_stride: int, column_stride: int, target: int) -> None:
-    """Write the float32 (k, n) matrix at an address, with strides in elements, as panels to another address."""
+def pack(source: int, size: int, k: int, n: int, row_stride: int, column_stride: int, target: Any) -> None:
+    """Write the float32 (k, n) matrix at an address where so many bytes lie, with strides in elements, as panels to an
+    array of float32. Raises ValueError where one of both is too small."""
 
 def packed_size(k: int, n: int) -> int:
     """How many float32 numbers the panels of a (k, n) matrix take."""

@@ -61,12 +61,16 @@ class ReuseError(GluonJITError):
     """Two calls of one key of ``reuse`` capture different things; the message names the key and what differs first."""
 
 
+class StateError(GluonJITError):
+    """A call that was traced before would do something else now, by what it reads of Python's state unseen."""
+
+
 class GluonJITWarning(UserWarning):
-    """Base of every warning of this library: results are right, but slower than they need to be."""
+    """Base of every warning of this library: a program is slower than it needs to be; docs/guide.md has a table."""
 
 
 class EarlyFlushWarning(GluonJITWarning):
-    """A value was needed inside an open batch, so what was pending ran early, in a smaller batch."""
+    """A value was needed inside an open batch, so what was pending ran without samples that came after it."""
 
 
 class AloneWarning(GluonJITWarning):

@@ -7,6 +7,7 @@ from functools import reduce
 from operator import add
 from typing import Any
 
+from gluonjit.errors import OptionError
 from gluonjit.fused import clear_spare
 from gluonjit.hybrid.choosing import clear_choices
 from gluonjit.hybrid.costs import clear_curves
@@ -25,6 +26,8 @@ def hybridize(net: Any, dynamic_batch: bool = True, **options: Any) -> Any:
     `gluonjit.Options`, for the whole model. With `dynamic_batch=False` the model runs eagerly, as before.
     Raises OptionError for unusable options before anything has changed, and TypeError where `net` is no model.
     """
+    if not isinstance(dynamic_batch, bool):
+        raise OptionError(f"gluonjit.hybridize(): dynamic_batch={dynamic_batch!r}, but it is True or False")
     for engine in ENGINES:
         if engine.owns_block(net):
             engine.hybridize(net, dynamic_batch, options)
@@ -62,12 +65,20 @@ def verify(
     A sample is passed as `net(sample)`, or `net(*sample)` where it is a tuple. Gradients, of parameters and of inputs
     with `attach_grad`, are those of the sum of `loss(output, sample)`, or without `loss` of a weighted sum of all
     outputs. Arrays may differ by `rtol` times the largest element (by default 1e-5; float16 1e-2, float64 1e-9), and
-    gradients by as much of a hundredth of the largest of all gradients: what cancels to about 0 leaves rounding.
+    gradients by as much of a tenth of the largest of all gradients: what cancels to about 0 leaves rounding.
     `options` are those of `hybridize(dynamic_batch=True)`. With `train_mode` layers behave as in training, and what
-    draws at random then differs. Gradients and options are afterwards what they were; other side effects of the net,
-    such as running statistics in training, happen in each run.
+    draws at random then differs.
 
-    Raises VerifyError that names the first call whose result or gradient differs, its sample and line.
+    What the runs leave behind is compared too: attributes of the net, of `loss` and of the samples, what hangs on them,
+    what their functions read of globals, closures and classes, and what is printed. Each run begins with this state as
+    it is now, and with the same random numbers of Python, numpy and PyTorch, and in the end all of it, gradients and
+    options are what they were. Left alone, and not compared, are what only C sees into (generators, files), MXNet's
+    generators and auxiliary states, more than 50,000 items, and what differs from one eager run to the next (a clock).
+    Caches are those that are there, so that a stale one shows; options given here make new ones. Runs with calls
+    as nodes wherever they can be go with it: in this mode and, if nothing draws, the other one, recording or not.
+
+    Raises VerifyError that names the first call whose result or gradient differs, its sample and line, or what is left
+    behind otherwise and the call after which it is.
     """
     listed = list(samples)
     if not listed:

@@ -12,8 +12,9 @@ from typing import Any
 from gluonjit.analysis.costs import Coefficients, CoefficientsError, CostModel
 from gluonjit.analysis.schedulers import SCHEDULERS
 from gluonjit.analysis.simulation import Simulated, simulated
-from gluonjit.analysis.traces import read_trace, write_whole
+from gluonjit.analysis.traces import read_trace
 from gluonjit.errors import TraceError
+from gluonjit.writing import write_whole
 
 # Column, field, and how it is shown.
 _COLUMNS = (
@@ -60,7 +61,10 @@ def main(
     print(table(rows))
     if output is not None:
         result = {"trace": Path(path).name, "rows": [asdict(row) for row in rows]}
-        write_whole(Path(output), json.dumps(result, indent=1).encode() + b"\n")
+        try:
+            write_whole(Path(output), json.dumps(result, indent=1).encode() + b"\n")
+        except OSError as error:
+            return _failed(f"--json {output}: {error.strerror or error}", 1)
     return _failed(f"stopped after {len(rows)} rows", 130) if stopped else 0
 
 

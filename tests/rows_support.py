@@ -28,7 +28,20 @@ def bits(x: float) -> int:
 
 
 def view(reg: int, column: int = 0) -> int:
-    return reg | column << 16
+    return reg | column << 32
+
+
+def column(place: int) -> int:
+    return place >> 32
+
+
+def register(place: int) -> int:
+    return place & 0x7FFFFFFF
+
+
+def extent(matrix: np.ndarray) -> int:
+    """Bytes from the first element of a matrix of any strides to its last."""
+    return sum((count - 1) * stride for count, stride in zip(matrix.shape, matrix.strides)) + matrix.itemsize
 
 
 class Machine:
@@ -41,7 +54,7 @@ class Machine:
         self.first = np.concatenate([[0], np.cumsum(children)]).astype(np.int32)
         self.owner = np.repeat(np.arange(nodes), children)
         self.counts = (nodes, int(self.first[-1]))
-        self.args = [self.first.ctypes.data, 0]
+        self.args = [(self.first.ctypes.data, self.first.nbytes), (0, 0)]
         self.regs: list[tuple[int, int, int, int]] = []
         self.code: list[tuple[int, ...]] = []
         self.held: list[Any] = [self.first]
@@ -49,8 +62,9 @@ class Machine:
     def slot(self, value: Any) -> int:
         if isinstance(value, np.ndarray):
             self.held.append(value)
-            value = value.ctypes.data
-        self.args.append(value)
+            self.args.append((value.ctypes.data, value.nbytes))
+        else:
+            self.args.append((value, 0))
         return len(self.args) - 1
 
     def normal(self, space: int, width: int) -> np.ndarray:
@@ -69,9 +83,9 @@ class Machine:
         self.code.append((OPS[op], out, a, b, w, x, y, flags))
 
     def run(self, block: int = 7) -> None:
-        code = np.array(self.code, np.int32).reshape(-1, 8)
+        code = np.array(self.code, np.int64).reshape(-1, 8)
         regs = np.array(self.regs, np.int32).reshape(-1, 4)
-        rows.run(code, regs, np.array(self.args, np.int64), self.nodes, block)
+        rows.run(code, regs, np.array(self.args, np.int64).reshape(-1, 2), self.nodes, block)
 
     def packed(self, matrix: np.ndarray) -> int:
         """The slot of a packed matrix of any strides."""
@@ -79,7 +93,7 @@ class Machine:
         target = np.full(rows.packed_size(k, n), np.nan, np.float32)
         strides = [stride // 4 for stride in matrix.strides]
         self.held.append(matrix)
-        rows.pack(matrix.ctypes.data, k, n, strides[0], strides[1], target.ctypes.data)
+        rows.pack(matrix.ctypes.data, extent(matrix), k, n, strides[0], strides[1], target)
         return self.slot(target)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from typing import Any, Callable
 
+import mxnet as mx
 import numpy as np
 import pytest
 from mxnet import autograd, gluon, nd
@@ -141,6 +143,53 @@ def test_reading_at_the_end_is_no_fault() -> None:
     assert not given(program)
 
 
+def test_reading_what_all_samples_have_reached_is_no_fault() -> None:
+    net = Forwards(lambda net, x: net.dense(x))
+    many = Forwards(lambda net, xs: [value.sum().asscalar() for value in [net.dense(x) for x in xs]])
+
+    def program() -> None:
+        with gluonjit.batching():
+            for _ in range(3):
+                outputs = [net(x) for x in samples(3)]
+                assert gluonjit.add_n(outputs).sum().asscalar() == pytest.approx(
+                    sum(output.sum().asscalar() for output in outputs)
+                )
+        many(samples(3))
+
+    assert not given(program)
+
+
+def test_going_on_with_what_was_read_is_no_fault() -> None:
+    net = Forwards(lambda net, x: net.dense(x))
+
+    def program() -> None:
+        with gluonjit.batching():
+            state = samples(1)[0]
+            for _ in range(12):
+                state = net(state)
+                assert abs(state.sum().asscalar()) < 1e9
+
+    assert EarlyFlushWarning not in {warning.category for warning in given(program)}
+
+
+def test_a_read_in_a_function_of_the_framework_or_of_python() -> None:
+    net, metric = Forwards(lambda net, x: net.dense(x)), mx.metric.MSE()
+
+    def program() -> None:
+        with gluonjit.batching():
+            for x in samples(3):
+                metric.update(x, net(x))  # read by a metric
+
+    only(given(program), EarlyFlushWarning, "# read by a metric")
+
+    def copying() -> None:
+        with gluonjit.batching():
+            for x in samples(3):
+                np.testing.assert_allclose(net(x).asnumpy(), copy.deepcopy(net(x)).asnumpy())  # read by Python
+
+    only(given(copying), EarlyFlushWarning, "# read by Python")
+
+
 def test_what_runs_alone() -> None:
     net = Forwards(lambda net, x: net.norm(x))  # a line that runs alone
 
@@ -188,6 +237,48 @@ def test_one_sample_at_a_time_in_training() -> None:
             loss.backward()
 
     assert {warning.category for warning in given(program)} == {BackwardWarning}
+
+
+def test_minibatches_of_one_sample() -> None:
+    net = Forwards(lambda net, x: net.dense(x))
+    trainer = gluon.Trainer(net.dense.collect_params(), "sgd")
+
+    def program() -> None:
+        for x in samples(60):
+            with autograd.record():
+                loss = net(x).sum()
+            loss.backward()  # a minibatch of one
+            trainer.step(1)
+
+    text = only(given(program), SmallBatchWarning, "# a minibatch of one")
+    assert "because backward was called after each" in text
+
+
+def test_one_call_that_is_a_minibatch_is_no_fault() -> None:
+    net = Forwards(lambda net, xs: gluonjit.add_n([nd.tanh(net.dense(x)) for x in xs]))
+    assert not given(lambda: [net(samples(30)).asnumpy() for _ in range(20)])
+
+
+class OwnLoss(gluon.loss.Loss):
+    def __init__(self) -> None:
+        super().__init__(1.0, 0)
+
+    def hybrid_forward(self, F: Any, x: Any, y: Any) -> Any:
+        return F.abs(x - y)
+
+
+@pytest.mark.parametrize("make", [gluon.loss.L2Loss, OwnLoss])
+def test_a_loss_made_for_each_sample(make: Any) -> None:
+    net, kept = Forwards(lambda net, x: net.dense(x)), make()
+
+    def program(anew: bool) -> None:
+        for _ in range(25):
+            losses = [(make() if anew else kept)(net(x), x) for x in samples(3)]
+            gluonjit.add_n(losses).asnumpy()  # losses made for each sample
+
+    text = only(given(lambda: program(True)), CacheWarning, "# losses made for each sample")
+    assert f"Make the {make.__name__} once, outside of the loop" in text
+    assert not given(lambda: program(False))
 
 
 def test_batches_that_do_not_pay() -> None:

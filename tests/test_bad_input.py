@@ -61,13 +61,79 @@ def test_wrong_dtype(net: Net) -> None:
     with pytest.raises(CaptureError) as caught:
         net(rows(1, 3).astype("float64"), rows(1, 4))
     assert "float64" in str(caught.value) and "float32" in str(caught.value)
+    assert ".astype('float32')" in str(caught.value) and "shapes" not in str(caught.value)
+    assert isinstance(caught.value, mx.base.MXNetError)
+    assert_works(net)
+
+
+def test_wrong_dtype_outside_of_cells(net: Net) -> None:
+    with pytest.raises(
+        CaptureError, match=r"dtypes are float32 and float64: convert one, as by x\.astype\('float32'\)"
+    ):
+        net(rows(1, 3), rows(1, 4).astype("float64"))
     assert_works(net)
 
 
 def test_mixed_devices(net: Net) -> None:
-    with pytest.raises(CaptureError, match=r"cpu\(0\), cpu\(1\).*as_in_context"):
+    with pytest.raises(CaptureError, match=r"cpu\(0\), cpu\(1\).*as_in_context") as caught:
         net(rows(1, 3), rows(1, 4).as_in_context(mx.cpu(1)))
+    assert isinstance(caught.value, mx.base.MXNetError)
     assert_works(net)
+
+
+class Takes(gluon.Block):
+    """A layer, and something that does not fit done with its result."""
+
+    def __init__(self, does: Any) -> None:
+        super().__init__()
+        self.layer = nn.Dense(4, in_units=3)
+        self.does = does
+
+    def forward(self, x: Any) -> Any:
+        return self.does(self.layer(x))
+
+
+UNFIT = {
+    "a row that is not there": lambda h: h[9],
+    "a column that is not there": lambda h: h[0, 9],
+    "another size": lambda h: h.reshape((7,)),
+    "another size, as an operator": lambda h: nd.dot(h, h),
+    "parts that are not equal": lambda h: nd.split(h, num_outputs=3, axis=1),
+    "a check in Python": lambda h: h.broadcast_to((3, 3)),
+    "no number": lambda h: h + "a",
+    "rows of other lengths": lambda h: nd.concat(h, nd.ones((2, 2)), dim=0),
+}
+
+
+@pytest.mark.parametrize("unfit", UNFIT)
+def test_errors_are_of_both_classes(unfit: str) -> None:
+    eager = Takes(UNFIT[unfit])
+    eager.initialize()
+    with pytest.raises(Exception) as expected:
+        eager(rows(2, 3)).asnumpy()
+    made = Takes(UNFIT[unfit])
+    made.initialize()
+    made.hybridize(dynamic_batch=True)
+    with pytest.raises(CaptureError, match=r"\(In sample 0, at .*test_bad_input.py:") as caught:
+        made(rows(2, 3))
+    assert isinstance(caught.value, type(expected.value))
+
+
+def test_what_the_program_raises_itself_is_left_alone() -> None:
+    class Own(ValueError):
+        pass
+
+    own = Own("mine")
+
+    def does(h: Any) -> Any:
+        raise own
+
+    made = Takes(does)
+    made.initialize()
+    made.hybridize(dynamic_batch=True)
+    with pytest.raises(Own) as caught:
+        made(rows(2, 3))
+    assert caught.value is own and str(own) == "mine"
 
 
 def test_nothing_to_add() -> None:
@@ -100,3 +166,55 @@ def test_executors_of_pytorch(net: Net, executor: str) -> None:
     assert str(caught.value) == f"batching(): {said}"
     net.hybridize(dynamic_batch=True, executor="stepwise")
     assert_works(net)
+
+
+LIKE_IT: list[tuple[dict[str, Any], str]] = [
+    ({"dynamic_batching": True}, "hybridize(dynamic_batching=True): there is no option 'dynamic_batching': did you "
+     "mean dynamic_batch=True?"),
+    ({"dynamicbatch": True}, "did you mean dynamic_batch=True?"),
+    ({"dynamic_batches": True, "static_alloc": True}, "did you mean dynamic_batch=True?"),
+    ({"dynamic": True}, "did you mean dynamic_batch=True?"),
+    ({"scheduler": "greedy"}, "scheduler is an option of dynamic batching, which is off: type "
+     "hybridize(dynamic_batch=True, scheduler='greedy')"),
+    ({"schedular": "greedy"}, "type hybridize(dynamic_batch=True, scheduler='greedy')"),
+    ({"flush_at": 8}, "type hybridize(dynamic_batch=True, flush_at=8)"),
+    ({"dynamic_batch": True, "schedular": "greedy"}, "did you mean scheduler='greedy'?"),
+    ({"dynamic_batch": True, "speed": 3}, "there is no option 'speed'; the options are check_finite, "),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("options", "said"), LIKE_IT)
+@pytest.mark.parametrize("plain", [True, False])
+def test_options_that_are_nearly_right(options: dict[str, Any], said: str, plain: bool) -> None:
+    block = Net() if plain else nn.Dense(4, in_units=3)
+    block.initialize()
+    with pytest.raises(OptionError) as caught:
+        block.hybridize(**options)
+    assert said in str(caught.value)
+    assert block(rows(1, 3), *([rows(1, 4)] if plain else [])).shape == (1, 4)  # nothing has changed
+
+
+def test_what_mxnet_knows_is_passed_on() -> None:
+    dense = nn.Dense(4, in_units=3)
+    dense.initialize()
+    dense.hybridize(
+        static_alloc=True, static_shape=True, inline_limit=3, forward_bulk_size=5, backward_bulk_size=6, clear=True
+    )
+    assert dict(dense._flags)["inline_limit"] == 3 and dense._active
+    dense.hybridize(True, some_backend_option=3)
+    assert dense._backend_opts == {"some_backend_option": 3}
+    dense.hybridize(True, backend="made up", scheduler="its own")
+    assert dense._backend_opts == {"scheduler": "its own"}
+    with pytest.raises(OptionError, match="dynamic_batch"):
+        dense.hybridize(True, backend="made up", dynamic_batching=True)
+
+
+def test_options_of_other_calls() -> None:
+    with pytest.raises(OptionError, match="did you mean granularity='op'"), gluonjit.batching(granularty="op"):
+        pass
+    with pytest.raises(OptionError, match="leave it out"), gluonjit.batching(dynamic_batch=True):
+        pass
+    with pytest.raises(OptionError, match=r"gluonjit.cell\(granularity='op'\): it takes no options"):
+        gluonjit.cell(granularity="op")
+    with pytest.raises(OptionError, match="did you mean dynamic_batch=True"):
+        gluonjit.hybridize(Net(), dynamic_batching=True)

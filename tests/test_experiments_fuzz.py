@@ -15,14 +15,18 @@ import pytest
 
 from experiments.fuzz import cli, loop
 from experiments.fuzz.case import draw
-from experiments.fuzz.cli import ENGINES, PLANTS
+from experiments.fuzz.cli import ENGINES, HABITS, PLANTS
 from experiments.fuzz.framework import Framework, framework
+from experiments.fuzz.habits import draw_with_habits
 from experiments.fuzz.judge import Judge, Verdict
 from experiments.fuzz.loop import Setting, fuzz
 from experiments.fuzz.plants import planted
 
 ROOT = Path(__file__).parent.parent
 SEED = 1
+PLANTS_OF = dict(zip(HABITS, PLANTS[-len(HABITS) :]))
+UNMENDED = ()
+"""Habits that gluonjit does not take yet."""
 KEYS = ["cases", "failures", "operators", "nodes", "nodes_batched", "discarded", "seed"]
 
 
@@ -40,7 +44,7 @@ def chosen(engine: str) -> Framework:
 
 def test_programs_agree(engine: str) -> None:
     """Batched and eager runs of 300 cases; enough of them are compared, and enough of their nodes batched."""
-    findings = fuzz(Setting(SEED, range(300), quiet=True, engine=engine))
+    findings = fuzz(Setting(SEED, range(300), quiet=True, engine=engine, without=UNMENDED))
     assert [(failure.case, failure.message) for failure in findings.failures] == []
     # Most of these in PyTorch go backward twice through what was before the batch, which frees it (docs/torch.md).
     assert findings.cases == 300 and findings.discarded < {"mxnet": 0.05, "torch": 0.1}[engine] * 300
@@ -50,7 +54,9 @@ def test_programs_agree(engine: str) -> None:
 
 @pytest.mark.parametrize("plant", PLANTS)
 def test_a_planted_fault_is_found(engine: str, plant: str) -> None:
-    findings = fuzz(Setting(SEED, range(200), plant, seconds=0.0, most=1, quiet=True, engine=engine))
+    """Those of a habit by programs that have this habit alone, the others by programs without any."""
+    without = tuple(habit for habit in HABITS if PLANTS_OF.get(habit) != plant)
+    findings = fuzz(Setting(SEED, range(200), plant, 0.0, 1, quiet=True, engine=engine, without=without))
     assert len(findings.failures) == 1, f"{plant} was not found in {findings.cases} cases"
 
 
@@ -93,7 +99,7 @@ def found(engine: str, tmp_path_factory: Any) -> Any:
     chosen = framework(engine)
     with planted(chosen, "wrong-order"):
         judge = Judge(chosen)
-        number = next(k for k in range(200) if judge.verdict(draw(chosen.choices, SEED, k)).failed)
+        number = next(k for k in range(200) if judge.verdict(draw_with_habits(chosen.choices, SEED, k)).failed)
     arguments = ["--engine", engine, "--seed", str(SEED), "--case", str(number), "--plant", "wrong-order"]
     status = cli.main([*arguments, "--shrink", "5", "--json", str(path)])
     return status, number, json.loads(path.read_text())

@@ -76,6 +76,78 @@ def test_a_shape_that_does_not_fit_names_sample_and_line() -> None:
     assert net(good).asnumpy().tolist() == [[2.0, 2.0, 2.0]]
 
 
+class Turns(gluon.Block):
+    """Keeps what it has captured in a variable, as programs do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = gluon.nn.Dense(3, in_units=3)
+
+    def forward(self, x: Any) -> Any:
+        state = self.layer(nd.ones((1, 3)))
+        return state + x
+
+
+def test_samples_are_numbered_within_their_minibatch() -> None:
+    net = Turns()
+    net.initialize()
+    net.hybridize(dynamic_batch=True)
+    good, bad = nd.ones((1, 3)), nd.ones((1, 2))
+
+    def minibatch() -> None:
+        results = []
+        for sample in (good, good, bad):
+            results.append(net(sample))
+
+    for _ in range(3):
+        with pytest.raises(CaptureError, match="In sample 2, at"):
+            minibatch()
+    for _ in range(2):  # what fails between samples ends a minibatch too
+        with pytest.raises(CaptureError, match="broadcast_add"):
+            [result + nd.ones((1, 5)) for result in [net(good), net(good)]]
+    with pytest.raises(CaptureError, match="In sample 1, at"):
+        [net(sample) for sample in (good, bad)]
+
+
+def test_samples_that_are_skipped_count() -> None:
+    net = Turns()
+    net.initialize()
+    net.hybridize(dynamic_batch=True)
+    results, said = [], []
+    for sample in [nd.ones((1, 3)), nd.ones((1, 2)), nd.ones((1, 3)), nd.ones((1, 4))]:
+        try:
+            results.append(net(sample))
+        except CaptureError as error:
+            said.append(str(error))
+    assert "In sample 1, at" in said[0] and "In sample 3, at" in said[1]
+    assert len({result.asnumpy().tobytes() for result in results}) == 1
+
+
+def no_root() -> Any:
+    """An array whose computing fails, which MXNet tells later."""
+    return nd.linalg.potrf(nd.array(-np.eye(3)))
+
+
+@pytest.mark.parametrize("where", ["input", "weight"])
+@pytest.mark.parametrize("recording", [True, False])
+def test_an_error_from_before_the_batch_is_not_blamed_on_it(where: str, recording: bool) -> None:
+    net = Turns()
+    net.initialize()
+    net.hybridize(dynamic_batch=True)
+    samples = [nd.ones((3, 3)), no_root() if where == "input" else nd.ones((3, 3)), nd.ones((3, 3))]
+    if where == "weight":
+        nd.linalg.potrf(nd.array(-np.eye(3)), out=net.layer.weight.data())
+    with pytest.raises(mx.base.MXNetError, match="potrf failed in lapack") as caught:
+        with autograd.record() if recording else autograd.pause():
+            results = [net(sample) for sample in samples]
+        gluonjit.add_n(results).asnumpy()
+    assert not isinstance(caught.value, FlushError)
+    if "No call of the batch" not in str(caught.value):  # MXNet told the one who read, after the batch
+        assert "call of" not in str(caught.value)
+    net.layer.weight.set_data(nd.ones((3, 3)))
+    assert net(nd.ones((1, 3))).asnumpy().shape == (1, 3)
+
+
 class Logs(gluon.Block):
     """Gives a NaN for some numbers, and an infinite gradient for others."""
 

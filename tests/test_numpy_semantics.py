@@ -107,10 +107,3 @@ def test_classes_decorated_with_use_np_in_a_classic_program() -> None:
     assert [result.shape for result in results] == [()] * 4
     assert_close([result.asnumpy() for result in results], expected, "results")
     assert gluonjit.explain().flushes == 1
-
-
-def test_every_wrapped_function_is_named_in_the_packages_documentation() -> None:
-    from gluonjit.engines.mxnet.hook import PATCHES
-
-    text = str(gluonjit.__doc__)
-    assert [name for _, name, _ in PATCHES if f"{name}`" not in text] == []

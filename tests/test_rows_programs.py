@@ -19,6 +19,7 @@ from rows_support import (
     assert_close,
     bits,
     each_kernel,
+    extent,
     rows,
     sigmoid,
     softmax,
@@ -89,7 +90,7 @@ def test_panels_hold_a_matrix_of_any_strides_and_zeros(k: int, n: int) -> None:
     ):
         target = np.full(rows.packed_size(k, n) + 1, np.nan, np.float32)
         strides = [stride // 4 for stride in matrix.strides]
-        rows.pack(matrix.ctypes.data, k, n, *strides, target.ctypes.data)
+        rows.pack(matrix.ctypes.data, extent(matrix), k, n, *strides, target)
         filled = np.zeros((k, -(-n // panel) * panel), np.float32)
         filled[:, :n] = matrix
         assert (target[:-1].reshape(-1, k, panel) == filled.reshape(k, -1, panel).swapaxes(0, 1)).all()
@@ -141,7 +142,7 @@ def test_a_cell_of_a_tree_runs_through_scratch_and_saved_values(block: int) -> N
         hidden, given = machine.normal(CHILD, 10), machine.normal(NODE, 10)
         weight = machine.random.standard_normal((20, 10)).astype(np.float32)
         out, saved = np.zeros((nodes, 10), np.float32), np.zeros(7 + 20 * nodes, np.float32)
-        machine.args[1] = saved.ctypes.data
+        machine.args[1] = (saved.ctypes.data, saved.nbytes)
         machine.regs.append((NODE, 20, SAVED, machine.slot(7)))
         gates, children = 0, machine.reg(hidden, CHILD)
         summed, left = machine.scratch(10, 0), machine.scratch(10, 1)
@@ -248,12 +249,12 @@ def test_a_faulty_program_is_refused(instruction: tuple[int, ...], message: str)
 
 
 def test_buffers_of_other_types_are_refused() -> None:
-    good = np.zeros((0, 8), np.int32), np.zeros((0, 4), np.int32), np.zeros(2, np.int64)
+    good = np.zeros((0, 8), np.int64), np.zeros((0, 4), np.int32), np.zeros((2, 2), np.int64)
     rows.run(*good, 0, 1)
-    with pytest.raises(ValueError, match="code is int32"):
-        rows.run(good[0].astype(np.int64), *good[1:], 0, 1)
+    with pytest.raises(ValueError, match="code is int64"):
+        rows.run(good[0].astype(np.int32), *good[1:], 0, 1)
     with pytest.raises(ValueError, match="args has to begin"):
-        rows.run(*good[:2], np.zeros(1, np.int64), 0, 1)
+        rows.run(*good[:2], np.zeros((1, 2), np.int64), 0, 1)
     with pytest.raises(TypeError, match="takes code, regs, args"):
         rows.run(*good)
 

@@ -20,8 +20,10 @@ from rows_support import (
     Machine,
     assert_close,
     bits,
+    column,
     columns_of,
     each_kernel,
+    register,
     rows,
     view,
 )
@@ -46,7 +48,7 @@ class RandomProgram(Machine):
         self.arrays: dict[int, np.ndarray] = {}  # of registers that are at an address, or saved
         self.live: set[int] = set()  # registers that hold something
         self.saved, self.kept = np.zeros(3 + 8 * 40 * max(self.counts), np.float32), 3
-        self.args[1] = self.saved.ctypes.data
+        self.args[1] = (self.saved.ctypes.data, self.saved.nbytes)
         for _ in range(8):
             self._register(int(self.random.integers(2)), int(self.random.integers(1, 41)))
         self.registers = len(self.regs)
@@ -88,13 +90,13 @@ class RandomProgram(Machine):
         """A view of w columns to read: apart from another one of so many columns, or that very one if it is `near`."""
         views = []
         for reg in sorted(self.live):
-            for column in range(self.regs[reg][1] - w + 1) if self.regs[reg][0] == space else ():
-                if apart is None or reg != apart[0] & 0xFFFF:
-                    views.append(view(reg, column))
-                elif near and view(reg, column) == apart[0]:
+            for first in range(self.regs[reg][1] - w + 1) if self.regs[reg][0] == space else ():
+                if apart is None or reg != register(apart[0]):
+                    views.append(view(reg, first))
+                elif near and view(reg, first) == apart[0]:
                     views += [apart[0]] * 20
-                elif column >= (apart[0] >> 16) + apart[1] or column + w <= apart[0] >> 16:
-                    views.append(view(reg, column))
+                elif first >= column(apart[0]) + apart[1] or first + w <= column(apart[0]):
+                    views.append(view(reg, first))
         return int(self.random.choice(views)) if views else None
 
     def _out(self, space: int, w: int | None = None) -> tuple[int, int] | None:
@@ -120,7 +122,7 @@ class RandomProgram(Machine):
         """An instruction that writes, its check, and what keeps the result small."""
         flags, (target, columns) = int(self.random.integers(2)) * ACC, out
         self.emit(op, target, a, b, w, *[*rest, 0, 0][:2], flags)
-        reg, begin = target & 0xFFFF, target >> 16
+        reg, begin = register(target), column(target)
         space = self.regs[reg][0]
         found = np.full((self.counts[space], columns), np.nan, np.float32)
         self.emit("COPY", self.reg(found, space), target, NONE, columns)
@@ -137,15 +139,15 @@ class RandomProgram(Machine):
 
     @staticmethod
     def _read(state: State, place: int, w: int) -> Any:
-        return state[place & 0xFFFF][:, place >> 16 : (place >> 16) + w].astype(np.float64)
+        return state[register(place)][:, column(place) : column(place) + w].astype(np.float64)
 
     def _positive(self, place: int, w: int) -> None:
         self.emit("ABS", place, place, NONE, w)
         self.emit("ADDS", place, place, NONE, w, bits(0.5))
-        self.live -= self._sharing(place & 0xFFFF) - {place & 0xFFFF}
+        self.live -= self._sharing(register(place)) - {register(place)}
 
         def check(state: State) -> None:
-            array = state[place & 0xFFFF][:, place >> 16 : (place >> 16) + w]
+            array = state[register(place)][:, column(place) : column(place) + w]
             array[:] = np.abs(array) + np.float32(0.5)
 
         self.checks.append(check)

@@ -11,9 +11,16 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 import gluonjit  # noqa: E402
-from gluonjit.errors import BackwardWarning, EarlyFlushWarning, GluonJITWarning  # noqa: E402
+from gluonjit.errors import (  # noqa: E402
+    BackwardWarning,
+    CacheWarning,
+    EarlyFlushWarning,
+    GluonJITWarning,
+    SmallBatchWarning,
+)
 from gluonjit.hybrid import LOCAL, advice  # noqa: E402
 
 
@@ -127,3 +134,109 @@ def test_batches_of_one_sample_that_are_differentiated_at_once_are_no_fault() ->
             sum(net(Sample()) for _ in range(3)).backward()
 
     assert BackwardWarning not in [category for category, _ in given(program)]
+
+
+def test_minibatches_of_one_sample() -> None:
+    net = gluonjit.hybridize(Net(lambda y: None), dynamic_batch=True)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def program() -> None:
+        LOCAL.state.singles = 0
+        for _ in range(60):
+            optimizer.zero_grad()
+            net(Sample()).backward()  # a minibatch of one
+            optimizer.step()
+
+    assert given(program) == [(SmallBatchWarning, line_with("# a minibatch of one"))]
+
+
+def test_reading_what_all_samples_have_reached_is_no_fault() -> None:
+    net = Net(lambda y: None)
+
+    def program() -> None:
+        with gluonjit.batching():
+            for _ in range(3):
+                losses = [net(Sample()) for _ in range(3)]
+                assert sum(loss.item() for loss in losses) == pytest.approx(sum(losses).item())
+                sum(losses).backward()
+
+    assert not given(program)
+
+
+@pytest.mark.parametrize("layer", [nn.GRU, nn.LSTM, nn.RNN])
+@pytest.mark.parametrize("batched", [False, True])
+def test_recurrent_layers_are_no_fault(layer: Any, batched: bool) -> None:
+    class Recurrent(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = layer(3, 3)
+
+        def forward(self, sample: Sample) -> Any:
+            x = torch.stack([sample.x] * 4)
+            return self.layer(x.unsqueeze(1) if batched else x)[0].sum()
+
+    net = gluonjit.hybridize(Recurrent(), dynamic_batch=True)
+    assert not given(lambda: [sum(net(Sample()) for _ in range(3)).backward() for _ in range(3)])
+    assert "layer" in gluonjit.explain().unbatched or not batched, "the report says so all the same"
+
+
+def test_a_module_of_trees_or_with_a_loop_is_no_fault() -> None:
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Net(lambda y: None)
+
+        def forward(self, sample: Sample) -> Any:
+            return self.inner(sample) + 1
+
+    net = gluonjit.hybridize(Outer(), dynamic_batch=True)
+    assert not given(lambda: [sum(net(Sample()) for _ in range(3)).backward() for _ in range(3)])
+    assert "a Sample" in gluonjit.explain().unbatched["inner"]
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_checkpoints_are_no_fault(inside: bool) -> None:
+    net = Net(lambda y: None)
+
+    class Again(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = net
+
+        def forward(self, sample: Sample) -> Any:
+            return checkpoint(self.net.layer, sample.x, use_reentrant=True).sum()
+
+    class Given(Sample):
+        def __init__(self, x: Any) -> None:
+            self.x = x
+
+    def loss() -> Any:
+        x = torch.randn(3, requires_grad=True)
+        if inside:
+            return again(Given(x))
+        return checkpoint(lambda x: again.net(Given(x)), x, use_reentrant=True)
+
+    again = gluonjit.hybridize(Again(), dynamic_batch=True)
+    assert not given(lambda: [sum(loss() for _ in range(3)).backward() for _ in range(12)])
+
+
+class OwnLoss(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.MSELoss()
+
+    def forward(self, x: Any, y: Any) -> Any:
+        return self.inner(x, y) * 2
+
+
+@pytest.mark.parametrize("make", [nn.MSELoss, OwnLoss])
+def test_a_loss_made_for_each_sample(make: Any) -> None:
+    """One without parts is the same cell as another that looks alike, and costs nothing."""
+    net = gluonjit.hybridize(nn.Linear(3, 3), dynamic_batch=True, granularity="cell")
+
+    def program() -> None:
+        for _ in range(25):
+            sum(make()(net(torch.randn(3)), torch.ones(3)) for _ in range(3)).backward()  # losses made anew
+
+    expected = [] if make is nn.MSELoss else [(CacheWarning, line_with("# losses made anew"))]
+    assert given(program) == expected

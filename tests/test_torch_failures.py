@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import pickle
+from typing import Any, Callable
 
 import pytest
 
@@ -12,7 +13,7 @@ from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 import gluonjit  # noqa: E402
-from gluonjit.errors import BatchClosedError, FlushError  # noqa: E402
+from gluonjit.errors import BatchClosedError, CaptureError, FlushError, OptionError  # noqa: E402
 
 
 class Tree:
@@ -77,3 +78,116 @@ def test_a_failing_sample_is_named(recording: bool, without: tuple[str, ...]) ->
     with pytest.raises(BatchClosedError, match="in sample 3"):
         results[0].item()
     assert [result.item() for result in map(net, trees(1.0))] == pytest.approx(expected)
+
+
+class Inner(nn.Module):
+    """A cell with an operator that may not fit."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense, self.bias = nn.Linear(4, 4), nn.Parameter(torch.ones(3))
+
+    def forward(self, x: Any) -> Any:
+        return torch.tanh(self.dense(x)) + self.bias
+
+
+class Takes(nn.Module):
+    """Layers, and something that does not fit done with them."""
+
+    def __init__(self, does: Callable[[Any, Any], Any]) -> None:
+        super().__init__()
+        self.dense, self.words, self.inner, self.norm = nn.Linear(4, 4), nn.Embedding(5, 4), Inner(), nn.BatchNorm2d(4)
+        self.image, self.loss, self.steps = nn.Conv2d(1, 2, 3), nn.CrossEntropyLoss(), nn.LSTM(4, 3)
+        self.attention = nn.MultiheadAttention(4, 2)
+        self.does = does
+
+    def forward(self, x: Any) -> Any:
+        return self.does(self, x)
+
+
+UNFIT: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
+    "a layer's input": (lambda net, x: net.dense(torch.ones(1, 7)), r"linear called on operands \(1, 7\) float32"),
+    "inside of a cell": (lambda net, x: net.inner(x), r"add called on operands \(2, 4\) float32, \(3,\) float32"),
+    "a product": (lambda net, x: net.dense(x) @ net.dense(x), "Check the shapes"),
+    "a size": (lambda net, x: net.dense(x).view(7), "Check the shapes"),
+    "a row": (lambda net, x: net.dense(x)[9], "index 9"),
+    "a column": (lambda net, x: net.dense(x)[0, 9], "index 9"),
+    "an axis": (lambda net, x: net.dense(x).sum(5), "Dimension out of range"),
+    "a word": (lambda net, x: net.words(torch.tensor([7])), "index 7 .* 5 rows .* vocabulary"),
+    "words": (lambda net, x: net.words(torch.tensor([[7, 1]])), "index out of range"),
+    "a class": (lambda net, x: net.loss(net.dense(x), torch.tensor([1, 9])), "Target 9 is out of bounds"),
+    "classes": (lambda net, x: net.loss(net.dense(x), torch.tensor([1, 2, 3])), "batch_size"),
+    "a dtype": (lambda net, x: net.dense(x.double()), r"torch.float32 and torch.float64: convert one, as by x\.to\("),
+    "an operator's dtype": (lambda net, x: net.dense(x) @ torch.ones(4, 2).double(), r"as by x\.to\(torch.float32\)"),
+    "a device": (lambda net, x: net.dense(x) + torch.ones(2, 4, device="meta"), r"cpu and meta: .* x\.to\('cpu'\)"),
+    "an image": (lambda net, x: net.image(x), "conv2d called on"),
+    "a layer's own check": (lambda net, x: net.norm(x), "expected 4D input"),
+    "an attention's own check": (lambda net, x: net.attention(torch.ones(2, 5), x, x), "embedding dim"),
+    "a sequence": (lambda net, x: net.steps(torch.ones(2, 7)), "input.size"),
+    "a root": (lambda net, x: torch.linalg.cholesky(-net.dense(x)[:, :2] - 9 * torch.eye(2)), "cholesky"),
+    "a write": (lambda net, x: net.dense(x).add_(torch.ones(3, 3)), "size of tensor"),
+}
+
+
+def first(result: Any) -> Any:
+    return result[0] if isinstance(result, tuple) else result
+
+
+# Outside of samples a row that is not there is PyTorch's IndexError alone, with which loops over rows end.
+@pytest.mark.parametrize(
+    ("unfit", "inside"), [(unfit, inside) for unfit in UNFIT for inside in (True, False) if inside or unfit != "a row"]
+)
+def test_errors_are_of_both_classes(unfit: str, inside: bool) -> None:
+    does, said = UNFIT[unfit]
+    torch.manual_seed(0)
+    net = Takes(does)
+    x = torch.ones(2, 4)
+    with pytest.raises(Exception) as expected:
+        net(x)
+    with pytest.raises((CaptureError, FlushError), match=said) as caught:
+        if inside:
+            gluonjit.hybridize(net)
+            first(net(x)).sum().item()
+        else:
+            with gluonjit.batching():
+                first(does(net, x)).sum().item()
+    assert isinstance(caught.value, type(expected.value))
+    assert "test_torch_failures.py:" in str(caught.value)
+    copy = pickle.loads(pickle.dumps(caught.value))
+    assert type(copy) is type(caught.value) and str(copy) == str(caught.value)
+    gluonjit.hybridize(net)
+    net.does = lambda net, x: net.dense(x)
+    torch.testing.assert_close(net(x).sum(), net.dense(x).sum())
+
+
+def test_what_the_program_raises_itself_is_left_alone() -> None:
+    class Own(ValueError):
+        pass
+
+    own = Own("mine")
+
+    def does(net: Any, x: Any) -> Any:
+        net.dense(x)
+        raise own
+
+    net = gluonjit.hybridize(Takes(does))
+    with pytest.raises(Own) as caught:
+        net(torch.ones(2, 4))
+    assert caught.value is own and str(own) == "mine"
+
+
+def test_samples_are_numbered_within_their_minibatch() -> None:
+    net = gluonjit.hybridize(Takes(lambda net, x: net.dense(x) + torch.ones(4)))
+    for _ in range(3):
+        with pytest.raises(CaptureError, match="In sample 2, at"):
+            [net(x) for x in (torch.ones(4), torch.ones(4), torch.ones(3))]
+
+
+def test_options_that_are_nearly_right() -> None:
+    net = Takes(lambda net, x: net.dense(x))
+    with pytest.raises(OptionError, match="did you mean dynamic_batch=True"):
+        gluonjit.hybridize(net, dynamic_batching=True)
+    with pytest.raises(OptionError, match="did you mean scheduler='greedy'"):
+        gluonjit.hybridize(net, schedular="greedy")
+    with pytest.raises(OptionError, match="dynamic_batch='yes', but it is True or False"):
+        gluonjit.hybridize(net, dynamic_batch="yes")  # type: ignore[arg-type]

@@ -171,7 +171,7 @@ def test_tensors_of_inference_mode_may_be_written_to(net: Net, size: int) -> Non
 
 
 def test_what_nothing_reads_may_be_written_to(net: Net) -> None:
-    """An input of 4,096 bytes and more, and a weight, of a sample that was lost."""
+    """An input of more than `copy_inputs` bytes, and a weight, of a sample that was lost."""
 
     def fails(net: Net, x: Any) -> Any:
         net.dense(x.reshape(-1, 3))
@@ -181,7 +181,7 @@ def test_what_nothing_reads_may_be_written_to(net: Net) -> None:
         return net.other(x.reshape(-1, 3)).sum()
 
     gluonjit.hybridize(net, dynamic_batch=True)
-    x, y = torch.ones(3000), torch.ones(3000)
+    x, y = torch.ones(30000), torch.ones(30000)
     with pytest.raises(ValueError, match="lost"):
         Sample(fails, x).on(net)
     with torch.no_grad():

@@ -413,7 +413,7 @@ def test_a_small_input_may_be_written_to_after_its_capture_and_a_large_one_is_no
         results.append(net(buffer))
     found = torch.stack(results).detach()
     assert_close(found, torch.arange(3.0)[:, None] * net.weight.sum(1).detach(), "three writes")
-    large = torch.randn(600, 4)
+    large = torch.randn(6000, 4)
     waiting = net(large)
     large.zero_()
     with pytest.raises(CaptureError, match="was written to after captured calls had read it"):

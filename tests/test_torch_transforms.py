@@ -8,7 +8,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
+from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 from torch_support import gradients  # noqa: E402
 from torch_training import (  # noqa: E402
     TREES,
@@ -20,6 +22,8 @@ from torch_training import (  # noqa: E402
     turns,
     weights,
 )
+
+import gluonjit  # noqa: E402
 
 
 def test_functional_call_uses_the_weights_it_is_given() -> None:
@@ -155,3 +159,155 @@ def test_what_watches_backward_may_be_on(region: str) -> None:
             return learned(net)
 
     assert_alike(run)
+
+
+class Leaf:
+    """A tree: a module's argument that is no tensor."""
+
+    def __init__(self, x: float, *children: Leaf) -> None:
+        self.x, self.children = torch.full((4,), x), children
+
+
+class Node(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.own, self.others = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4, bias=False)
+
+    def forward(self, x: Any, states: list[Any]) -> Any:
+        return torch.tanh(self.own(x) + self.others(sum(states) if states else torch.zeros(4)))
+
+
+class Encoder(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.node, self.out = Node(), torch.nn.Linear(4, 3)
+
+    def encode(self, tree: Leaf) -> Any:
+        return self.node(tree.x, [self.encode(child) for child in tree.children])
+
+    def forward(self, tree: Leaf) -> Any:
+        return self.out(self.encode(tree))
+
+
+END = Leaf(0.1)
+FOREST = [Leaf(0.2, END, Leaf(0.3, END)), END, Leaf(0.4, END, END, END), Leaf(0.5, Leaf(0.6, Leaf(0.7)))]
+
+
+def _compiled(item: Any, **options: Any) -> Any:
+    return torch.compile(item, backend="eager", **options)
+
+
+def _in_place(net: Any) -> Any:
+    net.compile(backend="eager")
+    return lambda tree: net(tree).logsumexp(-1)
+
+
+def _part(net: Any) -> Any:
+    net.node = _compiled(net.node)
+    return lambda tree: net(tree).logsumexp(-1)
+
+
+def _whole(net: Any, **options: Any) -> Any:
+    made = _compiled(net, **options)
+    return lambda tree: made(tree).logsumexp(-1)
+
+
+def _loss(net: Any) -> Any:
+    loss = _compiled(lambda x: x.logsumexp(-1))
+    return lambda tree: loss(net(tree))
+
+
+def _module(net: Any) -> Any:
+    loss = _compiled(torch.nn.LogSoftmax(-1))
+    return lambda tree: -loss(net(tree))[0]
+
+
+COMPILED: dict[str, Callable[[Any], Callable[[Any], Any]]] = {
+    "the net": _whole,
+    "the net as one graph": lambda net: _whole(net, fullgraph=True),
+    "net.compile()": _in_place,
+    "a part": _part,
+    "the loss": _loss,
+    "a module for the loss": _module,
+    "a function that calls the net": lambda net: _compiled(lambda tree: net(tree).logsumexp(-1)),
+    "both": lambda net: _loss(_compiled(net)),
+}
+
+
+@pytest.mark.parametrize("what", COMPILED)
+@pytest.mark.filterwarnings("ignore")
+def test_torch_compile_gives_what_eager_execution_does(what: str) -> None:
+    def run(dynamic: bool) -> Any:
+        torch.manual_seed(0)
+        net = Encoder()
+        if dynamic:
+            gluonjit.hybridize(net)
+        parameters = list(net.parameters())
+        loss_of = COMPILED[what](net) if dynamic else _plain(what, net)
+        found = []
+        for _ in range(2):
+            loss = sum(loss_of(tree) for tree in FOREST)
+            loss.backward()
+            found += [loss.detach(), *[parameter.grad.clone() for parameter in parameters]]
+            with torch.no_grad():
+                for parameter in parameters:
+                    parameter -= 0.1 * parameter.grad
+                    parameter.grad = None
+        if dynamic and what != "a function that calls the net":
+            assert gluonjit.explain().launches < 12, "samples are batched all the same"
+        return found
+
+    torch.testing.assert_close(run(True), run(False), rtol=1e-4, atol=1e-5)
+    torch._dynamo.reset()
+
+
+def _plain(what: str, net: Any) -> Any:
+    if what == "a module for the loss":
+        return lambda tree: -net(tree).log_softmax(-1)[0]
+    return lambda tree: net(tree).logsumexp(-1)
+
+
+class Sequence(torch.nn.Module):
+    """A module of tensors alone, which all ways to trace can read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh())
+        self.out = torch.nn.Linear(4, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.out(self.inner(x) * 2 + x)
+
+
+TRACED: dict[str, Callable[[Any, Any], Any]] = {
+    "torch.jit.trace": lambda net, x: torch.jit.trace(net, (x,)),
+    "torch.jit.script": lambda net, x: torch.jit.script(net),
+    "torch.fx.symbolic_trace": lambda net, x: torch.fx.symbolic_trace(net),
+    "torch.export": lambda net, x: torch.export.export(net, (x,)).module(),
+    "torch.export, strict": lambda net, x: torch.export.export(net, (x,), strict=True).module(),
+    "make_fx": lambda net, x: make_fx(net)(x),
+}
+
+
+@pytest.mark.parametrize("way", TRACED)
+@pytest.mark.filterwarnings("ignore")
+def test_what_else_traces_a_net_sees_its_operators(way: str) -> None:
+    torch.manual_seed(0)
+    net, x = gluonjit.hybridize(Sequence()), torch.randn(3, 4)
+    waiting = net(x + 1)
+    traced = TRACED[way](net, x)
+    found = traced(x)
+    assert not isinstance(found, type(waiting)) or way == "torch.fx.symbolic_trace"  # there layers are called again
+    expected = [net(x), net(x + 1)]
+    gluonjit.hybridize(net, dynamic_batch=False)
+    torch.testing.assert_close(found + 0, net(x))
+    torch.testing.assert_close(traced(x + 1) + 0, net(x + 1))
+    torch.testing.assert_close([value + 0 for value in expected], [net(x), net(x + 1)])
+    torch.testing.assert_close(waiting + 0, net(x + 1))
+
+
+def test_modes_that_watch_operators_see_those_of_the_net() -> None:
+    net, x = gluonjit.hybridize(Sequence()), torch.randn(3, 4)
+    with FlopCounterMode(display=False) as counter:
+        net(x)
+    assert counter.get_total_flops() == 2 * 3 * 4 * (4 + 2)

@@ -125,3 +125,49 @@ def test_a_wrong_gradient_that_is_small_is_found(monkeypatch: pytest.MonkeyPatch
     gluonjit.clear_caches()
     with pytest.raises(VerifyError, match=r"in the gradient of small\.(weight|bias): .* the backward of Bend"):
         gluonjit.verify(net, given)
+
+
+def test_a_bias_before_a_normalization_is_no_difference() -> None:
+    class Normed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.norm = nn.Linear(3, 3), nn.BatchNorm1d(3)
+
+        def forward(self, x: Any) -> Any:
+            return self.norm(self.layer(x)).tanh()
+
+    net = Normed()
+    before = net.norm.running_mean.clone()
+    for _ in range(3):
+        gluonjit.verify(net, [torch.randn(4, 3) for _ in range(3)], train_mode=True)
+    assert torch.equal(net.norm.running_mean, before) and not net.norm.num_batches_tracked, "put back"
+
+
+class Caching(nn.Module):
+    """What it keeps is an array by two names, and makes a trace impossible where a cell does it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.kept = nn.Linear(4, 4), {}
+
+    def forward(self, sample: Sample) -> Any:
+        self.last = self.layer(sample.x)
+        self.kept[len(self.kept)] = self.last
+        return self.last.tanh()
+
+
+def test_what_is_kept_of_results_is_compared_by_numbers() -> None:
+    net = Caching()
+    assert gluonjit.verify(net, [Sample() for _ in range(3)]).nodes > 0
+    assert net.kept == {} and not hasattr(net, "last")
+
+
+def test_an_error_of_the_batched_run_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rule(call: Any) -> list[Any]:
+        raise ZeroDivisionError("planted")
+
+    monkeypatch.setitem(rules.RULES, "erf.default", rule)
+    with pytest.raises(
+        VerifyError, match="eager execution runs, and batched execution raises ZeroDivisionError: planted"
+    ):
+        gluonjit.verify(Net(), [Sample() for _ in range(3)], granularity="cell")

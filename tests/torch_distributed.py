@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch_support import TreeModel, gradients, make_trees
 
 import gluonjit
-from gluonjit.hybrid import LOCAL
+from gluonjit.hybrid.minibatch import MINIBATCH
 
 TREES = make_trees(8)
 MINIBATCHES = 3
@@ -138,7 +138,7 @@ def main(folder: str) -> None:
     # The report of the last flush keeps its net, and a wrapper that lives longer than the processes' group may keep
     # gloo's threads until the interpreter ends.
     gluonjit.clear_caches()
-    LOCAL.state.last = None
+    MINIBATCH.pieces = []
     gc.collect()
     dist.barrier()
     dist.destroy_process_group()

@@ -14,7 +14,11 @@ from experiments.threads import limit_threads
 from experiments.treelstm.files import write_json
 
 ENGINES = ("mxnet", "torch")
-PLANTS = ("wrong-row", "dropped-gradient", "stale-parameter", "wrong-share", "wrong-order")
+HABITS = ("state", "effects", "writes", "weights", "buffers")
+PLANTS = (
+    *("wrong-row", "dropped-gradient", "stale-parameter", "wrong-share", "wrong-order"),
+    *("stale-state", "lost-effect", "missed-write", "stale-weight", "shared-buffer"),
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,7 +41,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"case {failure.case} of seed {options.seed}: {failure.kind} differ: {failure.message}")
         print(f"--- a program to paste ---\n{failure.program}--- end of the program ---", flush=True)
 
-    findings = fuzz(Setting(options.seed, numbers, options.plant, options.shrink, engine=options.engine), on_hang, show)
+    setting = Setting(
+        options.seed,
+        numbers,
+        options.plant,
+        options.shrink,
+        engine=options.engine,
+        without=tuple(options.without_habits or ()),
+    )
+    findings = fuzz(setting, on_hang, show)
     if options.json:
         write_json(options.json, findings.as_json())
     _print(findings)
@@ -62,6 +74,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--cases", type=count, default=1000, metavar="N", help="run the cases 0 to N - 1")
     parser.add_argument("--seed", type=whole, default=0, metavar="S")
     parser.add_argument("--case", type=whole, metavar="K", help="run this case of the seed alone")
+    parser.add_argument(
+        "--without-habits", nargs="+", choices=HABITS, metavar="NAME", help="leave out habits: " + ", ".join(HABITS)
+    )
     parser.add_argument("--plant", choices=PLANTS, metavar="NAME", help="build in a fault: " + ", ".join(PLANTS))
     parser.add_argument(
         "--shrink", type=whole, default=20, metavar="SECONDS", help="time to cut one failure down (default 20)"

@@ -8,6 +8,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from experiments.fuzz import state
 from experiments.fuzz.case import Action, Case, Choices, Given, Minibatch, Way
 
 Patch = tuple[Any, str, Any]
@@ -108,6 +109,14 @@ class Framework(ABC):
     def known(self, value: Any) -> bool:
         """Whether an error of the eager program need not be one of the batched program."""
 
+    def refused(self, value: Any) -> bool:
+        """Whether a result is the eager program's refusal to go backward through what was written to."""
+        return False
+
+    def copied(self, text: str) -> bool:
+        """Whether a batch need not refuse that, because it has its own copies of what was written to."""
+        return False
+
     def limit(self, wanted: Any, found: Any, text: str) -> bool:
         """Whether an error that one of the runs raises, while the other gives None, is a documented limit."""
         return False
@@ -126,7 +135,7 @@ class Framework(ABC):
     def names(self) -> dict[str, Any]:
         """What the text of a case may use."""
         public = {name: item for name, item in vars(self.net.blocks).items() if not name.startswith("_")}
-        return {**vars(self.prelude), **public}
+        return {**vars(self.prelude), **vars(state), **public}
 
 
 def framework(name: str) -> Framework:

@@ -10,7 +10,7 @@ import numpy as np
 import gluonjit
 from experiments.fuzz.case import Case
 from experiments.fuzz.framework import Framework
-from experiments.fuzz.net import make_net
+from experiments.fuzz.net import compiled, make_net
 from experiments.fuzz.render import Rendered, render
 
 Found = dict[str, Any]
@@ -59,11 +59,15 @@ class Judge:
         wanted = self.play(rendered.text, net, False)
         if not all(_finite(value) for value in wanted.values()):
             return Verdict("discarded", "the eager program's results are not finite")
+        refused = next((name for name, value in wanted.items() if framework.refused(value)), None)
+        wanted = _until(wanted, refused)
         if any(framework.unusable(name, value) for name, value in wanted.items()):
             return Verdict("discarded", "the framework itself gives up where it need not")
         if fresh:
             gluonjit.clear_caches()
-        found = self.play(rendered.text, net, True)
+        found = _until(self.play(rendered.text, net, True), refused)
+        if refused is not None and not isinstance(found.get(refused), Exception) and framework.copied(rendered.text):
+            return Verdict("discarded", "what the eager program refuses is computed of copies")
         apart = [name for name in {**wanted, **found} if (name in wanted) != (name in found)]
         if any(framework.limit(wanted.get(name), found.get(name), rendered.text) for name in apart):
             return Verdict("discarded", "a documented limit of batches")
@@ -96,7 +100,7 @@ class Judge:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                exec(compile(text, "<case>", "exec"), names)
+                exec(compiled(text, "<case>"), names)
                 found = names["run"](net, batched)
             except Exception as error:
                 found["run raises"] = error.with_traceback(None)
@@ -107,6 +111,12 @@ class Judge:
         """Whether a difference is one that is meant."""
         cause = name if "raises" in name else name.split(", output")[0] + " raises"
         return self.framework.known(wanted.get(cause)) and cause not in found
+
+
+def _until(found: Found, last: str | None) -> Found:
+    """The results up to an error that leaves gradients half-way, with it."""
+    names = list(found)
+    return {name: found[name] for name in names[: names.index(last) + 1]} if last in found else found
 
 
 def _finite(value: Any) -> bool:

@@ -10,9 +10,10 @@ from typing import Any
 from tqdm import tqdm
 
 import gluonjit
-from experiments.fuzz.case import Case, draw
+from experiments.fuzz.case import Case
 from experiments.fuzz.counts import Counts, counting
 from experiments.fuzz.framework import framework
+from experiments.fuzz.habits import draw_with_habits
 from experiments.fuzz.judge import Judge, Verdict
 from experiments.fuzz.plants import planted
 from experiments.fuzz.script import script
@@ -57,7 +58,7 @@ class Findings:
 class Setting:
     """What to run: the cases of a seed, with a planted fault or none.
 
-    seconds: for shrinking one failure; most: failures after which to stop, None for never.
+    seconds: for shrinking one failure; most: failures after which to stop, None for never; without: habits to leave out.
     """
 
     seed: int
@@ -67,6 +68,7 @@ class Setting:
     most: int | None = None
     quiet: bool = False
     engine: str = "mxnet"
+    without: tuple[str, ...] = ()
 
 
 HANGS = 120.0
@@ -120,7 +122,7 @@ def examine(
     on_hang: Callable[[Findings], None] | None = None,
 ) -> Failure | None:
     """Run one case and count it; a failure is shrunk."""
-    case = draw(judge.framework.choices, setting.seed, number)
+    case = draw_with_habits(judge.framework.choices, setting.seed, number, setting.without)
     watch = Timer(HANGS, _hangs, (case, number, findings, on_hang))
     watch.daemon = True
     watch.start()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import linecache
 import re
+from types import CodeType
 from typing import Any
 
 from experiments.fuzz.framework import Framework
@@ -40,9 +42,16 @@ def source_of(item: Any) -> str:
     return re.sub(r"( -> [\w.\[\], ]+)(?=:\n)", "", re.sub(r": (Any|int|float)\b", "", source))
 
 
+def compiled(text: str, name: str) -> CodeType:
+    """The code of a text whose source is found by its name, as if it lay in a file."""
+    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+    return compile(text, name, "exec")
+
+
 def make_net(framework: Framework, dtype: str) -> Any:
     """The net with all layers, of weights of this dtype."""
     names = framework.names
     source = net_source(framework, list(framework.net.layers))
-    exec(compile(f"{source}\n{framework.net.ready.format(dtype=dtype)}", "<net>", "exec"), names)
+    text = f"{source}\n{framework.net.ready.format(dtype=dtype)}"
+    exec(compiled(text, f"<net of {framework.name} and {dtype}>"), names)
     return names["net"]

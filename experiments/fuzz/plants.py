@@ -9,6 +9,7 @@ from typing import Any
 
 import gluonjit
 from experiments.fuzz.framework import Framework, Patch
+from gluonjit.hybrid.guards import Follower, Noted, Variant
 
 
 @contextmanager
@@ -25,6 +26,22 @@ def planted(framework: Framework, name: str | None) -> Iterator[None]:
         for owner, what, original in originals:
             setattr(owner, what, original)
         gluonjit.clear_caches()
+
+
+def stale_state() -> list[Patch]:
+    """What a call has read of Python's state when it was traced holds for ever."""
+
+    def variant(self: Any, key: Any) -> Variant:
+        return Variant(key, None, (), self.kept)
+
+    return [(Noted, "variant", variant)]
+
+
+def lost_effect() -> list[Patch]:
+    """A call may write, while it is traced, to what outlives it: that happens once, and not for each sample."""
+    space = {"__name__": "gluonjit"}  # what is called while a call is traced must be no code of the program's
+    exec("def writable(self, item, name):\n    return item", space)
+    return [*stale_state(), (Follower, "writable", space["writable"])]
 
 
 def wrong_row(session: ModuleType) -> list[Patch]:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from experiments.fuzz.case import Action, Carried, Case, Minibatch, Sample, dtype_of, numbers_of
 from experiments.fuzz.framework import Framework
+from experiments.fuzz.habits import BEFORE_BACKWARD, STATEFUL, changed
 from experiments.fuzz.net import layers_in
 from experiments.fuzz.run import FLOATS, Run, dtype_name
 
@@ -57,10 +58,13 @@ class _Writer:
             late += reads
         body += late
         body.append("record_all(found, net, names)")
+        if "net.noting" in "".join([*self.functions, *body]):
+            body.append("keep_notes(found, net.noting, keep)")
         functions = "".join(f"def {name}{text}\n\n" for text, name in self.functions.items())
         rest = "\n".join(body)
         layers = layers_in(framework, functions + rest)
         head = f'found = {{}}\nnames = {layers}\nfill(net, names, "{way.dtype}")\n'
+        head += "".join(f"net.{name}.begin()\n" for name in STATEFUL if name in layers)
         indented = "\n".join("    " + line for line in (head + rest + "\nreturn found").split("\n"))
         return Rendered(f"{functions}def run(net, batched):\n{indented}\n", layers, frozenset(self.dtypes))
 
@@ -92,11 +96,13 @@ class _Writer:
         keeps = [f'keep(found, "minibatch {number}, sample {k}", {out})' for k, out in enumerate(outs)]
         keeps.append(f'keep(found, "minibatch {number}, loss", [total] if losses else None)')
         lines += {"before": keeps, "some": keeps[:1]}.get(minibatch.reading, [])
+        for action in minibatch.actions:
+            lines += self.action(action, used) if action.at == BEFORE_BACKWARD else []
         if way.record:
             lines += framework.backward(number, self.case, own)
         lines += keeps if minibatch.reading == "after" else []
         for action in minibatch.actions:
-            lines += self.action(action, used) if action.at < 0 else []
+            lines += self.action(action, used) if action.at == -1 else []
         return lines, outputs, keeps if minibatch.reading == "end" else []
 
     def program(
@@ -150,6 +156,8 @@ class _Writer:
 
     def action(self, action: Action, used: list[int]) -> list[str]:
         """A change of a parameter or of an input."""
+        if action.what == "state":
+            return [changed(action.number)]
         arrays = self.case.arrays
         inputs = [(f"x{k}", arrays[k]) for k in used if dtype_of(arrays[k]) in FLOATS]
         return self.framework.action(action, self.case.way, inputs)

@@ -140,11 +140,12 @@ Op = Callable[[Run, int, int, int], "str | None"]
 
 
 class Table:
-    """The operations of a framework by name; `errors` are those that raise, each its own exception."""
+    """The operations of a framework by name; `errors` raise, each its own exception, `habits` come with habits."""
 
     def __init__(self) -> None:
         self.ops: dict[str, Op] = {}
         self.errors: dict[str, Op] = {}
+        self.habits: dict[str, Op] = {}
 
     def op(self, function: Op) -> Op:
         """Put an operation into the table."""
@@ -156,9 +157,14 @@ class Table:
         self.errors[function.__name__] = function
         return function
 
+    def habit(self, function: Op) -> Op:
+        """Put an operation of a habit into its table."""
+        self.habits[function.__name__] = function
+        return function
+
     def perform(self, run: Run, step: Step) -> None:
         """Run one instruction; one that finds nothing to work on does nothing."""
-        function = self.ops.get(step.op) or self.errors[step.op]
+        function = self.ops.get(step.op) or self.errors.get(step.op) or self.habits[step.op]
         code = function(run, step.a, step.b, step.c)
         if code is not None:
             run.do(code)

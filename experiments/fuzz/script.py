@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 
 from experiments.fuzz.framework import Framework
+from experiments.fuzz.habits import pasted
 from experiments.fuzz.net import blocks_in, net_source
 from experiments.fuzz.render import Rendered
 
@@ -25,6 +26,7 @@ raise SystemExit(f"{{len(wrong)}} differences" if wrong else 0)
 def script(framework: Framework, rendered: Rendered, dtype: str, tolerance: float) -> str:
     """The text of the script: exit status 1 and the differences where there are any."""
     net = net_source(framework, rendered.layers)
-    parts = [inspect.getsource(framework.prelude), *blocks_in(framework, net + rendered.text), net, rendered.text]
+    blocks = [pasted(rendered.text), *blocks_in(framework, net + rendered.text)]
+    parts = [inspect.getsource(framework.prelude), *filter(None, blocks), net, rendered.text]
     end = _END.format(ready=framework.net.ready.format(dtype=dtype), tolerance=tolerance)
     return "\n\n".join(part.strip("\n") for part in parts) + "\n\n" + end

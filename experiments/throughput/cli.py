@@ -15,6 +15,7 @@ from experiments.threads import limit_threads
 from experiments.throughput import ENGINES, PEERS, SYSTEMS, WORKLOADS
 
 SWITCHES = tuple(gluonjit.Options.SWITCHES)
+REPEATS = 5
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -24,9 +25,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(given)
     _check(parser, options)
     limit_threads(options.threads)
+    command = shlex.join(["python", "-m", "experiments.throughput", *given])
     from experiments.data.errors import DataError
-    from experiments.throughput.bench import Wanted, bench
+    from experiments.throughput.peers.environments import PeerError
     from experiments.treelstm.agreement import Disagreement
+
+    try:
+        (_compare if options.against else _bench)(options, command)
+    except KeyboardInterrupt:
+        print("\ninterrupted; nothing was written", file=sys.stderr)
+        return 130
+    except (DataError, Disagreement, PeerError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _bench(options: argparse.Namespace, command: str) -> None:
+    """Measure systems and peers."""
+    from experiments.throughput.bench import Wanted, bench
 
     wanted = Wanted(
         options.workload,
@@ -34,25 +51,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.systems,
         options.peers,
         options.ablations,
-        options.repeats,
+        options.repeats or REPEATS,
         options.seconds,
         options.seed,
         options.limit,
         options.data_dir,
         options.json,
         options.plot,
-        shlex.join(["python", "-m", "experiments.throughput", *given]),
+        command,
         options.engine,
     )
-    try:
-        bench(wanted)
-    except KeyboardInterrupt:
-        print("\ninterrupted; nothing was written", file=sys.stderr)
-        return 130
-    except (DataError, Disagreement, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    bench(wanted)
+
+
+def _compare(options: argparse.Namespace, command: str) -> None:
+    """Measure this checkout and another one."""
+    from experiments.throughput.against.compare import TURNS, Wanted, compare
+
+    wanted = Wanted(
+        options.against,
+        options.engine,
+        options.workload,
+        options.systems[0] if options.systems else "dynamic",
+        options.batch_size,
+        options.repeats or TURNS,
+        options.seconds,
+        options.seed,
+        options.limit,
+        options.data_dir,
+        options.json,
+        command,
+    )
+    compare(wanted)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -70,7 +100,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="all|NAME,...",
         help=f"optimizations to leave out, each in a system of its own: {', '.join(SWITCHES)}",
     )
-    parser.add_argument("--repeats", type=count, default=5)
+    parser.add_argument("--against", metavar="CHECKOUT", help="measure this checkout and that one in turns")
+    parser.add_argument("--repeats", type=count, help=f"turns ({REPEATS}, and 15 with --against)")
     parser.add_argument("--seconds", type=seconds, default=1.0, help="of each measurement, about")
     parser.add_argument("--data-dir", metavar="DIR", help="the folder of the data sets (or GLUONJIT_DATA)")
     parser.add_argument("--limit", type=count, metavar="N", help="use the first N samples alone")
@@ -86,7 +117,9 @@ def _all(by_engine: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
 
 
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Refuse what the engine has not."""
+    """Refuse what the engine has not, and what does not go together."""
+    if options.against and (options.peers or options.ablations or options.plot or len(options.systems or ()) > 1):
+        parser.error("--against measures one system, of --systems or `dynamic`: no --peers, --ablations or --plot")
     for what, asked, known in (("system", options.systems or (), SYSTEMS), ("peer", options.peers, PEERS)):
         for name in asked:
             if name not in known[options.engine]:

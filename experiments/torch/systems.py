@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +12,7 @@ from torch import Tensor, nn
 from experiments.throughput.peers import samples as plain
 from experiments.throughput.peers import with_torch
 from experiments.torch import jit, relatedness, weights
-from experiments.treelstm.base import BaseSystem
+from experiments.treelstm.base import BaseSystem, check_shapes
 from experiments.treelstm.engines import L2, LEARNING_RATE, MissingSystem
 from experiments.treelstm.initial import draw
 from experiments.treelstm.jit import Figures, last_figures, profiled
@@ -62,7 +60,7 @@ class _Learning(BaseSystem):
 
     def total(self, losses: Sequence[Tensor]) -> float:
         """Return the sum of the losses of a minibatch, which waits for them."""
-        return float(torch.stack(tuple(losses)).sum())
+        return float(torch.stack(tuple(losses)).detach().sum())
 
     def results(self, samples: Sequence[Any]) -> dict[str, np.ndarray]:
         """Return the losses of a minibatch and the gradient of each parameter."""
@@ -81,16 +79,24 @@ class _Learning(BaseSystem):
             for name, parameter in self.parameters.items():
                 parameter.copy_(torch.from_numpy(weights[name]))
 
-    def save_states(self, path: Path) -> None:
-        """Write what the optimizer remembers."""
-        torch.save(self.optimizer.state_dict(), path)
+    def states(self) -> dict[str, np.ndarray]:
+        """Copy what the optimizer remembers of each parameter, by its number and what it is."""
+        return {name: state.detach().cpu().numpy().copy() for name, state in self._states().items()}
 
-    def load_states(self, path: Path) -> None:
-        """Read what the optimizer remembers."""
-        try:
-            self.optimizer.load_state_dict(torch.load(path, weights_only=True))
-        except (RuntimeError, UnpicklingError) as error:  # how PyTorch names a file that is none
-            raise ValueError(f"{path}: {error}") from error
+    def set_states(self, states: dict[str, np.ndarray]) -> None:
+        """Set what the optimizer remembers."""
+        mine = self._states()
+        check_shapes(states, {name: tuple(state.shape) for name, state in mine.items()})
+        with torch.no_grad():
+            for name, state in mine.items():
+                state.copy_(torch.from_numpy(np.asarray(states[name])))
+
+    def _states(self) -> dict[str, Tensor]:
+        return {
+            f"{number}.{what}": state
+            for number, parameter in enumerate(self.parameters.values())
+            for what, state in self.optimizer.state[parameter].items()
+        }
 
     def wait(self) -> None:
         """Wait until everything has run."""

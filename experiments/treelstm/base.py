@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from experiments.treelstm.jit import Figures
+
+
+def check_shapes(arrays: dict[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
+    """Arrays as they are, if they have these names and shapes. Raises ValueError."""
+    if arrays.keys() != shapes.keys():
+        other = sorted(arrays.keys() ^ shapes.keys())
+        raise ValueError(f"it holds {len(arrays)} arrays, not {len(shapes)}: {other[0]!r:.60} is there or not")
+    for name, array in arrays.items():
+        if array.shape != tuple(shapes[name]):
+            raise ValueError(f"{name} has shape {array.shape}, not {tuple(shapes[name])}")
+    return arrays
 
 
 class BaseSystem:
@@ -51,12 +61,12 @@ class BaseSystem:
         """Set the trained weights."""
         raise NotImplementedError
 
-    def save_states(self, path: Path) -> None:
-        """Write what the optimizer remembers."""
+    def states(self) -> dict[str, np.ndarray]:
+        """Copy what the optimizer remembers, as float32 arrays by name."""
         raise NotImplementedError
 
-    def load_states(self, path: Path) -> None:
-        """Read what the optimizer remembers; raises an OSError or ValueError where that is not to be had."""
+    def set_states(self, states: dict[str, np.ndarray]) -> None:
+        """Set what the optimizer remembers; raises ValueError where it is not of this optimizer."""
         raise NotImplementedError
 
     def wait(self) -> None:

@@ -17,7 +17,7 @@ ALL_MODES = tuple(dict.fromkeys(mode for modes in MODES.values() for mode in mod
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; 0 is success, 1 a failure that is explained, 2 bad arguments, 130 an interruption."""
+    """Run a command; 0 is success, 1 an explained failure, 2 bad arguments or checkpoints, 130 an interruption."""
     logging.basicConfig(format="%(message)s", level=logging.INFO)
     parser = _parser()
     options = parser.parse_args(arguments)
@@ -32,7 +32,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("\ninterrupted" + (more if options.run is _train else "; nothing was written"))
         return 130
     except _explained() as error:
+        from experiments.treelstm.checkpoint import DamagedCheckpoint
+
         print(f"error: {error}", file=sys.stderr)
+        return 2 if isinstance(error, DamagedCheckpoint) else 1
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename is not None else ""
+        print(f"error: {place}{error.strerror or error}; choose another place", file=sys.stderr)
         return 1
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import mxnet as mx
@@ -11,7 +10,7 @@ import numpy as np
 from mxnet import autograd, gluon
 
 from experiments.treelstm import jit, optimizer
-from experiments.treelstm.base import BaseSystem
+from experiments.treelstm.base import BaseSystem, check_shapes
 from experiments.treelstm.engines import L2, LEARNING_RATE
 from experiments.treelstm.handbatched import HandBatched
 from experiments.treelstm.model import HybridizedTreeLSTM, Relatedness, TreeLSTM
@@ -103,13 +102,17 @@ class System(BaseSystem):
         for name, parameter in self.parameters.items():
             parameter.set_data(mx.nd.array(weights[name]))
 
-    def save_states(self, path: Path) -> None:
-        """Write what the optimizer remembers."""
-        self.trainer.save_states(str(path))
+    def states(self) -> dict[str, np.ndarray]:
+        """Copy what the optimizer remembers: an array for each parameter that it has met, by its number."""
+        return {str(index): state.asnumpy() for index, state in self.trainer._updaters[0].states.items()}
 
-    def load_states(self, path: Path) -> None:
-        """Read what the optimizer remembers."""
-        self.trainer.load_states(str(path))
+    def set_states(self, states: dict[str, np.ndarray]) -> None:
+        """Set what the optimizer remembers."""
+        parameters, updater = list(self.parameters.values()), self.trainer._updaters[0]
+        known = {str(index): parameter.shape for index, parameter in enumerate(parameters)}
+        check_shapes(states, {name: shape for name, shape in known.items() if name in states})
+        updater.states = {int(name): mx.nd.array(state) for name, state in states.items()}
+        updater.states_synced = dict.fromkeys(updater.states, False)
 
     def wait(self) -> None:
         """Wait until everything has run."""

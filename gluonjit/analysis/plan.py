@@ -7,7 +7,7 @@ results of one step after the other.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -99,6 +99,8 @@ class Plan:
 
     units: what the schedule was made of: nodes, or with granularity "graph" samples, and nodes outside of any;
     groups: how many of them it told apart: steps, or structures of samples, and steps of other nodes.
+    overwritten: arena and position of results of nodes whose backward pass needs what was written over since.
+    rewritten: arena, first row and number of rows, the numbers of which the program has written over since.
     """
 
     arenas: tuple[Arena, ...]
@@ -111,6 +113,8 @@ class Plan:
     dropped: int
     units: int
     groups: int
+    overwritten: list[tuple[int, int]] = field(default_factory=list)
+    rewritten: list[tuple[int, int, int]] = field(default_factory=list)
 
     def indices(self, steps: Sequence[int]) -> dict[str, list[tuple[int, int, Index]]]:
         """By device the indices of these steps' gathers, each with its step and its number in that."""

@@ -9,17 +9,21 @@ from __future__ import annotations
 import struct
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from gluonjit.fused.derivative import derive
-from gluonjit.fused.program import CHILD, Instr, Program, View, Weight
+from gluonjit.fused.program import CHILD, Instr, NotFusable, Program, View, Weight
 
 SCRATCH, SAVED, DIRECT = 0, 1, 2
 FIRST_SLOT = 2  # before it the beginnings of children and the buffer of saved registers
 
+MOST_COLUMNS = 2**31 - 1  # of a register, and most registers
+
+Longs = npt.NDArray[np.int64]
 Ints = npt.NDArray[np.int32]
 
 
@@ -35,7 +39,7 @@ class Slot(NamedTuple):
 class Assembly:
     """Code, registers and the arguments to call it with, in order from `FIRST_SLOT` on."""
 
-    code: Ints
+    code: Longs
     regs: Ints
     slots: tuple[Slot, ...]
     children: bool
@@ -53,6 +57,18 @@ class Compiled:
     backward: Assembly | None
     saved: tuple[tuple[int, int], ...]  # (space, width)
     reached: frozenset[int]  # the operands that the backward pass adds gradients to
+
+    @cached_property
+    def read_again(self) -> tuple[int, ...]:
+        """The constants whose numbers the backward pass reads."""
+        slots = () if self.backward is None else self.backward.slots
+        return tuple(sorted({slot.number for slot in slots if slot.what in ("packed", "turned", "const")}))
+
+    @cached_property
+    def operands_again(self) -> frozenset[int]:
+        """The operands whose numbers the backward pass reads."""
+        slots = () if self.backward is None else self.backward.slots
+        return frozenset(slot.number for slot in slots if slot.what in ("operand", "base"))
 
 
 class Way(NamedTuple):
@@ -101,6 +117,8 @@ def compiled(program: Program, way: Way, ops: dict[str, int]) -> Compiled:
 
 class _Assembling:
     def __init__(self, spaces: Sequence[int], widths: Sequence[int], ops: dict[str, int]) -> None:
+        if max(widths, default=0) > MOST_COLUMNS:
+            raise NotFusable(f"rows of more than {MOST_COLUMNS} numbers")
         self._spaces, self._widths, self._ops = spaces, widths, ops
         self._slots: list[Slot] = []
         self._numbers: dict[tuple[Slot, ...], int] = {}
@@ -146,7 +164,7 @@ class _Assembling:
             for reg, (space, width) in enumerate(zip(self._spaces, self._widths))
         ]
         return Assembly(
-            np.array(rows, dtype=np.int32).reshape(-1, 8),
+            np.array(rows, dtype=np.int64).reshape(-1, 8),
             np.array(regs, dtype=np.int32).reshape(-1, 4),
             tuple(self._slots),
             any(self._spaces[reg] == CHILD for reg in used),
@@ -158,21 +176,21 @@ class _Assembling:
         for position, instr in enumerate(code):
             for reg in _registers(instr):
                 last[reg] = position
-        free: dict[int, list[int]] = {}
+        free: dict[tuple[int, int], list[int]] = {}
         count = 0
         for position, instr in enumerate(code):
             mentioned = _registers(instr)
             for reg in mentioned:
                 if reg not in self._homes:
                     # Alike in space and width, so that no buffer is larger than it has to be.
-                    pool = free.setdefault((self._spaces[reg] << 20) + self._widths[reg], [])
+                    pool = free.setdefault((self._spaces[reg], self._widths[reg]), [])
                     if not pool:
                         pool.append(count)
                         count += 1
                     self._homes[reg] = (SCRATCH, pool.pop())
             for reg in mentioned:
                 if last[reg] == position and self._homes[reg][0] == SCRATCH:
-                    free.setdefault((self._spaces[reg] << 20) + self._widths[reg], []).append(self._homes[reg][1])
+                    free.setdefault((self._spaces[reg], self._widths[reg]), []).append(self._homes[reg][1])
 
     def _row(self, instr: Instr) -> tuple[int, ...]:
         op, flags = self._ops[instr.op], int(instr.adds)
@@ -209,10 +227,8 @@ def _registers(instr: Instr) -> list[int]:
 
 
 def _packed(view: View | None) -> int:
-    """A register and a column in 32 bits."""
-    if view is None:
-        return -1
-    return int(struct.unpack("<i", struct.pack("<I", view.reg | view.column << 16))[0])
+    """A register and a column, 31 bits each."""
+    return -1 if view is None else view.reg | view.column << 32
 
 
 def _bits(number: float) -> int:

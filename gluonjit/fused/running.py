@@ -19,6 +19,11 @@ _BLOCK = 64  # nodes at a time: what lies between two instructions stays in the 
 _FLOAT = 4
 _MOST_SPARE = 16_000_000  # floats
 
+Room = tuple[int, int]
+"""An address, and how many bytes lie there; or a number, and 0."""
+
+_NOTHING: Room = (0, 0)
+
 
 class Memory(Protocol):
     """Addresses of a flush's arrays, of float32, row by row. Who asks for one may read and write it at once."""
@@ -50,8 +55,8 @@ class Launches:
         self._plan, self._rows = plan, rows
         self._packed: dict[tuple[int, Weight, bool], npt.NDArray[np.float32]] = {}
         self._keep: list[Any] = []  # what addresses point into
-        self._index: dict[tuple[int, int], int] = {}
-        self._first: dict[int, int] = {}
+        self._index: dict[tuple[int, int], Room] = {}
+        self._first: dict[int, Room] = {}
         self._strides = [prod(arena.spec.row_shape) * _FLOAT for arena in plan.arenas]
         self._pack_indices()
         for number, (counts, _) in rows.items():
@@ -70,8 +75,9 @@ class Launches:
             self._keep.append(packed)
             address = packed.ctypes.data
             for number, operand, index in wanted:
-                self._index[number, operand] = address
-                address += len(index) * packed.itemsize
+                size = len(index) * packed.itemsize
+                self._index[number, operand] = address, size
+                address += size
 
     def _count_children(self, number: int, counts: tuple[int, int]) -> None:
         """Where the children of each node begin."""
@@ -82,7 +88,7 @@ class Launches:
             first = np.zeros(nodes + 1, dtype=np.int32)
             np.cumsum(arities, out=first[1:])
         self._keep.append(first)
-        self._first[number] = first.ctypes.data
+        self._first[number] = first.ctypes.data, first.nbytes
 
     def forward(
         self, number: int, compiled: Compiled, consts: Sequence[Any], memory: Memory
@@ -116,43 +122,49 @@ class Launches:
         memory: Memory,
     ) -> None:
         rows = self._rows[number].counts
-        args = [self._first.get(number, 0), 0 if saved is None else saved.ctypes.data]
+        args = [*self._first.get(number, _NOTHING), *(_NOTHING if saved is None else (saved.ctypes.data, saved.nbytes))]
         offsets = _offsets(rows, kept)
         for slot in assembly.slots:
-            args.append(offsets[slot.number] if slot.what == "saved" else self._address(number, slot, consts, memory))
-        assert len(args) == FIRST_SLOT + len(assembly.slots)
+            saves = slot.what == "saved"
+            args += (offsets[slot.number], 0) if saves else self._room(number, slot, consts, memory)
+        assert len(args) == 2 * (FIRST_SLOT + len(assembly.slots))
         ROWS.run(assembly.code, assembly.regs, np.array(args, dtype=np.int64), rows[NODE], _BLOCK)
 
-    def _address(self, number: int, slot: Slot, consts: Sequence[Any], memory: Memory) -> int:
+    def _room(self, number: int, slot: Slot, consts: Sequence[Any], memory: Memory) -> Room:
         what = slot.what
         if what == "index":
-            return self._index.get((number, slot.number), 0)
+            return self._index.get((number, slot.number), _NOTHING)
         if what in ("operand", "base", "gradient"):
             gather = self._rows[number].gathers[slot.number]
             place = gather.place
             base = memory.gradient(place.arena) if what == "gradient" else memory.arena(place.arena)
-            return base if gather.index is not None else base + place.begin * self._strides[place.arena]
+            return self._from(base, place.arena, 0 if gather.index is not None else place.begin)
         if what in ("result", "seed"):
             place = self._plan.steps[number].places[slot.number]
             base = memory.arena(place.arena) if what == "result" else memory.gradient(place.arena)
-            return base + place.begin * self._strides[place.arena]
+            return self._from(base, place.arena, place.begin)
         weight = slot.weight
         assert weight is not None
         array = consts[weight.const]
         stride = int(array.shape[-1])
         if what == "stride":
-            return stride
+            return stride, 0
         if what in ("packed", "turned"):
             return self._pack(array, weight, stride, what == "turned", memory)
         base = memory.learned(array) if what == "learned" else memory.constant(array)
-        return base + (weight.top * stride + weight.left) * _FLOAT
+        return _part(base, array, weight, stride)
+
+    def _from(self, base: int, arena: int, begin: int) -> Room:
+        """The rows of an arena, or of its gradients, from one on."""
+        stride = self._strides[arena]
+        return base + begin * stride, (self._plan.arenas[arena].rows - begin) * stride
 
     def __del__(self) -> None:
         """Leave the memory of packed weights to the next flush: the system's own takes longer than packing."""
         for packed in self._packed.values():
             _given_back(packed)
 
-    def _pack(self, array: Any, weight: Weight, stride: int, turned: bool, memory: Memory) -> int:
+    def _pack(self, array: Any, weight: Weight, stride: int, turned: bool, memory: Memory) -> Room:
         key = (id(array), weight, turned)
         packed = self._packed.get(key)
         if packed is None:
@@ -160,9 +172,15 @@ class Launches:
             steps = (stride, 1) if turned else (1, stride)
             size = ROWS.packed_size(inner, outer)
             packed = self._packed[key] = _taken(size)
-            source = memory.constant(array) + (weight.top * stride + weight.left) * _FLOAT
-            ROWS.pack(source, inner, outer, *steps, packed.ctypes.data)
-        return int(packed.ctypes.data)
+            source = _part(memory.constant(array), array, weight, stride)
+            ROWS.pack(*source, inner, outer, *steps, packed)
+        return packed.ctypes.data, packed.nbytes
+
+
+def _part(base: int, array: Any, weight: Weight, stride: int) -> Room:
+    """A constant, or its gradient, from the first number of a part of it on."""
+    begin = weight.top * stride + weight.left
+    return base + begin * _FLOAT, (prod(array.shape) - begin) * _FLOAT
 
 
 def rows_of(program: Program, step: Step) -> Rows:

@@ -7,7 +7,7 @@ numbers, not nodes.
 
 from gluonjit.graph.graph import Graph, Leaf, Record
 from gluonjit.graph.kinds import Group, Kind, Output, Split, Work, family_key, operand_groups, split_kind
-from gluonjit.graph.origins import LIBRARIES, Line, Mark, Origin, line_of, origin_of, raised_at, sample_at
+from gluonjit.graph.origins import LIBRARIES, Line, Mark, Origin, is_own, line_of, origin_of, raised_at, sample_at
 from gluonjit.graph.values import Rows, Spec, Value, clear_specs, intern_spec, natural_mode, spec_count
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "clear_specs",
     "family_key",
     "intern_spec",
+    "is_own",
     "line_of",
     "natural_mode",
     "operand_groups",

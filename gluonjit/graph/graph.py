@@ -36,6 +36,7 @@ class Record:
         "bases",
         "calls",
         "depths",
+        "guards",
         "kind",
         "matrices",
         "memo",
@@ -49,6 +50,7 @@ class Record:
     def __init__(self, kind: Kind, mode: int, share: float) -> None:
         self.kind = kind
         self.mode = mode
+        self.guards: Any = None  # what has to hold for a call to be one of these, where something has
         self.share = share  # of the room of a batch that one node takes
         self.memo: dict[tuple[Rows, ...], tuple[Value, ...]] = {}
         self.operands: list[tuple[Rows, ...]] = []
@@ -94,6 +96,8 @@ class Graph:
         self.lookups: dict[Any, dict[int, int]] = {}
         self.lookup_specs: dict[Any, Spec] = {}
         self.marks: list[Mark] = []  # where samples begin and end
+        self.copies: list[Sequence[int]] = []  # rows that arrays with memory of their own refer to, as `stack` gives
+        self.overwritten: list[int] = []  # rows of nodes whose backward pass needs what was written over since
         self.single_rows: dict[Any, Value] = {}  # one-row slices of inputs, so that equal ones are the same value
         # (the row's number for x[i:i+1], ~number for x[i])
 

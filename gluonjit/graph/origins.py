@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from bisect import bisect_right
 from collections.abc import Sequence
 from dis import findlinestarts
@@ -12,8 +13,11 @@ from typing import Any, NamedTuple, Optional
 Origin = Optional[tuple[CodeType, int]]
 """A place in a function: its code and the offset of an instruction. Cheap to take; `line_of` reads it."""
 
-LIBRARIES = {"gluonjit"}
-"""Packages that the user's line is never in; each engine adds its framework."""
+LIBRARIES = {"gluonjit", "numpy"}
+"""Packages that the user's line is never in; each engine adds its framework, and Python's own count too."""
+
+_STANDARD = os.path.dirname(os.__file__) + os.sep
+_MODULES = frozenset(getattr(sys, "stdlib_module_names", ("contextlib", "copy", "functools", "logging", "threading")))
 
 known: dict[Any, bool] = {}
 """Whether a module is of a library, by its name."""
@@ -52,8 +56,15 @@ def is_library(frame: FrameType) -> bool:
     """Whether a frame is of a library, told by the name of its module."""
     module = frame.f_globals.get("__name__")
     if module not in known:
-        known[module] = str(module).partition(".")[0] in LIBRARIES
+        package = str(module).partition(".")[0]
+        standard = str(frame.f_globals.get("__file__", "")).startswith(_STANDARD) and package in _MODULES
+        known[module] = package in LIBRARIES or standard
     return known[module]
+
+
+def is_own(item: Any) -> bool:
+    """Whether an object is of a class of a library, and none of the user's."""
+    return type(item).__module__.partition(".")[0] in LIBRARIES
 
 
 def raised_at(trace: TracebackType | None) -> Line | None:

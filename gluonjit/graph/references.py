@@ -134,6 +134,7 @@ def joined(values: Sequence[Value], shape: Shape, mode: str) -> Value | None:
         ):
             return None
     rows = tuple([number for value in values for number in value.row_list()])
+    values[0].graph.copies.append(rows)
     return Value(
         rows,
         max([value.depth for value in values]),

@@ -9,9 +9,11 @@ import threading
 import warnings
 from collections.abc import Hashable
 from types import CodeType
+from typing import Any
 
 from gluonjit.errors import (
     AloneWarning,
+    BackwardWarning,
     CacheWarning,
     CellWarning,
     EarlyFlushWarning,
@@ -19,16 +21,18 @@ from gluonjit.errors import (
     SmallBatchWarning,
 )
 from gluonjit.graph import Line, line_of
+from gluonjit.hybrid.minibatch import MINIBATCH, TOO_FEW, Early
 from gluonjit.hybrid.provenance import Provenance
 from gluonjit.hybrid.report import Report
 
 _IN_A_ROW = 10  # batches of which one could be an accident
-_TOO_FEW = 1.5  # nodes a launch: below, a launch does no more than a call without batching
+_MANY = 8  # nodes a launch: from here on one call is a minibatch by itself
 _THRASHING = 0.1  # of the launches are of graphs never seen before, after so many batches
 _OPERATORS = 6  # of a function, from which on one node would pay
 _CALLS = 30
 
 _given: set[Hashable] = set()
+_shown: dict[Any, Any] = {}  # as Python keeps for each module what it has shown
 
 
 ONE_AT_A_TIME = "samples were captured and differentiated one at a time, so that nothing could be batched."
@@ -41,8 +45,10 @@ class _Streaks(threading.local):
         self.alone = 0
         self.small = 0
         self.missing = 0
+        self.told = False  # that samples are differentiated one by one
         self.looked = 0  # batches whose operators were counted
         self.seen: tuple[Report, int] | None = None
+        self.anew = 0
 
 
 _streaks = _Streaks()
@@ -60,16 +66,28 @@ def advise(category: type[GluonJITWarning], key: Hashable, message: str, line: L
 def forget() -> None:
     """Give all advice again."""
     _given.clear()
+    _shown.clear()
     _streaks.__init__()  # type: ignore[misc]
 
 
-def after_flush(report: Report, flush: Provenance, samples: int, line: Line | None, early: bool) -> None:
-    """What the flush of so many samples teaches; `line` made it run, `early` in the middle of what was captured."""
-    if early and flush.plan.steps:
-        _early(line)
+def one_at_a_time(message: str, line: Line | None) -> None:
+    """Warn that samples are differentiated one by one; then nothing needs to be said of small batches."""
+    _streaks.told = True
+    file, number = (line.file, line.number) if line is not None else ("<unknown>", 0)
+    warnings.warn_explicit(message, BackwardWarning, file, number, registry=_shown)
+
+
+def after_flush(
+    report: Report, flush: Provenance, samples: int, reason: str, line: Line | None, early: Early | None
+) -> None:
+    """What the flush of so many samples teaches; `line` made it run, `early` is an earlier one that came too early."""
+    if early is not None:
+        _early(early.line)
+        _streaks.alone = 0
     _alone(report, flush)
-    _small(report, flush, samples, line, early)
     _thrashing(report, flush, line)
+    if not MINIBATCH.passes:  # what a checkpoint computes again has its samples one by one
+        _small(flush, samples, reason, line)
     _operators(flush)
 
 
@@ -91,11 +109,12 @@ def _alone(report: Report, flush: Provenance) -> None:
                 AloneWarning,
                 (step.kind.name, step.kind.lone),
                 f"{step.kind.name} runs once per sample ({step.count} times in this batch): {step.kind.lone}. "
-                f"Everything around it is batched; `python -m gluonjit rules` lists the operators that are.",
+                f"Everything around it is batched; `python -m gluonjit rules{_operator(step.kind.lone)}` says how "
+                f"operators run.",
                 flush.line(number),
             )
     for name, reason in report.unbatched.items():
-        if not any(reason.startswith(f"{operator}: ") for operator in report.alone):
+        if name not in report.fine and not any(reason.startswith(f"{operator}: ") for operator in report.alone):
             advise(
                 CellWarning,
                 (name, reason),
@@ -104,27 +123,39 @@ def _alone(report: Report, flush: Provenance) -> None:
             )
 
 
-def _small(report: Report, flush: Provenance, samples: int, line: Line | None, early: bool) -> None:
+def _operator(reason: str) -> str:
+    """The operator that a reason begins with, as an argument of a command; nothing where it begins otherwise."""
+    name, colon, _ = reason.partition(": ")
+    return f" {name}" if colon and " " not in name else ""
+
+
+_ASKED = ("flush_at=", "max_nodes")  # in reasons to run that are options
+
+
+def _small(flush: Provenance, samples: int, reason: str, line: Line | None) -> None:
     """One sample at a time, or batches in which hardly anything runs together."""
     plan = flush.plan
     launches = sum(step.count if step.kind.lone else 1 for step in plan.steps)
-    single = samples == 1 and not early and not any(step.mode >= 2 for step in plan.steps)
-    _streaks.alone = _streaks.alone + 1 if single else 0
-    small = samples != 1 and launches > 1 and plan.nodes < _TOO_FEW * launches
+    asked = any(option in reason for option in _ASKED)
+    single = samples == 1 and plan.nodes < _MANY * launches and not asked
+    if samples or asked:  # else it goes on with the sample before
+        _streaks.alone = _streaks.alone + 1 if single else 0
+    small = samples != 1 and not _streaks.anew and launches > 1 and plan.nodes < TOO_FEW * launches
     _streaks.small = _streaks.small + 1 if small else 0
-    if _streaks.alone == _IN_A_ROW:
+    if _streaks.alone == _IN_A_ROW and not _streaks.told:
+        why = "backward was called" if reason.startswith("backward") else "a value was read"
         advise(
             SmallBatchWarning,
             ("single", line),
-            f"the last {_IN_A_ROW} batches held one sample each, because a value was read after each: call the block "
-            f"for all samples of a minibatch first, and read the results then.",
+            f"the last {_IN_A_ROW} batches held one sample each, because {why} after each: call the block for "
+            f"all samples of a minibatch first, then read the results, or call backward once for the sum of losses.",
             line,
         )
     if _streaks.small == _IN_A_ROW:
         advise(
             SmallBatchWarning,
             "few",
-            f"the last {_IN_A_ROW} batches ran fewer than {_TOO_FEW} nodes a launch, so batching does not pay: put "
+            f"the last {_IN_A_ROW} batches ran fewer than {TOO_FEW} nodes a launch, so batching does not pay: put "
             f"more samples into a minibatch, or see gluonjit.explain() for what keeps them apart.",
             line,
         )
@@ -135,7 +166,17 @@ def _thrashing(report: Report, flush: Provenance, line: Line | None) -> None:
     misses = report.cache["misses"]
     _streaks.seen = (report, misses)
     _streaks.missing = _streaks.missing + 1 if misses - before > _THRASHING * len(flush.plan.steps) else 0
-    if _streaks.missing == 2 * _IN_A_ROW:
+    _streaks.anew = _streaks.anew + 1 if _streaks.missing and report.anew else 0
+    if _streaks.missing == 2 * _IN_A_ROW and _streaks.anew >= _IN_A_ROW:
+        advise(
+            CacheWarning,
+            ("anew", report.anew),
+            f"each of the last {2 * _IN_A_ROW} batches met a {report.anew} that was never called before, and each of "
+            f"these objects is traced and made into a batched graph of its own, whose calls run with no other's. Make "
+            f"the {report.anew} once, outside of the loop, and call it for all samples.",
+            line,
+        )
+    elif _streaks.missing == 2 * _IN_A_ROW:
         advise(
             CacheWarning,
             report.missed,

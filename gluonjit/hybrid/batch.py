@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from gluonjit.analysis import Plan, Planner
 from gluonjit.analysis.choice import Setting
 from gluonjit.analysis.costs import CostModel, Observed
+from gluonjit.analysis.liveness import held
 from gluonjit.analysis.plan import LookupChunk
 from gluonjit.analysis.splitting import Sharing
 from gluonjit.analysis.traces import save_graph
@@ -25,6 +27,7 @@ from gluonjit.graph import Graph, Line, Mark, Record, Value, line_of, origin_of
 from gluonjit.hybrid.advice import after_flush
 from gluonjit.hybrid.choosing import Choice, chooser_of
 from gluonjit.hybrid.costs import cost_model
+from gluonjit.hybrid.minibatch import MINIBATCH
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.pacing import FLUSH, note_flush
 from gluonjit.hybrid.protocol import Engine, Session
@@ -93,6 +96,8 @@ class Batch:
         self.task: Any = None  # the task of asyncio that opened it
         self.samples = 0  # calls of outermost blocks since the last flush
         self.sample = 0  # the number of the next one
+        self.failed = -1  # where a call was refused, or a sample has raised, the rows there were before; else -1
+        self.carried: set[int] = set()  # samples, since the last flush, that use what ran before it
         self.noted: dict[Any, Any] = {}  # blocks whose parameters are known, by address
         self.parameters: dict[int, Any] = {}  # arrays of known parameters, by address
         self.misses = 0  # of the cache, up to the last flush that the cost model has learned from
@@ -107,6 +112,7 @@ class Batch:
         """Begin an empty graph."""
         self.graph = Graph(self, _outside_flushes)
         self.records = self.graph.records
+        self.begun = 0  # the rows there were when samples began to be numbered
         # Arrays and values from outside, by address: each entry keeps its key's object alive.
         self.imports: dict[Any, tuple[Any, Value]] = {}
         self.tables: dict[Any, Any] = {}
@@ -131,6 +137,8 @@ class Batch:
 
     def begin_sample(self) -> None:
         """What is captured from here on belongs to the next sample."""
+        if self.failed >= 0:
+            self._number_anew()
         if self.empty:
             self._choose()
         if self.setting.granularity == "graph":  # samples that share a node do not run as one
@@ -141,6 +149,18 @@ class Batch:
         self.graph.marks.append(Mark(self.graph.rows, self.sample))
         self.samples += 1
         self.sample += 1
+
+    def _number_anew(self) -> None:
+        """After a failure: the next sample is the first of another minibatch if nobody can read what came before.
+
+        What the failed sample has captured itself does not count: its error holds that.
+        """
+        rows, self.failed = self.failed, -1
+        self.calls.clear()  # its keys hold values
+        for record in self.records.values():
+            if held(record.values[bisect_left(record.bases, self.begun) : bisect_left(record.bases, rows)]):
+                return
+        self.sample, self.begun = 0, self.graph.rows
 
     def end_sample(self) -> None:
         """What is captured from here on belongs to no sample by itself, as losses do."""
@@ -164,8 +184,8 @@ class Batch:
         graph.owner = reason
         _release(graph)
 
-    def flush(self, reason: str, early: bool = False) -> None:
-        """Run what was captured; `early` where that is in the middle of a sample or of an explicit batch.
+    def flush(self, reason: str, middle: str = "") -> None:
+        """Run what was captured; in the `middle` of a "sample" or, for a value, of a "scope" of `batching`.
 
         On an error the batch is empty, and values of the failed graph say why.
         """
@@ -184,17 +204,19 @@ class Batch:
         line = line_of(origin_of(_getframe(1)))
         with FLUSH:
             try:
-                self._flush(graph, capture, reason, early, line)
+                self._flush(graph, capture, reason, middle, line)
             finally:
                 _FLUSHED.seconds += perf_counter() - entered
 
-    def _flush(self, graph: Graph, capture: float, reason: str, early: bool, line: Line | None) -> None:
+    def _flush(self, graph: Graph, capture: float, reason: str, middle: str, line: Line | None) -> None:
         captured = self.setting
         self.reset()
         for record in graph.records.values():
             record.complete()
         report, samples = self.report, self.samples
-        self.samples = 0
+        begun = range(self.sample - samples, self.sample)
+        carried, self.carried, self.samples = self.carried, set(), 0
+        why = reason
         planned: list[Record] = []
         try:
             with RUNNING:
@@ -204,6 +226,7 @@ class Batch:
                 planned = planner.records
                 explores = self.chooser.explores(captured)
                 plan = self.chooser.plan(planner, records, captured, samples, self._model)
+                plan.overwritten.extend([(int(plan.arena[row]), int(plan.position[row])) for row in graph.overwritten])
                 report.choice = choice = self.chooser.choice
                 unusual = choice.looked or choice.profiled or report.cache["misses"] > self.traced
                 note_flush(unusual, self.chooser if explores else None)
@@ -218,10 +241,12 @@ class Batch:
                 options = self.options
                 if profile != options.profile:
                     options = replace(options, profile=profile)
-                self._run(graph, plan, samples, provenance, options, times)
+                history = self._run(graph, plan, samples, provenance, options, times)
         except BaseException as error:
             graph.owner = f"its batch failed: {error}"
             self.sample = 0  # the minibatch is lost
+            MINIBATCH.ran(self, bool(carried), None)
+            MINIBATCH.end()
             raise
         finally:
             begin = perf_counter()
@@ -229,9 +254,12 @@ class Batch:
             _release(graph, planned)
             released = perf_counter()
             report.took("release", "capture", begin, released)  # it is as much as was captured
+        MINIBATCH.ran(self, bool(carried), history)
+        apart = len(set(begun) - carried) if self.sample else int(not carried)
+        early = MINIBATCH.came_early(plan, samples, apart, middle, line)
         try:
             if self.options.granularity == captured.granularity or captured.granularity != "op":
-                after_flush(report, provenance, samples, line, early)  # else operators are the library's own idea
+                after_flush(report, provenance, samples, why, line, early)  # else operators are the library's own idea
         finally:
             times["capture"] += released - begin
             times["analysis"] += perf_counter() - released
@@ -273,7 +301,8 @@ class Batch:
         provenance: Provenance,
         options: Options,
         times: dict[str, float],
-    ) -> None:
+    ) -> Any:
+        """Run a plan; what its results can be differentiated by, or None."""
         begin = perf_counter()
         session = self.engine.session(plan, self.report, options, samples, provenance)
         for chunk in plan.inputs:
@@ -296,6 +325,7 @@ class Batch:
         session.wait()
         session.finish()
         times["results"] = self._took("results", begin)
+        return session.tape
 
     def _took(self, name: str, begin: float) -> float:
         end = perf_counter()

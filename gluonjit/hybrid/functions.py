@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import MethodType
 from typing import Any
 
+from gluonjit.errors import OptionError
 from gluonjit.hybrid.protocol import Engine
 from gluonjit.hybrid.state import ENGINES, LOCAL
 
@@ -34,7 +35,8 @@ class CellFunction:
             for engine in ENGINES if len(ENGINES) == 1 else _engines_of((*args, *kwargs.values())):
                 if state.inside or engine.wants(args):
                     return engine.call_cell(self, args, kwargs)
-        return self.function(*args, **kwargs)
+        follower = getattr(state.trace, "follower", None)
+        return self.function(*args, **kwargs) if follower is None else follower.call(self, *args, **kwargs)
 
     def __reduce__(self) -> Any:
         return self.name  # found by name, as any function is
@@ -54,11 +56,18 @@ def _engines_of(args: Any) -> list[Engine]:
     return []
 
 
-def cell(function: Callable[..., Any]) -> CellFunction:
+def cell(function: Callable[..., Any] | None = None, **options: Any) -> CellFunction:
     """Declare a function or method as a cell: under dynamic batching each call is one node.
 
-    Raises TypeError where `function` cannot be called.
+    It takes no options: these are of `hybridize(dynamic_batch=True, ...)` and `batching(...)`. Raises OptionError for
+    any, and TypeError where `function` cannot be called.
     """
+    if options:
+        given = ", ".join(f"{name}={value!r}" for name, value in options.items())
+        raise OptionError(
+            f"gluonjit.cell({given}): it takes no options. Write @gluonjit.cell above the function, and give options "
+            f"to hybridize(dynamic_batch=True, {given}) or batching({given})."
+        )
     if not callable(function):
         raise TypeError(f"gluonjit.cell({function!r}): it takes a function or method; use it as a decorator")
     return CellFunction(function)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
 from typing import Any, ClassVar
 
 from gluonjit.analysis.schedulers import SCHEDULERS
@@ -42,6 +43,8 @@ class Options:
     check_finite: look at every result and gradient, and raise NotFiniteError that names the call, sample and line of
         the first that is a NaN or infinite; much slower.
     without: names of `SWITCHES` to leave out: the results are the same, and what each of them gains can be measured.
+    copy_inputs: bytes up to which an input array is copied when it is captured, so that the program may write to
+        its own by any way, numpy's too; of a larger one a write that the framework counts is noticed: CaptureError.
     executor: what runs the plan of a flush in PyTorch: "stepwise" step by step, "replay" as a static plan with padded
         sizes (on CUDA one graph), "steps" with each step as a static one (on CUDA a graph each), "compiled" with
         programs that torch.compile has made; "auto" chooses. MXNet knows "auto" and "stepwise" (see docs/gpu.md).
@@ -63,6 +66,7 @@ class Options:
     profile: bool = False
     check_finite: bool = False
     without: tuple[str, ...] = ()
+    copy_inputs: int = 65_536
     executor: str = AUTO
     reuse: Callable[..., Any] | None = None
     check_reuse: int | None = 1000
@@ -74,7 +78,7 @@ class Options:
         """
         for name, value in changes.items():
             if name not in _RULES:
-                raise OptionError(f"{call}: there is no option {name!r}; the options are {', '.join(sorted(_RULES))}")
+                raise OptionError(f"{call}: {_unknown(name, value)}")
             if name == "executor" and value == "eager":
                 raise OptionError(
                     f'{call}: executor="eager" is now called executor="stepwise": a plan that runs step by step. '
@@ -92,6 +96,47 @@ class Options:
         return chosen
 
 
+SWITCH = "dynamic_batch"
+"""What turns dynamic batching on, beside the options."""
+
+
+def _unknown(name: str, value: Any) -> str:
+    """What is wrong with an option that there is not, and what to type."""
+    if name == SWITCH:
+        return f"{SWITCH} is no option here, as this turns dynamic batching on by itself: leave it out"
+    meant = near_option(name)
+    if meant:
+        return f"there is no option {name!r}: did you mean {meant}={value!r}?"
+    return f"there is no option {name!r}; the options are {', '.join(sorted(_RULES))}"
+
+
+def near_option(name: str) -> str:
+    """The option, or "dynamic_batch", that a name is or is nearly; "" where it is none."""
+    plain = {known.replace("_", ""): known for known in (SWITCH, *_RULES)}
+    given = "".join(name.lower().split("_"))
+    if len(given) >= _TELLING and any(known.startswith(given) for known in plain):
+        return next(plain[known] for known in plain if known.startswith(given))
+    return next((plain[known] for known in get_close_matches(given, plain, 1, 0.8)), "")
+
+
+def refuse_without_switch(call: str, names: Mapping[str, Any], backend: bool) -> None:
+    """Raise OptionError where a framework's own call is given what is meant for dynamic batching, which is off.
+
+    backend: whether what the framework does not know is an option of a compiler's, and no other.
+    """
+    for name, value in names.items():
+        meant = near_option(name)
+        given = f"{call}({name}={value!r})"
+        if meant == SWITCH:
+            raise OptionError(f"{given}: there is no option {name!r}: did you mean {SWITCH}={value!r}?")
+        if meant and not backend:
+            missing = f"{call}({SWITCH}=True, {meant}={value!r})"
+            raise OptionError(f"{given}: {meant} is an option of dynamic batching, which is off: type {missing}")
+
+
+_TELLING = 5  # letters by which an option may be named
+
+
 _Rule = tuple[Callable[[Any], bool], str]
 
 
@@ -101,6 +146,10 @@ def _one_of(*names: str) -> _Rule:
 
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _is_names(value: Any) -> bool:
@@ -132,6 +181,7 @@ _RULES: dict[str, _Rule] = {
         lambda value: _is_names(value) and set(value) <= set(SWITCHES),
         f"is a tuple of names out of {', '.join(SWITCHES)}",
     ),
+    "copy_inputs": (_is_size, "is a whole number of bytes, 0 or more"),
     "executor": _one_of(AUTO, "stepwise", "compiled", "replay", "steps"),
     "reuse": (lambda value: value is None or callable(value), "is a function of the call's arguments, or None"),
     "check_reuse": (lambda value: value is None or _is_count(value), "is a whole number of at least 1, or None"),

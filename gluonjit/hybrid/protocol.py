@@ -15,7 +15,13 @@ from gluonjit.hybrid.report import Report
 
 
 class Session(Protocol):
-    """The arrays of one flush. A mode is 2 * recording + training."""
+    """The arrays of one flush. A mode is 2 * recording + training.
+
+    tape: what its results can be differentiated by as long as somebody holds it, or None.
+    """
+
+    @property
+    def tape(self) -> Any: ...
 
     def put_lookup(self, chunk: LookupChunk) -> None:
         """Put entries of a table into their place."""

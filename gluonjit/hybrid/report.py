@@ -109,8 +109,8 @@ class Report:
     The engine works asynchronously: unless the option `profile` was set, gather, compute and backward are the times
     to hand the work over. kinds: calls, nodes and launches by name; alone: what cannot be batched, and why;
     unbatched: calls that are not one node, and why; by_number: cells that run apart for each number of children, and
-    why; reasons: how often what made the batch run; cache: hits and
-    misses of the cache of batched graphs; reuse: what became of calls that may be reused.
+    why; reasons: how often what made the batch run; cache: hits and misses of the cache of batched graphs; retraced:
+    calls found in it that were traced again, to compare; reuse: what became of calls that may be reused.
     """
 
     calls: int = 0
@@ -131,10 +131,13 @@ class Report:
     kinds: dict[str, KindRow] = field(default_factory=dict)
     cache: dict[str, int] = field(default_factory=lambda: {"hits": 0, "misses": 0})
     reuse: Reuse = field(default_factory=Reuse)
+    retraced: int = 0
     executed: Executed = field(default_factory=Executed)
     ms: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
     choice: Choice | None = None  # what was chosen for the last flush, and between what
     missed: str = field(default="", repr=False)  # the last name that missed the cache
+    anew: str = field(default="", repr=False)  # its class, where that was the first call of an object
+    fine: set[str] = field(default_factory=set, repr=False)  # of `unbatched`: as meant, or nobody could mend it
     last: Provenance | None = field(default=None, repr=False)  # of the last flush
     model: Callable[[], CostModel] | None = field(default=None, repr=False)  # of its engine
     # Plain tuples: the collector of garbage stops looking at those.
@@ -214,6 +217,12 @@ class Report:
     def _count(self, name: str, calls: int, nodes: int, launches: int) -> None:
         row = self.kinds.get(name, KindRow(0, 0, 0))
         self.kinds[name] = KindRow(row.calls + calls, row.nodes + nodes, row.launches + launches)
+
+    def miss(self, cell: Any, owner: Any) -> None:
+        """Note that a call of a cell, of its `owner` if that is not None, is of a signature never seen before."""
+        self.missed = cell.name
+        self.anew = "" if cell.met or owner is None else type(owner).__name__
+        cell.met = True
 
     def took(self, name: str, part: str, begin: float, end: float, step: int | None = None) -> None:
         """Note that something took this long, in seconds of `time.perf_counter`."""

@@ -13,6 +13,7 @@ from typing import Any
 from gluonjit.errors import EngineError, OptionError
 from gluonjit.graph import LIBRARIES, Value, line_of, origin_of
 from gluonjit.hybrid.batch import RUNNING, Batch
+from gluonjit.hybrid.minibatch import MINIBATCH
 from gluonjit.hybrid.options import EAGER, Options
 from gluonjit.hybrid.pacing import HERE, SPENT, Stretch
 from gluonjit.hybrid.protocol import Engine
@@ -50,14 +51,13 @@ class State:
     batch: the innermost open batch; explicit: those opened by `batching`, outermost first; inside: how many
     dynamically batched blocks are being called; trace: the cell being traced; paused > 0: capture is off;
     mode: 2 * recording + training; numpy: which of the framework's array semantics hold, as the engine numbers
-    them; recorded: the call that is being captured to be reused; last: the report of the last batch that ran something.
+    them; recorded: the call that is being captured to be reused.
     """
 
     __slots__ = (
         "batch",
         "explicit",
         "inside",
-        "last",
         "mode",
         "numpy",
         "options",
@@ -77,7 +77,6 @@ class State:
         self.mode = 0
         self.numpy = 0
         self.recorded: Any = None
-        self.last: Report | None = None
         self.options = Options()
         self.pass_seen = -1  # the backward pass of the framework's that has last gone through a batch
         self.singles = 0  # batches of one sample that were differentiated, one after the other
@@ -96,6 +95,11 @@ class State:
             return self.singles == 2
         return False
 
+    def end_minibatch(self) -> None:
+        """A backward pass is over, or an optimizer steps: what runs next is of another minibatch, but in a sample."""
+        if not self.inside:
+            MINIBATCH.end()
+
     def __del__(self) -> None:
         """The thread has ended: what it has captured and not run is let go."""
         for batch in [*self.explicit, self.batch]:
@@ -113,7 +117,6 @@ class State:
             batch = self.batch
         if batch is None:
             batch = self.batch = Batch(engine, options or self.options)
-            self.last = batch.report
         return batch
 
     def close(self) -> None:
@@ -126,7 +129,7 @@ class State:
         """Run what waits on this thread, the outermost batch first."""
         for batch in [*self.explicit, self.batch]:
             if batch is not None:
-                batch.flush(reason, early=self.inside > 0)
+                batch.flush(reason, "sample" if self.inside else "")
         self.close()
 
 
@@ -183,8 +186,8 @@ def settle(value: Value, backward: bool = False) -> None:
     """Run the batch of a value if that has not run: to read it, or to go `backward`, no fault between samples."""
     if value.graph is not None and isinstance(value.graph.owner, Batch):
         state = LOCAL.state
-        early = bool(state.inside or (state.explicit and not backward))
-        value.graph.owner.flush("backward" if backward else "a value was read", early=early)
+        middle = "sample" if state.inside else "scope" if state.explicit and not backward else ""
+        value.graph.owner.flush("backward" if backward else "a value was read", middle)
         if not state.inside:
             state.close()
 
@@ -211,7 +214,7 @@ def batching(**options: Any) -> Iterator[Batch]:
     batch.task = _task()
     state.explicit.append(batch)
     state.batch = batch
-    state.last = batch.report
+    MINIBATCH.end()
     eager = chosen.granularity == EAGER
     state.paused += eager
     try:
@@ -234,7 +237,7 @@ def batching(**options: Any) -> Iterator[Batch]:
             state.explicit.remove(batch)
         if state.batch is batch:
             state.batch = state.explicit[-1] if state.explicit else None
-        state.last = batch.report
+        MINIBATCH.end()
 
 
 def _task() -> Any:
@@ -259,5 +262,5 @@ if hasattr(os, "register_at_fork"):
 
 
 def explain() -> Report:
-    """The report of the batch that ran last on this thread (empty where none has)."""
-    return LOCAL.state.last or Report()
+    """The report of the minibatch that ran last on this thread, in one piece or several (empty where none has)."""
+    return MINIBATCH.report(LOCAL.state.batch)

@@ -11,18 +11,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gluonjit.errors import VerifyError
 from gluonjit.graph import Line, line_of, origin_of
-from gluonjit.hybrid.report import Report
-from gluonjit.hybrid.state import explain
 from gluonjit.hybrid.structure import items_of, map_structure
 
 Loss = Callable[[Any, Any], Any]
+Witness = Callable[[], Any]
 
 TOLERANCES = {"float16": 1e-2, "float64": 1e-9}
 USUAL = 1e-5
 _SMALLEST = 1e-6  # arrays of smaller numbers are compared as if they held this
-_SHARE = 1e-2  # and gradients as if they held this share of the largest: what cancels leaves rounding of what it was
+SHARE = 1e-1  # and gradients as if they held this share of the largest: what cancels leaves rounding of what it was
 
 
 @dataclass
@@ -36,6 +34,7 @@ class Event:
     results: list[Any] = field(default_factory=list)
     probes: list[Any] = field(default_factory=list)  # arrays whose gradients are those of the results
     inside: list[Event] = field(default_factory=list)
+    seen: Any = None  # by a witness, when the call was over
 
     def __str__(self) -> str:
         return f"{self.name} in sample {self.sample}" + (f" at {self.line}" if self.line else "")
@@ -48,7 +47,8 @@ class Log:
     None where it gets none.
     """
 
-    def __init__(self, array: type, probed: Callable[[Any], tuple[Any, Any]]) -> None:
+    def __init__(self, array: type, probed: Callable[[Any], tuple[Any, Any]], witness: Witness | None = None) -> None:
+        self._witness = witness
         self.events: list[Event] = []
         self.sample = 0
         self._open: list[Event] = []
@@ -62,7 +62,10 @@ class Log:
         (self._open[-1].inside if self._open else self.events).append(event)
         self._open.append(event)
         try:
-            return map_structure(run(), lambda item: self._noted(event, item))
+            found = map_structure(run(), lambda item: self._noted(event, item))
+            if self._witness is not None:
+                event.seen = self._witness()
+            return found
         finally:
             self._open.pop()
 
@@ -80,50 +83,6 @@ class Outcome(NamedTuple):
 
     outputs: list[list[Any]]
     gradients: dict[str, Any]
-
-
-class Runs(NamedTuple):
-    """A program's runs, in an engine."""
-
-    run: Callable[[bool], Outcome]  # eagerly, or batched
-    watched: Callable[[bool, bool], list[Event]]  # with probes or without; eagerly, or batched
-    numbers: Callable[[Any], Any]  # of an array
-    gradient: Callable[[Any], Any]  # the numbers of a probe's
-    off: str  # the call that turns batching off
-
-
-def compared(runs: Runs, rtol: float | None) -> Report:
-    """The report of the batched run. Raises VerifyError where it differs from the eager one, and says in which call."""
-    eager, batched = runs.run(True), runs.run(False)
-    report = explain()
-    found = _first(eager, batched, rtol)
-    if found is None:
-        return report
-    what, apart, gradient = found
-    logs = runs.watched(gradient, True), runs.watched(gradient, False)
-    if gradient:
-        where = first_gradient(logs[0], logs[1], runs.gradient, rtol)
-    else:
-        where = first_result(logs[0], logs[1], runs.numbers, rtol)
-    where = where or "no single call differs while calls are watched one by one"
-    raise VerifyError(
-        f"verify(): batched and eager execution differ by {apart.by:.3g}, at a scale of {apart.scale:.3g}, in {what}: "
-        f"{apart}. Of the calls, {where}. With {runs.off} the net runs as it should."
-    )
-
-
-def _first(eager: Outcome, batched: Outcome, rtol: float | None) -> tuple[str, Difference, bool] | None:
-    for number, (wanted, found) in enumerate(zip(eager.outputs, batched.outputs)):
-        for expected, actual in zip(wanted, found):
-            apart = difference(actual, expected, rtol)
-            if apart is not None:
-                return f"the output of sample {number}", apart, False
-    least = _SHARE * max(map(largest, eager.gradients.values()), default=0.0)
-    for name, expected in eager.gradients.items():
-        apart = difference(batched.gradients[name], expected, rtol, least)
-        if apart is not None:
-            return f"the gradient of {name}", apart, True
-    return None
 
 
 def called(
@@ -230,7 +189,7 @@ def first_gradient(
     """The first call, in the order of backward, whose result's gradient differs, and the calls that gave it."""
     aligned = list(pairs(eager, batched))
     probes = [probe for expected, _ in aligned for probe in expected.probes if probe is not None]
-    least = _SHARE * max((largest(gradient(probe)) for probe in probes), default=0.0)
+    least = SHARE * max((largest(gradient(probe)) for probe in probes), default=0.0)
     for position, (expected, actual) in reversed(list(enumerate(aligned))):
         for wanted, found in zip(expected.probes, actual.probes):
             if wanted is None or found is None:

@@ -79,12 +79,19 @@ static long long whole(const char *data, int code, Py_ssize_t k) {
    taken over. */
 PyObject *row_of(PyObject *graph, PyObject *entries, PyObject *index) {
     PyObject *row, *after;
+    Py_ssize_t base;
     if (index == NULL) return NULL;
     row = Py_XNewRef(PyDict_GetItemWithError(entries, index));
     if (row == NULL && !PyErr_Occurred()) {
-        after = PyLong_FromSsize_t(PyLong_AsSsize_t(SLOT(graph, names.graph_rows)) + 1);
-        row = Py_NewRef(SLOT(graph, names.graph_rows));
-        if (after == NULL || PyDict_SetItem(entries, index, row) < 0) {
+        base = number_at(graph, names.graph_rows);
+        if (base < 0 || base >= MOST_ROWS) {
+            if (!PyErr_Occurred()) PyErr_Format(PyExc_OverflowError, "a batch has no row after %zd", base);
+            Py_DECREF(index);
+            return NULL;
+        }
+        after = PyLong_FromSsize_t(base + 1);
+        row = PyLong_FromSsize_t(base);
+        if (after == NULL || row == NULL || PyDict_SetItem(entries, index, row) < 0) {
             Py_CLEAR(row);
             Py_XDECREF(after);
         } else {
@@ -112,10 +119,15 @@ static PyObject *rows_of(PyObject *graph, PyObject *entries, const char *data, i
 
 /* The value of rows of a table, given as a tuple, which is taken over. */
 PyObject *entries_value(PyObject *graph, PyObject *rows, PyObject *row_spec, char taped) {
-    PyObject *spec, *value, *only;
+    PyObject *spec = NULL, *value, *only, *place, *made;
     Py_ssize_t count = PyTuple_GET_SIZE(rows);
-    PyObject *place = PyLong_FromSsize_t(~count);
-    spec = place == NULL ? NULL : Py_XNewRef(PyDict_GetItemWithError(SLOT(row_spec, names.spec_of_rows), place));
+    if (row_spec == NULL || Py_TYPE(row_spec) != names.spec_type) {
+        Py_DECREF(rows);
+        return no_such_slot(row_spec, names.spec_type);
+    }
+    made = dict_at(row_spec, names.spec_of_rows);
+    place = made == NULL ? NULL : PyLong_FromSsize_t(~count);
+    if (place != NULL) spec = Py_XNewRef(PyDict_GetItemWithError(made, place));
     Py_XDECREF(place);
     if (spec == NULL && !PyErr_Occurred()) spec = PyObject_CallMethod(row_spec, "stacked", "n", count);
     if (spec == NULL) {
@@ -135,9 +147,9 @@ PyObject *entries_value(PyObject *graph, PyObject *rows, PyObject *row_spec, cha
 /* Let the batch and the table know the value of an index array: a write to the array is noticed. */
 static int note_index(PyObject *batch, PyObject *table, PyObject *array, PyObject *address, PyObject *value) {
     PyObject *entry = PyTuple_Pack(2, array, value), *place = PyTuple_Pack(2, str_index, address);
-    int failed = entry == NULL || place == NULL ||
-                 PyDict_SetItem(SLOT(batch, names.batch_imports), place, entry) < 0 ||
-                 PyDict_SetItem(SLOT(table, names.table_known), address, entry) < 0;
+    PyObject *imports = dict_at(batch, names.batch_imports), *known = dict_at(table, names.table_known);
+    int failed = entry == NULL || place == NULL || imports == NULL || known == NULL ||
+                 PyDict_SetItem(imports, place, entry) < 0 || PyDict_SetItem(known, address, entry) < 0;
     Py_XDECREF(entry);
     Py_XDECREF(place);
     return failed ? -1 : 0;
@@ -145,16 +157,18 @@ static int note_index(PyObject *batch, PyObject *table, PyObject *array, PyObjec
 
 /* The value of a look-up that was not made before in this batch. */
 static PyObject *look_up(PyObject *batch, PyObject *table, PyObject *array, PyObject *key) {
-    PyObject *graph = SLOT(batch, names.batch_graph), *entries, *rows = NULL, *value = NULL;
+    PyObject *graph = SLOT(batch, names.batch_graph), *entries = NULL, *tables, *rows = NULL, *value = NULL;
     void *address = address_of(array);
     const int64_t *sizes;
     Py_ssize_t count, size, k;
     int axes, code, failed;
-    char here[512], *data = here;
-    if (address == NULL || Py_TYPE(graph) != names.graph_type) return NULL;
-    entries = PyDict_GetItemWithError(SLOT(graph, names.graph_lookups), table);
-    size = PyLong_AsSsize_t(SLOT(table, names.table_size));
-    if (entries == NULL || PyErr_Occurred()) return NULL;
+    int64_t here[64];
+    char *data = (char *)here;
+    if (address == NULL || graph == NULL || Py_TYPE(graph) != names.graph_type) return NULL;
+    tables = dict_at(graph, names.graph_lookups);
+    size = number_at(table, names.table_size);
+    if (tables != NULL && !PyErr_Occurred()) entries = PyDict_GetItemWithError(tables, table);
+    if (entries == NULL || !PyDict_CheckExact(entries)) return NULL;
     if (((GetShape)names.get_shape)(address, &axes, &sizes) != 0 || axes != 1 || sizes[0] < 1) return NULL;
     count = (Py_ssize_t)sizes[0];
     if (((GetCode)names.get_dtype)(address, &code) != 0 || size_of(code) == 0) return NULL;
@@ -177,22 +191,21 @@ static PyObject *look_up(PyObject *batch, PyObject *table, PyObject *array, PyOb
     if (value != NULL && note_index(batch, table, array, key, value) < 0) Py_CLEAR(value);
     Py_DECREF(entries);
     Py_DECREF(graph);
-    if (data != here) PyMem_Free(data);
+    if (data != (char *)here) PyMem_Free(data);
     return value;
 }
 
 PyObject *quick_lookup(PyObject *state, PyObject *cell, PyObject *array) {
-    PyObject *batch = SLOT(state, names.state_batch), *room, *place, *table, *key, *known, *value, *result = NULL;
-    int taped = PyLong_AsLong(SLOT(state, names.state_mode)) >= 2;
-    if (batch == NULL || Py_TYPE(batch) != names.batch_type) return NULL;
-    room = SLOT(batch, names.batch_room);
-    if (room == NULL || !PyFloat_CheckExact(room) || PyFloat_AS_DOUBLE(room) < 0) return NULL;
+    PyObject *batch = SLOT(state, names.state_batch), *place, *table, *tables, *key, *known, *value, *result = NULL;
+    int taped = number_at(state, names.state_mode) >= 2;
+    if (PyErr_Occurred() || batch == NULL || Py_TYPE(batch) != names.batch_type || !has_room(batch)) return NULL;
     if (Py_TYPE(array) == names.mxnet.lazy[0]) array = SLOT(array, names.mxnet.lazy_c[0]);
     else if (Py_TYPE(array) == names.mxnet.lazy[1]) array = SLOT(array, names.mxnet.lazy_c[1]);
     if (array == NULL || !is_plain(array)) return NULL;
-    place = PyTuple_Pack(2, cell, taped ? Py_True : Py_False);
+    tables = dict_at(batch, names.batch_tables);
+    place = tables == NULL ? NULL : PyTuple_Pack(2, cell, taped ? Py_True : Py_False);
     if (place == NULL) return NULL;
-    table = PyDict_GetItemWithError(SLOT(batch, names.batch_tables), place);
+    table = PyDict_GetItemWithError(tables, place);
     Py_DECREF(place);
     if (table == NULL || Py_TYPE(table) != names.table_type) return NULL;
     key = PyLong_FromVoidPtr(array);
@@ -200,9 +213,13 @@ PyObject *quick_lookup(PyObject *state, PyObject *cell, PyObject *array) {
     Py_INCREF(array);
     Py_INCREF(table);
     Py_INCREF(batch);
-    known = PyDict_GetItemWithError(SLOT(table, names.table_known), key);
-    if (known != NULL)
+    known = dict_at(table, names.table_known);
+    if (known != NULL) known = PyDict_GetItemWithError(known, key);
+    if (known != NULL && PyTuple_CheckExact(known) && PyTuple_GET_SIZE(known) == 2 &&
+        Py_TYPE(PyTuple_GET_ITEM(known, 1)) == &ValueType)
         value = Py_NewRef(PyTuple_GET_ITEM(known, 1));
+    else if (known != NULL)
+        value = no_such_slot(known, &ValueType);
     else
         value = PyErr_Occurred() ? NULL : look_up(batch, table, array, key);
     if (value != NULL) {

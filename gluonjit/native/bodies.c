@@ -9,6 +9,13 @@
 static destructor end_tensor; /* PyTorch's own */
 static int bodies;            /* that lie ready, of all specs */
 
+/* Whether a tensor is a view of what has been written to since it was taken: Python takes it anew. */
+int is_stale(PyObject *tensor) {
+    PyObject *base = SLOT(tensor, names.torch.lazy_b);
+    if (base == NULL || base == Py_None) return 0;
+    return SLOT(base, names.torch.lazy_n) != SLOT(tensor, names.torch.lazy_n);
+}
+
 /* Whether nobody has put anything on a tensor, or refers to it weakly. */
 static int is_bare(PyObject *tensor) {
     PyTypeObject *type = Py_TYPE(tensor);
@@ -28,12 +35,13 @@ static int is_bare(PyObject *tensor) {
 /* Keep a tensor that has ended: 1 where that was done. The collector does not look at it while it lies ready. */
 static int keep(PyObject *tensor) {
     PyObject *value = SLOT(tensor, names.torch.lazy_v[0]), *computed = SLOT(tensor, names.torch.lazy_c[0]), *spec, *kept;
+    PyObject *base, *key;
     int failed;
     if (value == NULL || Py_TYPE(value) != &ValueType || computed != Py_None || PyErr_Occurred()) return 0;
     spec = ((Value *)value)->spec;
     if (spec == NULL || bodies >= MOST_BODIES || Py_TYPE(spec) != names.spec_type) return 0; /* NULL: in garbage */
     kept = SLOT(spec, names.spec_bodies);
-    if (kept == NULL || (kept != Py_None && PyList_GET_SIZE(kept) >= MOST_OF_A_SPEC)) return 0;
+    if (kept == NULL || (kept != Py_None && (!PyList_CheckExact(kept) || PyList_GET_SIZE(kept) >= MOST_OF_A_SPEC))) return 0;
     Py_SET_REFCNT(tensor, 1);
     if (!is_bare(tensor)) {
         Py_SET_REFCNT(tensor, 0);
@@ -55,6 +63,15 @@ static int keep(PyObject *tensor) {
     SLOT(tensor, names.torch.lazy_c[0]) = Py_NewRef(Py_Ellipsis); /* lies ready */
     Py_DECREF(Py_None);
     SLOT(tensor, names.torch.lazy_v[0]) = Py_NewRef(Py_None);
+    base = SLOT(tensor, names.torch.lazy_b);
+    if (base != Py_None) {
+        key = SLOT(tensor, names.torch.lazy_k);
+        SLOT(tensor, names.torch.lazy_b) = Py_NewRef(Py_None);
+        SLOT(tensor, names.torch.lazy_k) = Py_NewRef(Py_None);
+        Py_XDECREF(key);
+        Py_XDECREF(base);
+    }
+    if (SLOT(tensor, names.torch.lazy_n) != Py_None) set_slot(tensor, names.torch.lazy_n, Py_NewRef(Py_None));
     Py_DECREF(value); /* last: it may be what keeps the spec alive, and with it this tensor */
     return 1;
 }
@@ -62,14 +79,19 @@ static int keep(PyObject *tensor) {
 /* Let go of whatever a tensor refers to, after which its end runs no code of the program's. */
 static void strip(PyObject *tensor) {
     PyObject *value = SLOT(tensor, names.torch.lazy_v[0]), *computed = SLOT(tensor, names.torch.lazy_c[0]), *dict;
-    PyObject *type, *error, *trace;
+    PyObject *base = SLOT(tensor, names.torch.lazy_b), *key = SLOT(tensor, names.torch.lazy_k);
+    PyObject *count = SLOT(tensor, names.torch.lazy_n), *type, *error, *trace;
     PyErr_Fetch(&type, &error, &trace);
     PyObject_GC_UnTrack(tensor);
     if (Py_TYPE(tensor)->tp_weaklistoffset) PyObject_ClearWeakRefs(tensor);
     Py_SET_REFCNT(tensor, 1);
     SLOT(tensor, names.torch.lazy_v[0]) = SLOT(tensor, names.torch.lazy_c[0]) = NULL;
+    SLOT(tensor, names.torch.lazy_b) = SLOT(tensor, names.torch.lazy_k) = SLOT(tensor, names.torch.lazy_n) = NULL;
     Py_XDECREF(value);
     Py_XDECREF(computed);
+    Py_XDECREF(base);
+    Py_XDECREF(key);
+    Py_XDECREF(count);
     dict = PyObject_GenericGetDict(tensor, NULL);
     if (dict != NULL && Py_REFCNT(dict) == 2) PyDict_Clear(dict); /* nobody else has it */
     Py_XDECREF(dict);
@@ -88,10 +110,14 @@ static void end(PyObject *tensor) {
     lazy->tp_dealloc = end;
 }
 
-int bodies_init(void) {
+/* From now on tensors of this class are kept when they end. There is one such class. */
+int bodies_init(PyTypeObject *lazy) {
 #ifndef Py_GIL_DISABLED
-    PyTypeObject *lazy = names.torch.lazy[0];
     if (lazy->tp_dealloc != end) {
+        if (end_tensor != NULL) {
+            PyErr_SetString(PyExc_TypeError, "there is a class of lazy tensors already");
+            return -1;
+        }
         end_tensor = lazy->tp_dealloc;
         lazy->tp_dealloc = end;
     }
@@ -99,10 +125,19 @@ int bodies_init(void) {
     return 0;
 }
 
+/* Whether this is a tensor that lies ready, and that nobody has got hold of. */
+static inline int is_ready(PyObject *tensor) {
+    return Py_TYPE(tensor) == names.torch.lazy[0] && Py_REFCNT(tensor) == 1 &&
+           SLOT(tensor, names.torch.lazy_c[0]) == Py_Ellipsis;
+}
+
 PyObject *tensor_of(PyObject *value) {
-    PyObject *kept = SLOT(((Value *)value)->spec, names.spec_bodies), *tensor;
-    Py_ssize_t count = kept == NULL || kept == Py_None ? 0 : PyList_GET_SIZE(kept);
-    if (count == 0) return PyObject_CallOneArg(names.make, value);
+    PyObject *spec = ((Value *)value)->spec, *kept, *tensor;
+    Py_ssize_t count;
+    if (Py_TYPE(spec) != names.spec_type) return no_such_slot(spec, names.spec_type);
+    kept = SLOT(spec, names.spec_bodies);
+    count = kept == NULL || !PyList_CheckExact(kept) ? 0 : PyList_GET_SIZE(kept);
+    if (count == 0 || !is_ready(PyList_GET_ITEM(kept, count - 1))) return PyObject_CallOneArg(names.make, value);
     tensor = PyList_GET_ITEM(kept, count - 1); /* with the list's reference */
     Py_SET_SIZE((PyVarObject *)kept, count - 1);
     bodies--;

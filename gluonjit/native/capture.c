@@ -11,14 +11,21 @@ static const char NAMED;      /* before the name of an argument */
 static void call_free(Call *call) {
     int k;
     for (k = 0; k < call->arguments; k++) Py_DECREF(call->values[k]);
+    for (k = 0; k < call->holds; k++) Py_DECREF(call->held[k]);
     Py_XDECREF(call->origin);
+}
+
+/* Append a part that only an argument keeps alive, which may change while others are looked at. */
+static inline void hold(Call *call, PyObject *part) {
+    call->held[call->holds++] = Py_NewRef(part);
+    call->parts[call->count++] = part;
 }
 
 static inline int take(Call *call, PyObject *value) {
     if (value == NULL || Py_TYPE(value) != &ValueType || ((Value *)value)->graph != call->graph) return 0;
     Py_INCREF(value);
     call->values[call->arguments++] = (Value *)value;
-    call->parts[call->count++] = ((Value *)value)->spec;
+    hold(call, ((Value *)value)->spec);
     return 1;
 }
 
@@ -38,10 +45,11 @@ static int take_other(Call *call, PyObject *array) {
 
 /* Whether an array is a parameter of PyTorch's, which is a constant of its cell: Python sees to it. */
 static int is_parameter(Call *call, PyObject *array) {
-    PyObject *place, *found;
+    PyObject *place, *found, *known;
     if (call->of != &names.torch) return 0;
-    place = PyLong_FromVoidPtr(array);
-    found = place == NULL ? NULL : PyDict_GetItemWithError(SLOT(call->batch, names.batch_parameters), place);
+    known = dict_at(call->batch, names.batch_parameters);
+    place = known == NULL ? NULL : PyLong_FromVoidPtr(array);
+    found = place == NULL ? NULL : PyDict_GetItemWithError(known, place);
     Py_XDECREF(place);
     return found != NULL || PyErr_Occurred();
 }
@@ -61,6 +69,7 @@ static int is_single(PyObject *arg) {
 static int flatten(Call *call, PyObject *arg) {
     PyTypeObject *type = Py_TYPE(arg);
     if (call->count + 3 > MOST) return 0;
+    if (type == call->of->lazy[0] && call->of == &names.torch && is_stale(arg)) return 0;
     if (type == call->of->lazy[0]) return take(call, SLOT(arg, call->of->lazy_v[0])) ? 1 : take_other(call, arg);
     if (type == &PyTuple_Type || type == &PyList_Type) {
         Py_ssize_t k;
@@ -82,7 +91,7 @@ static int flatten(Call *call, PyObject *arg) {
         return take(call, SLOT(arg, call->of->lazy_v[1])) ? 1 : take_other(call, arg);
     }
     if (arg == call->owner || PyModule_CheckExact(arg)) {
-        call->parts[call->count++] = arg;
+        hold(call, arg);
         return 1;
     }
     if (type == call->of->plain[0]) return is_parameter(call, arg) ? 0 : take_other(call, arg);
@@ -95,7 +104,7 @@ static int flatten(Call *call, PyObject *arg) {
         return 1;
     }
     if (is_single(arg)) {
-        call->parts[call->count++] = arg;
+        hold(call, arg);
         return 1;
     }
     return 0;
@@ -132,11 +141,16 @@ static PyObject *key_of(Call *call, PyObject *state) {
         size_t modes = (size_t)call->parts[1];
         PyTuple_SET_ITEM(key, 1, PyBool_FromLong(modes & LEARNING));
         PyTuple_SET_ITEM(key, 2, Py_NewRef(Py_False));
-        if (modules) PyTuple_SET_ITEM(key, 3, Py_NewRef(SLOT(call->batch, names.batch_changes)));
+        if (modules) PyTuple_SET_ITEM(key, 3, Py_XNewRef(SLOT(call->batch, names.batch_changes)));
         PyTuple_SET_ITEM(key, call->count - given, Py_NewRef((PyObject *)call->parts[call->count - 1]));
     } else {
-        PyTuple_SET_ITEM(key, 1, Py_NewRef(SLOT(state, names.state_mode)));
-        PyTuple_SET_ITEM(key, 2, Py_NewRef(SLOT(state, names.state_numpy)));
+        PyTuple_SET_ITEM(key, 1, Py_XNewRef(SLOT(state, names.state_mode)));
+        PyTuple_SET_ITEM(key, 2, Py_XNewRef(SLOT(state, names.state_numpy)));
+    }
+    if (PyTuple_GET_ITEM(key, 1) == NULL || PyTuple_GET_ITEM(key, 2) == NULL ||
+        (modules && PyTuple_GET_ITEM(key, 3) == NULL)) { /* what an array was may have run anything */
+        Py_DECREF(key);
+        return no_such_slot(NULL, &PyLong_Type);
     }
     next = 3 + modules;
     for (k = 2 + modules; k < call->count - torch; k++) {
@@ -155,7 +169,23 @@ static PyObject *key_of(Call *call, PyObject *state) {
 }
 
 static inline int append(PyObject *record, Py_ssize_t offset, PyObject *item) {
-    return PyList_Append(SLOT(record, offset), item);
+    PyObject *list = list_at(record, offset);
+    return list == NULL ? -1 : PyList_Append(list, item);
+}
+
+int are_values(PyObject *values, int outputs) {
+    int k;
+    if (!PyTuple_CheckExact(values) || PyTuple_GET_SIZE(values) != outputs) {
+        no_such_slot(values, &PyTuple_Type);
+        return 0;
+    }
+    for (k = 0; k < outputs; k++) {
+        if (Py_TYPE(PyTuple_GET_ITEM(values, k)) != &ValueType) {
+            no_such_slot(PyTuple_GET_ITEM(values, k), &ValueType);
+            return 0;
+        }
+    }
+    return 1;
 }
 
 /* Append a node; the reference to `operands` is not taken over. Returns the tuple of its values.
@@ -163,19 +193,22 @@ static inline int append(PyObject *record, Py_ssize_t offset, PyObject *item) {
    The collector of garbage does not look at these values and tuples, of which there are very many: they are in no
    circle but that with their graph, and a graph is always released (Batch.flush, Batch.discard, State.__del__). */
 PyObject *add_node(Call *call, Signatures *signatures, Entry *entry, PyObject *operands, Py_ssize_t depth) {
-    PyObject *record = entry->record, *values = NULL, *first = NULL, *next, *level = NULL, *room;
-    Py_ssize_t base = PyLong_AsSsize_t(SLOT(call->graph, names.graph_rows));
-    double left;
+    PyObject *record = entry->record, *values = NULL, *first = NULL, *next = NULL, *level = NULL, *room = NULL, *left;
+    Py_ssize_t base;
     int k;
-    if (base == -1 && PyErr_Occurred()) return NULL;
+    if (call->origin == NULL) call->origin = origin_here(signatures); /* calls Python: before anything is read */
+    if (call->origin == NULL) return NULL;
+    base = number_at(call->graph, names.graph_rows);
+    left = held_at(call->batch, names.batch_room, &PyFloat_Type);
+    if (left == NULL || (base == -1 && PyErr_Occurred())) return NULL;
+    if (base < 0 || base > MOST_ROWS - entry->rows)
+        return PyErr_Format(PyExc_OverflowError, "a batch has no %zd rows after %zd", entry->rows, base);
+    first = PyLong_FromSsize_t(base);
     next = PyLong_FromSsize_t(base + entry->rows);
-    if (next == NULL) return NULL;
-    first = Py_NewRef(SLOT(call->graph, names.graph_rows));
-    set_slot(call->graph, names.graph_rows, next);
     values = PyTuple_New(entry->outputs);
     level = PyLong_FromSsize_t(depth);
-    if (call->origin == NULL) call->origin = origin_here(signatures);
-    if (values == NULL || level == NULL || call->origin == NULL) goto fail;
+    room = PyFloat_FromDouble(PyFloat_AS_DOUBLE(left) - entry->share);
+    if (first == NULL || next == NULL || values == NULL || level == NULL || room == NULL) goto fail;
     for (k = 0; k < entry->outputs; k++) {
         PyObject *row = PyLong_FromSsize_t(base + entry->offsets[k]), *value;
         value = value_new(row, depth, entry->specs[k], call->graph, entry->taped, Py_None);
@@ -184,31 +217,30 @@ PyObject *add_node(Call *call, Signatures *signatures, Entry *entry, PyObject *o
     }
     PyObject_GC_UnTrack(values);
     PyObject_GC_UnTrack(operands); /* whole numbers, and tuples of them */
-    left = PyFloat_AsDouble(SLOT(call->batch, names.batch_room)) - entry->share;
-    room = PyFloat_FromDouble(left);
-    if (room == NULL || PyErr_Occurred()) {
-        Py_XDECREF(room);
-        goto fail;
-    }
-    set_slot(call->batch, names.batch_room, room);
     if (append(record, names.record_operands, operands) < 0 || append(record, names.record_depths, level) < 0 ||
         append(record, names.record_bases, first) < 0 || append(record, names.record_origins, call->origin) < 0 ||
         append(record, names.record_values, values) < 0)
         goto fail; /* out of memory: Record.complete forgets the half */
+    set_slot(call->graph, names.graph_rows, next); /* now that nothing can fail */
+    set_slot(call->batch, names.batch_room, room);
     Py_DECREF(first);
     Py_DECREF(level);
     return values;
 fail:
     Py_XDECREF(first);
+    Py_XDECREF(next);
     Py_XDECREF(level);
+    Py_XDECREF(room);
     Py_XDECREF(values);
     return NULL;
 }
 
 /* Count calls of a record. */
 int count_calls(PyObject *record, int count) {
-    Py_ssize_t calls = PyLong_AsSsize_t(SLOT(record, names.record_calls));
-    PyObject *more = PyLong_FromSsize_t(calls + count);
+    Py_ssize_t calls = number_at(record, names.record_calls);
+    PyObject *more;
+    if (calls == -1 && PyErr_Occurred()) return -1;
+    more = __builtin_add_overflow(calls, count, &calls) ? no_such_slot(NULL, &PyLong_Type) : PyLong_FromSsize_t(calls);
     if (more == NULL) return -1;
     set_slot(record, names.record_calls, more);
     return 0;
@@ -220,7 +252,7 @@ static PyObject *new_node(Call *call, Signatures *signatures, Entry *entry, PyOb
     int k;
     for (k = 0; k < call->arguments; k++)
         if (call->values[k]->depth > depth) depth = call->values[k]->depth;
-    return add_node(call, signatures, entry, rows, depth + 1);
+    return add_node(call, signatures, entry, rows, depth < PY_SSIZE_T_MAX ? depth + 1 : depth);
 }
 
 /* What the call returns. */
@@ -228,6 +260,8 @@ static PyObject *returned(Call *call, Entry *entry, PyObject *values) {
     const Framework *of = call->of;
     PyObject *results;
     Py_ssize_t k;
+    if (entry->outputs < 1 && entry->structure != (PyObject *)&PyTuple_Type)
+        return PyErr_Format(PyExc_TypeError, "a call that is a node gives nothing");
     if (entry->structure == Py_None) return wrap(of, 0, PyTuple_GET_ITEM(values, 0));
     if (of->lazy[1] != NULL && entry->structure == (PyObject *)of->lazy[1])
         return wrap(of, 1, PyTuple_GET_ITEM(values, 0));
@@ -254,15 +288,16 @@ static PyObject *returned(Call *call, Entry *entry, PyObject *values) {
 }
 
 static PyObject *captured(Call *call, Signatures *signatures, Entry *entry, int sharing) {
-    PyObject *memo = SLOT(entry->record, names.record_memo), *rows, *values = NULL, *result = NULL;
+    PyObject *memo = dict_at(entry->record, names.record_memo), *rows, *values = NULL, *result = NULL;
     int k, shared = entry->pure && sharing;
-    rows = PyTuple_New(call->arguments);
+    rows = memo == NULL ? NULL : PyTuple_New(call->arguments);
     if (rows == NULL) return NULL;
+    Py_INCREF(memo);
     for (k = 0; k < call->arguments; k++) PyTuple_SET_ITEM(rows, k, Py_NewRef(call->values[k]->rows));
     PyObject_GC_UnTrack(rows);
     if (shared) values = PyDict_GetItemWithError(memo, rows);
     if (values != NULL) {
-        Py_INCREF(values);
+        values = are_values(values, entry->outputs) ? Py_NewRef(values) : NULL;
     } else if (!PyErr_Occurred()) {
         values = new_node(call, signatures, entry, rows);
         if (values != NULL && shared && PyDict_SetItem(memo, rows, values) < 0) Py_CLEAR(values);
@@ -270,6 +305,7 @@ static PyObject *captured(Call *call, Signatures *signatures, Entry *entry, int 
     if (values != NULL && count_calls(entry->record, 1) == 0) result = returned(call, entry, values);
     Py_XDECREF(values);
     Py_DECREF(rows);
+    Py_DECREF(memo);
     return result;
 }
 
@@ -277,15 +313,16 @@ static PyObject *captured(Call *call, Signatures *signatures, Entry *entry, int 
 static int begin(Call *call, PyObject *state) {
     if (call->of == &names.torch) {
         int learning = torch_mode(names.learning), autocast = learning < 0 ? -1 : torch_mode(names.autocast);
-        Py_ssize_t changes = call->owner == Py_None ? 0 : autocast < 0 ? -1 : PyLong_AsSsize_t(SLOT(call->batch, names.batch_changes));
+        Py_ssize_t changes = call->owner == Py_None || autocast < 0 ? 0 : number_at(call->batch, names.batch_changes);
         if (autocast < 0 || changes < 0) return -1;
         if (autocast) return 0;
         call->parts[1] = (void *)(size_t)(16 + (learning ? LEARNING : 0));
         call->count = 2;
-        if (call->owner != Py_None) call->parts[call->count++] = (void *)(size_t)(16 * changes);
+        if (call->owner != Py_None) call->parts[call->count++] = (void *)(16 * (size_t)changes);
     } else {
-        call->parts[1] = (void *)(size_t)(16 + 16 * PyLong_AsLong(SLOT(state, names.state_mode)) +
-                                          1024 * PyLong_AsLong(SLOT(state, names.state_numpy)));
+        Py_ssize_t mode = number_at(state, names.state_mode), numpy = number_at(state, names.state_numpy);
+        if (mode < 0 || numpy < 0) return -1;
+        call->parts[1] = (void *)(16 + 16 * (size_t)mode + 1024 * (size_t)numpy);
         call->count = 2;
     }
     return 1;
@@ -306,18 +343,29 @@ static int flatten_named(Call *call, PyObject *name, PyObject *arg) {
     int taken;
     if (call->count + 2 > MOST) return 0;
     call->parts[call->count++] = &NAMED;
-    call->parts[call->count++] = name;
+    hold(call, name);
     Py_INCREF(arg);
     taken = flatten(call, arg);
     Py_DECREF(arg);
     return taken;
 }
 
+/* Calls of cells that were found since the last one that Python was left, to see whether it is to be traced again. */
+static long found;
+enum { EVERY = 1000 }; /* as in hybrid/guards/again.py */
+
+/* due() -> whether so many were found; from now on they are counted anew */
+PyObject *due(PyObject *module, PyObject *ignored) {
+    int enough = found >= EVERY;
+    if (enough) found = 0;
+    return PyBool_FromLong(enough);
+}
+
 PyObject *capture(const Framework *of, PyObject *state, PyObject *cell, PyObject *owner, PyObject *const *args,
                   Py_ssize_t count, PyObject *named) {
     PyObject *name, *arg;
     Py_ssize_t at = 0;
-    PyObject *batch = SLOT(state, names.state_batch), *signatures, *room, *result = NULL;
+    PyObject *batch = SLOT(state, names.state_batch), *signatures, *result = NULL;
     Call call;
     Entry *entry;
     Py_hash_t hash;
@@ -326,8 +374,7 @@ PyObject *capture(const Framework *of, PyObject *state, PyObject *cell, PyObject
     if (batch == NULL || Py_TYPE(batch) != names.batch_type) return NULL;
     /* A batch of the other framework runs first, before it knows anything of this call. */
     if (of == &names.mxnet && names.engine != NULL && SLOT(batch, names.batch_engine) == names.engine) return NULL;
-    room = SLOT(batch, names.batch_room);
-    if (room == NULL || !PyFloat_CheckExact(room) || PyFloat_AS_DOUBLE(room) < 0) return NULL;
+    if (!has_room(batch)) return NULL;
     call.graph = SLOT(batch, names.batch_graph);
     signatures = SLOT(batch, names.batch_signatures);
     if (call.graph == NULL || Py_TYPE(call.graph) != names.graph_type) return NULL;
@@ -337,7 +384,7 @@ PyObject *capture(const Framework *of, PyObject *state, PyObject *cell, PyObject
     Py_INCREF(signatures);
     call.owner = owner;
     call.origin = NULL;
-    call.arguments = 0;
+    call.arguments = call.holds = 0;
     call.of = of;
     call.parts[0] = cell;
     taken = begin(&call, state);
@@ -354,7 +401,7 @@ PyObject *capture(const Framework *of, PyObject *state, PyObject *cell, PyObject
             if (key != NULL)
                 entry = signatures_add((Signatures *)signatures, batch, key, call.parts, call.count, hash);
         }
-        if (entry != NULL)
+        if (entry != NULL && (entry->operator || ++found < EVERY) && signatures_current(entry, batch) > 0)
             result = captured(&call, (Signatures *)signatures, entry, SLOT(batch, names.batch_sharing) == Py_True);
     }
     call_free(&call);

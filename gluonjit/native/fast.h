@@ -47,6 +47,7 @@ typedef struct {
     PyTypeObject *plain[2]; /* NDArray and mx.np.ndarray, or Tensor */
     PyTypeObject *cell_type;
     Py_ssize_t lazy_v[2], lazy_c[2], cell_lookup;
+    Py_ssize_t lazy_b, lazy_k, lazy_n; /* of LazyTensor: what it is a view of, which, and how often that was written to */
     PyObject *value_of; /* (batch, array) -> Value, or raises `empty` */
     PyObject *empty;
     PyObject *rebuild;  /* (structure, values) -> what the call returns; in PyTorch (structure, values, arguments) */
@@ -54,12 +55,12 @@ typedef struct {
 
 typedef struct {
     Framework mxnet, torch;
-    PyTypeObject *batch_type, *graph_type, *record_type, *spec_type, *table_type, *torch_table_type, *hybrid_type;
+    PyTypeObject *state_type, *batch_type, *graph_type, *record_type, *spec_type, *table_type, *torch_table_type, *hybrid_type;
     Py_ssize_t state_batch, state_inside, state_mode, state_numpy, state_paused, state_trace;
     Py_ssize_t batch_changes, batch_engine, batch_foreign, batch_graph, batch_imports, batch_noted, batch_parameters, batch_records,
         batch_room, batch_sharing, batch_signatures, batch_tables;
     Py_ssize_t graph_lookups, graph_rows, graph_single_rows;
-    Py_ssize_t record_bases, record_calls, record_depths, record_kind, record_memo, record_mode, record_operands,
+    Py_ssize_t record_bases, record_calls, record_depths, record_guards, record_kind, record_memo, record_mode, record_operands,
         record_origins, record_share, record_values;
     Py_ssize_t spec_bodies, spec_mode, spec_of_rows, spec_row_shape, spec_rows;
     Py_ssize_t cell_chooses;
@@ -97,6 +98,26 @@ int torch_mode(PyObject *asked);
 
 #define SLOT(object, offset) (*(PyObject **)((char *)(object) + (offset)))
 
+/* An exception: a slot holds nothing, or something of another class. Gives NULL. */
+PyObject *no_such_slot(PyObject *content, PyTypeObject *type);
+
+/* What a slot holds, which has to be of a class: borrowed, or NULL and an exception. */
+static inline PyObject *held_at(void *object, Py_ssize_t offset, PyTypeObject *type) {
+    PyObject *content = SLOT(object, offset);
+    if (content != NULL && PyObject_TypeCheck(content, type)) return content;
+    return no_such_slot(content, type);
+}
+
+static inline PyObject *dict_at(void *object, Py_ssize_t offset) { return held_at(object, offset, &PyDict_Type); }
+
+static inline PyObject *list_at(void *object, Py_ssize_t offset) { return held_at(object, offset, &PyList_Type); }
+
+/* The whole number in a slot, without a call of Python: -1 may be an exception. */
+static inline Py_ssize_t number_at(void *object, Py_ssize_t offset) {
+    PyObject *content = held_at(object, offset, &PyLong_Type);
+    return content == NULL ? -1 : PyLong_AsSsize_t(content);
+}
+
 /* Put an object into a slot; the reference is taken over. */
 static inline void set_slot(void *object, Py_ssize_t offset, PyObject *content) {
     PyObject *old = SLOT(object, offset);
@@ -105,12 +126,28 @@ static inline void set_slot(void *object, Py_ssize_t offset, PyObject *content) 
 }
 
 /* The state of this thread: a new reference. */
-static inline PyObject *state_here(void) { return PyObject_GetAttr(names.local, str_state); }
+PyObject *state_here(void);
+
+/* Whether a batch has room for more: 0 also where it does not say. */
+static inline int has_room(PyObject *batch) {
+    PyObject *room = SLOT(batch, names.batch_room);
+    return room != NULL && PyFloat_CheckExact(room) && PyFloat_AS_DOUBLE(room) >= 0;
+}
+
+/* Whether the state is that of a program that runs, and not of one that is traced or paused. */
+int is_running(PyObject *state);
+
+/* Go into a call (1) or out of it (-1): 0, or -1 and an exception. */
+int step_inside(PyObject *state, int by);
+
+/* Go out of a call, whether it failed or not: its result, or NULL and an exception. */
+PyObject *step_out(PyObject *state, PyObject *result);
 
 /* bodies.c: a lazy tensor of a value, of a body that lies ready or a new one */
 
 PyObject *tensor_of(PyObject *value);
-int bodies_init(void);
+int is_stale(PyObject *tensor);
+int bodies_init(PyTypeObject *lazy);
 PyObject *tensor(PyObject *module, PyObject *value);
 PyObject *spare_bodies(PyObject *module, PyObject *ignored);
 
@@ -125,7 +162,7 @@ typedef struct {
     const void **parts;
     PyObject *key; /* keeps what the parts point to alive */
     PyObject *record;
-    char pure, taped;
+    char pure, taped, operator;
     double share;
     Py_ssize_t rows;
     int outputs;
@@ -133,6 +170,8 @@ typedef struct {
     PyObject **specs;
     PyObject *structure;
 } Entry;
+
+enum { MOST_ROWS = INT32_MAX }; /* of a graph: indices have 32 bits */
 
 #define ORIGINS 64
 
@@ -155,6 +194,19 @@ Entry *signatures_find(Signatures *self, const void **parts, int count, Py_hash_
 /* Takes over `key`; NULL without an exception where the record is none that the fast path can serve. */
 Entry *signatures_add(Signatures *self, PyObject *batch, PyObject *key, const void **parts, int count, Py_hash_t hash);
 Py_hash_t hash_parts(const void **parts, int count);
+
+/* The record of a signature for what Python's state is now: 1, 0 where Python has to see to it, -1 and an exception. */
+int signatures_current(Entry *entry, PyObject *batch);
+
+/* guards.c: what of Python's state has to hold for a traced call to be that of now */
+
+extern PyTypeObject GuardsType;
+
+int guards_hold(PyObject *guards);
+
+/* capture.c: whether a call that was found is to be traced again */
+
+PyObject *due(PyObject *module, PyObject *ignored);
 
 /* torch.c: calls of PyTorch's modules */
 
@@ -179,8 +231,12 @@ typedef struct {
     PyObject *origin; /* where the call is, once that was asked for */
     const void *parts[MOST];
     Value *values[MOST]; /* references of our own: calling Python may change the arrays */
-    int count, arguments;
+    PyObject *held[MOST];   /* the same of parts that are no one's else */
+    int count, arguments, holds;
 } Call;
+
+/* Whether these are a node's values. */
+int are_values(PyObject *values, int outputs);
 
 PyObject *add_node(Call *call, Signatures *signatures, Entry *entry, PyObject *operands, Py_ssize_t depth);
 int count_calls(PyObject *record, int count);

@@ -20,14 +20,14 @@ int unhooked(PyObject *dict, PyObject *name) {
 
 /* A block that is no node, inside of a sample: its forward, whose calls are captured. */
 static PyObject *forward(PyObject *state, PyObject *dict, PyObject *const *args, Py_ssize_t count) {
-    PyObject *inside = SLOT(state, names.state_inside), *result, *rest;
-    Py_ssize_t k, deep = PyLong_AsSsize_t(inside);
-    if (PyLong_AsLong(SLOT(state, names.state_numpy)) != 0) return NULL;
+    PyObject *result, *rest;
+    Py_ssize_t k;
+    if (number_at(state, names.state_numpy) != 0) return NULL;
     for (k = 1; k < count; k++)
         if (Py_TYPE(args[k]) == names.mxnet.plain[0] || Py_TYPE(args[k]) == names.mxnet.plain[1]) return NULL;
-    set_slot(state, names.state_inside, PyLong_FromSsize_t(deep + 1)); /* small: never NULL */
+    if (step_inside(state, 1) < 0) return NULL;
     result = PyObject_VectorcallMethod(str_forward, args, (size_t)count, NULL);
-    if (result != NULL && (!unhooked(dict, str_hooks) || PyLong_AsLong(SLOT(state, names.state_numpy)) != 0)) {
+    if (result != NULL && (!unhooked(dict, str_hooks) || number_at(state, names.state_numpy) != 0)) {
         rest = PyTuple_New(count - 1); /* forward has registered a hook, or changed what arrays are */
         for (k = 1; rest != NULL && k < count; k++) PyTuple_SET_ITEM(rest, k - 1, Py_NewRef(args[k]));
         if (rest == NULL) {
@@ -39,18 +39,19 @@ static PyObject *forward(PyObject *state, PyObject *dict, PyObject *const *args,
             Py_XDECREF(done);
         }
     }
-    deep = PyLong_AsSsize_t(SLOT(state, names.state_inside));
-    set_slot(state, names.state_inside, PyLong_FromSsize_t(deep - 1));
-    return result;
+    return step_out(state, result);
 }
 
 /* A call outside of all samples, such as that of a loss: the time it took is noted. */
 static PyObject *outside(PyObject *state, PyObject *cell, PyObject *const *args, Py_ssize_t count) {
     PyObject *begin, *batch = SLOT(state, names.state_batch), *result;
     if (batch == NULL || batch == Py_None) return NULL;
-    begin = PyObject_CallNoArgs(names.clock);
-    if (begin == NULL) return NULL;
     Py_INCREF(batch);
+    begin = PyObject_CallNoArgs(names.clock);
+    if (begin == NULL) {
+        Py_DECREF(batch);
+        return NULL;
+    }
     result = capture(&names.mxnet, state, cell, args[0], args + 1, count - 1, NULL);
     if (result != NULL) {
         PyObject *noted = PyObject_CallFunctionObjArgs(names.note, batch, cell, begin, NULL);
@@ -66,7 +67,7 @@ static PyObject *outside(PyObject *state, PyObject *cell, PyObject *const *args,
 static PyObject *automatic(PyObject *state, PyObject *const *args, Py_ssize_t count) {
     PyObject *rest, *cell;
     Py_ssize_t k;
-    if (SLOT(state, names.state_batch) == Py_None || !PyObject_TypeCheck(args[0], names.hybrid_type)) return NULL;
+    if (names.hybrid_type == NULL || SLOT(state, names.state_batch) == Py_None || !PyObject_TypeCheck(args[0], names.hybrid_type)) return NULL;
     rest = PyTuple_New(count - 1);
     if (rest == NULL) return NULL;
     for (k = 1; k < count; k++) PyTuple_SET_ITEM(rest, k - 1, Py_NewRef(args[k]));
@@ -77,12 +78,14 @@ static PyObject *automatic(PyObject *state, PyObject *const *args, Py_ssize_t co
 
 /* gluon.Block.__call__ */
 static PyObject *quick_call(PyObject *const *args, Py_ssize_t count) {
-    PyObject *state = state_here(), *dict = NULL, *cell = NULL, *result = NULL, *paused;
+    PyObject *state, *dict = NULL, *cell = NULL, *result = NULL;
     int inside;
+    if (names.mxnet.cell_type == NULL) return NULL;
+    state = state_here();
     if (state == NULL) return NULL;
-    paused = SLOT(state, names.state_paused);
-    if (SLOT(state, names.state_trace) != Py_None || !PyLong_Check(paused) || PyLong_AsLong(paused) != 0) goto done;
-    inside = PyLong_AsLong(SLOT(state, names.state_inside)) > 0;
+    if (!is_running(state)) goto done;
+    inside = number_at(state, names.state_inside) > 0;
+    if (PyErr_Occurred()) goto done;
     dict = PyObject_GenericGetDict(args[0], NULL);
     if (dict == NULL) {
         PyErr_Clear();
@@ -133,11 +136,15 @@ static struct {
 static PyObject *hook_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *keywords) {
     Hook *hook = (Hook *)self;
     Py_ssize_t count = PyVectorcall_NARGS(flags);
+    PyObject *result = NULL;
     if (keywords == NULL && count > 0 && names.local != NULL) {
-        PyObject *result = hook->quick(args, count);
+        result = hook->quick(args, count);
         if (result != NULL || PyErr_Occurred()) return result;
     }
-    return PyObject_Vectorcall(hook->function, args, flags, keywords);
+    if (Py_EnterRecursiveCall(" in a hook")) return NULL; /* of a hook of a hook */
+    result = PyObject_Vectorcall(hook->function, args, flags, keywords);
+    Py_LeaveRecursiveCall();
+    return result;
 }
 
 static PyObject *hook_make(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
@@ -169,11 +176,18 @@ static PyObject *hook_attribute(PyObject *self, PyObject *name) {
     PyObject *found = PyObject_GenericGetAttr(self, name);
     if (found != NULL || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;
     PyErr_Clear();
-    return PyObject_GetAttr(((Hook *)self)->function, name);
+    if (Py_EnterRecursiveCall(" in an attribute of a hook")) return NULL;
+    found = PyObject_GetAttr(((Hook *)self)->function, name);
+    Py_LeaveRecursiveCall();
+    return found;
 }
 
 static PyObject *hook_doc(PyObject *self, void *ignored) {
-    return PyObject_GetAttrString(((Hook *)self)->function, "__doc__");
+    PyObject *found;
+    if (Py_EnterRecursiveCall(" in the documentation of a hook")) return NULL;
+    found = PyObject_GetAttrString(((Hook *)self)->function, "__doc__");
+    Py_LeaveRecursiveCall();
+    return found;
 }
 
 static int hook_traverse(Hook *self, visitproc visit, void *arg) {
@@ -182,14 +196,16 @@ static int hook_traverse(Hook *self, visitproc visit, void *arg) {
 }
 
 static int hook_clear(Hook *self) {
-    Py_CLEAR(self->function);
+    Py_XSETREF(self->function, Py_NewRef(Py_None)); /* which may still be called */
     return 0;
 }
 
 static void hook_dealloc(Hook *self) {
     PyObject_GC_UnTrack(self);
-    hook_clear(self);
+    Py_TRASHCAN_BEGIN(self, hook_dealloc)
+    Py_XDECREF(self->function);
     Py_TYPE(self)->tp_free(self);
+    Py_TRASHCAN_END
 }
 
 static PyMemberDef hook_members[] = {

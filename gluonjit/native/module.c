@@ -11,6 +11,7 @@ static PyMethodDef methods[] = {
     {"entry", entry, METH_O, "What of a record and its kind a capture needs."},
     {"capture", (PyCFunction)(void (*)(void))capture_call, METH_FASTCALL,
      "What a call of PyTorch's gives that is one node, or None where Python has to see to it."},
+    {"due", due, METH_NOARGS, "Whether a call that is found now is to be traced again; it is counted anew from then."},
     {"tensor", tensor, METH_O, "A lazy tensor of PyTorch's of a value."},
     {"spare_bodies", spare_bodies, METH_NOARGS, "How many tensors lie ready to be lazy ones."},
     {"quicken", quicken, METH_VARARGS, "Let calls of a function of Python try the fast path first."},
@@ -27,8 +28,8 @@ static struct PyModuleDef definition = {
 };
 
 PyMODINIT_FUNC PyInit__fast(void) {
-    PyTypeObject *types[] = {&ValueType, &SignaturesType, &HookType, &SilentType};
-    const char *named[] = {"Value", "Signatures", "Hook", "Silent"};
+    PyTypeObject *types[] = {&ValueType, &SignaturesType, &HookType, &SilentType, &GuardsType};
+    const char *named[] = {"Value", "Signatures", "Hook", "Silent", "Guards"};
     PyObject *module;
     size_t k;
     if (names_init() < 0) return NULL;

@@ -42,6 +42,7 @@ static Where slots[] = {
     {PACKAGE, "Record", "bases", &names.record_bases},
     {PACKAGE, "Record", "calls", &names.record_calls},
     {PACKAGE, "Record", "depths", &names.record_depths},
+    {PACKAGE, "Record", "guards", &names.record_guards},
     {PACKAGE, "Record", "kind", &names.record_kind},
     {PACKAGE, "Record", "memo", &names.record_memo},
     {PACKAGE, "Record", "mode", &names.record_mode},
@@ -73,6 +74,9 @@ static Where slots[] = {
     {TORCH, "Table", "weight", &names.torch_table_weight},
     {TORCH, "LazyTensor", "_v", &names.torch.lazy_v[0]},
     {TORCH, "LazyTensor", "_c", &names.torch.lazy_c[0]},
+    {TORCH, "LazyTensor", "_b", &names.torch.lazy_b},
+    {TORCH, "LazyTensor", "_k", &names.torch.lazy_k},
+    {TORCH, "LazyTensor", "_n", &names.torch.lazy_n},
     {0, NULL, NULL, NULL},
 };
 
@@ -81,6 +85,7 @@ static struct {
     const char *name;
     PyTypeObject **type;
 } types[] = {
+    {PACKAGE, "State", &names.state_type},
     {PACKAGE, "Batch", &names.batch_type},
     {PACKAGE, "Graph", &names.graph_type},
     {PACKAGE, "Record", &names.record_type},
@@ -160,6 +165,48 @@ int names_init(void) {
     return str_state && str_hooks && str_pre_hooks && str_rows_mode && str_name ? 0 : -1;
 }
 
+PyObject *no_such_slot(PyObject *content, PyTypeObject *type) {
+    return PyErr_Format(PyExc_TypeError, "a slot of an open batch holds %s, not %s; nobody but gluonjit writes to it",
+                        content == NULL ? "nothing" : Py_TYPE(content)->tp_name, type->tp_name);
+}
+
+PyObject *state_here(void) {
+    PyObject *state = PyObject_GetAttr(names.local, str_state);
+    if (state == NULL || Py_TYPE(state) == names.state_type) return state;
+    no_such_slot(state, names.state_type);
+    Py_DECREF(state);
+    return NULL;
+}
+
+int is_running(PyObject *state) {
+    PyObject *paused = SLOT(state, names.state_paused);
+    return SLOT(state, names.state_trace) == Py_None && paused != NULL && PyLong_Check(paused) &&
+           PyLong_AsLong(paused) == 0;
+}
+
+int step_inside(PyObject *state, int by) {
+    Py_ssize_t deep = number_at(state, names.state_inside);
+    PyObject *number;
+    if ((deep == -1 && PyErr_Occurred()) || __builtin_add_overflow(deep, by, &deep)) return -1;
+    number = PyLong_FromSsize_t(deep);
+    if (number == NULL) return -1;
+    set_slot(state, names.state_inside, number);
+    return 0;
+}
+
+PyObject *step_out(PyObject *state, PyObject *result) {
+    PyObject *type, *error, *trace;
+    int failed;
+    PyErr_Fetch(&type, &error, &trace);
+    failed = step_inside(state, -1) < 0;
+    if (result == NULL) {
+        PyErr_Restore(type, error, trace);
+        return NULL;
+    }
+    if (failed) Py_CLEAR(result);
+    return result;
+}
+
 /* The offset of a slot, which a class has as a member descriptor; -1 where it has none. */
 static Py_ssize_t offset_of(PyObject *type, const char *slot) {
     Py_ssize_t offset = -1;
@@ -173,6 +220,44 @@ static Py_ssize_t offset_of(PyObject *type, const char *slot) {
     return offset;
 }
 
+/* What configure() was given by a name: borrowed, or NULL and an exception. */
+static PyObject *given(PyObject *kwargs, const char *name) {
+    PyObject *found = PyDict_GetItemString(kwargs, name);
+    if (found == NULL && !PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "configure() has no keyword %s", name);
+    return found;
+}
+
+/* Whether all that a section needs is there and of its kind, before any of it counts: 0, or -1 and an exception. */
+static int check_section(int section, PyObject *kwargs) {
+    PyObject *found;
+    int k;
+    for (k = 0; slots[k].type != NULL; k++) {
+        if (slots[k].section != section) continue;
+        found = given(kwargs, slots[k].type);
+        if (found == NULL || offset_of(found, slots[k].slot) < 0) return -1;
+    }
+    for (k = 0; types[k].name != NULL; k++) {
+        if (types[k].section != section) continue;
+        found = given(kwargs, types[k].name);
+        if (found == NULL) return -1;
+        if (!PyType_Check(found)) {
+            PyErr_Format(PyExc_TypeError, "%s is no class", types[k].name);
+            return -1;
+        }
+    }
+    for (k = 0; section == MXNET && addresses[k].name != NULL; k++) {
+        found = given(kwargs, addresses[k].name);
+        if (found == NULL) return -1;
+        if (PyLong_AsVoidPtr(found) == NULL) {
+            if (!PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "%s is no address", addresses[k].name);
+            return -1;
+        }
+    }
+    for (k = 0; objects[k].name != NULL; k++)
+        if (objects[k].section == section && given(kwargs, objects[k].name) == NULL) return -1;
+    return section == PACKAGE && !PyDict_Check(given(kwargs, "known")) ? (no_such_slot(NULL, &PyDict_Type), -1) : 0;
+}
+
 /* configure(section, **named): the classes and functions of a section of the tables above, by name. */
 PyObject *configure(PyObject *module, PyObject *args, PyObject *kwargs) {
     const char *asked;
@@ -181,40 +266,18 @@ PyObject *configure(PyObject *module, PyObject *args, PyObject *kwargs) {
     while (section < SECTIONS && strcmp(sections[section], asked) != 0) section++;
     if (section == SECTIONS || kwargs == NULL)
         return PyErr_Format(PyExc_TypeError, "configure() has no section %s, or was given nothing for it", asked);
-#define NAMED(name, into)                                                      \
-    PyObject *into = PyDict_GetItemString(kwargs, name);                       \
-    if (into == NULL) {                                                        \
-        PyErr_Format(PyExc_TypeError, "configure() has no keyword %s", name);  \
-        return NULL;                                                           \
-    }
-    for (k = 0; slots[k].type != NULL; k++) {
-        if (slots[k].section != section) continue;
-        NAMED(slots[k].type, type)
-        *slots[k].offset = offset_of(type, slots[k].slot);
-        if (*slots[k].offset < 0) return NULL;
-    }
-    for (k = 0; types[k].name != NULL; k++) {
-        if (types[k].section != section) continue;
-        NAMED(types[k].name, type)
-        if (!PyType_Check(type)) {
-            PyErr_Format(PyExc_TypeError, "%s is no class", types[k].name);
-            return NULL;
-        }
-        Py_INCREF(type);
-        Py_XSETREF(*types[k].type, (PyTypeObject *)type);
-    }
-    for (k = 0; section == MXNET && addresses[k].name != NULL; k++) {
-        NAMED(addresses[k].name, address)
-        *addresses[k].address = PyLong_AsVoidPtr(address);
-        if (PyErr_Occurred()) return NULL;
-    }
-    for (k = 0; objects[k].name != NULL; k++) {
-        if (objects[k].section != section) continue;
-        NAMED(objects[k].name, object)
-        Py_INCREF(object);
-        Py_XSETREF(*objects[k].object, object);
-    }
-    if (section == TORCH && bodies_init() < 0) return NULL;
+    if (check_section(section, kwargs) < 0) return NULL;
+    if (section == TORCH && bodies_init((PyTypeObject *)given(kwargs, "LazyTensor")) < 0) return NULL;
+    for (k = 0; slots[k].type != NULL; k++)
+        if (slots[k].section == section) *slots[k].offset = offset_of(given(kwargs, slots[k].type), slots[k].slot);
+    for (k = 0; types[k].name != NULL; k++)
+        if (types[k].section == section)
+            Py_XSETREF(*types[k].type, (PyTypeObject *)Py_NewRef(given(kwargs, types[k].name)));
+    for (k = 0; section == MXNET && addresses[k].name != NULL; k++)
+        *addresses[k].address = PyLong_AsVoidPtr(given(kwargs, addresses[k].name));
+    for (k = 0; objects[k].name != NULL; k++)
+        if (objects[k].section == section)
+            Py_XSETREF(*objects[k].object, Py_NewRef(given(kwargs, objects[k].name)));
     Py_RETURN_NONE;
 }
 

@@ -22,7 +22,7 @@ static int in_library(PyFrameObject *frame) {
     PyObject *globals = globals_of(frame), *name, *found = NULL;
     int inside = -1;
     if (globals == NULL) return -1;
-    name = PyDict_GetItemWithError(globals, str_name);
+    name = PyDict_GetItemWithError(globals, str_name); /* an unhashable name is no module's */
     if (name != NULL) found = PyDict_GetItemWithError(names.known, name);
     if (found != NULL) {
         inside = found == Py_True;

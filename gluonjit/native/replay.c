@@ -41,6 +41,7 @@ static PyObject *read_operand(Reader *from) {
     int count, k;
     if (from->at >= from->end) return broken();
     if (*from->at >= 0) return read_row(from);
+    if (*from->at < from->at - from->end) return broken(); /* more rows than there are numbers */
     count = -*from->at++;
     if (count > from->end - from->at) return broken();
     rows = PyTuple_New(count);
@@ -75,8 +76,17 @@ static PyObject *read_operands(Reader *from) {
 
 static int append_rows(PyObject *table, PyObject *values, Entry *entry) {
     Py_ssize_t base, k;
-    base = PyLong_AsSsize_t(((Value *)PyTuple_GET_ITEM(values, 0))->rows);
+    PyObject *rows = ((Value *)PyTuple_GET_ITEM(values, 0))->rows;
+    if (!PyLong_Check(rows)) {
+        no_such_slot(rows, &PyLong_Type);
+        return -1;
+    }
+    base = PyLong_AsSsize_t(rows);
     if (base == -1 && PyErr_Occurred()) return -1;
+    if (base < 0 || base > MOST_ROWS) {
+        broken();
+        return -1;
+    }
     base -= entry->offsets[0];
     for (k = 0; k < entry->rows; k++) {
         PyObject *row = PyLong_FromSsize_t(base + k);
@@ -88,40 +98,57 @@ static int append_rows(PyObject *table, PyObject *values, Entry *entry) {
 }
 
 /* The values of the next node, which is appended where it is not there yet. `deeper`: see replayed(). */
-static PyObject *next_node(Call *call, Reader *from, PyObject *entries, PyObject *origins, int sharing, int *deeper) {
-    PyObject *number, *capsule, *rows, *values = NULL, *memo;
+static PyObject *next_node(Call *call, Reader *from, PyObject *entries, PyObject *origins, int sharing,
+                           Py_ssize_t *deeper) {
+    PyObject *number, *capsule, *rows = NULL, *values = NULL, *memo = NULL;
     Entry *entry;
-    int calls, depth, origin;
+    Py_ssize_t depth;
+    int calls, origin;
     if (from->end - from->at < 4) return broken();
     number = PyLong_FromLong(*from->at++);
     if (number == NULL) return NULL;
     capsule = PyDict_GetItemWithError(entries, number);
     Py_DECREF(number);
     if (capsule == NULL) return PyErr_Occurred() ? NULL : broken();
+    Py_INCREF(capsule); /* what compares rows may be a program's, and change anything */
     entry = PyCapsule_GetPointer(capsule, ENTRY);
-    if (entry == NULL) return NULL;
+    if (entry == NULL) goto done;
     calls = *from->at++;
     depth = *from->at++;
     origin = *from->at++;
-    if (origin < 0 || origin >= PyList_GET_SIZE(origins) || entry->outputs < 1) return broken();
+    if (origin < 0 || origin >= PyList_GET_SIZE(origins) || entry->outputs < 1) {
+        broken();
+        goto done;
+    }
     rows = read_operands(from);
-    if (rows == NULL) return NULL;
-    memo = SLOT(entry->record, names.record_memo);
+    memo = rows == NULL ? NULL : Py_XNewRef(dict_at(entry->record, names.record_memo));
+    if (memo == NULL) goto done;
     if (sharing) values = PyDict_GetItemWithError(memo, rows);
     if (values != NULL) {
-        int more = (int)((Value *)PyTuple_GET_ITEM(values, 0))->depth - depth;
+        Py_ssize_t more;
+        if (!are_values(values, entry->outputs)) {
+            values = NULL;
+            goto done;
+        }
         Py_INCREF(values);
-        if (more > *deeper) *deeper = more;
+        if (!__builtin_sub_overflow(((Value *)PyTuple_GET_ITEM(values, 0))->depth, depth, &more) && more > *deeper)
+            *deeper = more;
     } else {
         if (PyErr_Occurred()) goto done;
+        if (origin >= PyList_GET_SIZE(origins) || __builtin_add_overflow(depth, *deeper, &depth)) {
+            broken();
+            goto done;
+        }
         call->origin = PyList_GET_ITEM(origins, origin);
-        values = add_node(call, NULL, entry, rows, depth + *deeper);
+        values = add_node(call, NULL, entry, rows, depth);
         if (values != NULL && sharing && PyDict_SetItem(memo, rows, values) < 0) Py_CLEAR(values);
     }
     if (values != NULL && calls && count_calls(entry->record, calls) < 0) Py_CLEAR(values);
     if (values != NULL && append_rows(from->table, values, entry) < 0) Py_CLEAR(values);
 done:
-    Py_DECREF(rows);
+    Py_XDECREF(rows);
+    Py_XDECREF(memo);
+    Py_DECREF(capsule);
     return values;
 }
 
@@ -131,16 +158,19 @@ PyObject *replay(PyObject *module, PyObject *args) {
     Py_buffer code;
     Call call;
     Reader from;
-    int sharing, deeper = 0;
+    Py_ssize_t deeper = 0;
+    int sharing;
     if (!PyArg_ParseTuple(args, "OO!O!y*O!:replay", &batch, &PyDict_Type, &entries, &PyList_Type, &origins, &code,
                           &PyList_Type, &table))
         return NULL;
-    if (names.batch_type == NULL || Py_TYPE(batch) != names.batch_type || code.len % sizeof(int)) {
+    if (names.batch_type == NULL || Py_TYPE(batch) != names.batch_type || code.len % sizeof(int) ||
+        (uintptr_t)code.buf % sizeof(int)) {
         broken();
         goto done;
     }
     call.batch = batch;
-    call.graph = Py_NewRef(SLOT(batch, names.batch_graph));
+    call.graph = Py_XNewRef(held_at(batch, names.batch_graph, names.graph_type));
+    if (call.graph == NULL) goto done;
     sharing = SLOT(batch, names.batch_sharing) == Py_True;
     from.at = code.buf;
     from.end = from.at + code.len / sizeof(int);

@@ -54,42 +54,100 @@ static int fill_outputs(Entry *entry, PyObject *kind) {
     entry->offsets = PyMem_Calloc((size_t)PyTuple_GET_SIZE(outputs) + 1, sizeof(Py_ssize_t));
     entry->specs = PyMem_Calloc((size_t)PyTuple_GET_SIZE(outputs) + 1, sizeof(PyObject *));
     if (entry->offsets == NULL || entry->specs == NULL) goto wrong;
+    if (PyTuple_GET_SIZE(outputs) > MOST_ROWS) goto wrong;
     entry->outputs = (int)PyTuple_GET_SIZE(outputs);
     for (k = 0; k < entry->outputs; k++) {
         PyObject *output = PyTuple_GET_ITEM(outputs, k);
         entry->offsets[k] = number(PyObject_GetAttrString(output, "offset"));
+        if (PyErr_Occurred()) goto wrong;
         entry->specs[k] = PyObject_GetAttrString(output, "spec");
-        if (entry->offsets[k] < 0 || entry->specs[k] == NULL) goto wrong;
+        if (entry->specs[k] == NULL || entry->offsets[k] < 0 || entry->offsets[k] > MOST_ROWS) goto wrong;
     }
     Py_DECREF(outputs);
     return 0;
 wrong:
     Py_XDECREF(outputs);
-    if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "a kind's outputs are no tuple");
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "a kind's outputs are no tuple of rows of its own");
     return -1;
 }
 
 /* The record and what of its kind a capture needs. */
 Entry *entry_new(PyObject *record) {
-    Entry *entry = PyMem_Calloc(1, sizeof(Entry));
-    PyObject *kind = SLOT(record, names.record_kind), *pure;
+    Entry *entry;
+    PyObject *kind = held_at(record, names.record_kind, &PyBaseObject_Type), *pure = NULL, *share;
+    if (kind == NULL) return NULL;
+    entry = PyMem_Calloc(1, sizeof(Entry));
     if (entry == NULL) {
         PyErr_NoMemory();
         return NULL;
     }
+    Py_INCREF(kind); /* what is asked of it may be a program's */
     entry->record = Py_NewRef(record);
+    share = held_at(record, names.record_share, &PyFloat_Type);
+    if (share == NULL) goto fail;
+    entry->share = PyFloat_AS_DOUBLE(share);
+    entry->taped = number_at(record, names.record_mode) >= 2;
+    if (PyErr_Occurred()) goto fail;
     entry->structure = PyObject_GetAttrString(kind, "structure");
+    if (entry->structure == NULL) goto fail;
     entry->rows = number(PyObject_GetAttrString(kind, "rows"));
-    entry->share = PyFloat_AsDouble(SLOT(record, names.record_share));
-    entry->taped = PyLong_AsLong(SLOT(record, names.record_mode)) >= 2;
+    if (PyErr_Occurred()) goto fail;
     pure = PyObject_GetAttrString(kind, "pure");
+    if (pure == NULL || fill_outputs(entry, kind) < 0) goto fail;
     entry->pure = pure == Py_True;
-    Py_XDECREF(pure);
-    if (PyErr_Occurred() || fill_outputs(entry, kind) < 0) {
-        entry_free(entry);
-        return NULL;
+    Py_DECREF(pure);
+    pure = PyObject_GetAttrString(kind, "operator");
+    if (pure == NULL) goto fail;
+    entry->operator = pure == Py_True;
+    if (entry->rows < 0 || entry->rows > MOST_ROWS) {
+        PyErr_SetString(PyExc_ValueError, "a kind has no such number of rows");
+        goto fail;
     }
+    Py_DECREF(pure);
+    Py_DECREF(kind);
     return entry;
+fail:
+    Py_XDECREF(pure);
+    Py_DECREF(kind);
+    entry_free(entry);
+    return NULL;
+}
+
+/* Whether what a record has read of Python's state is so now. */
+static int holds(PyObject *record) {
+    PyObject *guards = SLOT(record, names.record_guards);
+    if (guards == NULL || guards == Py_None) return guards != NULL;
+    return Py_TYPE(guards) == &GuardsType ? guards_hold(guards) : 0;
+}
+
+/* Let an entry be that of another record, which Python has found for its signature. */
+static int exchange(Entry *entry, PyObject *record) {
+    Entry *other = entry_new(record), old;
+    if (other == NULL) return -1;
+    old = *entry;
+    *entry = *other;
+    entry->hash = old.hash;
+    entry->count = old.count;
+    entry->parts = old.parts;
+    entry->key = old.key;
+    old.parts = NULL;
+    old.key = NULL;
+    *other = old;
+    entry_free(other);
+    return 0;
+}
+
+int signatures_current(Entry *entry, PyObject *batch) {
+    PyObject *record = SLOT(entry->record, names.record_guards);
+    int held;
+    if (record == Py_None) return 1;
+    held = holds(entry->record);
+    if (held || entry->key == NULL) return held;
+    record = PyDict_GetItemWithError(SLOT(batch, names.batch_records), entry->key);
+    if (record == NULL || record == entry->record || Py_TYPE(record) != names.record_type) return PyErr_Occurred() ? -1 : 0;
+    held = holds(record);
+    if (held > 0 && exchange(entry, record) < 0) return -1;
+    return held;
 }
 
 static int grow(Signatures *self) {
@@ -114,9 +172,12 @@ static int grow(Signatures *self) {
 }
 
 Entry *signatures_add(Signatures *self, PyObject *batch, PyObject *key, const void **parts, int count, Py_hash_t hash) {
-    PyObject *record = PyDict_GetItemWithError(SLOT(batch, names.batch_records), key);
+    PyObject *records = dict_at(batch, names.batch_records), *record;
     Entry *entry = NULL;
     size_t place;
+    Py_XINCREF(records);
+    record = records == NULL ? NULL : Py_XNewRef(PyDict_GetItemWithError(records, key));
+    Py_XDECREF(records);
     if (record == NULL || Py_TYPE(record) != names.record_type) goto fail;
     entry = entry_new(record);
     if (entry == NULL) goto fail;
@@ -135,8 +196,10 @@ Entry *signatures_add(Signatures *self, PyObject *batch, PyObject *key, const vo
     while (self->table[place] != NULL) place = (place + 1) & (size_t)(self->size - 1);
     self->table[place] = entry;
     self->used++;
+    Py_DECREF(record);
     return entry;
 fail:
+    Py_XDECREF(record);
     Py_XDECREF(key);
     entry_free(entry);
     return NULL;

@@ -5,9 +5,9 @@
 
 /* The spec of `count` rows of a spec, or where `count` is -1 of one row by itself: a new reference. */
 static PyObject *spec_with(PyObject *spec, Py_ssize_t count) {
-    PyObject *number = PyLong_FromSsize_t(count), *found;
+    PyObject *made = dict_at(spec, names.spec_of_rows), *number = made == NULL ? NULL : PyLong_FromSsize_t(count), *found;
     if (number == NULL) return NULL;
-    found = PyDict_GetItemWithError(SLOT(spec, names.spec_of_rows), number);
+    found = PyDict_GetItemWithError(made, number);
     if (found != NULL)
         Py_INCREF(found);
     else if (!PyErr_Occurred())
@@ -21,12 +21,19 @@ static PyObject *spec_with(PyObject *spec, Py_ssize_t count) {
 static Py_ssize_t row_at(PyObject *rows, Py_ssize_t index) {
     Py_ssize_t first;
     if (PyTuple_CheckExact(rows)) {
-        if (index < PyTuple_GET_SIZE(rows)) return PyLong_AsSsize_t(PyTuple_GET_ITEM(rows, index));
-        PyErr_SetString(PyExc_SystemError, "a value has fewer rows than its spec says");
+        if (index >= PyTuple_GET_SIZE(rows)) {
+            PyErr_SetString(PyExc_SystemError, "a value has fewer rows than its spec says");
+            return -1;
+        }
+        rows = PyTuple_GET_ITEM(rows, index);
+        index = 0;
+    }
+    if (!PyLong_Check(rows)) {
+        no_such_slot(rows, &PyLong_Type);
         return -1;
     }
     first = PyLong_AsSsize_t(rows);
-    return first < 0 ? -1 : first + index;
+    return first < 0 || __builtin_add_overflow(first, index, &first) ? -1 : first;
 }
 
 /* One row of a value: of inputs equal ones are the same value. `whole` for `x[i]`, which has one axis less. */
@@ -35,14 +42,15 @@ static PyObject *single(Value *value, Py_ssize_t index, int whole) {
     Py_ssize_t row = row_at(value->rows, index);
     if (row < 0) return NULL;
     if (!value->depth) { /* a node's result: who holds a slice of it keeps it alive, a cache must not */
-        singles = SLOT(value->graph, names.graph_single_rows);
-        place = PyLong_FromSsize_t(whole ? ~row : row);
+        singles = dict_at(value->graph, names.graph_single_rows);
+        place = singles == NULL ? NULL : PyLong_FromSsize_t(whole ? ~row : row);
         if (place == NULL) return NULL;
         found = PyDict_GetItemWithError(singles, place);
         if (found != NULL || PyErr_Occurred()) {
             Py_DECREF(place);
-            return Py_XNewRef(found);
+            return found == NULL || Py_TYPE(found) == &ValueType ? Py_XNewRef(found) : no_such_slot(found, &ValueType);
         }
+        Py_INCREF(singles);
     }
     spec = spec_with(value->spec, whole ? -1 : 1);
     if (spec != NULL) {
@@ -52,12 +60,17 @@ static PyObject *single(Value *value, Py_ssize_t index, int whole) {
         if (found != NULL && singles != NULL && PyDict_SetItem(singles, place, found) < 0) Py_CLEAR(found);
     }
     Py_XDECREF(place);
+    Py_XDECREF(singles);
     return found;
 }
 
 static PyObject *several(Value *value, Py_ssize_t begin, Py_ssize_t end) {
     PyObject *rows, *spec, *found;
     if (PyTuple_CheckExact(value->rows)) {
+        if (end > PyTuple_GET_SIZE(value->rows)) {
+            PyErr_SetString(PyExc_SystemError, "a value has fewer rows than its spec says");
+            return NULL;
+        }
         rows = PyTuple_GetSlice(value->rows, begin, end);
     } else {
         Py_ssize_t row = row_at(value->rows, begin);
@@ -78,59 +91,77 @@ static PyObject *several(Value *value, Py_ssize_t begin, Py_ssize_t end) {
    -1 and an exception. */
 static int has_history(const Framework *of, PyObject *state, Value *value) {
     if (of == &names.torch) {
-        if (SLOT(state, names.state_trace) != Py_None || PyLong_AsLong(SLOT(state, names.state_paused)) != 0) return 0;
+        if (!is_running(state)) return 0;
         return value->taped ? torch_mode(names.learning) : 1;
     }
-    return !value->taped || PyLong_AsLong(SLOT(state, names.state_mode)) >= 2;
+    return !value->taped || number_at(state, names.state_mode) >= 2;
 }
 
-PyObject *slice_of(const Framework *of, int interface, PyObject *array, PyObject *key) {
-    PyObject *state, *batch, *spec, *found = NULL, *result;
-    Value *value;
-    Py_ssize_t count, begin, end;
-    if (Py_TYPE(array) != of->lazy[interface]) return NULL;
-    value = (Value *)SLOT(array, of->lazy_v[interface]);
-    if (value == NULL || Py_TYPE(value) != &ValueType || Py_TYPE(value->spec) != names.spec_type) return NULL;
-    state = state_here();
-    if (state == NULL) return NULL;
-    batch = SLOT(state, names.state_batch);
-    if (batch == NULL || Py_TYPE(batch) != names.batch_type || value->graph != SLOT(batch, names.batch_graph) ||
-        Py_TYPE(value->graph) != names.graph_type || has_history(of, state, value) <= 0) {
-        Py_DECREF(state);
-        return NULL;
+/* Remember what a tensor is a view of: a whole tensor and a key of it, or of a view those of that and the key. */
+static int note_view(PyObject *view, PyObject *tensor, PyObject *key) {
+    PyObject *base = SLOT(tensor, names.torch.lazy_b);
+    if (base == NULL) return 0;
+    if (base == Py_None) {
+        base = tensor;
+        Py_INCREF(key);
+    } else {
+        PyObject *before = SLOT(tensor, names.torch.lazy_k);
+        key = before == NULL ? NULL : PyTuple_Pack(2, before, key);
+        if (key == NULL) return before == NULL ? 0 : -1;
     }
-    Py_DECREF(state);
-    spec = value->spec;
-    if (PyUnicode_Compare(SLOT(spec, names.spec_mode), str_rows_mode) != 0) return NULL;
-    count = PyLong_AsSsize_t(SLOT(spec, names.spec_rows));
+    set_slot(view, names.torch.lazy_k, key);
+    set_slot(view, names.torch.lazy_n, Py_XNewRef(SLOT(base, names.torch.lazy_n)));
+    set_slot(view, names.torch.lazy_b, Py_NewRef(base));
+    return 0;
+}
+
+/* Rows of a value by a slice or a number: NULL without an exception where Python has to see to it. */
+static PyObject *rows_by(Value *value, PyObject *key) {
+    PyObject *spec = value->spec, *shape = held_at(spec, names.spec_row_shape, &PyTuple_Type);
+    PyObject *mode = held_at(spec, names.spec_mode, &PyUnicode_Type);
+    Py_ssize_t count = number_at(spec, names.spec_rows), begin, end;
+    if (shape == NULL || mode == NULL || PyErr_Occurred() || PyUnicode_Compare(mode, str_rows_mode) != 0) return NULL;
     if (PySlice_Check(key)) {
         PySliceObject *slice = (PySliceObject *)key;
         if (!PyLong_CheckExact(slice->start) || !PyLong_CheckExact(slice->stop) || slice->step != Py_None) return NULL;
         begin = PyLong_AsSsize_t(slice->start);
         end = PyLong_AsSsize_t(slice->stop);
-        if (PyErr_Occurred()) {
-            PyErr_Clear();
-            return NULL;
-        }
-        if (begin < 0 || begin >= end || end > count) return NULL;
-        Py_INCREF(value);
-        found = end - begin == 1 ? single(value, begin, 0) : several(value, begin, end);
     } else if (PyLong_CheckExact(key)) {
         begin = PyLong_AsSsize_t(key);
-        if (PyErr_Occurred()) {
-            PyErr_Clear();
-            return NULL;
-        }
         if (begin < 0) begin += count;
-        if (begin < 0 || begin >= count || PyTuple_GET_SIZE(SLOT(spec, names.spec_row_shape)) == 0) return NULL;
-        Py_INCREF(value);
-        found = single(value, begin, 1);
+        end = begin;
     } else {
         return NULL;
     }
+    if (PyErr_Occurred()) {
+        PyErr_Clear();
+        return NULL;
+    }
+    if (PySlice_Check(key)) {
+        if (begin < 0 || begin >= end || end > count) return NULL;
+        return end - begin == 1 ? single(value, begin, 0) : several(value, begin, end);
+    }
+    return begin < 0 || begin >= count || PyTuple_GET_SIZE(shape) == 0 ? NULL : single(value, begin, 1);
+}
+
+PyObject *slice_of(const Framework *of, int interface, PyObject *array, PyObject *key) {
+    PyObject *state, *batch, *found = NULL, *result = NULL;
+    Value *value;
+    if (Py_TYPE(array) != of->lazy[interface] || (of == &names.torch && is_stale(array))) return NULL;
+    value = (Value *)SLOT(array, of->lazy_v[interface]);
+    if (value == NULL || Py_TYPE(value) != &ValueType) return NULL;
+    state = state_here();
+    if (state == NULL) return NULL;
+    Py_INCREF(value);
+    batch = SLOT(state, names.state_batch);
+    if (batch != NULL && Py_TYPE(batch) == names.batch_type && value->graph == SLOT(batch, names.batch_graph) &&
+        Py_TYPE(value->graph) == names.graph_type && has_history(of, state, value) > 0 &&
+        Py_TYPE(value->graph) == names.graph_type && Py_TYPE(value->spec) == names.spec_type)
+        found = rows_by(value, key);
+    if (found != NULL) result = wrap(of, interface, found);
+    if (of == &names.torch && result != NULL && note_view(result, array, key) < 0) Py_CLEAR(result);
+    Py_XDECREF(found);
     Py_DECREF(value);
-    if (found == NULL) return NULL;
-    result = wrap(of, interface, found);
-    Py_DECREF(found);
+    Py_DECREF(state);
     return result;
 }

@@ -10,7 +10,8 @@ static int is_noted(PyObject *batch, PyObject *module) {
     if (place == NULL) return 0;
     found = PyDict_GetItemWithError(noted, place);
     Py_DECREF(place);
-    return found != NULL && PyTuple_CheckExact(found) && PyTuple_GET_ITEM(found, 1) == Py_False;
+    return found != NULL && PyTuple_CheckExact(found) && PyTuple_GET_SIZE(found) > 1 &&
+           PyTuple_GET_ITEM(found, 1) == Py_False;
 }
 
 /* The class of an argument that is known to be no part of a node, where Python has nothing else to see to: borrowed. */
@@ -32,14 +33,12 @@ static PyObject *foreign(PyObject *batch, PyObject *const *args, Py_ssize_t coun
 /* A call that is no node, inside of a sample: it runs, and what it calls is captured. */
 static PyObject *expand(PyObject *state, PyObject *batch, PyObject *cell, PyObject *kind, PyObject *const *args,
                         Py_ssize_t count) {
-    Py_ssize_t deep = PyLong_AsSsize_t(SLOT(state, names.state_inside));
     PyObject *result, *done;
+    if (step_inside(state, 1) < 0) return NULL;
     Py_INCREF(batch);
     Py_INCREF(kind);
-    set_slot(state, names.state_inside, PyLong_FromSsize_t(deep + 1)); /* small: never NULL */
     result = PyObject_Vectorcall(names.original, args, (size_t)count, NULL);
-    deep = PyLong_AsSsize_t(SLOT(state, names.state_inside));
-    set_slot(state, names.state_inside, PyLong_FromSsize_t(deep - 1));
+    result = step_out(state, result);
     if (result != NULL) {
         done = PyObject_CallFunctionObjArgs(names.expanded, batch, cell, kind, NULL);
         if (done == NULL) Py_CLEAR(result);
@@ -50,20 +49,29 @@ static PyObject *expand(PyObject *state, PyObject *batch, PyObject *cell, PyObje
     return result;
 }
 
-/* The table that a look-up reads, as Python has noted it: borrowed, or NULL where it has to look. */
+/* The table that a look-up reads, as Python has noted it: a new reference, or NULL where it has to look. */
 static PyObject *table_of(PyObject *batch, PyObject *cell, PyObject *lookup, int learning) {
-    PyObject *place = PyTuple_Pack(3, cell, learning ? Py_True : Py_False, SLOT(batch, names.batch_changes));
-    PyObject *table, *learned;
+    PyObject *changes = held_at(batch, names.batch_changes, &PyLong_Type), *tables = dict_at(batch, names.batch_tables);
+    PyObject *place, *table, *weight, *learned = NULL;
     int taped;
+    if (changes == NULL || tables == NULL) return NULL;
+    place = PyTuple_Pack(3, cell, learning ? Py_True : Py_False, changes);
     if (place == NULL) return NULL;
-    table = PyDict_GetItemWithError(SLOT(batch, names.batch_tables), place);
+    table = Py_XNewRef(PyDict_GetItemWithError(tables, place));
     Py_DECREF(place);
-    if (table == NULL || Py_TYPE(table) != names.torch_table_type) return NULL;
-    if (!PyTuple_CheckExact(lookup) || PyTuple_GET_ITEM(lookup, 0) != SLOT(table, names.torch_table_weight)) return NULL;
-    learned = PyObject_GetAttr(PyTuple_GET_ITEM(lookup, 0), str_requires_grad);
+    if (table == NULL || Py_TYPE(table) != names.torch_table_type) goto other;
+    if (lookup == NULL || !PyTuple_CheckExact(lookup) || PyTuple_GET_SIZE(lookup) < 1) goto other;
+    weight = PyTuple_GET_ITEM(lookup, 0);
+    if (weight != SLOT(table, names.torch_table_weight)) goto other;
+    learned = PyObject_GetAttr(weight, str_requires_grad);
     taped = learning && learned == Py_True;
+    if (learned == NULL || taped != (SLOT(table, names.torch_table_taped) == Py_True)) goto other;
+    Py_DECREF(learned);
+    return table;
+other:
     Py_XDECREF(learned);
-    return taped == (SLOT(table, names.torch_table_taped) == Py_True) ? table : NULL;
+    Py_XDECREF(table);
+    return NULL;
 }
 
 /* The rows at these indices, a list; NULL and no exception where it holds something else than numbers of rows. */
@@ -72,13 +80,13 @@ static PyObject *rows_at(PyObject *graph, PyObject *entries, PyObject *listed, P
     PyObject *rows;
     for (k = 0; k < count; k++) {
         PyObject *index = PyList_GET_ITEM(listed, k);
-        int over;
+        int over = 0;
         long number = PyLong_CheckExact(index) ? PyLong_AsLongAndOverflow(index, &over) : -1;
         if (number < 0 || number >= size) return NULL;
     }
     rows = count ? PyTuple_New(count) : NULL;
     for (k = 0; rows != NULL && k < count; k++) {
-        PyObject *row = row_of(graph, entries, Py_NewRef(PyList_GET_ITEM(listed, k)));
+        PyObject *row = k < PyList_GET_SIZE(listed) ? row_of(graph, entries, Py_NewRef(PyList_GET_ITEM(listed, k))) : NULL;
         if (row == NULL) {
             Py_CLEAR(rows);
             break;
@@ -90,43 +98,44 @@ static PyObject *rows_at(PyObject *graph, PyObject *entries, PyObject *listed, P
 
 /* A look-up in a table that the batch knows, by whole numbers that are there. */
 static PyObject *quick_rows(PyObject *batch, PyObject *cell, PyObject *indices, int learning) {
-    PyObject *table = table_of(batch, cell, SLOT(cell, names.torch.cell_lookup), learning), *graph, *entries;
-    PyObject *listed, *rows = NULL, *value = NULL, *result = NULL;
+    PyObject *table, *lookup, *graph, *entries = NULL, *tables, *listed = NULL, *rows = NULL, *value = NULL, *result = NULL;
+    Py_ssize_t size;
+    if (Py_TYPE(indices) == names.torch.lazy[0] && is_stale(indices)) return NULL;
     if (Py_TYPE(indices) == names.torch.lazy[0]) indices = SLOT(indices, names.torch.lazy_c[0]);
-    if (table == NULL || indices == NULL || Py_TYPE(indices) != names.torch.plain[0]) return NULL;
-    graph = SLOT(batch, names.batch_graph);
-    entries = PyDict_GetItemWithError(SLOT(graph, names.graph_lookups), table);
-    if (entries == NULL) return NULL;
+    if (indices == NULL || Py_TYPE(indices) != names.torch.plain[0]) return NULL;
     Py_INCREF(indices);
-    Py_INCREF(table);
-    Py_INCREF(graph);
-    Py_INCREF(entries);
-    listed = PyObject_CallMethodNoArgs(indices, str_tolist);
-    if (listed != NULL && PyList_CheckExact(listed) && SLOT(batch, names.batch_graph) == graph)
-        rows = rows_at(graph, entries, listed, PyLong_AsSsize_t(SLOT(table, names.torch_table_size)));
+    lookup = Py_XNewRef(SLOT(cell, names.torch.cell_lookup));
+    table = table_of(batch, cell, lookup, learning);
+    graph = table == NULL ? NULL : Py_XNewRef(held_at(batch, names.batch_graph, names.graph_type));
+    tables = graph == NULL ? NULL : dict_at(graph, names.graph_lookups);
+    if (tables != NULL) entries = Py_XNewRef(PyDict_GetItemWithError(tables, table));
+    if (entries != NULL && PyDict_CheckExact(entries)) listed = PyObject_CallMethodNoArgs(indices, str_tolist);
+    if (listed != NULL && PyList_CheckExact(listed) && SLOT(batch, names.batch_graph) == graph) {
+        size = number_at(table, names.torch_table_size);
+        if (!PyErr_Occurred()) rows = rows_at(graph, entries, listed, size);
+    }
     if (rows != NULL)
         value = entries_value(graph, rows, SLOT(table, names.torch_table_row),
                               SLOT(table, names.torch_table_taped) == Py_True);
     if (value != NULL) result = tensor_of(value);
     Py_XDECREF(value);
     Py_XDECREF(listed);
-    Py_DECREF(entries);
-    Py_DECREF(graph);
-    Py_DECREF(table);
+    Py_XDECREF(entries);
+    Py_XDECREF(graph);
+    Py_XDECREF(table);
+    Py_XDECREF(lookup);
     Py_DECREF(indices);
     return result;
 }
 
 /* A call of a cell that is nothing but a look-up. */
 static PyObject *look_up(PyObject *batch, PyObject *cell, PyObject *const *args, Py_ssize_t count) {
-    PyObject *room = SLOT(batch, names.batch_room), *result;
+    PyObject *result;
     int learning = torch_mode(names.learning);
-    if (learning < 0 || count != 2 || !PyFloat_CheckExact(room) || PyFloat_AS_DOUBLE(room) < 0) return NULL;
-    Py_INCREF(batch);
+    if (learning < 0 || count != 2 || !has_room(batch)) return NULL;
     result = quick_rows(batch, cell, args[1], learning);
     if (result == NULL && !PyErr_Occurred())
         result = PyObject_CallFunctionObjArgs(names.look_up, cell, batch, args[1], learning ? Py_True : Py_False, NULL);
-    Py_DECREF(batch);
     if (result == Py_None) Py_CLEAR(result);
     return result;
 }
@@ -146,31 +155,37 @@ PyObject *capture_call(PyObject *module, PyObject *const *args, Py_ssize_t count
     return result;
 }
 
+/* Whether a state is that of a call inside of a sample of PyTorch's. */
+static int is_inside(PyObject *state, PyObject *batch) {
+    Py_ssize_t inside;
+    if (!is_running(state) || batch == NULL || Py_TYPE(batch) != names.batch_type) return 0;
+    inside = number_at(state, names.state_inside);
+    return inside > 0 && SLOT(batch, names.batch_engine) == names.engine;
+}
+
 /* torch.nn.Module.__call__ */
 PyObject *quick_module(PyObject *const *args, Py_ssize_t count) {
-    PyObject *state, *batch, *paused, *dict = NULL, *cell, *result = NULL, *kind;
+    PyObject *state, *batch, *dict = NULL, *cell = NULL, *result = NULL, *kind;
+    Py_ssize_t paused;
     if (names.engine == NULL) return NULL;
     state = state_here();
     if (state == NULL) return NULL;
-    batch = SLOT(state, names.state_batch);
-    paused = SLOT(state, names.state_paused);
-    if (SLOT(state, names.state_trace) != Py_None || !PyLong_Check(paused)) goto done;
-    if (PyLong_AsLong(paused) != 0) { /* what runs eagerly costs no more than this */
+    paused = number_at(state, names.state_paused);
+    if (paused > 0 && SLOT(state, names.state_trace) == Py_None) { /* what runs eagerly costs no more than this */
         Py_DECREF(state);
         return PyObject_Vectorcall(names.original, args, (size_t)count, NULL);
     }
-    if (batch == NULL || Py_TYPE(batch) != names.batch_type || PyLong_AsLong(SLOT(state, names.state_inside)) <= 0)
-        goto done;
-    if (SLOT(batch, names.batch_engine) != names.engine) goto done;
+    if (PyErr_Occurred()) PyErr_Clear();
+    batch = Py_XNewRef(SLOT(state, names.state_batch));
+    if (!is_inside(state, batch)) goto done;
     dict = PyObject_GenericGetDict(args[0], NULL);
     if (dict == NULL) {
         PyErr_Clear();
         goto done;
     }
-    cell = PyDict_GetItemWithError(dict, names.key);
+    cell = Py_XNewRef(PyDict_GetItemWithError(dict, names.key));
     if (cell == NULL || Py_TYPE(cell) != names.torch.cell_type) goto done;
     if (!is_noted(batch, args[0]) || !unhooked(dict, str_hooks) || !unhooked(dict, str_pre_hooks)) goto done;
-    Py_INCREF(cell);
     kind = foreign(batch, args, count);
     if (kind != NULL)
         result = expand(state, batch, cell, kind, args, count);
@@ -180,9 +195,10 @@ PyObject *quick_module(PyObject *const *args, Py_ssize_t count) {
         result = look_up(batch, cell, args, count);
     else
         result = capture(&names.torch, state, cell, args[0], args + 1, count - 1, NULL);
-    Py_DECREF(cell);
 done:
+    Py_XDECREF(cell);
     Py_XDECREF(dict);
+    Py_XDECREF(batch);
     Py_DECREF(state);
     return result;
 }

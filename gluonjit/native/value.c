@@ -45,34 +45,44 @@ static int value_traverse(Value *self, visitproc visit, void *arg) {
     return 0;
 }
 
+/* Nothing in a value is ever NULL: others read it without a look. */
 static int value_clear(Value *self) {
-    Py_CLEAR(self->rows);
-    Py_CLEAR(self->spec);
-    Py_CLEAR(self->graph);
-    Py_CLEAR(self->base);
-    Py_CLEAR(self->result);
+    Py_XSETREF(self->rows, Py_NewRef(Py_None));
+    Py_XSETREF(self->spec, Py_NewRef(Py_None));
+    Py_XSETREF(self->graph, Py_NewRef(Py_None));
+    Py_XSETREF(self->base, Py_NewRef(Py_None));
+    Py_XSETREF(self->result, Py_NewRef(Py_None));
     return 0;
 }
 
 static void value_dealloc(Value *self) {
     PyObject_GC_UnTrack(self);
     Py_TRASHCAN_BEGIN(self, value_dealloc)
-    value_clear(self);
+    Py_DECREF(self->rows);
+    Py_DECREF(self->spec);
+    Py_DECREF(self->graph);
+    Py_DECREF(self->base);
+    Py_DECREF(self->result);
     PyObject_GC_Del(self);
     Py_TRASHCAN_END
 }
 
 static PyObject *value_row_list(Value *self, PyObject *ignored) {
-    PyObject *list, *count;
+    PyObject *list, *count, *spec;
     Py_ssize_t first, rows, k;
     if (PyTuple_Check(self->rows)) return PySequence_List(self->rows);
+    if (!PyLong_Check(self->rows)) return PyErr_Format(PyExc_TypeError, "rows is %R, no number and no tuple", self->rows);
     first = PyLong_AsSsize_t(self->rows);
     if (first == -1 && PyErr_Occurred()) return NULL;
-    count = PyObject_GetAttrString(self->spec, "rows");
+    spec = Py_NewRef(self->spec); /* the attribute may be a program's */
+    count = PyObject_GetAttr(spec, str_rows_mode);
+    Py_DECREF(spec);
     if (count == NULL) return NULL;
     rows = PyLong_AsSsize_t(count);
     Py_DECREF(count);
     if (rows == -1 && PyErr_Occurred()) return NULL;
+    if (rows > MOST_ROWS || first > PY_SSIZE_T_MAX - MOST_ROWS)
+        return PyErr_Format(PyExc_OverflowError, "a graph has no %zd rows from %zd on", rows, first);
     list = PyList_New(rows < 0 ? 0 : rows);
     for (k = 0; list != NULL && k < rows; k++) {
         PyObject *number = PyLong_FromSsize_t(first + k);
@@ -86,33 +96,41 @@ static PyObject *value_row_list(Value *self, PyObject *ignored) {
 }
 
 static PyMemberDef value_members[] = {
-    {"rows", T_OBJECT, offsetof(Value, rows), 0, NULL},
     {"depth", T_PYSSIZET, offsetof(Value, depth), 0, NULL},
-    {"spec", T_OBJECT, offsetof(Value, spec), 0, NULL},
-    {"graph", T_OBJECT, offsetof(Value, graph), 0, NULL},
     {"taped", T_BOOL, offsetof(Value, taped), 0, NULL},
-    {"base", T_OBJECT, offsetof(Value, base), 0, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 
-static PyObject *value_result(Value *self, void *ignored) {
-    return Py_NewRef(self->result == NULL ? Py_None : self->result);
+static PyObject *value_get(Value *self, void *where) {
+    return Py_NewRef(*(PyObject **)((char *)self + (size_t)where));
+}
+
+static int value_set(Value *self, PyObject *content, void *where) {
+    PyObject **place = (PyObject **)((char *)self + (size_t)where), *old = *place;
+    if (content == NULL) {
+        PyErr_SetString(PyExc_AttributeError, "nothing of a Value can be deleted");
+        return -1;
+    }
+    *place = Py_NewRef(content);
+    Py_DECREF(old);
+    return 0;
 }
 
 /* Who has a result is left by its graph, and may be a part of any circle from then on. */
-static int value_set_result(Value *self, PyObject *result, void *ignored) {
-    if (result == NULL) {
-        PyErr_SetString(PyExc_AttributeError, "result can't be deleted");
-        return -1;
-    }
-    Py_INCREF(result);
-    Py_XSETREF(self->result, result);
+static int value_set_result(Value *self, PyObject *result, void *where) {
+    if (value_set(self, result, where) < 0) return -1;
     tracked((PyObject *)self);
     return 0;
 }
 
+#define FIELD(name, set) {#name, (getter)value_get, (setter)set, NULL, (void *)offsetof(Value, name)}
+
 static PyGetSetDef value_getset[] = {
-    {"result", (getter)value_result, (setter)value_set_result, NULL, NULL},
+    FIELD(rows, value_set),
+    FIELD(spec, value_set),
+    FIELD(graph, value_set),
+    FIELD(base, value_set),
+    FIELD(result, value_set_result),
     {NULL, NULL, NULL, NULL, NULL},
 };
 

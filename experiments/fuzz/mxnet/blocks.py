@@ -8,6 +8,7 @@ from mxnet import gluon, nd
 from mxnet.gluon import nn
 
 import gluonjit
+from experiments.fuzz.state import Notes, Reads
 
 
 class Squash(gluon.HybridBlock):
@@ -81,6 +82,40 @@ class Projector(gluon.Block):
     @gluonjit.cell
     def project(self, x: Any, columns: int) -> Any:
         return nd.sin(nd.FullyConnected(x, self.weights[columns].data(), no_bias=True, num_hidden=4))
+
+
+class Annealed(Reads, gluon.HybridBlock):
+    """A cell that reads Python state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.name_scope():
+            self.inner = nn.Dense(3, in_units=3, flatten=False)
+        self.begin()
+
+    def hybrid_forward(self, F: Any, x: Any, where: str) -> Any:
+        return F.tanh(self.inner(x)) * self.factor(where)
+
+    @gluonjit.cell
+    def part(self, x: Any, where: str) -> Any:
+        return nd.sin(x) * self.factor(where) + x
+
+
+class Noting(Notes, gluon.HybridBlock):
+    """A cell that takes notes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.name_scope():
+            self.inner = nn.Dense(3, in_units=3, flatten=False)
+        self.begin()
+
+    def hybrid_forward(self, F: Any, x: Any, where: str) -> Any:
+        return self.note(where, F.tanh(self.inner(x)))
+
+    @gluonjit.cell
+    def part(self, x: Any, where: str) -> Any:
+        return self.note(where, nd.sin(x) * 0.5) + x
 
 
 @gluonjit.cell

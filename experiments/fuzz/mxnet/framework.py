@@ -11,7 +11,7 @@ from mxnet import nd
 
 from experiments.fuzz.case import Action, Case, Choices, Given, Minibatch, Way, dtype_of, shapes
 from experiments.fuzz.framework import Framework
-from experiments.fuzz.mxnet import axes, control, elementwise, layers, prelude, shaping  # they fill the table
+from experiments.fuzz.mxnet import axes, control, elementwise, habits, layers, prelude, shaping  # they fill the table
 from experiments.fuzz.mxnet.net import NET
 from experiments.fuzz.mxnet.plants import PLANTS
 from experiments.fuzz.mxnet.table import TABLE
@@ -121,9 +121,13 @@ class MXNet(Framework):
             return ['attempt(found, "trainer", lambda: trainer.step(1, ignore_stale_grad=True))']
         if action.what == "set_data":
             return [f'change(net, names, {action.number}, "{way.dtype}")']
+        if action.what == "weight":
+            return habits.weight(action.number)
         if not inputs:
             return []
         name, given = inputs[action.number % len(inputs)]
+        if action.what == "buffer":
+            return habits.buffer(name, given.shape, dtype_of(given), given.learn, action.number)
         if action.what == "write":
             return [f'{name}[:] = values({given.shape}, {action.number}, "{dtype_of(given)}")']
         return [f"{name} += 0.125"]

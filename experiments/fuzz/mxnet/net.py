@@ -39,6 +39,8 @@ LAYERS = {
     "gamma": 'self.params.get("gamma", shape=(3,))',
     "beta": 'self.params.get("beta", shape=(3,))',
     "vector": 'self.params.get("vector", shape=(1, 3))',
+    "annealed": "Annealed()",
+    "noting": "Noting()",
 }
 FUNCTIONS = ("blend", "fold")
 SOURCE = """class Net(gluon.Block):

@@ -9,8 +9,9 @@ from typing import Any
 import mxnet  # noqa: F401  its import installs the engine that is patched here
 
 from experiments.fuzz.framework import Patch
-from experiments.fuzz.plants import wrong_order, wrong_row
-from gluonjit.engines.mxnet import arrays, fused_steps, ops, program, session, tape
+from experiments.fuzz.plants import lost_effect, stale_state, wrong_order, wrong_row
+from gluonjit.engines.mxnet import arrays, calls, changes, fused_steps, ops, program, refusals, session, tape
+from gluonjit.hybrid import LOCAL
 
 
 def _dropped_gradient() -> list[Patch]:
@@ -73,10 +74,32 @@ def _wrong_order() -> list[Patch]:
     return [wrong_order(session), (session, "room_for", filled)]
 
 
+def _missed_write() -> list[Patch]:
+    """What is in a computational graph may be written to under recording, and gradients before that are lost."""
+    return [(refusals, "_is_entered", lambda value: False)]
+
+
+def _unnoticed(inputs: bool) -> list[Patch]:
+    """What waits does not run before a write to its inputs, or to other arrays that it reads, which weights are."""
+    original = changes.before_write
+
+    def before_write(array: Any) -> None:
+        batch = LOCAL.state.batch
+        if batch is None or (id(array) in batch.imports) != inputs:
+            original(array)
+
+    return [(changes, "before_write", before_write), (calls, "before_write", before_write)]
+
+
 PLANTS: dict[str, Callable[[], list[Patch]]] = {
     "wrong-row": partial(wrong_row, session),
     "dropped-gradient": _dropped_gradient,
     "stale-parameter": _stale_parameter,
     "wrong-share": _wrong_share,
     "wrong-order": _wrong_order,
+    "stale-state": stale_state,
+    "lost-effect": lost_effect,
+    "missed-write": _missed_write,
+    "stale-weight": partial(_unnoticed, False),
+    "shared-buffer": partial(_unnoticed, True),
 }

@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import gluonjit
+from experiments.fuzz.state import Notes, Reads
 
 
 class Squash(nn.Module):
@@ -145,6 +146,38 @@ class Projector(nn.Module):
     @gluonjit.cell
     def project(self, x: Any, columns: int) -> Any:
         return F.linear(x, getattr(self, f"w{columns}")).sin()
+
+
+class Annealed(Reads, nn.Module):
+    """A cell that reads Python state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(3, 3)
+        self.begin()
+
+    def forward(self, x: Any, where: str) -> Any:
+        return torch.tanh(self.inner(x)) * self.factor(where)
+
+    @gluonjit.cell
+    def part(self, x: Any, where: str) -> Any:
+        return torch.sin(x) * self.factor(where) + x
+
+
+class Noting(Notes, nn.Module):
+    """A cell that takes notes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(3, 3)
+        self.begin()
+
+    def forward(self, x: Any, where: str) -> Any:
+        return self.note(where, torch.tanh(self.inner(x)))
+
+    @gluonjit.cell
+    def part(self, x: Any, where: str) -> Any:
+        return self.note(where, torch.sin(x) * 0.5) + x
 
 
 @gluonjit.cell

@@ -11,7 +11,7 @@ from torch.nn import functional
 import gluonjit
 from experiments.fuzz.case import Action, Case, Choices, Given, Minibatch, Way, dtype_of, shapes
 from experiments.fuzz.framework import Framework
-from experiments.fuzz.torch import axes, control, elementwise, layers, prelude, shaping  # they fill the table
+from experiments.fuzz.torch import axes, control, elementwise, habits, layers, prelude, shaping  # they fill the table
 from experiments.fuzz.torch.net import NET
 from experiments.fuzz.torch.plants import PLANTS
 from experiments.fuzz.torch.table import TABLE
@@ -25,19 +25,24 @@ TOLERANCE_OF_HALF = 2e-2
 # which gradients were added before it raised is not said anywhere.
 GIVES_UP = (
     "backward through the graph a second time",
-    "modified by an inplace operation",
     "derivative for aten::",
     "ZeroTensors are immutable",  # it adds in place to a gradient that it has made no memory for
 )
+# What it raises where a tensor that backward reads has been written to; a batch has its own copies of inputs.
+REFUSED = "modified by an inplace operation"
+WRITTEN_INPUT = re.compile(r"^ +x\d+(\.| [*+]=)", re.MULTILINE)
 # What a batch may raise: a history that was there before it is freed by the first backward that goes through it.
 FREED = "Trying to backward through the graph a second time (or directly access saved tensors"
 # And its own is freed as a whole, also where autograd would have found that it had kept nothing there.
 FREED_TOO = "an earlier backward has freed the history of this batch"
 # What waits for a loss that goes backward a minibatch late must not be written to before.
 WRITTEN = "was written to after captured calls had read it"
+# Nor a weight, which is documented; eager PyTorch reads it at the call.
+WRITTEN_WEIGHT = "was written to after calls that use it were captured and before they ran"
 # What a batch need not raise: of several results of one launch all have a history where one has.
 NO_HISTORY = "does not require grad and does not have a grad_fn"
 
+PARTLY_BACKWARD = re.compile(r"inputs=|autograd\.grad\(|losses\[|late\.backward")
 PARTLY = ("each", "some", "part", "late")  # backward comes from some of the results
 
 CHOICES = Choices(
@@ -154,9 +159,13 @@ class PyTorch(Framework):
             return ['attempt(found, "trainer", trainer.step)']
         if action.what == "set_data":
             return [f"change(net, names, {action.number})"]
+        if action.what == "weight":
+            return habits.weight(action.number)
         if not inputs:
             return []
         name, given = inputs[action.number % len(inputs)]
+        if action.what == "buffer":
+            return habits.buffer(name, given.shape, dtype_of(given), given.learn, action.number)
         made = f"values({given.shape}, {action.number}, torch.{dtype_of(given)})"
         return [
             "with torch.no_grad():",
@@ -165,7 +174,7 @@ class PyTorch(Framework):
 
     def begin(self, case: Case, inputs: list[str]) -> list[str]:
         """Views of an input show what is written to it later; what a batch gives for them does not."""
-        written = any(action.what in ("write", "add") for m in case.minibatches for action in m.actions)
+        written = any(action.what in ("write", "add", "buffer") for m in case.minibatches for action in m.actions)
         return [f"{name} = {name}.clone()" for name in inputs] if written else []
 
     def nudged(self, text: str, by: float) -> str:
@@ -182,9 +191,19 @@ class PyTorch(Framework):
     def known(self, value: Any) -> bool:
         return False
 
+    def refused(self, value: Any) -> bool:
+        return isinstance(value, RuntimeError) and REFUSED in str(value)
+
+    def copied(self, text: str) -> bool:
+        return WRITTEN_INPUT.search(text) is not None
+
     def limit(self, wanted: Any, found: Any, text: str) -> bool:
         late = "late.backward" in text and (FREED_TOO in str(found) or WRITTEN in str(found))
-        return late or NO_HISTORY in str(wanted) or FREED in str(found)
+        waits = "touch(" in text and WRITTEN_WEIGHT in str(found)
+        waits = waits or (self.copied(text) and "requires_grad_()" in text and WRITTEN in str(found))
+        # A batch goes backward as one function: what it reads for one result it reads for all.
+        whole = wanted is None and REFUSED in str(found) and PARTLY_BACKWARD.search(text) is not None
+        return late or waits or whole or NO_HISTORY in str(wanted) or FREED in str(found)
 
     def tolerance(self, text: str, dtypes: frozenset[str]) -> float:
         if "float16" in dtypes:

@@ -53,6 +53,8 @@ LAYERS = {
     "w4": "nn.Parameter(torch.zeros(4, 4))",
     "vector": "nn.Parameter(torch.zeros(3))",
     "scale": "nn.Parameter(torch.zeros(()))",
+    "annealed": "Annealed()",
+    "noting": "Noting()",
 }
 FUNCTIONS = ("blend", "fold", "gathered", "pieces")
 SOURCE = """class Net(nn.Module):

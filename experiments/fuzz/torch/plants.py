@@ -9,8 +9,19 @@ from typing import Any
 import torch
 
 from experiments.fuzz.framework import Patch
-from experiments.fuzz.plants import wrong_order, wrong_row
-from gluonjit.engines.torch import arrays, cells, dynamic, fused_steps, program, records, session, tape
+from experiments.fuzz.plants import lost_effect, stale_state, wrong_order, wrong_row
+from gluonjit.engines.torch import (
+    arrays,
+    cells,
+    dynamic,
+    fused_steps,
+    operands,
+    program,
+    records,
+    session,
+    tape,
+    writes,
+)
 from gluonjit.graph import Record
 
 
@@ -86,10 +97,34 @@ def _wrong_order() -> list[Patch]:
     return [wrong_order(session), (session, "room_for", filled)]
 
 
+def _missed_write() -> list[Patch]:
+    """Views of a result that was written to stay what they were."""
+    return [(writes, "_count", lambda base: None)]
+
+
+def _stale_weight() -> list[Patch]:
+    """Backward does not see that weights have been written to since the flush."""
+    return [(fused_steps, "version_of", lambda tensor: 0)]
+
+
+def _shared_buffer() -> list[Patch]:
+    """Inputs are not copied when they are captured."""
+
+    def shared(tensor: Any) -> Any:
+        return operands.Held(tensor, operands.version_of(tensor), tensor)
+
+    return [(operands, "_copy", shared)]
+
+
 PLANTS: dict[str, Callable[[], list[Patch]]] = {
     "wrong-row": partial(wrong_row, session),
     "dropped-gradient": _dropped_gradient,
     "stale-parameter": _stale_parameter,
     "wrong-share": _wrong_share,
     "wrong-order": _wrong_order,
+    "stale-state": stale_state,
+    "lost-effect": lost_effect,
+    "missed-write": _missed_write,
+    "stale-weight": _stale_weight,
+    "shared-buffer": _shared_buffer,
 }

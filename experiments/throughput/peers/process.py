@@ -1,4 +1,4 @@
-"""A peer as a system among the others: orders go to its process line by line, and it times itself."""
+"""Processes that are given orders line by line and time themselves, and a peer as a system among the others."""
 
 from __future__ import annotations
 
@@ -29,58 +29,38 @@ class Task(NamedTuple):
     rate: float
 
 
-class Peer:
-    """One process; it ends with `close`, or when this one does."""
+class Process:
+    """A process that answers each line with one; it ends with `close`, or when this one does."""
 
-    sharing: bool | None = None
-    one_by_one = False
-    foreign = True
-
-    def __init__(self, name: str, command: Sequence[str], task: Task, threads: int) -> None:
-        """Start `command` and wait until it has loaded the task. Raises PeerError when it does not."""
+    def __init__(
+        self, name: str, command: Sequence[str], threads: int, root: Path = ROOT, folder: Path | None = None
+    ) -> None:
+        """Prepare to run `command` with the modules of `root`, in a folder; `scratch` is for files between the two."""
         self.name = self.label = name
-        self._places = {id(sample): place for place, sample in enumerate(task.samples)}
-        self._folder = tempfile.TemporaryDirectory(prefix="throughput-")
-        folder = Path(self._folder.name)
-        files.save(folder / "task.npz", task.family, task.samples, task.weights)
-        self._log = folder / "log"
-        options = {"peer": name, "family": task.family, "path": folder / "task.npz", "rate": task.rate}
-        told = [f"--{option}={value}" for option, value in {**options, "threads": threads}.items()]
+        self._made = tempfile.TemporaryDirectory(prefix="throughput-")
+        self.scratch = Path(self._made.name)
+        self._log = self.scratch / "log"
+        self._command = list(command)
+        self._environment = _environment(threads, root)
+        self._folder = folder
+
+    def start(self, told: Sequence[str] = ()) -> dict[str, Any]:
+        """Start it, told more, and wait for its first line, which is returned. Raises PeerError when none comes."""
         with self._log.open("w", encoding="utf-8") as log:
             self._process = subprocess.Popen(
-                [*command, *told],
+                [*self._command, *told],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env=_environment(threads),
+                env=self._environment,
+                cwd=self._folder,
                 text=True,
             )
         try:
-            self._reply()
+            return self._reply()
         except PeerError:
             self.close()
             raise
-
-    def results(self, samples: Sequence[Any]) -> dict[str, np.ndarray]:
-        """Return the losses of samples and the gradient of their sum for each weight."""
-        path = Path(self._folder.name) / "results.npz"
-        self._ask("differentiate", samples=self._of(samples), path=str(path))
-        with np.load(path, allow_pickle=False) as found:
-            return dict(found)
-
-    def timed(self, phase: str, samples: Sequence[Any]) -> float:
-        """Run one minibatch and return its seconds."""
-        return float(self._ask("time", phase=phase, minibatches=[self._of(samples)])["seconds"][0])
-
-    def figures(self) -> None:
-        """Nothing is known of what a minibatch took."""
-
-    def notes(self) -> dict[str, int]:
-        """There is nothing else to say of a peer."""
-        return {}
-
-    def profile(self, phase: str, samples: Sequence[Any]) -> None:
-        """Nothing is known of the parts of a minibatch."""
 
     def close(self) -> None:
         """End the process and remove its files."""
@@ -95,12 +75,10 @@ class Peer:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._folder.cleanup()
+        self._made.cleanup()
 
-    def _of(self, samples: Sequence[Any]) -> list[int]:
-        return [self._places[id(sample)] for sample in samples]
-
-    def _ask(self, command: str, **order: Any) -> dict[str, Any]:
+    def ask(self, command: str, **order: Any) -> dict[str, Any]:
+        """Give an order and return the reply. Raises PeerError with what went wrong."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps({"do": command, **order}) + "\n")
@@ -126,12 +104,53 @@ class Peer:
         return PeerError(f"{self.name}: its process ended with {code}: {' / '.join(said) or 'it said nothing'}")
 
 
+class Peer(Process):
+    """A peer as a system."""
+
+    sharing: bool | None = None
+    one_by_one = False
+    foreign = True
+
+    def __init__(self, name: str, command: Sequence[str], task: Task, threads: int) -> None:
+        """Start `command` and wait until it has loaded the task. Raises PeerError when it does not."""
+        super().__init__(name, command, threads)
+        self._places = {id(sample): place for place, sample in enumerate(task.samples)}
+        path = self.scratch / "task.npz"
+        files.save(path, task.family, task.samples, task.weights)
+        options = {"peer": name, "family": task.family, "path": path, "rate": task.rate, "threads": threads}
+        self.start([f"--{option}={value}" for option, value in options.items()])
+
+    def results(self, samples: Sequence[Any]) -> dict[str, np.ndarray]:
+        """Return the losses of samples and the gradient of their sum for each weight."""
+        path = self.scratch / "results.npz"
+        self.ask("differentiate", samples=self._of(samples), path=str(path))
+        with np.load(path, allow_pickle=False) as found:
+            return dict(found)
+
+    def timed(self, phase: str, samples: Sequence[Any]) -> float:
+        """Run one minibatch and return its seconds."""
+        return float(self.ask("time", phase=phase, minibatches=[self._of(samples)])["seconds"][0])
+
+    def figures(self) -> None:
+        """Nothing is known of what a minibatch took."""
+
+    def notes(self) -> dict[str, int]:
+        """There is nothing else to say of a peer."""
+        return {}
+
+    def profile(self, phase: str, samples: Sequence[Any]) -> None:
+        """Nothing is known of the parts of a minibatch."""
+
+    def _of(self, samples: Sequence[Any]) -> list[int]:
+        return [self._places[id(sample)] for sample in samples]
+
+
 def command_of(python: Path) -> list[str]:
     """Return the command that serves a peer in its environment."""
     return [str(python), "-m", MODULE]
 
 
-def _environment(threads: int) -> dict[str, str]:
-    """Return the environment of a peer's process: so many threads, and modules of this repository."""
+def _environment(threads: int, root: Path) -> dict[str, str]:
+    """Return the environment of a process: so many threads, and the modules of a checkout."""
     limits = {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
-    return {**os.environ, **limits, "PYTHONPATH": str(ROOT)}
+    return {**os.environ, **limits, "PYTHONPATH": str(root)}

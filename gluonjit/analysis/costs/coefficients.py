@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from gluonjit.writing import write_whole
+
 VERSION = 1
 Analysis = tuple[float, float, float]
 
@@ -91,9 +93,7 @@ class Coefficients:
         """Write them to a file, with what is known of how they were made; complete or not at all."""
         path.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps({"version": VERSION, "made": dict(made), "seconds": asdict(self)}, indent=2)
-        beside = path.with_name(f"{path.name}.new")
-        beside.write_text(text + "\n", encoding="utf-8")
-        beside.replace(path)
+        write_whole(path, (text + "\n").encode())
 
     @classmethod
     def load(cls, path: Path) -> Coefficients:

@@ -1,7 +1,7 @@
 """Traces: captured graphs as files, from which a flush is planned anew where no framework is."""
 
 from gluonjit.analysis.traces.document import NO_SAMPLE, Table, Trace, TraceKind, TraceLeaf, TraceNodes
-from gluonjit.analysis.traces.files import read_trace, write_trace, write_whole
+from gluonjit.analysis.traces.files import read_trace, write_trace
 from gluonjit.analysis.traces.merging import merged
 from gluonjit.analysis.traces.restoring import Restored, graph_of, restored, variant
 from gluonjit.analysis.traces.samples import resampled, sample_numbers
@@ -25,5 +25,4 @@ __all__ = [
     "trace_of",
     "variant",
     "write_trace",
-    "write_whole",
 ]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import zlib
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,14 @@ from gluonjit.analysis.traces.decoding import Damaged, Fields
 from gluonjit.analysis.traces.document import Table, Trace, TraceKind, TraceLeaf, TraceNodes
 from gluonjit.errors import TraceError
 from gluonjit.graph import Output, Spec, Work, intern_spec
+from gluonjit.writing import read_regular, write_whole
 
 FORMAT = "gluonjit-trace"
 VERSION = 2
 _MOST_WORK = 2**53  # of operations or bytes of one node
+MOST_BYTES = 256 << 20
+"""Of a trace once it is unpacked: some millions of nodes. More is not read."""
+_SMALLER = "Next: write a trace of fewer samples."
 _AGAIN = "Next: write it again with batch.save_trace(path) inside of `with gluonjit.batching() as batch:`."
 
 
@@ -30,27 +34,22 @@ def write_trace(trace: Trace, path: str | Path) -> None:
     write_whole(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file beside and move it in place."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        partial.write_bytes(data)
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
 def read_trace(path: str | Path) -> Trace:
     """Read and check a trace. Raises TraceError that names the file, what is wrong with it, and what to do."""
     path = Path(path)
     try:
-        data = path.read_bytes()
+        data = read_regular(path, MOST_BYTES)
     except OSError as error:
         raise TraceError(f"{path}: it cannot be read ({error.strerror}). Next: check the path.") from error
+    except ValueError as error:
+        raise TraceError(f"{path}: {error}. {_SMALLER}") from error
     try:
         if data.startswith(b"\x1f\x8b"):
-            data = gzip.decompress(data)
-        value = json.loads(data)
+            with gzip.open(BytesIO(data)) as stream:
+                data = stream.read(MOST_BYTES + 1)
+            if len(data) > MOST_BYTES:
+                raise TraceError(f"{path}: it has more than {MOST_BYTES} bytes once it is unpacked. {_SMALLER}")
+        value = json.loads(data, object_pairs_hook=_unique)
     except (OSError, EOFError, zlib.error) as error:
         raise TraceError(f"{path}: it is cut off or damaged ({error}). {_AGAIN}") from error
     except (ValueError, RecursionError) as error:
@@ -70,6 +69,13 @@ def read_trace(path: str | Path) -> Trace:
     except Damaged as error:
         raise TraceError(f"{path}: it is a damaged trace: {error}. {_AGAIN}") from error
     return trace
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key comes twice")
+    return found
 
 
 def _encoded(trace: Trace) -> dict[str, Any]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from functools import wraps
-from sys import getrefcount
+from sys import _getframe, getrefcount
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -24,10 +23,10 @@ from gluonjit.engines.mxnet.results import seed_of, tape_of
 from gluonjit.engines.mxnet.semantics import classic, is_numpy, same_elements
 from gluonjit.engines.mxnet.session import as_captured
 from gluonjit.engines.mxnet.tape import Tape
-from gluonjit.errors import BackwardWarning, CaptureError
-from gluonjit.graph import Spec
+from gluonjit.errors import CaptureError
+from gluonjit.graph import Spec, line_of, origin_of
 from gluonjit.hybrid import LOCAL, RUNNING
-from gluonjit.hybrid.advice import ONE_AT_A_TIME
+from gluonjit.hybrid.advice import ONE_AT_A_TIME, one_at_a_time
 from gluonjit.hybrid.costs import cost_model
 from gluonjit.hybrid.pacing import BACKWARD
 from gluonjit.hybrid.state import settle
@@ -66,7 +65,7 @@ def backward(heads: Any, head_grads: Any = None, retain_graph: bool = False, tra
     given = list(head_grads) if isinstance(head_grads, (list, tuple)) else [head_grads] * len(listed)
     if not any(_in_batch(head) for head in listed):
         original_backward(heads, head_grads, retain_graph, train_mode)
-        finish()
+        _finish(False)
         return
     if head_grads is None and len(listed) > 1 and all(_in_batch(head) and head._c is None for head in listed):
         by_device: dict[str, list[Any]] = {}
@@ -80,14 +79,14 @@ def backward(heads: Any, head_grads: Any = None, retain_graph: bool = False, tra
             original_backward(ready, gradients, retain_graph, train_mode)
         if passes:
             _account(passes)
-    finish()
+    _finish(True)
 
 
 @_marking
 def backward_of_array(self: NDArray, out_grad: Any = None, retain_graph: bool = False, train_mode: bool = True) -> None:
     """mxnet.NDArray.backward."""
     original_array_backward(self, out_grad, retain_graph, train_mode)
-    finish()
+    _finish(False)
 
 
 @_marking
@@ -107,7 +106,8 @@ def grad(
             "autograd.grad(create_graph=True) of a dynamically batched value: gradients of gradients do not go "
             "through a batch. Call hybridize(dynamic_batch=False) for this computation."
         )
-    if not any(_in_batch(head) for head in listed):
+    through = any(_in_batch(head) for head in listed)
+    if not through:
         found = original_grad(heads, variables, head_grads, retain_graph, create_graph, train_mode)
     else:
         ready, gradients, _ = _through_batches(listed, given, bool(retain_graph), train_mode)
@@ -117,8 +117,14 @@ def grad(
                 "variables before the values are computed under autograd.record()"
             )
         found = original_grad(ready, variables, gradients, bool(retain_graph), False, train_mode)
-    finish()
+    _finish(through)
     return found
+
+
+def _finish(through: bool) -> None:
+    """The pass is over; a minibatch ends where it went `through` a batch, from its own history or by a bridge."""
+    if finish() or through:
+        LOCAL.state.end_minibatch()
 
 
 def _in_batch(head: Any) -> bool:
@@ -251,4 +257,4 @@ def _note_call(tape: Tape) -> None:
 
 
 def _warn(what: str) -> None:
-    warnings.warn(f"{what} {_ADVICE}", BackwardWarning, stacklevel=6)
+    one_at_a_time(f"{what} {_ADVICE}", line_of(origin_of(_getframe(1))))

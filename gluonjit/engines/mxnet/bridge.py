@@ -39,14 +39,16 @@ class Bridge(autograd.Function):  # type: ignore[misc]
         return gradients[0] if len(gradients) == 1 else gradients
 
 
-def finish() -> None:
-    """Wait for MXNet to have gone back through bridges, which it does in threads of its own.
+def finish() -> bool:
+    """Wait for MXNet to have gone back through bridges, which it does in threads of its own; whether there are any.
 
     There they read weights. If the program wrote to one before (by the step of an optimizer), they would wait for it,
     and it for the gradient.
     """
     if _living:
         mx.nd.waitall()
+        return True
+    return False
 
 
 def _with_axes(array: NDArray) -> NDArray:

@@ -18,6 +18,7 @@ from gluonjit.engines.mxnet.cells import capture_cell
 from gluonjit.engines.mxnet.computing import own
 from gluonjit.engines.mxnet.dynamic import KEY, automatic_cell
 from gluonjit.engines.mxnet.engine import ENGINE
+from gluonjit.engines.mxnet.following import called
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, reshaped, wrap, wrap_concrete
 from gluonjit.engines.mxnet.lazy_np import wrap_np, wrap_np_concrete
 from gluonjit.engines.mxnet.operands import Empty, leaf
@@ -25,9 +26,8 @@ from gluonjit.engines.mxnet.ops import capture_op, is_pending
 from gluonjit.engines.mxnet.reuse import MISSED, Call
 from gluonjit.engines.mxnet.trace import operator_call
 from gluonjit.engines.mxnet.writes import before_write
-from gluonjit.errors import CaptureError
-from gluonjit.graph import raised_at
 from gluonjit.hybrid import LOCAL, UNCAPTURED, Batch
+from gluonjit.hybrid.failures import of_sample
 from gluonjit.hybrid.pacing import begin, chosen
 from gluonjit.hybrid.reuse import refuse
 from gluonjit.hybrid.state import left_call
@@ -104,6 +104,11 @@ def call(self: gluon.Block, *args: Any) -> Any:
             if self._forward_hooks or self._forward_pre_hooks:
                 return _call_with_hooks(self, cell, args)
             return capture_cell(cell, self, None, args)
+    elif state.trace is not None and state.trace.follower is not None:
+        if not (self._forward_hooks or self._forward_pre_hooks):
+            out = called(state.trace.follower, self, args)
+            after_forward(self, args, out)
+            return out
     begin = 0.0
     if cell is not None:  # not one node: what it calls is captured. Its arrays become lazy, so that slices are rows
         if not state.inside:
@@ -125,9 +130,9 @@ def call(self: gluon.Block, *args: Any) -> Any:
         out = self.forward(*args)
         after_forward(self, args, out)
         return out if reused is None else reused.end(out)
-    except CaptureError as error:
-        if begin:
-            error.args = (f"{error} (In sample {batch.sample - 1}, at {raised_at(error.__traceback__)}.)",)
+    except Exception as error:
+        if begin:  # in no variable, which would keep all frames alive
+            raise of_sample(error, batch)  # noqa: B904 (it has its cause)
         raise
     finally:
         if reused is not None:

@@ -11,6 +11,7 @@ from gluonjit.engines.mxnet.computing import waits
 from gluonjit.engines.mxnet.lazy import Lazy
 from gluonjit.graph import Kind
 from gluonjit.hybrid import Options
+from gluonjit.hybrid.guards import Variant
 from gluonjit.hybrid.pacing import NO_CHOICE, Paces
 from gluonjit.hybrid.reuse import Recordings
 
@@ -47,12 +48,14 @@ class Cell:
         self.chooses = paces.open
         self.active: bool | None = None  # what HybridBlock's own hybridization was before
         self.kinds: dict[Any, Kind] = {}
+        self.variants: dict[Any, list[Variant]] = {}  # of each signature, by what they read of Python's state
         self.families: dict[Any, Kind] = {}
         self.products: dict[Any, Kind] = {}  # cut out of the cell's kinds
         self.by_number = ""  # why calls with other numbers of children run apart, if they do
         self.joints: dict[Any, Any] = {}  # calls that may differ in the number of children alone
         self.expanded: dict[Any, str] = {}
         self.is_node = False
+        self.met = False  # whether a call of it has been traced, be it forgotten
         self.lookup: Any = None
         self.reuse = options.reuse
         self.recordings = Recordings(options.check_reuse)
@@ -65,6 +68,7 @@ class Cell:
     def clear(self) -> None:
         """Forget what was traced."""
         self.kinds.clear()
+        self.variants.clear()
         self.families.clear()
         self.products.clear()
         self.joints.clear()

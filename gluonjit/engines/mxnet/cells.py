@@ -15,7 +15,7 @@ from mxnet.numpy import ndarray
 
 from gluonjit.engines.mxnet.cell import Cell
 from gluonjit.engines.mxnet.hooked import current_mode
-from gluonjit.engines.mxnet.kinds import make_kind
+from gluonjit.engines.mxnet.kinds import difference, make_kind
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, wrap
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np
 from gluonjit.engines.mxnet.lookups import look_up, table_of
@@ -24,8 +24,9 @@ from gluonjit.engines.mxnet.opkinds import known_kind
 from gluonjit.engines.mxnet.program import current
 from gluonjit.engines.mxnet.semantics import ARRAYS
 from gluonjit.engines.mxnet.trace import map_structure
-from gluonjit.graph import Kind, Record, Value
+from gluonjit.graph import Kind, Record, Value, is_own
 from gluonjit.hybrid import FULL, LOCAL, RUNNING, Batch, engine_of
+from gluonjit.hybrid.guards import AGAIN, Noted, changed, holding, put_record, too_many, variant_key
 
 _MOST_KINDS = 4096
 _CONSTANTS = (type(None), bool, int, float, str, ModuleType, gluon.Block, type)
@@ -63,13 +64,15 @@ def capture_cell(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: t
         signature.append(("zeros", zeros))
     key = tuple(signature)
     record = batch.records.get(key)
-    if record is None:
+    if record is None or (record.guards is not None and not record.guards.hold()):
         made = _record(cell, owner, run or owner.forward, args, batch, key)
         if isinstance(made, str):
             return expand(cell, owner, run, args, made, batch)
         if cell.lookup is not None:
             return capture_cell(cell, owner, run, args)
         record = made
+    elif AGAIN.due():
+        _trace_again(cell, owner, run or owner.forward, args, batch, key)
     rows = tuple([value.rows for value in values])
     shared = record.kind.pure and batch.sharing
     results = record.memo.get(rows) if shared else None
@@ -165,36 +168,66 @@ def _record(
     reason = cell.expanded.get(wanted)
     if reason is not None:
         return reason
-    kind = cell.kinds.get(wanted)
+    known = cell.variants.setdefault(wanted, [])
+    variant = holding(known)
+    kind = None if variant is None else cell.kinds.get(variant.key)
     cache = batch.report.cache
     if kind is not None and current(kind):
         cache["hits"] += 1
     else:
         cache["misses"] += 1
-        batch.report.missed = cell.name
-        with RUNNING:
-            made = make_kind(cell, owner, run, args, batch)
+        batch.report.miss(cell, owner)
+        noted = Noted()
+        made: Kind | str = too_many(known) if variant is None else ""
+        if not made:
+            with RUNNING:
+                made = make_kind(cell, owner, run, args, batch, noted)
         if len(cell.kinds) + len(cell.expanded) >= _MOST_KINDS:
             cell.clear()
         if isinstance(made, str):
             cell.expanded[wanted] = made
             return made
-        kind = made
-        cell.kinds[wanted] = kind
+        if variant is not None and variant in known:
+            known.remove(variant)
+        known = cell.variants.setdefault(wanted, known)
+        taken = {item.key for item in known}
+        number = next(number for number in range(len(known) + 1) if variant_key(wanted, number) not in taken)
+        variant = noted.variant(variant_key(wanted, number))
+        known.append(variant)
+        kind = cell.kinds[variant.key] = made
     if cell.by_number:
         batch.report.by_number[cell.name] = cell.by_number
-    record = batch.records[key] = Record(kind, LOCAL.state.mode, _share(kind, batch))
-    return record
+    assert variant is not None
+    return put_record(batch.records, key, kind, variant, LOCAL.state.mode, _share(kind, batch))
+
+
+def _trace_again(
+    cell: Cell, owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch: Batch, key: tuple[Any, ...]
+) -> None:
+    """Compare a call that was found with what it would be traced to now. Raises StateError where that is another."""
+    record = batch.records[key]
+    variants = cell.variants.get((batch.options.without, *key), ())
+    variant = next((variant for variant in variants if variant.guards is record.guards), None)
+    if variant is None:
+        return
+    batch.report.retraced += 1
+    with RUNNING:
+        found = AGAIN.timed(lambda: difference(owner, run, args, batch, variant.traced))
+    if found:
+        cell.clear()
+        raise changed(cell.name, found, record)
 
 
 def recorded(batch: Batch, key: tuple[Any, ...], mode: int) -> Record | None:
     """The record of a signature that was met before, be it of a cell or not; None where that is stale."""
     record = batch.records.get(key)
-    if record is not None:
+    if record is not None and (record.guards is None or record.guards.hold()):
         return record
     kind: Kind | None
+    variant = None
     if isinstance(key[0], Cell):
-        kind = key[0].kinds.get((batch.options.without, *key))
+        variant = holding(key[0].variants.get((batch.options.without, *key), ()))
+        kind = None if variant is None else key[0].kinds.get(variant.key)
         if key[0].by_number:
             batch.report.by_number[key[0].name] = key[0].by_number
     else:
@@ -202,6 +235,8 @@ def recorded(batch: Batch, key: tuple[Any, ...], mode: int) -> Record | None:
     if kind is None or (isinstance(key[0], Cell) and not current(kind)):
         return None
     batch.report.cache["hits"] += 1
+    if variant is not None:
+        return put_record(batch.records, key, kind, variant, mode, _share(kind, batch))
     record = batch.records[key] = Record(kind, mode, _share(kind, batch))
     return record
 
@@ -229,6 +264,8 @@ def expand(
             _check_all_np_ndarrays(out)
         if reason not in _ASKED:  # noted when it has run: an error says by itself what is wrong
             batch.report.unbatched[cell.name] = reason
+            if is_own(owner):
+                batch.report.fine.add(cell.name)
         return out
     finally:
         state.inside -= 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import wraps
+from inspect import signature
 from typing import Any
 
 from mxnet import gluon
@@ -18,6 +19,7 @@ from gluonjit.engines.mxnet.semantics import note_semantics
 from gluonjit.engines.mxnet.writes import before_write
 from gluonjit.errors import OptionError
 from gluonjit.hybrid import LOCAL, UNCAPTURED
+from gluonjit.hybrid.options import refuse_without_switch
 from gluonjit.hybrid.pacing import close
 from gluonjit.hybrid.reuse import refuse
 
@@ -77,11 +79,16 @@ def export(self: gluon.HybridBlock, *args: Any, **kwargs: Any) -> Any:
     return hooked.original_export(self, *args, **kwargs)
 
 
+_FLAGS = set(signature(hooked.original_hybrid_hybridize).parameters)
+
+
 def hybridize(original: Any) -> Any:
     @wraps(original)
     def hybridize(self: gluon.Block, active: bool = True, *args: Any, **kwargs: Any) -> None:
         dynamic = kwargs.pop("dynamic_batch", None)
         if dynamic is None:
+            others = {name: value for name, value in kwargs.items() if name not in _FLAGS}
+            refuse_without_switch("hybridize", others, bool(kwargs.get("backend") or args))
             disable(self)
             original(self, active, *args, **kwargs)
         elif not isinstance(dynamic, bool):
@@ -105,6 +112,7 @@ def flushing(original: Any, name: str) -> Any:
         if not state.paused and state.trace is None:
             state.flush(name)
             state.singles = 0
+            state.end_minibatch()
             if name.startswith("Trainer"):
                 close()
         return original(self, *args, **kwargs)
@@ -136,6 +144,7 @@ def forgetting(original: Any) -> Any:
     @wraps(original)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
         forget_recordings()
+        restructured(self)
         return original(self, *args, **kwargs)
 
     return wrapper

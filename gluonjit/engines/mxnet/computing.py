@@ -6,7 +6,10 @@ from typing import Any
 
 from mxnet.ndarray import NDArray
 
+from gluonjit.engines.mxnet.bridge import bridged
 from gluonjit.engines.mxnet.operands import ZERO, Owned, seen_through
+from gluonjit.engines.mxnet.refusals import has_history, refuse_recorded
+from gluonjit.engines.mxnet.session import as_captured
 from gluonjit.engines.mxnet.trace import NeedsValue, Trace
 from gluonjit.graph import Value
 from gluonjit.hybrid import LOCAL, engine_of
@@ -68,14 +71,34 @@ def link(array: Any) -> NDArray:
     return computed
 
 
-def own(array: Any) -> NDArray:
-    """The computed array as memory of its own, to be written to: others may share the rows of the batch."""
+def own(array: Any, refusing: bool = True) -> NDArray:
+    """The computed array as memory of its own, to be written to: others may share the rows of the batch.
+
+    Raises CaptureError where MXNet refuses the write, which it does for operators that write to a result (`refusing`).
+    """
     value = array._v
-    if value.base.__class__ is not Owned:
-        if seen_through(array, True):
+    if value.base.__class__ is Owned:
+        viewed = True
+    else:
+        viewed = seen_through(array, True)
+        if viewed:
             LOCAL.state.flush("an array that captured calls use was written to")
         else:
-            computed = concrete(array).copy()
-            array._c = computed
-            array._v = Value(-1, 0, value.spec, None, value.taped, Owned(computed))
+            concrete(array)
+    if refusing:
+        refuse_recorded(value, value.spec.shape)
+    if not viewed:
+        computed = _copied(array)
+        array._c = computed
+        array._v = Value(-1, 0, value.spec, None, value.taped, Owned(computed))
     return concrete(array)
+
+
+def _copied(array: Any) -> NDArray:
+    """A copy of a computed array; where it has a history, that goes on through what is written to it, as in MXNet."""
+    state, value = LOCAL.state, array._v
+    if state.paused or state.mode >= 2 or not unlinked(array) or not has_history(value):
+        return concrete(array).copy()
+    with as_captured(2):
+        copy: NDArray = array._in_kind(bridged(value).copy())
+    return copy

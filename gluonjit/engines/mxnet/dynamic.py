@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from mxnet import gluon
 
 from gluonjit.engines.mxnet.cell import Cell, any_lazy, cells_known, forget_recordings
+from gluonjit.engines.mxnet.following import is_hybrid
 from gluonjit.errors import OptionError
 from gluonjit.hybrid import LOCAL, Options
 from gluonjit.hybrid.pacing import paces_for
@@ -16,7 +17,6 @@ from gluonjit.hybrid.pacing import paces_for
 KEY = "_gluonjit"
 """A dynamically batched block keeps its Cell in its own __dict__, so that copies and pickles take it along."""
 
-_FORWARDS = {gluon.HybridBlock.forward, gluon.rnn.RecurrentCell.forward}  # the latter counts calls for names
 _automatic: WeakKeyDictionary[gluon.Block, Cell] = WeakKeyDictionary()
 _parts: WeakSet[gluon.Block] = WeakSet()  # blocks inside automatic cells
 
@@ -64,11 +64,6 @@ def blocks_of(block: gluon.Block) -> Iterator[gluon.Block]:
             seen.add(id(inner))
             yield inner
             pending.extend(inner._children.values())
-
-
-def is_hybrid(block: gluon.Block) -> bool:
-    """Whether a call is one node: a HybridBlock whose program is its `hybrid_forward`."""
-    return isinstance(block, gluon.HybridBlock) and type(block).forward in _FORWARDS
 
 
 def automatic_cell(block: gluon.HybridBlock, args: tuple[Any, ...]) -> Cell | None:

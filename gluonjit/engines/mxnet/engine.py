@@ -86,6 +86,7 @@ class MXNetEngine:
         def run(*given: Any) -> Any:
             return function.function(*given[:plain], **dict(zip(names, given[plain + 1 :])))
 
+        run.__wrapped__ = function.function  # type: ignore[attr-defined]  # what a follower goes through
         return capture_cell(cell, owner, run, (*args, " ".join(names), *kwargs.values()))
 
     def owns(self, array: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -18,10 +19,13 @@ from gluonjit.hybrid.provenance import Provenance
 _NEXT = "hybridize(dynamic_batch=False) runs the same code eagerly."
 
 
-def failed(provenance: Provenance, rows: Rows, number: int, error: Exception) -> Exception:
-    """The error to raise for a step that failed: it names the first of its nodes that fails by itself."""
+def failed(provenance: Provenance, rows: Rows, number: int, error: Exception, again: Callable[[], None]) -> Exception:
+    """The error to raise for a step that failed: it names the first of its nodes that fails by itself.
+
+    again: runs the step once more.
+    """
     alone = partial(_run_alone, provenance, rows)
-    return failures.failed(provenance, number, error, alone, reason_of, _NEXT)
+    return failures.failed(provenance, number, error, alone, reason_of, _NEXT, again)
 
 
 def _run_alone(provenance: Provenance, rows: Rows, record: Record, node: int) -> None:

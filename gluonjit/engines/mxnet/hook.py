@@ -13,12 +13,14 @@ from mxnet.ndarray.numpy import _api_internal
 from mxnet.numpy import ndarray
 
 from gluonjit.engines.mxnet import backward as lazy_backward
-from gluonjit.engines.mxnet import calls, changes, hooked
+from gluonjit.engines.mxnet import calls, changes, hooked, shared
 from gluonjit.engines.mxnet.engine import ENGINE
 from gluonjit.engines.mxnet.fast import block_call
 from gluonjit.engines.mxnet.semantics import note_semantics
 from gluonjit.hybrid import register as register_engine
 
+_from_numpy = shared.noting(hooked.original_from_numpy)
+_from_dlpack = shared.noting(hooked.original_from_dlpack)
 _set_np_shape = changes.noting(hooked.original_set_np_shape)
 
 PATCHES: list[tuple[Any, str, Any]] = [
@@ -40,6 +42,12 @@ PATCHES: list[tuple[Any, str, Any]] = [
     (mx.util._NumpyArrayScope, "__exit__", changes.noting(hooked.original_exit_np_array)),
     (NDArray, "reshape", calls.reshape),
     (rnn_layer._RNNLayer, "__call__", calls.call_recurrent),
+    (mx.ndarray, "from_numpy", _from_numpy),
+    (mx.ndarray.ndarray, "from_numpy", _from_numpy),
+    (mx.ndarray, "from_dlpack", _from_dlpack),
+    (mx.ndarray.ndarray, "from_dlpack", _from_dlpack),
+    (mx.ndarray.ndarray, "to_dlpack_for_write", shared.noting(hooked.original_to_dlpack)),
+    (mx.ndarray, "to_dlpack_for_write", shared.noting(hooked.original_to_dlpack)),
     (autograd, "set_recording", changes.set_recording),
     (autograd, "set_training", changes.set_training),
     (autograd, "backward", lazy_backward.backward),

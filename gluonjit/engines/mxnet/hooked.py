@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+import mxnet.ndarray.ndarray
 import mxnet.util
 from mxnet import autograd, gluon
 from mxnet.base import _LIB, NDArrayHandle, check_call
@@ -51,6 +52,9 @@ original_register_child: Any = gluon.Block.register_child
 original_register_hook: Any = gluon.Block.register_forward_hook
 original_register_pre_hook: Any = gluon.Block.register_forward_pre_hook
 original_detach_hook: Any = HookHandle.detach
+original_from_numpy: Any = mxnet.ndarray.ndarray.from_numpy
+original_from_dlpack: Any = mxnet.ndarray.ndarray.from_dlpack
+original_to_dlpack: Any = mxnet.ndarray.ndarray.to_dlpack_for_write
 original_set_data: Any = gluon.Parameter.set_data
 
 

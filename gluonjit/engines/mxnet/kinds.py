@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from mxnet import gluon
 from mxnet.gluon.utils import _check_all_np_ndarrays
@@ -12,6 +12,7 @@ from mxnet.numpy import ndarray
 
 from gluonjit.engines.mxnet import rules
 from gluonjit.engines.mxnet.cell import Cell, Unknown
+from gluonjit.engines.mxnet.following import follow
 from gluonjit.engines.mxnet.hoist import cut, product_kind
 from gluonjit.engines.mxnet.lazy import Lazy, wrap
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np
@@ -26,10 +27,36 @@ from gluonjit.engines.mxnet.work import work_of
 from gluonjit.engines.mxnet.zeros import without_zeros
 from gluonjit.graph import Kind, Spec, Value, family_key, split_kind
 from gluonjit.hybrid import LOCAL, Batch
+from gluonjit.hybrid.guards import Noted, Refused, first_difference
 
 
-def make_kind(cell: Cell, owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch: Batch) -> Kind | str:
+class _Found(NamedTuple):
+    """What tracing a call has found: the trace, where the results are in it and in what the call returns."""
+
+    trace: Trace
+    results: list[int]
+    structure: Any
+    values: list[Value]  # of the call's arrays
+
+
+def make_kind(
+    cell: Cell, owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch: Batch, noted: Noted
+) -> Kind | str:
     """Trace a call and build its batched program. A string says why the call cannot be one node."""
+    found = _traced(owner, run, args, batch, noted)
+    if isinstance(found, str):
+        return found
+    trace, results, structure, values = found
+    noted.traced = found._replace(values=[])
+    zeros = [] if any(value.depth for value in values) else [k for k, value in enumerate(values) if value.base is ZERO]
+    leaves = [not value.depth and isinstance(value.base, (Value, Copied)) for value in values]
+    if noted.steady(gluon.Block):
+        _note_lookup(cell, owner, trace, results)
+    return _kind_of(cell, owner, batch, args, trace, results, structure, leaves, zeros)
+
+
+def _traced(owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch: Batch, noted: Noted) -> _Found | str:
+    """What a call does, or why that cannot be one node."""
     if isinstance(owner, gluon.Block) and _hooked(owner):
         return "a block inside it has forward hooks, which must run for each sample"
     values: list[Value] = []
@@ -43,9 +70,11 @@ def make_kind(cell: Cell, owner: Any, run: Callable[..., Any], args: tuple[Any, 
     stand_ins = _substitute(args, lambda array: _wrapped(array, _placeholder(trace, next(positions), specs)))
     try:
         with tracing(trace):
-            result = run(*stand_ins)
+            result = follow(trace, owner, run, stand_ins, noted)
         if isinstance(owner, gluon.Block) and LOCAL.state.numpy & ARRAYS:
             _check_all_np_ndarrays(result)
+    except Refused as refusal:
+        return str(refusal)
     except NeedsValue:
         return (
             "it reads an array's numbers, writes to an array, or uses one that is neither an argument nor a parameter"
@@ -59,9 +88,18 @@ def make_kind(cell: Cell, owner: Any, run: Callable[..., Any], args: tuple[Any, 
         structure = map_structure(result, lambda array: _result(trace, array, results))
     except Unknown as unknown:
         return f"it returns {unknown}"
-    zeros = [] if any(value.depth for value in values) else [k for k, value in enumerate(values) if value.base is ZERO]
-    leaves = [not value.depth and isinstance(value.base, (Value, Copied)) for value in values]
-    return _kind_of(cell, owner, batch, args, trace, results, structure, leaves, zeros)
+    return _Found(trace, results, structure, values)
+
+
+def difference(owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch: Batch, before: _Found) -> str:
+    """What a call does otherwise than when it was traced; "" where that is the same."""
+    found = _traced(owner, run, args, batch, Noted())
+    if isinstance(found, str):
+        return found
+    one, other = [
+        [*of.trace.ops, [id(array) for _, array in of.trace.consts], of.results, of.structure] for of in (before, found)
+    ]
+    return first_difference(one, other)
 
 
 def _placeholder(trace: Trace, position: int, specs: Sequence[Spec]) -> Value:
@@ -93,7 +131,6 @@ def _kind_of(
     leaves: list[bool],
     zeros: list[int],
 ) -> Kind | str:
-    _note_lookup(cell, owner, trace, results)
     parameters = _parameters(owner, [array for _, array in trace.consts], batch.noted.values())
     without = batch.options.without
     left = without_zeros(trace, results, zeros) if "zeros" not in without else None

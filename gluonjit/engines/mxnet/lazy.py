@@ -136,6 +136,10 @@ class LazyArray(Lazy, NDArray):  # type: ignore[misc]
     def __len__(self) -> int:
         return int(self._v.spec.shape[0])
 
+    def __repr__(self) -> str:
+        """What MXNet's array of these numbers says; runs what is pending."""
+        return repr(plain(self))
+
     def __getitem__(self, key: Any) -> Any:
         computed, value = self._c, self._v
         state = LOCAL.state

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gluonjit.engines.mxnet.arrays import device_of, dtype_name
+from gluonjit.engines.mxnet.shared import SHARED
 from gluonjit.engines.mxnet.trace import Attrs
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Spec, Value, intern_spec
@@ -63,7 +64,8 @@ def look_up(batch: Batch, indices: Any, table: Table) -> Value | None:
             f"rows (0 to {table.size - 1}). Check the vocabulary that made the indices."
         )
     value = _rows_of(batch, table, table.row, listed, table.taped)
-    table.known[id(indices)] = batch.imports["index", id(indices)] = (indices, value)  # a write to it is noticed
+    if indices.__class__ not in SHARED:
+        table.known[id(indices)] = batch.imports["index", id(indices)] = (indices, value)  # a write to it is noticed
     return value
 
 

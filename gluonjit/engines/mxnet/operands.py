@@ -8,14 +8,16 @@ from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet import references
 from gluonjit.engines.mxnet.arrays import spec_of
+from gluonjit.engines.mxnet.history import has_history
 from gluonjit.engines.mxnet.hooked import slice_rows
 from gluonjit.engines.mxnet.lookups import host_rows
 from gluonjit.engines.mxnet.results import numbers_of, spent, tape_of
 from gluonjit.engines.mxnet.semantics import as_shape, classic
 from gluonjit.engines.mxnet.session import Imported, as_captured
+from gluonjit.engines.mxnet.shared import SHARED
 from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.engines.mxnet.trace import NeedsValue, Trace
-from gluonjit.graph import Value
+from gluonjit.graph import Spec, Value
 from gluonjit.hybrid import LOCAL, Batch
 from gluonjit.hybrid.state import settle
 
@@ -54,6 +56,7 @@ def value_of(batch: Batch, array: Any) -> Value:
         return leaf(batch, array)
     if value.graph is batch.graph:
         return value
+    batch.carried.add(batch.sample - 1)
     if array._c is not None and (value.base.__class__ is Owned or not value.taped):
         return leaf(batch, array._c)
     if seen_through(array):  # a view, which may have been written to
@@ -100,6 +103,8 @@ def leaf(batch: Batch, array: NDArray) -> Value:
     spec = spec_of(array)
     if not spec.bytes:
         raise Empty()
+    if array.__class__ in SHARED and spec.bytes <= batch.options.copy_inputs and not has_history(array):
+        return _copied(batch, array, spec)
     if spec.dtype in _INTEGERS and len(spec.shape) == 1:
         value = host_rows(batch, array, spec.dtype, spec.device)
     else:
@@ -107,6 +112,20 @@ def leaf(batch: Batch, array: NDArray) -> Value:
         value = Value(batch.graph.add_leaf(id(array), array, spec, taped).base, 0, spec, batch.graph, taped, array)
     batch.imports[id(array)] = (array, value)
     return value
+
+
+def _copied(batch: Batch, array: NDArray, spec: Spec) -> Value:
+    """A leaf with the numbers that an array has now, which others may write to: equal when these are."""
+    if spec.dtype in _INTEGERS and len(spec.shape) == 1:
+        return host_rows(batch, array, spec.dtype, spec.device)
+    key = ("shared", spec, array.asnumpy().tobytes())
+    known = batch.graph.leaves.get(key)
+    if known is None:
+        with as_captured(0):
+            copy = array.copy()
+        copy.wait_to_read()
+        known = batch.graph.add_leaf(key, copy, spec, LOCAL.state.mode >= 2)
+    return Value(known.base, 0, spec, batch.graph, LOCAL.state.mode >= 2, known.payload)
 
 
 def imported(batch: Batch, value: Value) -> Value:

@@ -14,9 +14,9 @@ from gluonjit.engines.mxnet.peepholes import improved
 from gluonjit.engines.mxnet.program import OWNERS, SEGMENTS, Batched, Lone, build, lay_out, segment_sum
 from gluonjit.engines.mxnet.trace import Attrs, trace_op
 from gluonjit.engines.mxnet.work import work_of
-from gluonjit.errors import CaptureError
 from gluonjit.graph import Kind, Spec, Work, family_key, intern_spec, natural_mode
 from gluonjit.hybrid import LOCAL, RUNNING, Batch
+from gluonjit.hybrid.failures import refused
 
 ADDITIONS = {"elemwise_add", "broadcast_add", "add_n", "_npi_add"}
 _kinds: dict[Any, Kind] = {}
@@ -68,13 +68,14 @@ def operator_kind(
         cache["hits"] += 1
         return kind
     cache["misses"] += 1
-    batch.report.missed = name
+    batch.report.missed, batch.report.anew = name, ""
     devices = {str(source.device) for source in sources if isinstance(source, Spec)}
     if len(devices) > 1:
-        raise CaptureError(
+        text = (
             f"{name} called on operands on several devices: {', '.join(sorted(devices))}. "
             f"Move them to one with as_in_context."
         )
+        raise refused(mx.base.MXNetError, text)
     with RUNNING:
         kind = _make_kind(handle, name, attrs, sources, training, without)
     if kind is not None:

@@ -93,7 +93,7 @@ def capture_op(
         rule = rules.RULES.get(name)
         if rule is not None and rule.writes:  # what has read the arrays runs before they change
             batch.flush("an operator that writes into its operands was called")
-            arrays = [own(array) if isinstance(array, Lazy) else array for array in arrays]
+            arrays = [own(array, False) if isinstance(array, Lazy) else array for array in arrays]
         elif name in _WITHOUT_GRADIENT:
             arrays = [concrete(array) if isinstance(array, Lazy) else array for array in arrays]
         return original_invoke(handle, arrays, keys, vals, None, is_np, as_list)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 
@@ -64,6 +65,35 @@ class Reach:
                 taken = taken[nodes[_nodes(step, [_rows_of_role(number, role) for role in range(len(group))])]]
             self._rows[place.arena][taken] = True
         return True
+
+
+def entered(plan: Plan, begun: Iterable[Place], learned: Callable[[Any], bool]) -> list[Any]:
+    """For each arena of a plan its rows that autograd would have in a computational graph, once that has run.
+
+    These are the results of recorded nodes that go back to a row of `begun` or to a `learned` weight, and all that such
+    nodes have read.
+    """
+    found = [np.zeros(arena.rows, dtype=bool) for arena in plan.arenas]
+    for place in begun:
+        found[place.arena][place.begin : place.end] = True
+    for step in plan.steps:
+        if step.mode < 2:
+            continue
+        program = step.kind.program
+        nodes = np.full(step.count, any(map(learned, (*program.consts, *program.left))))
+        reads = []
+        for number, (gather, group) in enumerate(zip(step.gathers, step.kind.groups)):
+            place = gather.place
+            taken = np.arange(place.begin, place.end) if gather.index is None else gather.index
+            owners = _nodes(step, [_rows_of_role(number, role) for role in range(len(group))])
+            nodes[owners[found[place.arena][taken]]] = True
+            reads.append((found[place.arena], taken, owners))
+        for rows, taken, owners in reads:
+            rows[taken[nodes[owners]]] = True
+        for number, place in enumerate(step.places):
+            owners = _nodes(step, [_rows_of_output(number)])
+            found[place.arena][place.begin : place.end] |= nodes[owners]
+    return found
 
 
 def _rows_of_output(number: int) -> Callable[[Kind], int]:

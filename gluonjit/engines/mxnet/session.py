@@ -25,9 +25,11 @@ from gluonjit.engines.mxnet.program import join
 from gluonjit.engines.mxnet.segments import Segments
 from gluonjit.engines.mxnet.semantics import SHAPES, classic, shapes
 from gluonjit.engines.mxnet.tape import Tape
-from gluonjit.errors import GluonJITError
+from gluonjit.engines.mxnet.trace import reason_of
+from gluonjit.errors import FlushError, GluonJITError
 from gluonjit.graph import Leaf, Value
 from gluonjit.hybrid import LOCAL, Options, Report
+from gluonjit.hybrid.failures import both
 from gluonjit.hybrid.provenance import Provenance
 
 
@@ -103,7 +105,12 @@ class Session:
         learned = self.tape is not None and table.taped and table.weight.grad is not None
         again = partial(mx.nd.Embedding, index, classic(table.weight), **dict(table.attrs))
         with as_captured(2 if learned else 0):
-            rows = again()
+            try:
+                rows = again()
+            except mx.base.MXNetError as error:
+                user = self.provenance.first_use(chunk.place.arena, chunk.place.begin)
+                text = f"A look-up in a table of shape {table.weight.shape} failed, for the {user}: {reason_of(error)}."
+                raise both(FlushError, mx.base.MXNetError, text) from error
         self._put(chunk.place, rows, Source(rows, chunk.place, None, again=again) if learned else None)
 
     def put_leaves(self, chunk: LeafChunk) -> None:
@@ -147,7 +154,13 @@ class Session:
             raise
         except Exception as error:
             with as_captured(self.plan.steps[number].mode & 1):
-                raise failed(self.provenance, self.rows, number, error) from error
+                raise failed(self.provenance, self.rows, number, error, partial(self._again, number)) from error
+
+    def _again(self, number: int) -> None:
+        """Run a step once more, and wait for it."""
+        self._run(number)
+        for place in self.plan.steps[number].places:
+            self._view(place).wait_to_read()
 
     def _run(self, number: int) -> None:
         step = self.plan.steps[number]

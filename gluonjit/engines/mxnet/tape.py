@@ -25,7 +25,7 @@ from gluonjit.engines.mxnet.finite import Finite
 from gluonjit.engines.mxnet.fused_steps import Ran
 from gluonjit.engines.mxnet.history import Seed, Source, Target, has_history
 from gluonjit.engines.mxnet.hooked import original_backward, slice_rows
-from gluonjit.engines.mxnet.reach import Reach
+from gluonjit.engines.mxnet.reach import Reach, entered
 from gluonjit.engines.mxnet.semantics import as_shape, classic, shapes
 from gluonjit.graph import Value
 from gluonjit.hybrid import Report
@@ -45,6 +45,7 @@ class Tape:
         self.samples = samples
         self._profile = profile
         self.backwards = 0
+        self.gone = False  # whether a backward pass has come here
         self.bridges = 0  # values that MXNet's own history comes from: backward may come through them at any time
         self.laps: Sequence[tuple[int, float, float]] = ()  # when profiling, of the last backward: step, begin, end
         self._lock = threading.Lock()  # MXNet calls bridges back in threads of its own
@@ -54,6 +55,7 @@ class Tape:
         self.later: WeakSet[Tape] = WeakSet()  # those of flushes that have gone on from results of this one
         self.sources: list[Source] = []
         self.plan = plan
+        self._entered: list[Any] | None = None
         self._finite = finite
         self._steps: list[tuple[int, list[NDArray], Ran | None]] = []
         self._addresses: dict[int | tuple[str, int], int] = {}  # of gradients that MXNet is not writing to
@@ -115,6 +117,13 @@ class Tape:
         """The gradient of a constant, None where it is not learned."""
         return self._constants[id(given)][2]
 
+    def has_entered(self, arena: int, positions: Sequence[int]) -> bool:
+        """Whether MXNet would have an array of these rows in a computational graph, which refuses writes to it."""
+        if self._entered is None:
+            begun = [place for source in self.sources for place in [p for _, p in source.parts] or [source.place]]
+            self._entered = entered(self.plan, begun, lambda array: self._constants[id(array)][2] is not None)
+        return bool(self._entered[arena][positions].all())
+
     def has_gradients(self, arena: int) -> bool:
         """Whether rows of an arena get gradients."""
         return self._gradients[arena] is not None
@@ -164,6 +173,7 @@ class Tape:
         `hold` it is spent nevertheless. Where MXNet's own history comes from the flush too, its backward comes back
         here, from another thread, before these gradients have been used: then they are copies.
         """
+        self.gone = True
         if not self.bridges:
             return self._backward(seeds, retain, train_mode, hold)
         with self._lock:

@@ -21,6 +21,7 @@ from gluonjit.engines.mxnet.semantics import SHAPES
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Spec, Value, intern_spec, natural_mode
 from gluonjit.hybrid import LOCAL, UNCAPTURED, structure
+from gluonjit.hybrid.failures import refused
 
 Attrs = tuple[tuple[str, str], ...]
 Shaped = tuple[tuple[int, ...], str]
@@ -30,11 +31,8 @@ class NeedsValue(Exception):
     """The traced function reads an array's numbers, writes to one, or uses one that may differ from call to call."""
 
 
-class RefusedError(CaptureError, mx.base.MXNetError):  # type: ignore[misc]
-    """An operator that does not take such operands; MXNet's own error too, as it is without batching."""
-
-
-RefusedError.__name__ = RefusedError.__qualname__ = CaptureError.__name__  # it is that, to who reads it
+class SizeError(mx.base.MXNetError, ValueError):  # type: ignore[misc]
+    """Another number of elements: MXNet's operator raises its own error, and its arrays' method a ValueError."""
 
 
 class TraceOp(NamedTuple):
@@ -63,6 +61,7 @@ class Trace:
         self.consts: list[tuple[int, Any]] = []
         self.known: dict[int, int] = {}
         self.ops: list[TraceOp] = []
+        self.follower: Any = None  # what sees to Python's state, where the user's code is traced
 
     def placeholder(self, position: int, spec: Spec) -> Value:
         """The value that stands for position `position`."""
@@ -187,19 +186,22 @@ def clear_inferred() -> None:
 
 def _infer(name: str, attrs: Attrs, inputs: tuple[Shaped, ...]) -> tuple[Shaped, ...]:
     names = [f"operand{k}" for k in range(len(inputs))]
+    fits = False
     try:
         symbol = rules.apply(name, [mx.sym.var(operand) for operand in names], dict(attrs))
         # The public infer_shape prints what it raises.
         shapes = symbol._infer_shape_impl(False, **{operand: shape for operand, (shape, _) in zip(names, inputs)})[1]
+        fits = True
         dtypes = symbol._infer_type_impl(False, **{operand: dtype for operand, (_, dtype) in zip(names, inputs)})[1]
     except (mx.base.MXNetError, TypeError, ValueError) as error:
-        raise RefusedError(_refusal(name, attrs, inputs, reason_of(error))) from error
+        raise _refused(name, attrs, inputs, reason_of(error), fits) from error
     if shapes is None or dtypes is None:
         outputs = _measured(name, attrs, inputs)
     else:
         outputs = tuple((tuple(shape), np.dtype(dtype).name) for shape, dtype in zip(shapes, dtypes))
     if rules.canonical(name) in _RESHAPES and prod(outputs[0][0]) != prod(inputs[0][0]):
-        raise RefusedError(_refusal(name, attrs, inputs, f"the result {outputs[0][0]} has another number of elements"))
+        said = f"the result {outputs[0][0]} has another number of elements"
+        raise _refused(name, attrs, inputs, said, theirs=SizeError)
     return outputs
 
 
@@ -207,7 +209,7 @@ def _measured(name: str, attrs: Attrs, inputs: tuple[Shaped, ...]) -> tuple[Shap
     """Shapes and dtypes of the results on zeros: a few operators, np.hstack for one, infer no shapes."""
     rule = rules.RULES.get(rules.canonical(name))
     if rule is None or rule.stateful or rule.random or rule.kind == "alone":
-        raise RefusedError(_refusal(name, attrs, inputs, "the result's shape cannot be inferred"))
+        raise _refused(name, attrs, inputs, "the result's shape cannot be inferred")
     recording = original_set_recording(False)
     try:
         with UNCAPTURED:
@@ -217,7 +219,7 @@ def _measured(name: str, attrs: Attrs, inputs: tuple[Shaped, ...]) -> tuple[Shap
             found = original_invoke(handle, arrays, keys, vals, None, False, True)
         return tuple((array.shape, dtype_name(array)) for array in found)
     except mx.base.MXNetError as error:
-        raise RefusedError(_refusal(name, attrs, inputs, reason_of(error))) from error
+        raise _refused(name, attrs, inputs, reason_of(error)) from error
     finally:
         original_set_recording(recording)
 
@@ -225,13 +227,25 @@ def _measured(name: str, attrs: Attrs, inputs: tuple[Shaped, ...]) -> tuple[Shap
 _RESHAPES = {"Reshape", "_np_reshape", "_npx_reshape", "reshape_like"}
 
 
-def _refusal(name: str, attrs: Attrs, inputs: tuple[Shaped, ...], why: str) -> str:
+def _refused(
+    name: str, attrs: Attrs, inputs: tuple[Shaped, ...], why: str, fits: bool = False, theirs: Any = mx.base.MXNetError
+) -> CaptureError:
+    """The error of an operator that does not take such operands; MXNet's own error too, as it is without batching.
+
+    fits: whether the shapes are right, so that it has to be the dtypes.
+    """
     operands = ", ".join(f"{shape} {dtype}" for shape, dtype in inputs)
     given = ", ".join(f"{key}={value}" for key, value in attrs)
-    return (
-        f"{name}({given}) called on operands {operands}: {why}. Check the shapes that reach this call; "
-        f"hybridize(dynamic_batch=False) runs the same code eagerly."
+    dtypes = sorted({dtype for _, dtype in inputs})
+    if fits and len(dtypes) > 1:
+        what = f"Their dtypes are {' and '.join(dtypes)}: convert one, as by x.astype({dtypes[0]!r})"
+    else:
+        what = "Check the shapes that reach this call"
+    text = (
+        f"{name}({given}) called on operands {operands}: {why}. {what}; hybridize(dynamic_batch=False) runs the same "
+        f"code eagerly."
     )
+    return refused(theirs, text)
 
 
 def reason_of(error: Exception) -> str:

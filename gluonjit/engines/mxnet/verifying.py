@@ -13,17 +13,20 @@ import numpy as np
 from mxnet import autograd, gluon
 from mxnet.ndarray import NDArray, register
 
-from gluonjit.engines.mxnet.dynamic import KEY, disable, enable, is_hybrid
+from gluonjit.engines.mxnet.dynamic import KEY, disable, enable
+from gluonjit.engines.mxnet.following import is_hybrid
 from gluonjit.engines.mxnet.history import has_history
 from gluonjit.engines.mxnet.lazy import Lazy
 from gluonjit.engines.mxnet.semantics import is_numpy
 from gluonjit.engines.mxnet.trace import operator_call
 from gluonjit.errors import ReuseError, VerifyError
-from gluonjit.hybrid import LOCAL, UNCAPTURED, Report
+from gluonjit.hybrid import LOCAL, UNCAPTURED, Report, engine_of
+from gluonjit.hybrid.comparing import Mode, Runs, compared
 from gluonjit.hybrid.functions import CellFunction
+from gluonjit.hybrid.leftovers import Framework, Leftovers
 from gluonjit.hybrid.reuse import Recordings
 from gluonjit.hybrid.structure import items_of
-from gluonjit.hybrid.verification import Event, Log, Loss, Outcome, Runs, batched_with, called, compared
+from gluonjit.hybrid.verification import Event, Log, Loss, Outcome, Witness, batched_with, called
 
 _log: Log | None = None
 
@@ -90,28 +93,35 @@ def verify(
 ) -> Report:
     """Implements `gluonjit.verify`."""
 
-    def run(eager: bool) -> Outcome:
+    def run(eager: bool, mode: Mode) -> Outcome:
         if eager:
-            return _run(net, samples, loss, train_mode, None, True)
-        return _run_reusing(net, samples, loss, train_mode)
+            return _run(net, samples, loss, mode, None, True)
+        return _run_reusing(net, samples, loss, mode)
 
-    def watched(probing: bool, eager: bool) -> list[Event]:
-        return _watched(net, samples, loss, train_mode, probing, eager)
+    def watched(probing: bool, eager: bool, witness: Witness | None, mode: Mode) -> list[Event]:
+        return _watched(net, samples, loss, mode, probing, eager, witness)
 
-    runs = Runs(run, watched, NDArray.asnumpy, lambda probe: probe.grad.asnumpy(), "hybridize(dynamic_batch=False)")
+    off = "hybridize(dynamic_batch=False)"
+    named = [(f"sample {number}", sample) for number, sample in enumerate(samples)]
+    left = Leftovers(_FRAMEWORK, [("net", net), ("loss", loss), *named])
+    forget = engine_of("mxnet").clear_caches
     with batched_with(net, KEY, options, enable, disable), _kept_gradients(net, samples):
-        return compared(runs, rtol)
+        promised = net.__dict__[KEY].reuse is not None
+        cells: list[Any] = []
+        net.apply(lambda block: cells.extend([block.__dict__[KEY]] if KEY in block.__dict__ else []))
+        runs = Runs(run, watched, _numbers, lambda probe: probe.grad.asnumpy(), off, left, forget, cells, promised)
+        return compared(runs, rtol, train_mode, train_mode)
 
 
-def _run_reusing(net: gluon.Block, samples: Sequence[Any], loss: Loss | None, train_mode: bool) -> Outcome:
+def _run_reusing(net: gluon.Block, samples: Sequence[Any], loss: Loss | None, mode: Mode) -> Outcome:
     """A batched run; where calls may be reused one in which all of them are, each compared with what it captures."""
     cell = net.__dict__[KEY]
     if cell.reuse is None:
-        return _run(net, samples, loss, train_mode, None, False)
+        return _run(net, samples, loss, mode, None, False)
     before, cell.recordings = cell.recordings, Recordings(1)
     try:
-        _run(net, samples, loss, train_mode, None, False)
-        return _run(net, samples, loss, train_mode, None, False)
+        _run(net, samples, loss, mode, None, False)
+        return _run(net, samples, loss, mode, None, False)
     except ReuseError as error:
         raise VerifyError(f"verify(): {error}") from error
     finally:
@@ -119,34 +129,44 @@ def _run_reusing(net: gluon.Block, samples: Sequence[Any], loss: Loss | None, tr
 
 
 def _watched(
-    net: gluon.Block, samples: Sequence[Any], loss: Loss | None, train_mode: bool, probing: bool, eager: bool
+    net: gluon.Block,
+    samples: Sequence[Any],
+    loss: Loss | None,
+    mode: Mode,
+    probing: bool,
+    eager: bool,
+    witness: Witness | None,
 ) -> list[Event]:
-    log = Log(NDArray, _probed if probing else lambda array: (array, None))
+    log = Log(NDArray, _probed if probing else lambda array: (array, None), witness)
     cell = net.__dict__[KEY]
     reuse, cell.reuse = cell.reuse, None  # calls that do not run can't be watched
     try:
         with observed(log):
-            _run(net, samples, loss, train_mode, log, eager)
+            _run(net, samples, loss, mode, log, eager)
     finally:
         cell.reuse = reuse
     return log.events
 
 
 def _run(
-    net: gluon.Block, samples: Sequence[Any], loss: Loss | None, train_mode: bool, log: Log | None, eager: bool
+    net: gluon.Block, samples: Sequence[Any], loss: Loss | None, mode: Mode, log: Log | None, eager: bool
 ) -> Outcome:
     LOCAL.state.flush("verify()")
     with UNCAPTURED if eager else nullcontext():
         targets = dict(_gradients(net, samples))
         for array in targets.values():
             array[:] = 0
-        with autograd.record(train_mode):
+        with autograd.record(mode.training) if mode.recording else _predicting(mode.training):
             outputs, losses = called(net, samples, loss, NDArray, log, _weighted)
         differentiable = [value for value in losses if isinstance(value, Lazy) or has_history(value)]
-        if differentiable and targets:
+        if differentiable and targets and mode.recording:
             autograd.backward(differentiable)
         known = [[array.asnumpy() for array in arrays] for arrays in outputs]
         return Outcome(known, {name: array.asnumpy().copy() for name, array in targets.items()})
+
+
+def _predicting(training: bool) -> Any:
+    return autograd.train_mode() if training else autograd.predict_mode()
 
 
 def _weighted(outputs: Sequence[NDArray]) -> list[NDArray]:
@@ -167,6 +187,30 @@ def _like(array: NDArray, numbers: Any, variable: bool = False) -> NDArray:
         if variable:
             made.attach_grad()
     return made
+
+
+def _numbers(array: Any) -> Any:
+    return array.copy() if isinstance(array, np.ndarray) else array.asnumpy()
+
+
+def _write(array: Any, numbers: Any) -> None:
+    """Put numbers back where they were written over."""
+    if not np.array_equal(_numbers(array), numbers):
+        with UNCAPTURED, autograd.pause():
+            array[:] = numbers
+
+
+_FRAMEWORK = Framework(
+    NDArray,
+    gluon.Block,
+    frozenset({*gluon.HybridBlock().__dict__, KEY} - {"_children"}),
+    gluon.Parameter,
+    _numbers,
+    _numbers,
+    _write,
+    lambda: None,  # MXNet does not say where its generators are
+    lambda state: None,
+)
 
 
 def _gradients(net: gluon.Block, samples: Sequence[Any]) -> Iterator[tuple[str, NDArray]]:

@@ -18,6 +18,7 @@ from mxnet.base import _LIB, check_call
 from mxnet.ndarray import NDArray
 from mxnet.ndarray.sparse import BaseSparseNDArray
 
+from gluonjit.engines.mxnet.refusals import refuse_recorded, refuse_variable
 from gluonjit.engines.mxnet.trace import NeedsValue
 from gluonjit.hybrid import LOCAL, Batch
 
@@ -91,7 +92,12 @@ def before_write(array: Any) -> None:
         if id(array) in batch.imports or id(array) in batch.parameters or _shares(batch, array):
             if state.trace is not None:  # a cell that writes to what others have read is no node
                 raise NeedsValue()
+            refuse_variable(array)
+            known = [batch.imports.get(key) for key in (id(array), ("index", id(array)))]
             state.flush("an array that captured calls use was written to")
+            for entry in known:
+                if entry is not None:
+                    refuse_recorded(entry[1], array.shape)
             return
 
 

@@ -14,6 +14,23 @@ _NORMS = {"native_batch_norm.default", "cudnn_batch_norm.default", "miopen_batch
 _FUNCTIONAL = {"bernoulli_.float": "bernoulli.p", "normal_.default": "normal_functional.default"}
 
 
+def _like(target: Any, value: Any) -> Any:
+    return value.to(target.dtype).expand(target.shape)
+
+
+def _full(target: Any, value: Any) -> Any:
+    return torch.full(target.shape, value, dtype=target.dtype, device=target.device)
+
+
+ASSIGNING: dict[Any, Any] = {
+    torch.ops.aten.copy_.default: _like,
+    torch.ops.aten.fill_.Tensor: _like,
+    torch.ops.aten.fill_.Scalar: _full,
+    torch.ops.aten.zero_.default: lambda target: torch.zeros(target.shape, dtype=target.dtype, device=target.device),
+}
+"""By the operator that writes over all of its first argument: what gives the new numbers, of that and the second."""
+
+
 def name_of(func: Any) -> str:
     """The name by which rules know an operator."""
     name: str = str(func)
@@ -32,13 +49,33 @@ def without_rule(func: Any) -> Any:
 
 
 def functional(func: Any) -> Any:
-    """The operator that gives a new tensor where this one writes to its first argument. Raises NeedsValue."""
+    """The operator that gives a new tensor where this one writes to an argument. Raises NeedsValue."""
     name = name_of(func)
+    if func._schema.arguments[0].alias_info is None:
+        return _without_out(func)
     base, _, overload = _FUNCTIONAL.get(name, name.replace("_.", ".")).partition(".")
-    found = getattr(getattr(torch.ops.aten, base, None), overload, None)
-    if found is None or found._schema.is_mutable:
-        raise NeedsValue
-    return found
+    packet = getattr(torch.ops.aten, base, None)
+    found = getattr(packet, overload, None)
+    if (found is not None and _takes(found) == _takes(func)) or name in _FUNCTIONAL:
+        return found
+    for other in [getattr(packet, name) for name in packet.overloads()] if packet is not None else []:
+        if not other._schema.is_mutable and _takes(other) == _takes(func):
+            return other
+    raise NeedsValue
+
+
+def _takes(func: Any) -> list[tuple[str, str]]:
+    return [(argument.name, str(argument.type)) for argument in func._schema.arguments]
+
+
+def _without_out(func: Any) -> Any:
+    """The operator that gives what this one writes to its argument `out`. Raises NeedsValue."""
+    wanted = [argument.name for argument in func._schema.arguments if argument.alias_info is None]
+    packet = func.overloadpacket
+    for other in [getattr(packet, name) for name in packet.overloads()]:
+        if not other._schema.is_mutable and [argument.name for argument in other._schema.arguments] == wanted:
+            return other
+    raise NeedsValue
 
 
 def keeps_statistics(func: Any, args: Sequence[Any]) -> bool:

@@ -8,6 +8,7 @@ from weakref import WeakSet
 
 from gluonjit.graph import Kind
 from gluonjit.hybrid import Options
+from gluonjit.hybrid.guards import Variant
 from gluonjit.hybrid.pacing import NO_CHOICE, Paces
 
 _cells: WeakSet[Cell] = WeakSet()
@@ -40,6 +41,7 @@ class Cell:
         self.operator = operator
         self.stateless = stateless  # of any module that looks so
         self.kinds: dict[Any, Kind] = {}
+        self.variants: dict[Any, list[Variant]] = {}  # of each signature, by what they read of Python's state
         self.families: dict[Any, Kind] = {}
         self.products: dict[Any, Kind] = {}  # cut out of the cell's kinds
         self.expanded: dict[Any, str] = {}
@@ -49,6 +51,7 @@ class Cell:
         self.lookup: Any = None
         self.never = ""  # why no call of it is one node, if so
         self.seen: Any = None  # what the module looked like when its calls were traced
+        self.met = False  # whether a call of it has been traced, be it forgotten
         _cells.add(self)
 
     def entries(self) -> int:
@@ -58,6 +61,7 @@ class Cell:
     def clear(self) -> None:
         """Forget what was traced; what is never one node stays so."""
         self.kinds.clear()
+        self.variants.clear()
         self.families.clear()
         self.products.clear()
         self.expanded.clear()

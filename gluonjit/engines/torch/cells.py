@@ -10,17 +10,19 @@ from typing import Any
 import torch
 
 from gluonjit.compiled import FAST
+from gluonjit.engines.torch.buffers import is_constant
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.effects import attributes
 from gluonjit.engines.torch.hooked import autocast, current_mode
 from gluonjit.engines.torch.kinds import Call
 from gluonjit.engines.torch.lazy import LazyTensor, wrap
 from gluonjit.engines.torch.lookups import look_up, table_of
-from gluonjit.engines.torch.operands import Unfit, leaf, value_of
-from gluonjit.engines.torch.records import ASKED, Refusal, record_of
+from gluonjit.engines.torch.operands import Unfit, current, leaf, value_of
+from gluonjit.engines.torch.records import ASKED, Refusal, record_of, trace_again
 from gluonjit.engines.torch.structure import Constant
 from gluonjit.graph import Record, Value
 from gluonjit.hybrid import LOCAL, Batch, Options, engine_of
+from gluonjit.hybrid.guards import AGAIN, Noted
 from gluonjit.hybrid.structure import map_structure
 
 _CONSTANTS = (
@@ -86,7 +88,7 @@ def capture(
         signature.append(batch.changes)
     values: list[Value] = []
     for arg in args:
-        if arg.__class__ is LazyTensor and arg._v.graph is graph:
+        if arg.__class__ is LazyTensor and current(arg).graph is graph:
             values.append(arg._v)
             signature.append(arg._v.spec)
         else:
@@ -104,8 +106,8 @@ def capture(
     signature.append(taped and learning)
     key = tuple(signature)
     record = batch.records.get(key)
-    if record is None:
-        made = record_of(Call(cell, owner, run, args, kwargs, values, batch), key)
+    if record is None or (record.guards is not None and not record.guards.hold()):
+        made = record_of(Call(cell, owner, run, args, kwargs, values, batch, Noted()), key)
         if cell.lookup is not None and len(args) == 1:
             found = captured_lookup(cell, batch, args[0], learning)
             if found is not None:
@@ -113,6 +115,8 @@ def capture(
         if not isinstance(made, Record):
             return rebuild(made, (), values)
         record = made
+    elif not cell.operator and AGAIN.due():
+        trace_again(Call(cell, owner, run, args, kwargs, values, batch, Noted()), key, record)
     rows = tuple([value.rows for value in values])
     shared = record.kind.pure and batch.sharing
     results = record.memo.get(rows) if shared else None
@@ -150,7 +154,7 @@ def _flatten(arg: Any, owner: Any, batch: Batch, signature: list[Any], values: l
         signature.append(kind)
         graph = batch.graph
         for item in arg:
-            if item.__class__ is LazyTensor and item._v.graph is graph:
+            if item.__class__ is LazyTensor and current(item).graph is graph:
                 values.append(item._v)
                 signature.append(item._v.spec)
             else:
@@ -160,8 +164,9 @@ def _flatten(arg: Any, owner: Any, batch: Batch, signature: list[Any], values: l
         signature.append(arg)
     elif isinstance(arg, torch.Tensor):
         if kind is not LazyTensor and (isinstance(arg, torch.nn.Parameter) or id(arg) in batch.parameters):
-            signature.append(("constant", id(arg)))
-            return
+            if is_constant(batch, arg):
+                signature.append(("constant", id(arg)))
+                return
         try:
             value = value_of(batch, arg)
         except Unfit as unfit:
@@ -201,6 +206,7 @@ def foreign(batch: Batch, args: tuple[Any, ...]) -> str:
 def captured_lookup(cell: Cell, batch: Batch, indices: Any, learning: bool) -> Any:
     """A call that is nothing but a look-up, by integers that are known."""
     if indices.__class__ is LazyTensor:
+        current(indices)
         indices = indices._c
     if not isinstance(indices, torch.Tensor):
         return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
@@ -9,14 +11,16 @@ import torch
 from torch.autograd.graph import GradientEdge
 
 from gluonjit.engines.torch import hooked
-from gluonjit.engines.torch.chunks import telling
+from gluonjit.engines.torch.buffers import SNAPSHOTS
+from gluonjit.engines.torch.chunks import current_backward, telling
 from gluonjit.engines.torch.lazy import LazyTensor
-from gluonjit.engines.torch.operands import concrete
+from gluonjit.engines.torch.operands import concrete, current
 from gluonjit.engines.torch.records import PARTS, VERSIONS
 from gluonjit.engines.torch.results import refuse_used, settle
 from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.errors import CaptureError
 from gluonjit.hybrid import LOCAL, UNCAPTURED, Batch
+from gluonjit.hybrid.minibatch import MINIBATCH
 from gluonjit.hybrid.pacing import BACKWARD, close
 from gluonjit.hybrid.structure import map_structure
 
@@ -54,10 +58,9 @@ def setattr_(self: Any, name: str, value: Any) -> None:
 
 def look_again(batch: Batch) -> None:
     """Modules that the batch knows may have hooks that they had not, or other parts."""
-    versions = batch.noted.get(VERSIONS)
+    kept = {place: batch.noted[place] for place in (VERSIONS, SNAPSHOTS) if place in batch.noted}
     batch.noted.clear()
-    if versions is not None:
-        batch.noted[VERSIONS] = versions
+    batch.noted.update(kept)
     batch.changes += 1
 
 
@@ -118,6 +121,7 @@ def before_step(optimizer: Any, args: Any, kwargs: Any) -> None:
     """Before an optimizer's step."""
     _flush("an optimizer's step")
     LOCAL.state.singles = 0
+    LOCAL.state.end_minibatch()
     close()
 
 
@@ -149,7 +153,7 @@ def backward(
     given = (computed(tensors), computed(grad_tensors))
     for item in () if inputs is None else _as_tuple(inputs):
         refuse_used(item, "backward(inputs=...) with such a result among them")
-    with BACKWARD, telling(bool(create_graph if retain_graph is None else retain_graph)):
+    with _passing(), BACKWARD, telling(bool(create_graph if retain_graph is None else retain_graph)):
         hooked.original_backward(*given, retain_graph, create_graph, grad_variables, computed(inputs))
 
 
@@ -169,8 +173,21 @@ def grad(
     given = (computed(outputs), computed(inputs), computed(grad_outputs))
     for item in _as_tuple(inputs):
         refuse_used(item, "torch.autograd.grad(outputs, inputs) with such a result among its inputs")
-    with BACKWARD, telling(bool(create_graph if retain_graph is None else retain_graph)):
+    with _passing(), BACKWARD, telling(bool(create_graph if retain_graph is None else retain_graph)):
         return hooked.original_grad(*given, retain_graph, create_graph, *args, **kwargs)
+
+
+@contextmanager
+def _passing() -> Iterator[None]:
+    """A region in which a backward pass is under way; that of a checkpoint is a part of the one that has called it."""
+    begun = 1 + (current_backward() >= 0)
+    MINIBATCH.passes += begun
+    try:
+        yield
+    finally:
+        MINIBATCH.passes -= begun
+        if not MINIBATCH.passes and MINIBATCH.gone:
+            LOCAL.state.end_minibatch()
 
 
 def _as_tuple(tensors: Any) -> tuple[Any, ...]:
@@ -181,8 +198,10 @@ def _run_heads(tensors: tuple[Any, ...]) -> None:
     """Run what backward begins with; in a trace that is left to `computed`, which refuses."""
     if LOCAL.state.trace is None:
         for tensor in tensors:
-            if tensor.__class__ is LazyTensor and tensor._c is None:
-                settle(tensor._v, backward=True)
+            if tensor.__class__ is LazyTensor:
+                value = current(tensor)
+                if tensor._c is None:
+                    settle(value, backward=True)
 
 
 def _refuse(tensors: tuple[Any, ...], create_graph: bool, call: str) -> None:

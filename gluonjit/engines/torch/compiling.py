@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from gluonjit.analysis import Plan
+from gluonjit.engines.torch.hooked import original_compile
 from gluonjit.engines.torch.stepwise import StepwiseSession
 from gluonjit.engines.torch.tape import Ran, Tape
 from gluonjit.hybrid import Report
@@ -26,7 +27,7 @@ class CompiledProgram:
         if run is None:
             self.refused = "a program that runs node by node"
         else:
-            self._run: Callable[..., Any] = torch.compile(run, backend=self._backend, dynamic=True, fullgraph=True)
+            self._run: Callable[..., Any] = original_compile(run, backend=self._backend, dynamic=True, fullgraph=True)
 
     def _backend(self, graph: Any, inputs: Any) -> Any:
         from torch._functorch import config

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from time import perf_counter
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -9,24 +10,25 @@ from weakref import WeakKeyDictionary
 import torch
 
 from gluonjit.engines.torch import changes, hooked, recurrent
+from gluonjit.engines.torch.aside import KEY, traced_otherwise
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import as_lazy, capture, expand, foreign, open_batch
+from gluonjit.engines.torch.kinds import LOOPS
 from gluonjit.engines.torch.lazy import waits
 from gluonjit.engines.torch.ops import captured
 from gluonjit.engines.torch.records import Refusal
-from gluonjit.errors import CaptureError, OptionError
-from gluonjit.graph import raised_at
+from gluonjit.errors import OptionError
+from gluonjit.graph import is_own
 from gluonjit.hybrid import LOCAL, UNCAPTURED, Batch, Options, engine_of
+from gluonjit.hybrid.failures import of_sample
 from gluonjit.hybrid.pacing import begin, paces_for
 from gluonjit.hybrid.state import left_call
 from gluonjit.hybrid.structure import map_structure
 
-KEY = "_gluonjit"
-"""A dynamically batched module keeps its Cell in its own __dict__, so that copies and pickles take it along."""
-
 _automatic: WeakKeyDictionary[Any, Cell] = WeakKeyDictionary()
 _stateless: dict[Any, Cell] = {}
 _MOST = 1024
+_OWN = frozenset(torch.nn.Module().__dict__)
 
 
 def enable(module: Any, options: dict[str, Any]) -> None:
@@ -62,7 +64,12 @@ def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         elif cell.paces.open and not state.inside and (cell.paces.named or not state.explicit):
             return _paced(self, cell, args, kwargs)
         if cell is not None:
+            if not state.inside and traced_otherwise():
+                return _aside(self, args, kwargs)
             return _captured(self, cell, args, kwargs)
+    elif state.trace is not None and state.trace.follower is not None and not _hooked(self):
+        follower = state.trace.follower  # of a module inside of what is traced
+        return follower.call(follower.get(self, "forward"), *args, **kwargs)
     return hooked.original_call(self, *args, **kwargs)
 
 
@@ -78,6 +85,13 @@ def _paced(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
         left_call(stretch)
 
 
+def _aside(module: Any, args: Any, kwargs: Any) -> Any:
+    """The call as it is without batching: something else traces it."""
+    given, named = changes.computed((args, kwargs))
+    with UNCAPTURED:
+        return hooked.original_call(module, *given, **named)
+
+
 def _automatic_cell(module: Any, args: Any, kwargs: Any) -> Cell | None:
     """The cell of a module nobody hybridized, such as a loss, called on tensors of the open batch."""
     state = LOCAL.state
@@ -86,7 +100,7 @@ def _automatic_cell(module: Any, args: Any, kwargs: Any) -> Cell | None:
     if not (batch.explicit or inside or waits(args) or waits(kwargs)):
         return None
     cell = _automatic.get(module)
-    if cell is None:
+    if cell is None or cell.stateless:  # it is that of what the module looks like now
         cell = _automatic[module] = _alike(module) or Cell(type(module).__name__, LOCAL.state.options)
     return cell
 
@@ -95,11 +109,13 @@ def _alike(module: Any) -> Cell | None:
     """The cell of modules like this one, if it has neither parameters nor parts, as a loss made for each call."""
     looks: list[Any] = [type(module)]
     for name, item in module.__dict__.items():
+        if name not in _OWN and name.startswith("_"):
+            return None
         if name in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
             if len(item):
                 return None
         elif isinstance(item, (bool, int, float, str, type(None))):
-            looks.append((name, item))
+            looks.append((name, item.__class__, repr(item) if item.__class__ is float else item))
         elif not name.startswith("_"):
             return None
     key = tuple(looks)
@@ -126,7 +142,8 @@ def _captured(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
     noted = batch.noted.get(id(module))
     if noted is None:
         noted = _noted(batch, module)
-    if noted[1] or module._forward_hooks or module._forward_pre_hooks:
+    hooks = noted[1] or module._forward_hooks or module._forward_pre_hooks
+    if hooks:
         reason = "it has forward hooks, which must run for each call"
     else:
         reason = foreign(batch, args)
@@ -140,18 +157,26 @@ def _captured(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
             found = recurrent.call(module, map_structure(args, as_lazy), kwargs, captured)
             if found is not None:
                 return found
+        if not hooks and (is_own(module) or reason == LOOPS or foreign(batch, args)):
+            batch.report.fine.add(cell.name)
         return expand(cell, _itself(module), args, kwargs, reason, batch)
     return _sample(module, args, kwargs, batch)
 
 
 def _itself(module: Any) -> Any:
     """The module's own call, with the hooks that it has."""
-    return lambda *args, **kwargs: hooked.original_call(module, *args, **kwargs)
+    return lambda *args, **kwargs: _uncompiled(module)(*args, **kwargs)
+
+
+def _uncompiled(module: Any) -> Any:
+    """The call of a module, which `module.compile()` puts a compiled one in the place of."""
+    return module._call_impl if module._compiled_call_impl is not None else partial(hooked.original_call, module)
 
 
 def expanded(batch: Batch, cell: Cell, kind: type) -> None:
     """A call with an argument of this class has run, and what it calls was captured: the report says so."""
     batch.report.unbatched[cell.name] = batch.foreign[kind]
+    batch.report.fine.add(cell.name)
 
 
 def _sample(module: Any, args: Any, kwargs: Any, batch: Batch) -> Any:
@@ -163,10 +188,9 @@ def _sample(module: Any, args: Any, kwargs: Any, batch: Batch) -> Any:
     try:
         known = batch.foreign  # classes in which there is no tensor
         given = [arg if arg.__class__ in known else map_structure(arg, as_lazy) for arg in args]
-        return hooked.original_call(module, *given, **kwargs)
-    except CaptureError as error:
-        error.args = (f"{error} (In sample {batch.sample - 1}, at {raised_at(error.__traceback__)}.)",)
-        raise
+        return _uncompiled(module)(*given, **kwargs)
+    except Exception as error:
+        raise of_sample(error, batch)  # noqa: B904 (it has its cause; in no variable, which would keep frames alive)
     finally:
         state.inside -= 1
         batch.end_sample()

@@ -57,7 +57,7 @@ def attributes(owner: Any) -> Any:
         found.append(id(module))
         for name, item in module.__dict__.items():
             if isinstance(item, PLAIN):
-                found.append((name, item))
+                found.append((name, item.__class__, repr(item) if item.__class__ is float else item))
             elif name in ("_parameters", "_buffers", "_modules"):
                 found += [(key, id(part), getattr(part, "requires_grad", None)) for key, part in item.items()]
             elif isinstance(item, (list, tuple, dict, set)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from gluonjit.engines.torch.cell import Cell, cells_known
 from gluonjit.engines.torch.cells import capture, expand, open_batch
 from gluonjit.engines.torch.dynamic import disable, enable
 from gluonjit.engines.torch.executors import session_for
+from gluonjit.engines.torch.failures import unfit
 from gluonjit.engines.torch.hooked import current_mode
 from gluonjit.engines.torch.lazy import waits
 from gluonjit.engines.torch.opkinds import clear_kinds, kind_count, sum_kind
@@ -24,6 +26,7 @@ from gluonjit.engines.torch.replay.steps import clear_steps, step_count
 from gluonjit.engines.torch.results import numbers_of, settle
 from gluonjit.engines.torch.session import Session
 from gluonjit.engines.torch.verifying import verify
+from gluonjit.engines.torch.writes import opened, put_data, renew
 from gluonjit.errors import OptionError
 from gluonjit.graph import Kind, Spec, Value, clear_specs, spec_count
 from gluonjit.hybrid import LOCAL, Options, Report
@@ -57,17 +60,38 @@ class TorchEngine:
 
     def session(self, plan: Plan, report: Report, options: Options, samples: int, provenance: Provenance) -> Session:
         """Make room for a flush."""
-        check_constants(report, plan)
-        return session_for(plan, report, options, samples, provenance)
+        snapshots = check_constants(report, plan)
+        if snapshots:  # whose numbers are there while a step runs
+            options = replace(options, executor="eager")
+        session = session_for(plan, report, options, samples, provenance)
+        session.snapshots = snapshots
+        return session
 
     def force(self, value: Value) -> Any:
         """The numbers of a value, with their history; runs its batch if that has not run."""
         settle(value)
         return numbers_of(value)
 
+    def renew(self, lazy: Any) -> None:
+        """Find the value of a view anew."""
+        renew(lazy)
+
+    def opened(self, lazy: Any) -> Any:
+        """A computed tensor with memory of its own, that may be written to without our knowing."""
+        return opened(lazy)
+
+    def put_data(self, lazy: Any, value: Any) -> None:
+        """Give a computed tensor the memory of another, as `tensor.data = value` does."""
+        put_data(lazy, value)
+
     def call_operator(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A function of PyTorch's called on a lazy tensor."""
-        return call_operator(func, args, kwargs)
+        """A function of PyTorch's called on a lazy tensor. Raises CaptureError where it does not take such tensors."""
+        try:
+            return call_operator(func, args, kwargs)
+        except Exception as error:
+            if LOCAL.state.trace is not None or LOCAL.state.paused:
+                raise
+            raise unfit(func, args, kwargs, error)  # noqa: B904 (it has its cause)
 
     def wants(self, args: Sequence[Any]) -> bool:
         """Inside a dynamically batched module or `batching`, or where an argument waits for its batch."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -10,10 +11,36 @@ from gluonjit.engines.torch.arrays import device_named
 from gluonjit.engines.torch.program import interpret, piece, pieces
 from gluonjit.graph import Record
 from gluonjit.hybrid import failures
-from gluonjit.hybrid.failures import Rows, gathered
+from gluonjit.hybrid.failures import Rows, gathered, of_framework, refused
 from gluonjit.hybrid.provenance import Provenance
+from gluonjit.hybrid.structure import map_structure
 
 _NEXT = "gluonjit.hybridize(net, dynamic_batch=False) lets the same code run eagerly."
+
+
+def unfit(func: Any, args: Any, kwargs: Any, error: Exception) -> Exception:
+    """The error of a function of PyTorch's that does not take such tensors: CaptureError, and PyTorch's own class."""
+    if not of_framework(error):
+        return error
+    tensors: list[Any] = []
+    map_structure((args, kwargs), lambda item: tensors.append(item) if isinstance(item, torch.Tensor) else None)
+    dtypes = sorted({str(tensor.dtype) for tensor in tensors})
+    devices = sorted({str(tensor.device) for tensor in tensors})
+    if len(devices) > 1:
+        what = f"They are on {' and '.join(devices)}: move them to one, as by x.to({devices[0]!r})"
+    elif len(dtypes) > 1 and "type" in str(error):
+        what = f"Their dtypes are {' and '.join(dtypes)}: convert one, as by x.to({dtypes[0]})"
+    elif isinstance(error, IndexError):
+        what = "Check the indices that reach this call"
+    elif "type" in str(error):
+        what = "Check the dtypes that reach this call; x.to(torch.float32), for one, converts"
+    else:
+        what = "Check the shapes that reach this call"
+    given = ", ".join([f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}" for tensor in tensors])
+    name = getattr(func, "__name__", str(func))
+    said = refused(type(error), f"{name} called on operands {given}: {str(error).rstrip('. ')}. {what}; {_NEXT}")
+    said.__cause__ = error
+    return said
 
 
 def failed(provenance: Provenance, rows: Rows, number: int, error: Exception) -> Exception:

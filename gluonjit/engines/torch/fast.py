@@ -8,6 +8,7 @@ import torch
 
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch import dynamic, hooked
+from gluonjit.engines.torch.aside import KEY
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import captured_lookup, rebuild
 from gluonjit.engines.torch.engine import ENGINE
@@ -28,7 +29,7 @@ def module_call() -> Any:
         LazyTensor=LazyTensor,
         Tensor=torch.Tensor,
         Table=Table,
-        key=dynamic.KEY,
+        key=KEY,
         value_of=value_of,
         empty=Unfit,
         rebuild=rebuild,

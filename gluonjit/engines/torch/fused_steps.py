@@ -9,6 +9,8 @@ from gluonjit.analysis import Plan
 from gluonjit.analysis.plan import Gather
 from gluonjit.engines.torch.arrays import room_for
 from gluonjit.engines.torch.fusing import fused_lifted, fused_program
+from gluonjit.engines.torch.held import version_of
+from gluonjit.engines.torch.written import modified
 from gluonjit.fused import Done, NotFusable, Program, Steps
 from gluonjit.graph import Kind
 
@@ -20,6 +22,7 @@ class RanFused(NamedTuple):
     operands: dict[int, Gather]
     results: tuple[int, ...]
     done: Done
+    versions: list[tuple[Any, int]]  # the weights that its backward pass reads, and how often they had been written to
 
 
 class FusedSteps:
@@ -50,8 +53,10 @@ class FusedSteps:
         done = self._steps.run(number, learned, weights, results, self)
         if done is None:
             return None
+        consts = [step.kind.program.consts[k] for k in done.compiled.read_again]
+        versions = [(tensor, version_of(tensor)) for tensor in consts]
         reached = {operand: gather for operand, gather in learned.items() if operand in done.compiled.reached}
-        return RanFused(number, reached, results, done)
+        return RanFused(number, reached, results, done, versions)
 
     def _depends(self, number: int, result: int, learned: Collection[int], weights: Collection[int]) -> bool:
         operands, consts = self.sources(number, (result,))
@@ -62,7 +67,13 @@ class FusedSteps:
         return self._steps.sources(number, results)
 
     def backward(self, ran: RanFused, gradient: Callable[[int], Any], learned: Callable[[Any], Any]) -> None:
-        """Add to the gradients of arenas and weights, which are made when they are asked for."""
+        """Add to the gradients of arenas and weights, which are made when they are asked for.
+
+        Raises RuntimeError, as PyTorch does, where a weight that it reads has been written to.
+        """
+        for tensor, version in ran.versions:
+            if version_of(tensor) != version:
+                raise modified("a weight", tensor)
         self._gradient, self._learned = gradient, learned
         try:
             self._steps.backward(ran.number, ran.done, self)

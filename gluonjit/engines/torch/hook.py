@@ -10,7 +10,7 @@ from torch.nn.parallel import distributed
 from torch.nn.utils import stateless
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from gluonjit.engines.torch import changes
+from gluonjit.engines.torch import aside, changes
 from gluonjit.engines.torch.engine import ENGINE
 from gluonjit.engines.torch.fast import module_call
 from gluonjit.hybrid import register as register_engine
@@ -23,6 +23,7 @@ PATCHES: list[tuple[Any, str, Any]] = [
     (torch.autograd.Function, "apply", classmethod(changes.function_apply)),
     (torch.autograd, "backward", changes.backward),
     (torch.autograd, "grad", changes.grad),
+    (torch, "compile", aside.compile_),
     (stateless, "_functional_call", changes.functional_call),
     (distributed, "_find_tensors", changes.find_tensors),
     (vmap, "_add_batch_dim", changes.wrapping(vmap._add_batch_dim)),

@@ -17,6 +17,7 @@ original_load_state_dict: Any = torch.nn.Module.load_state_dict
 original_function_apply: Any = torch.autograd.Function.__dict__["apply"]
 original_backward: Any = torch.autograd.backward
 original_grad: Any = torch.autograd.grad
+original_compile: Any = torch.compile
 original_functional_call: Any = stateless._functional_call
 original_find_tensors: Any = distributed._find_tensors
 run_backward: Any = torch.autograd.Variable._execution_engine.run_backward

@@ -8,24 +8,30 @@ from typing import Any, NamedTuple
 import torch
 
 from gluonjit.engines.torch import rules
+from gluonjit.engines.torch.buffers import is_written
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.effects import PLAIN, Outside, attributes
+from gluonjit.engines.torch.following import follow
 from gluonjit.engines.torch.hoist import Piece, cut, used_alone
 from gluonjit.engines.torch.lifting import Traced, join_kinds
 from gluonjit.engines.torch.program import Lone, build, lay_out, pruned
-from gluonjit.engines.torch.recorder import Recorder, recording
+from gluonjit.engines.torch.recorder import Recorder, TraceTensor, recording
 from gluonjit.engines.torch.structure import Constant
 from gluonjit.engines.torch.trace import NeedsValue, Trace
 from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind, Value, family_key, split_kind
 from gluonjit.hybrid import Batch
+from gluonjit.hybrid.guards import Noted, Refused, first_difference
 from gluonjit.hybrid.structure import map_structure
 
+ALL_CONSTANT = "it has no tensor operands"
 _READS = (
     "it reads a tensor's numbers, writes to a tensor from outside, or uses one that is neither an argument nor a "
     "parameter"
 )
-_LOOPS = (
+_ALIASES = "it gives an argument, or a view of one: what is written to that is written to the argument"
+_OVERWRITES = "it writes over what its backward pass needs"
+LOOPS = (
     "it goes through the same weight again with what that has given before, as a loop over a sequence does: what it "
     "calls in each turn is captured instead"
 )
@@ -49,6 +55,7 @@ class Call(NamedTuple):
     kwargs: dict[str, Any]
     values: Sequence[Value]  # of its tensors
     batch: Batch
+    noted: Noted  # what it reads of Python's state
 
 
 class _Found(NamedTuple):
@@ -62,14 +69,14 @@ class _Found(NamedTuple):
 
 def make_kind(call: Call) -> Kind | str:
     """Trace a call and build its batched program. A string says why the call cannot be one node. Raises Plain."""
-    cell, owner, _, args, kwargs, values, batch = call
+    cell, owner, _, args, kwargs, values, batch, _ = call
     specs = [value.spec for value in values]
     devices = {spec.device for spec in specs}
     if len(devices) > 1:
         return f"its operands are on several devices: {', '.join(sorted(devices))}"
     if isinstance(owner, torch.nn.Module) and any(isinstance(part, torch.nn.RNNBase) for part in owner.modules()):
-        cell.never = _LOOPS
-        return _LOOPS
+        cell.never = LOOPS
+        return LOOPS
     found = _traced(call)
     if isinstance(found, str):
         return found
@@ -102,7 +109,16 @@ def make_kind(call: Call) -> Kind | str:
 
 def _traced(call: Call) -> _Found | str:
     """What a call does, or why that cannot be one node. Raises Plain."""
-    cell, owner, run, args, kwargs, values, batch = call
+    recorders: list[Recorder] = []
+    try:
+        return _trace(call, recorders)
+    finally:
+        for recorder in recorders:
+            recorder.close()
+
+
+def _trace(call: Call, recorders: list[Recorder]) -> _Found | str:
+    cell, owner, run, args, kwargs, values, batch, noted = call
     trace = Trace([value.spec for value in values])
     constants = _constants(owner, args, kwargs, batch)
     before = attributes(owner)
@@ -110,9 +126,15 @@ def _traced(call: Call) -> _Found | str:
     try:
         taped = any(value.taped for value in values)
         with outside, recording(trace, lambda tensor: id(tensor) in constants or cell.operator, taped) as recorder:
+            recorders.append(recorder)
             stand_ins = iter(recorder.placeholders())
             given, named = map_structure((args, kwargs), lambda item: _stand_in(item, stand_ins, constants))
-            result = run(*given, **named)
+            if cell.operator:
+                result = run(*given, **named)
+            else:
+                result = follow(recorder, owner, run, given, named, noted)
+    except Refused as refusal:
+        return str(refusal)
     except NeedsValue:
         return _READS
     except RecursionError:  # the program's own depth: says nothing about the cell
@@ -129,15 +151,40 @@ def _traced(call: Call) -> _Found | str:
         structure = map_structure(result, lambda item: _placed(recorder, item, places, len(values)))
     except Unknown as unknown:
         return f"it returns {unknown}"
+    except NeedsValue:
+        return _READS
+    if recorder.overwrites():
+        return _OVERWRITES
+    if not cell.operator and _gives_arguments(result):
+        return _ALIASES
     if not places:
         raise Plain(structure)
     if any(0 in trace.shapes[place][0] for place in places):
         return "it gives a tensor without elements"
     trace = pruned(trace, places)
+    noted.traced = trace, places, structure
     if not cell.operator and recurrent(trace):
-        cell.never = _LOOPS
-        return _LOOPS
+        cell.never = LOOPS
+        return LOOPS
     return _Found(trace, places, structure, recorder.draws)
+
+
+def difference(call: Call, before: Any) -> str:
+    """What a call does otherwise than when it was traced; "" where that is the same."""
+    try:
+        found = _traced(call)
+    except Plain as plain:
+        return f"it gives {plain.structure!r}"
+    if isinstance(found, str):
+        return found
+    trace, places, structure = before
+    if len(found.trace.consts) != len(trace.consts) or not all(
+        own is other or (own.shape == other.shape and own.dtype == other.dtype and torch.equal(own, other))
+        for (_, own), (_, other) in zip(found.trace.consts, trace.consts)
+    ):
+        return "it uses other weights, or constants of other numbers"
+    now = [*found.trace.ops, found.places, found.structure]
+    return first_difference([*trace.ops, places, structure], now)
 
 
 def _of_any_rows(cell: Cell, given: Any, specs: Sequence[Any], new: Traced, batch: Batch) -> Kind:
@@ -185,14 +232,22 @@ def _placed(recorder: Recorder, item: Any, places: list[int], operands: int) -> 
     if isinstance(item, torch.Tensor):
         if not recorder.owns(item):
             raise Unknown(f"a {type(item).__name__} that is not computed from its arguments")
-        if item.position < operands:
-            return ~int(item.position)
-        if item.position not in places:
-            places.append(int(item.position))
-        return places.index(item.position)
+        place = recorder.place_of(item)
+        if place < operands:
+            return ~place
+        if place not in places:
+            places.append(place)
+        return places.index(place)
     if isinstance(item, PLAIN):
         return Constant(item)
     raise Unknown(f"a {type(item).__name__}, which is neither a tensor nor a plain constant")
+
+
+def _gives_arguments(result: Any) -> bool:
+    """Whether a call gives arguments, or views of them."""
+    outside: list[bool] = []
+    map_structure(result, lambda item: outside.append(isinstance(item, TraceTensor) and item.outside))
+    return any(outside)
 
 
 def _constants(owner: Any, args: Any, kwargs: Any, batch: Batch) -> dict[int, Any]:
@@ -209,7 +264,7 @@ def _constants(owner: Any, args: Any, kwargs: Any, batch: Batch) -> dict[int, An
             found[id(item)] = item
 
     map_structure((args, kwargs), note)
-    return found
+    return {place: tensor for place, tensor in found.items() if not is_written(tensor)}
 
 
 def recurrent(trace: Trace) -> bool:
@@ -233,7 +288,7 @@ def _kind_of(cell: Cell, trace: Trace, places: list[int], structure: Any, draws:
     flat = type(structure) is tuple and list(structure) == list(range(len(places)))
     shape = None if structure == 0 else tuple if flat else structure
     if not trace.operands:
-        return "it has no tensor operands"
+        return ALL_CONSTANT
     try:
         built = build(trace, places)
     except rules.NotBatchable as refusal:

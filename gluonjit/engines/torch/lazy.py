@@ -15,7 +15,7 @@ import torch
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch.arrays import FLOATS, device_named, dtype_named, meta_of
 from gluonjit.engines.torch.hooked import make_subclass
-from gluonjit.engines.torch.operands import concrete
+from gluonjit.engines.torch.operands import concrete, current
 from gluonjit.graph import Value
 from gluonjit.graph.references import indexed, quick_slice, row
 from gluonjit.hybrid import LOCAL, Batch, engine_of
@@ -23,12 +23,28 @@ from gluonjit.hybrid import LOCAL, Batch, engine_of
 _SCALAR: tuple[int, ...] = ()
 
 
+class Key:
+    """A key of `[]` that is neither a whole number nor a slice."""
+
+    __slots__ = ("key",)
+
+    def __init__(self, key: Any) -> None:
+        self.key = key
+
+
 class LazyTensor(torch.Tensor):  # type: ignore[misc]
-    """A tensor of a captured call. `_v` is its value in a graph, `_c` the computed tensor once it was read."""
+    """A tensor of a captured call. `_v` is its value in a graph, `_c` the computed tensor once it was read.
 
-    __slots__ = ("_c", "_v")
+    Of a view `_b` is the tensor that it is a view of, itself no view, `_k` which view (see `aliases`), and `_n` how
+    often `_b` had been written to when `_v` was found. Of another tensor `_n` counts the writes to it.
+    """
 
+    __slots__ = ("_b", "_c", "_k", "_n", "_v")
+
+    _b: Any
     _c: Any
+    _k: Any
+    _n: Any
     _v: Value
 
     @classmethod
@@ -72,9 +88,10 @@ class LazyTensor(torch.Tensor):  # type: ignore[misc]
     @property
     def requires_grad(self) -> bool:
         """Whether gradients go through it; known without computing."""
+        value = current(self)
         if self._c is not None:
             return bool(self._c.requires_grad)
-        return self._v.taped and self._v.spec.dtype in FLOATS
+        return value.taped and value.spec.dtype in FLOATS
 
     @requires_grad.setter
     def requires_grad(self, wanted: bool) -> None:
@@ -106,8 +123,12 @@ class LazyTensor(torch.Tensor):  # type: ignore[misc]
 
     @property
     def data(self) -> Any:
-        """The computed tensor without history."""
-        return concrete(self).data
+        """The computed tensor without history; what is written to it shows here, as eagerly."""
+        return engine_of("torch").opened(self).data  # type: ignore[attr-defined]
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        engine_of("torch").put_data(self, value)  # type: ignore[attr-defined]
 
     def size(self, dim: int | None = None) -> Any:
         """As torch.Tensor.size."""
@@ -146,7 +167,7 @@ class LazyTensor(torch.Tensor):  # type: ignore[misc]
         return iter([self[k] for k in range(self._v.spec.shape[0])])
 
     def __getitem__(self, key: Any) -> Any:
-        value, state = self._v, LOCAL.state
+        value, state = current(self), LOCAL.state
         batch = state.batch
         if batch is not None and value.graph is batch.graph and not state.paused and state.trace is None:
             if torch.is_grad_enabled() or not value.taped:  # else what is sliced has no history
@@ -155,7 +176,7 @@ class LazyTensor(torch.Tensor):  # type: ignore[misc]
                 if found is None:
                     found = indexed(value, key, _SCALAR)
                 if found is not None:
-                    return wrap(found)
+                    return noted(wrap(found), self, key if kind is int or kind is slice else Key(key))
         return self.__torch_function__(torch.Tensor.__getitem__, (LazyTensor,), (self, key))
 
     def item(self) -> Any:
@@ -211,7 +232,7 @@ def wrap(value: Value) -> LazyTensor:
     """A lazy tensor of this value."""
     tensor: LazyTensor = make_subclass(LazyTensor, meta_of(value.spec))
     tensor._v = value
-    tensor._c = None
+    tensor._c = tensor._b = tensor._k = tensor._n = None
     return tensor
 
 
@@ -227,9 +248,20 @@ def wrap_concrete(value: Value, computed: Any) -> LazyTensor:
     return tensor
 
 
+def noted(view: LazyTensor, tensor: LazyTensor, key: Any) -> LazyTensor:
+    """The view, which knows from now on what it is a view of: this key, or this step, of a tensor."""
+    base = tensor._b
+    view._b, view._k = (tensor, key) if base is None else (base, (tensor._k, key))
+    view._n = view._b._n
+    return view
+
+
 def waits(item: Any) -> bool:
     """Whether an argument is, or holds, a lazy tensor whose batch has not run."""
     if item.__class__ is LazyTensor:
+        base = item._b
+        if base is not None and base._n is not item._n:
+            item = base
         if item._c is not None:
             return False
         value = item._v

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from gluonjit.engines.torch.arrays import name_of_device, name_of_dtype
-from gluonjit.errors import CaptureError
 from gluonjit.graph import Spec, Value, intern_spec
 from gluonjit.hybrid import Batch
+from gluonjit.hybrid.failures import refused
 
 
 class Table:
@@ -53,10 +53,11 @@ def look_up(batch: Batch, indices: Any, table: Table) -> Value | None:
     numbers = [listed] if single else listed
     if not 0 <= min(numbers) <= max(numbers) < table.size:
         wrong = next(number for number in numbers if not 0 <= number < table.size)
-        raise CaptureError(
-            f"embedding: index {wrong} in a look-up of {len(numbers)} entries, but the table has {table.size} "
-            f"rows (0 to {table.size - 1}). Check the vocabulary that made the indices."
+        text = (
+            f"embedding: index {wrong} in a look-up of {len(numbers)} entries, but the table has {table.size} rows "
+            f"(0 to {table.size - 1}): index out of range in self. Check the vocabulary that made the indices."
         )
+        raise refused(IndexError, text)
     return _rows_of(batch, table, table.row, numbers, single, table.taped, None)
 
 

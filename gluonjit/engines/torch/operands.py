@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.autograd import forward_ad
 
 from gluonjit.engines.torch.arrays import FLOATS, spec_of
+from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.lookups import host_rows
 from gluonjit.engines.torch.recorder import TraceTensor
@@ -25,32 +26,31 @@ class Unfit(Exception):
     """A tensor that is no operand of a batch; the text says why."""
 
 
-class Held(NamedTuple):
-    """The payload of a leaf: a tensor of the program's, and how often it had been written to when it was captured."""
-
-    tensor: Any
-    version: int
-
-
-def version_of(tensor: Any) -> int:
-    """How often a tensor has been written to."""
-    return 0 if tensor.is_inference() else int(tensor._version)
-
-
 def value_of(batch: Batch, tensor: Any) -> Value:
     """The value of a tensor in the batch's graph. Raises Unfit."""
     if tensor.__class__ is torch.Tensor:
         return leaf(batch, tensor)
-    value: Value | None = getattr(tensor, "_v", None)
-    if value is None:
+    if getattr(tensor, "_v", None) is None:
         return leaf(batch, tensor)
+    value = current(tensor)
     if value.graph is batch.graph:
         return value
+    batch.carried.add(batch.sample - 1)
     return leaf(batch, concrete(tensor))
+
+
+def current(lazy: Any) -> Value:
+    """The value of a lazy tensor; a view of what has been written to since is taken anew."""
+    base = lazy._b
+    if base is not None and base._n is not lazy._n:
+        engine_of("torch").renew(lazy)  # type: ignore[attr-defined]
+    value: Value = lazy._v
+    return value
 
 
 def concrete(lazy: Any) -> Any:
     """The computed tensor of a lazy one, with its history; runs what is pending."""
+    current(lazy)
     if lazy._c is None:
         if LOCAL.state.trace is not None:
             raise NeedsValue
@@ -60,24 +60,39 @@ def concrete(lazy: Any) -> Any:
 
 def leaf(batch: Batch, tensor: Any) -> Value:
     """A concrete tensor: equal when it is the same object, or when it is small and has the same numbers."""
-    known = batch.imports.get(id(tensor))
     if tensor.__class__ is torch.Tensor and not tensor.requires_grad and not torch.is_inference_mode_enabled():
-        version = version_of(tensor)  # nothing here is captured or recorded
-        if known is not None and known[0].version == version and not tensor.is_inference():
-            return known[1]
-        value = _new_leaf(batch, tensor, version)
-        batch.imports[id(tensor)] = (Held(tensor, version), value)
-        return value
+        return _leaf(batch, tensor)  # nothing here is captured or recorded
     with plain():
-        version = version_of(tensor)
-        if known is not None and known[0].version == version and not tensor.is_inference():
+        return _leaf(batch, tensor)
+
+
+def _leaf(batch: Batch, tensor: Any) -> Value:
+    known = batch.imports.get(id(tensor))
+    version = version_of(tensor)
+    if known is not None and known[0].version == version and not tensor.is_inference():
+        if not _shared_outside(tensor) or _as_captured(known[0], tensor):
             return known[1]
-        value = _new_leaf(batch, tensor, version)
-    batch.imports[id(tensor)] = (Held(tensor, version), value)
+    value, held = _new_leaf(batch, tensor, version)
+    batch.imports[id(tensor)] = (held, value)
     return value
 
 
-def _new_leaf(batch: Batch, tensor: Any, version: int) -> Value:
+def _shared_outside(tensor: Any) -> bool:
+    """Whether numpy, or another library, may write to a tensor's memory, which PyTorch does not count."""
+    return tensor.layout is torch.strided and not tensor.untyped_storage().resizable()
+
+
+def _as_captured(held: Held, tensor: Any) -> bool:
+    """Whether a tensor has the numbers still that were captured, where these are known."""
+    if held.raw is not None:
+        return bool(tensor.numpy().tobytes() == held.raw)
+    if held.rows is None:  # of integers, which have been read
+        return False
+    return held.rows is tensor or bool(torch.equal(held.rows, tensor))
+
+
+def _new_leaf(batch: Batch, tensor: Any, version: int) -> tuple[Value, Held]:
+    """The value of a tensor, and what is remembered of it."""
     if is_functorch_wrapped_tensor(tensor) or forward_ad._current_level >= 0:
         raise Unfit("an argument is a tensor of torch.func, or forward-mode differentiation is on")
     if tensor.__class__ is TraceTensor or tensor.layout is not torch.strided or tensor.is_quantized:
@@ -86,27 +101,40 @@ def _new_leaf(batch: Batch, tensor: Any, version: int) -> Value:
     if not spec.bytes or tensor.is_complex() or tensor.is_meta:
         raise Unfit(f"an argument of shape {spec.shape} and dtype {spec.dtype} has no rows of numbers")
     if spec.dtype in _INTEGERS and len(spec.shape) <= 1:
-        return host_rows(batch, tensor, spec)
+        return host_rows(batch, tensor, spec), Held(tensor, version, None)
     taped = tensor.requires_grad and spec.dtype in FLOATS
     key: Any = (id(tensor), version)
-    payload = Held(tensor, version)
-    if not taped and spec.bytes <= _SMALL and spec.device == "cpu" and spec.dtype in _BY_NUMBERS:
-        key = (spec, tensor.numpy().tobytes())
-        if key not in batch.graph.leaves:  # a copy, so that the program may write to its own
-            copy = tensor.clone()
-            payload = Held(copy, version_of(copy))
+    small = not taped and spec.bytes <= _SMALL and spec.device == "cpu" and spec.dtype in _BY_NUMBERS
+    raw = tensor.numpy().tobytes() if small else None
+    if raw is not None:
+        key = (spec, raw)
+        known = batch.graph.leaves.get(key)
+        if known is not None:
+            known.payload.shared = known.payload.shared or known.payload.tensor is not tensor
+            value = Value(known.base, 0, spec, batch.graph, taped, tensor)
+            return value, Held(tensor, version, known.payload.rows, raw)
+        payload = _copied(tensor, version)  # so that the program may write to its own
+        payload.raw = raw
     elif tensor.is_inference():
-        payload = _copied(batch, tensor)
-        key = (id(payload.tensor), payload.version)
+        payload = _as_it_is(batch, tensor)
+        key = ("copied", id(payload))
+    elif not taped and spec.bytes <= batch.options.copy_inputs:
+        payload = _copied(tensor, version)
+        key = ("copied", id(payload))
+    else:
+        payload = Held(tensor, version, tensor)
     base = batch.graph.add_leaf(key, payload, spec, taped).base
-    return Value(base, 0, spec, batch.graph, taped, tensor)
+    return Value(base, 0, spec, batch.graph, taped, tensor), payload
 
 
-def _copied(batch: Batch, tensor: Any) -> Held:
+def _copied(tensor: Any, version: int) -> Held:
+    return Held(tensor, version, tensor.clone())
+
+
+def _as_it_is(batch: Batch, tensor: Any) -> Held:
     """A tensor as it is now: of one that was made in inference mode nobody counts how often it is written to."""
     place = ("copied", id(tensor))
     known: Held | None = batch.created.get(place)
-    if known is None or not torch.equal(known.tensor, tensor):
-        copy = tensor.clone()
-        known = batch.created[place] = Held(copy, version_of(copy))
+    if known is None or not torch.equal(known.rows, tensor):
+        known = batch.created[place] = _copied(tensor, 0)
     return known

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch import recurrent
+from gluonjit.engines.torch.aliases import VIEWING, linked
+from gluonjit.engines.torch.buffers import note_written
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import capture, open_batch
 from gluonjit.engines.torch.lazy import LazyTensor, waits
@@ -16,10 +18,12 @@ from gluonjit.engines.torch.records import Refusal
 from gluonjit.engines.torch.references import REFERENCES
 from gluonjit.engines.torch.results import refuse_used
 from gluonjit.engines.torch.trace import NeedsValue
+from gluonjit.engines.torch.writes import target_of, write
 from gluonjit.hybrid import LOCAL, Options
 from gluonjit.hybrid.structure import map_structure
 
 _MOST = 4096
+_DETACHING = {torch.detach, torch.Tensor.detach}
 _operators: OrderedDict[Any, Cell] = OrderedDict()
 
 
@@ -31,13 +35,26 @@ def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     if func in _OBSERVING and args[0].__class__ is LazyTensor:
         concrete(args[0])
         refuse_used(args[0], f"{func.__name__}() on a result")
-    if state.paused or func in AT_ONCE or not (state.inside or waits(args) or waits(kwargs)):
+    if state.paused:
         return run_now(func, args, kwargs)
     name = getattr(func, "__name__", str(func))
-    if name.endswith("_") and not name.endswith("__"):
-        return _in_place(func, args, kwargs)
-    if name in _IN_PLACE:
-        return _in_place(func, args, kwargs)
+    target = target_of(func, name, args, kwargs)
+    if target.__class__ is LazyTensor:
+        return write(func, name, target, args, kwargs)
+    if func in AT_ONCE or not (state.inside or waits(args) or waits(kwargs)):
+        return run_now(func, args, kwargs)
+    if target is not None:
+        note_written(target)
+        return run_now(func, args, kwargs)
+    if func in _DETACHING:  # its result learns as little as one without recording
+        with torch.no_grad():
+            found = _found(func, name, args, kwargs)
+    else:
+        found = _found(func, name, args, kwargs)
+    return linked(func, args, kwargs, found) if func in VIEWING else found
+
+
+def _found(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     batch = open_batch()
     try:
         reference = REFERENCES.get(func)
@@ -71,28 +88,6 @@ def _computed(item: Any) -> Any:
     if item.__class__ is slice:
         return slice(_computed(item.start), _computed(item.stop), _computed(item.step))
     return item
-
-
-_WRITING = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
-_IN_PLACE = {"__setitem__", *(f"__i{name}__" for name in _WRITING)}
-
-
-def _in_place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """An operator that writes to a tensor: that gets memory of its own first, which nobody else shares."""
-    target = args[0]
-    if target.__class__ is not LazyTensor:
-        return run_now(func, args, kwargs)
-    own(target)
-    found = run_now(func, args, kwargs)
-    return target if found is target._c else found
-
-
-def own(lazy: LazyTensor) -> None:
-    """Let a lazy tensor be computed, with memory of its own."""
-    computed = concrete(lazy)
-    with torch.inference_mode(False):
-        lazy._c = computed.clone()
-    lazy._v = lazy._v.__class__(lazy._v.rows, 0, lazy._v.spec, None, lazy._v.taped, None)
 
 
 _OBSERVING = {torch.Tensor.retain_grad, torch.Tensor.register_hook}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple, Protocol
 
 import torch
 
 from gluonjit.engines.torch import rules
-from gluonjit.engines.torch.rules import ANY, Val, Writer
+from gluonjit.engines.torch.arrays import device_named
+from gluonjit.engines.torch.hooked import plain
+from gluonjit.engines.torch.rules import ANY, Examples, Val, Writer
 from gluonjit.engines.torch.trace import Operand, Trace, TraceOp
 from gluonjit.graph import Group, Output, Spec, intern_spec, natural_mode, operand_groups
 from gluonjit.hybrid.lifting import Lifted, Roles
@@ -174,18 +177,37 @@ def build(trace: Trace, results: Sequence[int]) -> Built:
 
 def _build(trace: Trace, results: Sequence[int], poly: bool) -> Built:
     count = len(trace.operands)
-    writer = Writer(count + len(trace.consts))
-    values = operand_values(trace, operand_groups(trace.operands, poly), poly)
-    for number, (position, _) in enumerate(trace.consts):
-        shape, dtype = trace.shapes[position]
-        values[position] = Val(count + number, shape, dtype, None, shape)
-    for op in trace.ops:
-        write(op, values, trace, writer)
-    finals = [stored(values[position], writer) for position in results]
+    examples = Examples(trace.device, [size for shape, _ in trace.shapes for size in shape])
+    used = {position for op in trace.ops for position in op.inputs}.union(results)
+    writer = Writer(count + len(trace.consts), examples.run)
+    with checking(trace.device, [op.name for op in trace.ops]):
+        values = operand_values(trace, operand_groups(trace.operands, poly), poly)
+        for val in values.values():
+            examples.add(val)
+        for number, (position, tensor) in enumerate(trace.consts):
+            shape, dtype = trace.shapes[position]
+            values[position] = Val(count + number, shape, dtype, None, shape)
+            examples.add(values[position], tensor)
+        for op in trace.ops:
+            examples.operator = op.name
+            found = write(op, values, trace, writer)
+            shaped = [trace.shapes[position] for position in op.outputs]
+            examples.check(found, shaped, [position in used for position in op.outputs])
+        examples.operator = "a result"
+        finals = [stored(values[position], writer) for position in results]
     outputs, rows = lay_out([trace.shapes[position] for position in results], trace.device)
     program = Batched(trace, results, writer, count, [val.slot for val in finals])
     program.wide = tuple([val.lead == ANY for val in finals])
     return Built(program, outputs, rows, poly)
+
+
+@contextmanager
+def checking(device: str, names: Iterable[str] = ()) -> Iterator[None]:
+    """A region in which operators of these names are written down, and run on examples: what is drawn is forgotten."""
+    draws = any(rules.RANDOM in rules.operator_named(name).tags for name in set(names))
+    devices = [] if device == "cpu" else [device_named(device)]
+    with plain(), torch.random.fork_rng(devices) if draws else nullcontext():
+        yield
 
 
 def operand_values(trace: Trace, groups: Sequence[Group], poly: bool) -> dict[int, Val]:
@@ -209,12 +231,14 @@ def pieces(kind_groups: Sequence[Group], gathered: Sequence[Any]) -> list[Any]:
     return found
 
 
-def write(op: TraceOp, values: dict[int, Val], trace: Trace, writer: Writer) -> None:
-    """Write down an operator, and note its results among the values."""
+def write(op: TraceOp, values: dict[int, Val], trace: Trace, writer: Writer) -> list[Val]:
+    """Write down an operator, and note its results, which are returned, among the values."""
     inputs = [values[position] for position in op.inputs]
     args = {name: placed(value, inputs) for name, value in op.attrs}
     outputs = [trace.shapes[position] for position in op.outputs]
-    values.update(zip(op.outputs, rules.batch_op(op.name, args, outputs, writer)))
+    found = rules.batch_op(op.name, args, outputs, writer)
+    values.update(zip(op.outputs, found))
+    return found
 
 
 def placed(value: Any, inputs: Sequence[Val]) -> Any:

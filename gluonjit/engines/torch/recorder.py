@@ -9,19 +9,27 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gluonjit.engines.torch.arrays import FLOATS, device_named, dtype_named, name_of_dtype
-from gluonjit.engines.torch.aten import functional, keeps_statistics, name_of, split_arguments, without_rule
+from gluonjit.engines.torch.arrays import FLOATS, device_named, dtype_named, name_of_dtype, spec_of
+from gluonjit.engines.torch.aten import ASSIGNING, functional, keeps_statistics, name_of, split_arguments, without_rule
+from gluonjit.engines.torch.buffers import note_written
 from gluonjit.engines.torch.hooked import make_wrapper, without_autocast
+from gluonjit.engines.torch.saved import overwritten
 from gluonjit.engines.torch.trace import DETACH, RANDOM, NeedsValue, Operand, Trace, TraceOp
+from gluonjit.engines.torch.views import ViewStep, detaches, through
 from gluonjit.hybrid import LOCAL
 
 _BY_NUMBERS = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
 
 
 class TraceTensor(torch.Tensor):  # type: ignore[misc]
-    """What a traced function is given: a tensor that stands for a position of a trace."""
+    """What a traced function is given: a tensor that stands for a position of a trace.
 
-    __slots__ = ("position", "recorder")
+    base: what it is a view of, or None; path: how it comes from there; learning: whether gradients were recorded then;
+    outside: whether its memory was there before the call; writes: how often its memory has been written to, as far as
+    this position shows; places: the positions that its memory has had, of a view those of its base.
+    """
+
+    __slots__ = ("base", "learning", "outside", "path", "places", "position", "recorder", "writes")
     __torch_function__ = torch._C._disabled_torch_function_impl
 
     @classmethod
@@ -60,13 +68,14 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         super().__init__()
         self.trace = trace
         self.draws = False
+        self.follower: Any = None  # what sees to Python's state, where the user's code is recorded
         self._constant = constant
         self._known: dict[int, int] = {}
         # What operators run on to tell the shapes of their results. Not of device "meta": in Python, PyTorch's kernels
         # for that one import its compiler, which takes seconds.
         self._shapes: list[Any] = [torch.zeros(spec.shape, dtype=dtype_named(spec.dtype)) for spec in trace.operands]
-        self._sharing: dict[int, set[int]] = {}  # for positions that share their memory with others all of those
-        self._outdated: set[int] = set()  # positions whose memory was written to by way of another
+        self._views: list[TraceTensor] = []
+        self.writes: list[tuple[int, int, int, set[int]]] = []  # see `saved.overwritten`
         self.learns = torch.is_grad_enabled()
         # Of one operand the signature says whether gradients go through it, of several whether through any.
         status = (len(trace.operands) == 1 or None) if taped and self.learns else False
@@ -79,9 +88,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
 
     def placeholders(self) -> list[TraceTensor]:
         """The operands."""
-        return [self._tensor(position) for position in range(len(self.trace.operands))]
+        return [self._tensor(position, True) for position in range(len(self.trace.operands))]
 
-    def _tensor(self, position: int) -> TraceTensor:
+    def _tensor(self, position: int, outside: bool = False) -> TraceTensor:
         like = self._shapes[position]
         found: TraceTensor = make_wrapper(
             TraceTensor,
@@ -91,12 +100,40 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
             dtype=like.dtype,
             device=device_named(self.trace.device),
         )
-        found.position, found.recorder = position, self
+        found.position, found.recorder, found.outside = position, self, outside
+        found.base, found.path, found.writes, found.places = None, (), 0, {position}
+        found.learning = torch.is_grad_enabled()
         return found
 
     def owns(self, tensor: Any) -> bool:
         """Whether a tensor was computed in this trace, or is an operand of it."""
-        return tensor.__class__ is TraceTensor and tensor.recorder is self and tensor.position not in self._outdated
+        return tensor.__class__ is TraceTensor and tensor.recorder is self
+
+    def place_of(self, tensor: TraceTensor) -> int:
+        """The position of a tensor; a view of what has been written to since is taken anew."""
+        base = tensor.base
+        if base is not None and base.writes != tensor.writes:
+            with torch.set_grad_enabled(tensor.learning), self:
+                found = base
+                for step in tensor.path:
+                    found = step.of(found)
+            tensor.position, tensor.writes = found.position, base.writes
+            tensor.places.add(tensor.position)
+        return int(tensor.position)
+
+    def close(self) -> None:
+        """Let go of what views refer to: PyTorch's own references between them are not seen by the collector."""
+        for view in self._views:
+            view.base, view.path = None, ()
+        self._views.clear()
+
+    def spec_at(self, position: int) -> Any:
+        """How the tensor at a position looks."""
+        return spec_of(self._shapes[position])
+
+    def overwrites(self) -> bool:
+        """Whether it writes over what is saved for a backward pass, as far as that can be told."""
+        return overwritten(self.trace, self._shapes, self.learned, self.writes)
 
     def learned(self, position: int) -> bool | None:
         """Whether gradients go through a position; None where that is not the same in all calls."""
@@ -106,11 +143,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         found = {self.learned(position) for position in inputs} if torch.is_grad_enabled() else set()
         self._learned.update(dict.fromkeys(outputs, True if True in found else None if None in found else False))
 
-    def _position(self, tensor: Any, viewing: bool = False) -> int:
+    def _position(self, tensor: Any) -> int:
         if tensor.__class__ is TraceTensor:
-            if tensor.recorder is not self or (tensor.position in self._outdated and not viewing):
+            if tensor.recorder is not self:
                 raise NeedsValue
-            return int(tensor.position)
+            return self.place_of(tensor)
         found = self._known.get(id(tensor))
         if found is None:
             if not self._constant(tensor):
@@ -141,32 +178,59 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
             raise NeedsValue
         named = dict(zip([argument.name for argument in schema.arguments], args), **(kwargs or {}))
         written = None
-        reshaping = None
         if schema.is_mutable:
             written = self._written(func, named)
-            reshaping = func if torch.Tag.inplace_view in func.tags else None
-            defaults = {argument.name: argument.default_value for argument in schema.arguments}
-            func = functional(func)
-            for argument in func._schema.arguments:
-                if argument.name not in named and not argument.has_default_value():
-                    named[argument.name] = defaults[argument.name]
+            if torch.Tag.inplace_view in func.tags:
+                return self._reshape(func, functional(func), named, written, args, kwargs)
+            begin, position = len(self.trace.ops), written.position
+            found = self._write(written, self._new_numbers(func, named, written))
+            if self.learns:
+                self.writes.append((begin, len(self.trace.ops), position, written.places))
+            return found
         if not _tensors(named.values()) and RANDOM not in func.tags:
             return self._made(func, named)
         if func._schema.name == "aten::lift_fresh":
             tensor = named["self"]
             return self._tensor(self._new_constant(tensor)) if tensor.__class__ is not TraceTensor else tensor
-        found = self._record(func, named, written)
-        if reshaping is not None:  # `squeeze_` for one: the placeholder itself has another shape from now on
-            with torch._C._DisableTorchDispatch():
-                reshaping(*args, **(kwargs or {}))
-        return found
+        return self._record(func, named)
+
+    def _new_numbers(self, func: Any, named: dict[str, Any], written: TraceTensor) -> int:
+        """The position of what an operator writes, as a tensor of its own."""
+        assign = ASSIGNING.get(func)
+        if assign is not None:
+            with self:
+                return self._position(assign(written, *[value for name, value in named.items() if name != "self"][:1]))
+        defaults = {argument.name: argument.default_value for argument in func._schema.arguments}
+        func = functional(func)
+        wanted = {argument.name for argument in func._schema.arguments}
+        for argument in func._schema.arguments:
+            if argument.name not in named and not argument.has_default_value():
+                named[argument.name] = defaults[argument.name]
+        found = self._record(func, {name: value for name, value in named.items() if name in wanted})
+        if not isinstance(found, torch.Tensor):
+            raise NeedsValue
+        return self._position(found)
+
+    def _reshape(self, func: Any, other: Any, named: dict[str, Any], written: Any, args: Any, kwargs: Any) -> Any:
+        """`squeeze_` for one: the placeholder itself has another shape from now on, and is a view of what it was."""
+        if any(view.base is written for view in self._views):
+            raise NeedsValue
+        found = self._record(other, named)
+        if written.base is not None:
+            written.path = found.path
+        self._views = [view for view in self._views if view is not found]
+        written.position = found.position
+        written.places.add(found.position)
+        with torch._C._DisableTorchDispatch():
+            func(*args, **(kwargs or {}))
+        return written
 
     def _made(self, func: Any, named: dict[str, Any]) -> Any:
         """A tensor made from nothing is the same in each call."""
         made = func(**named)
         return self._tensor(self._new_constant(made)) if isinstance(made, torch.Tensor) else made
 
-    def _record(self, func: Any, named: dict[str, Any], written: TraceTensor | None) -> Any:
+    def _record(self, func: Any, named: dict[str, Any]) -> Any:
         if func is torch.ops.aten.as_strided.default:
             raise NeedsValue  # it looks at memory, in which a batch has others beside it
         inputs: list[int] = []
@@ -174,7 +238,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
 
         def placed(value: Any) -> Any:
             if isinstance(value, torch.Tensor):
-                inputs.append(self._position(value, viewing))
+                inputs.append(self._position(value))
                 return Operand(len(inputs) - 1)
             if isinstance(value, (list, tuple)):
                 return tuple([placed(item) for item in value])
@@ -182,12 +246,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
 
         def stand_in(value: Any) -> Any:
             if isinstance(value, torch.Tensor):
-                return self._shapes[self._position(value, viewing)]
+                return self._shapes[self._position(value)]
             if isinstance(value, (list, tuple)):
                 return [stand_in(item) for item in value]
             return torch.device("cpu") if isinstance(value, torch.device) else value
 
-        other = without_rule(func) if written is None else None
+        other = without_rule(func)
         if other is not None:
             by_position, by_name = split_arguments(func, named)
             with without_autocast(), self:
@@ -202,33 +266,70 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         outputs = [self._new(item) for item in listed]
         self._pass_on(inputs, [] if func._schema.name == "aten::detach" else outputs)
         self.trace.ops.append(TraceOp(name_of(func), attrs, tuple(inputs), tuple(outputs)))
-        if viewing:
-            self._share((*inputs, *outputs))
-            if not self._outdated.isdisjoint(inputs):  # autograd looks at the base of a view that was written to
-                self._outdated.update(outputs)
-        if not torch.is_grad_enabled() and self.learns:
-            if written is not None and written.position in inputs:
-                outputs = [self._replaced(int(written.position), outputs[0])]
-            else:
-                outputs = [self._detached(position) for position in outputs]
-        elif torch.is_grad_enabled() and not self.learns:
+        if torch.is_grad_enabled() and not self.learns:
             raise NeedsValue
-        if written is not None:
-            written.position = outputs[0]
-            return written
+        if not torch.is_grad_enabled() and self.learns:
+            outputs = [self._detached(position) for position in outputs]
         results = [self._tensor(position) for position in outputs]
+        if viewing:
+            self._note_views(func, named, results, isinstance(found, (list, tuple)))
         return type(found)(results) if isinstance(found, (list, tuple)) else results[0]
+
+    def _note_views(self, func: Any, named: dict[str, Any], results: list[TraceTensor], several: bool) -> None:
+        """Remember what these are views of."""
+        (first, *_) = func._schema.arguments
+        parent = named[first.name]
+        rest = {name: value for name, value in named.items() if name != first.name}
+        for number, result in enumerate(results):
+            if parent.__class__ is not TraceTensor:  # a parameter, or another constant
+                result.outside = True
+                continue
+            self._views.append(result)
+            result.base = parent if parent.base is None else parent.base
+            result.path = (*parent.path, ViewStep(func, rest, number if several else None))
+            result.outside, result.writes = parent.outside, result.base.writes
+            result.places = parent.places
+            result.places.add(result.position)
+
+    def _write(self, target: TraceTensor, position: int) -> TraceTensor:
+        """A tensor of this trace has the numbers of this position from now on, and so has what shares its memory."""
+        if self.trace.shapes[position] != self.trace.shapes[target.position]:
+            position = self._as_before(target, position)
+        base = target if target.base is None else target.base
+        quiet = self.learns and (not torch.is_grad_enabled() or detaches(target.path))
+        if target.base is None:
+            found = position
+        else:
+            with self:
+                found = through(target.path, base, self._tensor(position)).position
+        base.position = self._replaced(base.position, found) if quiet else found
+        base.writes += 1
+        target.places.update((position, base.position))
+        if target.base is not None and not quiet:
+            target.position, target.writes = position, base.writes
+        return target
+
+    def _as_before(self, target: TraceTensor, position: int) -> int:
+        """What is written takes the dtype of what it is written to. Raises NeedsValue where PyTorch refuses."""
+        (shape, _), (before, dtype) = self.trace.shapes[position], self.trace.shapes[target.position]
+        wanted = dtype_named(dtype)
+        if shape != before or not torch.can_cast(self._shapes[position].dtype, wanted):
+            raise NeedsValue
+        with self:
+            return int(self._tensor(position).to(wanted).position)
 
     def _detached(self, position: int) -> int:
         return self._added(DETACH, position)
 
     def _replaced(self, before: int, after: int) -> int:
         """What was written to without gradients has the new numbers, and the gradient that it had."""
-        change = self._detached(self._added("sub.Tensor", after, before))
-        return self._added("add.Tensor", before, change)
+        if self.learned(before) is False:
+            return self._detached(after)
+        nothing = self._added("sub.Tensor", before, self._detached(before))
+        return self._added("add.Tensor", nothing, self._detached(after))
 
     def _added(self, name: str, *inputs: int) -> int:
-        result = self._new(self._shapes[inputs[0]])
+        result = self._new(self._shapes[inputs[-1]])
         with torch.set_grad_enabled(name != DETACH):
             self._pass_on(inputs, [result])
         attrs = tuple([(argument, Operand(k)) for k, argument in enumerate(("self", "other")[: len(inputs)])])
@@ -236,23 +337,22 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         return result
 
     def _written(self, func: Any, named: dict[str, Any]) -> TraceTensor:
-        """The tensor that an operator writes to, where that can be told from a new value."""
+        """The tensor that an operator writes to, which this call has made. Raises NeedsValue where it is another."""
         arguments = func._schema.arguments
         writes = [argument.name for argument in arguments if argument.alias_info and argument.alias_info.is_write]
         target = named.get(writes[0])
-        if len(writes) != 1 or writes[0] != arguments[0].name or target.__class__ is not TraceTensor:
+        if target is not None and target.__class__ is not TraceTensor:
+            note_written(target)
+        if len(writes) != 1 or target.__class__ is not TraceTensor or target.recorder is not self or target.outside:
             raise NeedsValue
-        shared = self._sharing.get(target.position, {target.position})
-        if min(shared) < len(self.trace.operands) or not shared.isdisjoint(
-            position for position, _ in self.trace.consts
+        if writes[0] != arguments[0].name and (
+            torch.is_grad_enabled() and any(self.learned(self._position(item)) for item in _tensors(named.values()))
         ):
-            raise NeedsValue
-        self._outdated.update(shared - {target.position})
+            raise NeedsValue  # PyTorch refuses out= where something learns
+        if target.learning != torch.is_grad_enabled() and torch.is_grad_enabled() and target.base is not None:
+            raise NeedsValue  # a view that was made without gradients
+        self.place_of(target)
         return target
-
-    def _share(self, positions: Sequence[int]) -> None:
-        whole = set(positions).union(*[self._sharing.get(position, ()) for position in positions])
-        self._sharing.update(dict.fromkeys(whole, whole))
 
 
 def _tensors(values: Any) -> list[Any]:

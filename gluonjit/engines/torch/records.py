@@ -8,13 +8,15 @@ from weakref import WeakSet, ref
 import torch
 
 from gluonjit.analysis import Plan
+from gluonjit.engines.torch.buffers import SNAPSHOTS, note_written
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.effects import attributes
-from gluonjit.engines.torch.kinds import Call, Plain, make_kind
-from gluonjit.engines.torch.operands import version_of
+from gluonjit.engines.torch.held import Held, version_of
+from gluonjit.engines.torch.kinds import Call, Plain, difference, make_kind
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Kind, Record
 from gluonjit.hybrid import LOCAL, RUNNING, Batch, Report
+from gluonjit.hybrid.guards import AGAIN, Variant, changed, holding, put_record, too_many, variant_key
 from gluonjit.hybrid.pacing import SPENT
 from gluonjit.hybrid.state import abandoned_look
 
@@ -69,13 +71,14 @@ def record_of(call: Call, key: tuple[Any, ...]) -> Record | Any:
     if cell.never:
         raise Refusal(cell.never)
     training = getattr(owner, "training", None)
-    wanted = (batch.options.without, training, *(key if owner is None else (*key[:3], *key[4:])))
+    wanted = _wanted(call, key, training)
     reason = cell.expanded.get(wanted)
     if reason is not None:
         raise Refusal(reason)
-    if wanted in cell.plain:
-        return cell.plain[wanted]
-    kind = cell.kinds.get(wanted)
+    variant = holding(cell.variants.get(wanted, ()))
+    if variant is not None and variant.key in cell.plain:
+        return cell.plain[variant.key]
+    kind = None if variant is None else cell.kinds.get(variant.key)
     cache = batch.report.cache
     if kind is not None:
         cache["hits"] += 1
@@ -83,20 +86,20 @@ def record_of(call: Call, key: tuple[Any, ...]) -> Record | Any:
         raise Refusal(ASKED[2])
     else:
         cache["misses"] += 1
-        batch.report.missed = cell.name
+        batch.report.miss(cell, owner)
         if len(cell.kinds) + len(cell.expanded) + len(cell.plain) >= _MOST_KINDS:
             cell.clear()
         cell.seen = looks
-        made = _made(call, wanted)
+        variant, made = _made(call, wanted)
         if not isinstance(made, Kind):
             return made
-        kind = cell.kinds[wanted] = made
+        kind = cell.kinds[variant.key] = made
     if cell.by_number:
         batch.report.by_number[cell.name] = cell.by_number
     taped = key[-1] or (key[1] and learns(kind))
     note_constants(batch, kind)
-    record = batch.records[key] = Record(kind, 2 if taped else 0, share_of(kind, batch))
-    return record
+    assert variant is not None
+    return put_record(batch.records, key, kind, variant, 2 if taped else 0, share_of(kind, batch))
 
 
 def _looks(owner: Any, batch: Batch) -> Any:
@@ -120,34 +123,79 @@ def note_constants(batch: Batch, kind: Kind) -> None:
         versions.setdefault(id(tensor), (tensor, version_of(tensor), tensor.data_ptr()))
 
 
-def check_constants(report: Report, plan: Plan) -> None:
-    """Raise where a weight was written to since calls that use it were captured in the batch that is being run."""
+def check_constants(report: Report, plan: Plan) -> list[Held]:
+    """The buffers that were written to since calls of the batch that is run next were captured, as they were then.
+
+    Raises CaptureError of a weight, and where it is not known what a buffer was.
+    """
     state = LOCAL.state
-    used = {id(tensor) for step in plan.steps for tensor in step.kind.program.consts}
+    found: list[Held] = []
     for batch in (*state.explicit, state.batch):
         if batch is not None and batch.report is report:
-            for tensor, version, address in batch.noted.pop(VERSIONS, {}).values():
-                if id(tensor) in used and (version_of(tensor) != version or tensor.data_ptr() != address):
+            versions, snapshots = batch.noted.pop(VERSIONS, {}), batch.noted.pop(SNAPSHOTS, {})
+            changed = [
+                (tensor, snapshots.get(place))
+                for place, (tensor, version, address) in versions.items()
+                if version_of(tensor) != version or tensor.data_ptr() != address
+            ]
+            for tensor, held in changed:
+                users = [step for step in plan.steps if any(tensor is item for item in step.kind.program.consts)]
+                if users and (held is None or held.rows is tensor or not all(step.kind.operator for step in users)):
+                    note_written(tensor)
                     raise CaptureError(
                         f"a weight of shape {tuple(tensor.shape)} was written to after calls that use it were "
                         f"captured and before they ran. Read a result of theirs before (or call batch.flush), which "
                         f"runs them."
                     )
+                if users:
+                    found.append(held)
+    return found
 
 
-def _made(call: Call, wanted: tuple[Any, ...]) -> Any:
+def _made(call: Call, wanted: tuple[Any, ...]) -> tuple[Variant, Any]:
+    """A new variant of a signature, and its kind, or what a call without tensors gives. Raises Refusal."""
     cell = call.cell
+    known = cell.variants.get(wanted, [])
+    made: Any = too_many(known)
     try:
-        with RUNNING:
-            made = make_kind(call)
+        if not made:
+            with RUNNING:
+                made = make_kind(call)
     except Plain as plain:
-        cell.plain[wanted] = plain.structure
-        return plain.structure
+        made = plain
     if isinstance(made, str):
         cell.expanded[wanted] = made
         raise Refusal(made)
-    _note_lookup(cell, made, call.owner)
-    return made
+    variant = call.noted.variant(variant_key(wanted, len(known)))
+    cell.variants.setdefault(wanted, known).append(variant)
+    if isinstance(made, Plain):
+        cell.plain[variant.key] = made.structure
+        return variant, made.structure
+    if call.noted.steady():
+        _note_lookup(cell, made, call.owner)
+    return variant, made
+
+
+def trace_again(call: Call, key: tuple[Any, ...], record: Record) -> None:
+    """Compare a call that was found with what it would be traced to now. Raises StateError where that is another."""
+    cell, batch = call.cell, call.batch
+    training = getattr(call.owner, "training", None)
+    variants = cell.variants.get(_wanted(call, key, training), ())
+    variant = next((variant for variant in variants if variant.guards is record.guards), None)
+    if variant is None or variant.traced is None:
+        return
+    batch.report.retraced += 1
+    with RUNNING:
+        found = AGAIN.timed(lambda: difference(call, variant.traced))
+    if found:
+        cell.clear()
+        batch.changes += 1
+        raise changed(cell.name, found, record)
+
+
+def _wanted(call: Call, key: tuple[Any, ...], training: Any) -> tuple[Any, ...]:
+    """A signature as the cell has it, for all batches."""
+    return (call.batch.options.without, training, *(key if call.owner is None else (*key[:3], *key[4:])))
 
 
 def _note_lookup(cell: Cell, kind: Kind, owner: Any) -> None:

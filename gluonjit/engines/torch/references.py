@@ -153,7 +153,10 @@ def _plus_nothing(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     if kwargs or len(args) != 2 or args[1].__class__ is not int or args[1]:
         return None
     value = _value(batch, args[0])
-    return None if value is None or value.spec.dtype == "bool" else wrap(same_rows(value, value.spec, value.rows))
+    if value is None or value.spec.dtype == "bool":
+        return None
+    batch.graph.copies.append(value.row_list())
+    return wrap(same_rows(value, value.spec, value.rows))
 
 
 REFERENCES: dict[Any, Reference] = {

@@ -11,6 +11,7 @@ from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.lazy import LazyTensor
+from gluonjit.engines.torch.operands import current
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Value
 from gluonjit.hybrid.batch import Batch, results_of
@@ -42,7 +43,7 @@ def numbers_of(value: Value) -> Any:
 
 def refuse_used(item: Any, call: str) -> None:
     """Raise where the gradient of a result, computed, is asked for that captured calls of its own batch have used."""
-    if isinstance(item, LazyTensor) and _is_used(item._v):
+    if isinstance(item, LazyTensor) and _is_used(current(item)):
         raise CaptureError(
             f"{call}: captured calls have used this result of shape {tuple(item.shape)} already, and to autograd its "
             f"batch is one function, inside of which it has no gradient of its own. Call retain_grad() or "

@@ -14,15 +14,16 @@ import torch
 from gluonjit.analysis import Plan
 from gluonjit.analysis.plan import Gather, LeafChunk, LookupChunk, Place
 from gluonjit.engines.torch.arrays import device_named, dtype_named, room_for, sent
+from gluonjit.engines.torch.buffers import as_captured
 from gluonjit.engines.torch.chunks import Chunk, Result
 from gluonjit.engines.torch.failures import failed
 from gluonjit.engines.torch.finite import Finite
 from gluonjit.engines.torch.fused_steps import FusedSteps
+from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.history import joined_history
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.indices import owners_of, uploaded
 from gluonjit.engines.torch.inputs import AsItWas, looked_up
-from gluonjit.engines.torch.operands import version_of
 from gluonjit.engines.torch.program import join, pieces
 from gluonjit.engines.torch.tape import Tape
 from gluonjit.errors import CaptureError, GluonJITError
@@ -54,6 +55,7 @@ class Session:
         self.provenance = provenance
         self.profile = options.profile
         self.finite = Finite(provenance) if options.check_finite else None
+        self.snapshots: list[Held] = []  # buffers that were written to before this
         self.arrays: list[Any] = []
         self.tape: Tape | None = None
         self._inputs: dict[Place, list[Input]] = {}
@@ -107,15 +109,19 @@ class Session:
 
     def put_leaves(self, chunk: LeafChunk) -> None:
         """Put tensors together that were there before the batch; gradients go on to those that learn."""
-        tensors = [leaf.payload.tensor for leaf in chunk.leaves]
+        tensors = [leaf.payload.rows for leaf in chunk.leaves]
+        own = chunk.leaves[0].payload.tensor is not tensors[0]
         spec = chunk.leaves[0].spec
         for number, leaf in enumerate(chunk.leaves):
-            if version_of(leaf.payload.tensor) != leaf.payload.version:
-                begin = chunk.place.begin + number * spec.rows
-                self._written_to(Place(chunk.place.arena, begin, begin + spec.rows), leaf)
+            begin = chunk.place.begin + number * spec.rows
+            place = Place(chunk.place.arena, begin, begin + spec.rows)
+            if leaf.payload.stale:
+                self._written_to(place, leaf)
+            if self.tape is not None:
+                self.tape.note_read(place, leaf.payload)
         with plain():
             rows = join(spec, tensors)
-            self._put(chunk.place, rows, rows is not tensors[0])
+            self._put(chunk.place, rows, own or rows is not tensors[0])
         if any(leaf.taped for leaf in chunk.leaves):
             with plain(True):
                 self._note_inputs(chunk.place, tensors if spec.mode == "rows" else [x.unsqueeze(0) for x in tensors])
@@ -158,7 +164,7 @@ class Session:
     def run(self, number: int) -> None:
         """Gather the operands of a step, run it, and put its results into their places."""
         try:
-            with plain():
+            with plain(), as_captured(self.snapshots):
                 self._run(number)
         except GluonJITError:
             raise

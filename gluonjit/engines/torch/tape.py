@@ -20,14 +20,17 @@ from gluonjit.analysis.plan import Gather, Place
 from gluonjit.engines.torch.arrays import FLOATS, VERSIONS, device_named, dtype_named, sent, with_memory
 from gluonjit.engines.torch.chunks import TWICE, Chunk, Readers, current_backward
 from gluonjit.engines.torch.fused_steps import FusedSteps, RanFused
+from gluonjit.engines.torch.held import Held
 from gluonjit.engines.torch.hooked import run_backward
+from gluonjit.engines.torch.overwrites import savers
 from gluonjit.engines.torch.program import pieces
 from gluonjit.engines.torch.reached import part_of, reach, reached_nodes, rows_at
-from gluonjit.errors import BackwardWarning
+from gluonjit.engines.torch.written import modified
 from gluonjit.graph import line_of, origin_of
 from gluonjit.hybrid import LOCAL, Report
-from gluonjit.hybrid.advice import ONE_AT_A_TIME, advise
+from gluonjit.hybrid.advice import ONE_AT_A_TIME, one_at_a_time
 from gluonjit.hybrid.costs import cost_model
+from gluonjit.hybrid.minibatch import MINIBATCH
 
 _ADVICE = (
     "Capture the losses of a minibatch first, then call backward once for their sum: sum(losses).backward(), or "
@@ -55,11 +58,13 @@ class Tape:
         self.samples = samples
         self.profile = profile
         self.backwards = 0
+        self.gone = False  # whether a backward pass has come here
         self.freed = False
         self._readers: list[Readers] = []
         self._places: list[Place] = []
         self._finite = finite
         self._inputs: list[tuple[Place, Any]] = []
+        self._held: list[tuple[Place, Held]] = []
         self._steps: list[Ran | RanFused] = []
         self.fused: FusedSteps | None = None
         self._spare: dict[int, Any] = {}  # where nobody reads it, the gradient of a weight
@@ -171,6 +176,7 @@ class Tape:
                 went = self._backward(ran, arenas, reached, found, free)
             if went:
                 laps.append((ran.number, perf_counter() - first))
+        self._refuse_overwritten(reached)
         gradients = [found.get(id(leaf)) for _, leaf in self._constants.values()]
         for place, rows in self._inputs:
             at = slice(place.begin, place.end)
@@ -180,6 +186,24 @@ class Tape:
             self.free()
         self._account(begin, laps)
         return gradients
+
+    def note_read(self, place: Place, held: Held) -> None:
+        """Rows that were there before, of a tensor that may be written to."""
+        self._held.append((place, held))
+
+    def _refuse_overwritten(self, reached: list[Any]) -> None:
+        """Raise where backward has come through a node that needs what the program has written over."""
+        nodes, rewritten = list(self.plan.overwritten), list(self.plan.rewritten)
+        for place, held in self._held:
+            if held.rewritten:
+                rewritten.append((place.arena, place.begin, place.end - place.begin))
+        for rows in rewritten:
+            nodes += savers(self.plan, self._has_learned, *rows)
+        if any(reached[arena][position] for arena, position in nodes):
+            raise modified("a result or an input")
+
+    def _has_learned(self, place: Place, index: Any) -> bool:
+        return bool(self._learned[place.arena][rows_at(place, index)].any())
 
     def _arena(self, arenas: list[Any], number: int) -> Any:
         if arenas[number] is None:
@@ -265,12 +289,14 @@ class Tape:
     def _note_backward(self) -> None:
         """Warn where minibatches are captured and differentiated one sample at a time."""
         self.backwards += 1
+        self.gone = True
+        MINIBATCH.gone = True
         state = LOCAL.state
-        if state.inside:  # a sample that differentiates by itself, of which `advice` tells
+        if state.inside or MINIBATCH.passes > 1:  # a sample that differentiates by itself, or a checkpoint
             state.singles = 0
         elif state.one_at_a_time(self.samples, self.backwards == 1, current_backward()):
             line = line_of(origin_of(sys._getframe(1)))
-            advise(BackwardWarning, line, f"{ONE_AT_A_TIME} {_ADVICE}", line)
+            one_at_a_time(f"{ONE_AT_A_TIME} {_ADVICE}", line)
 
     def _account(self, begin: float, laps: list[tuple[int, float]]) -> None:
         end = perf_counter()
@@ -283,6 +309,7 @@ class Tape:
         """Forget the history."""
         self.freed = True
         self._steps = []
+        self._held = []
         self._spare = {}
         self.fused = None
 

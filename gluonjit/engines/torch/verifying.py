@@ -6,17 +6,21 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+import numpy as np
 import torch
 
 from gluonjit.engines.torch.arrays import FLOATS, name_of_dtype
-from gluonjit.engines.torch.dynamic import KEY, disable, enable
+from gluonjit.engines.torch.aside import KEY
+from gluonjit.engines.torch.dynamic import disable, enable
 from gluonjit.engines.torch.hooked import original_setattr
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import concrete
-from gluonjit.hybrid import LOCAL, UNCAPTURED, Report
+from gluonjit.hybrid import LOCAL, UNCAPTURED, Report, engine_of
+from gluonjit.hybrid.comparing import Mode, Runs, compared
 from gluonjit.hybrid.functions import CellFunction
+from gluonjit.hybrid.leftovers import Framework, Leftovers
 from gluonjit.hybrid.structure import items_of
-from gluonjit.hybrid.verification import Event, Log, Loss, Outcome, Runs, batched_with, called, compared
+from gluonjit.hybrid.verification import Event, Log, Loss, Outcome, Witness, batched_with, called
 
 _Module = torch.nn.Module
 
@@ -59,28 +63,29 @@ def verify(
 ) -> Report:
     """Implements `gluonjit.verify`."""
 
-    def run(eager: bool) -> Outcome:
-        return _run(net, samples, loss, None, eager)
+    def run(eager: bool, mode: Mode) -> Outcome:
+        with _in_mode(net, mode.training):
+            return _run(net, samples, loss, None, eager, mode.recording)
 
-    def watched(probing: bool, eager: bool) -> list[Event]:
-        return _watched(net, samples, loss, probing, eager)
+    def watched(probing: bool, eager: bool, witness: Witness | None, mode: Mode) -> list[Event]:
+        log = Log(torch.Tensor, _probed if probing else lambda tensor: (tensor, None), witness)
+        with observed(log), _in_mode(net, mode.training):
+            _run(net, samples, loss, log, eager, mode.recording)
+        return log.events
 
     off = "hybridize(net, dynamic_batch=False)"
-    runs = Runs(run, watched, _numbers, lambda probe: _numbers(_gradient(probe)), off)
-    with batched_with(net, KEY, options, enable, disable), _in_mode(net, train_mode), _kept_gradients(net, samples):
-        return compared(runs, rtol)
+    named = [(f"sample {number}", sample) for number, sample in enumerate(samples)]
+    left = Leftovers(_FRAMEWORK, [("net", net), ("loss", loss), *named])
+    forget = engine_of("torch").clear_caches
+    with batched_with(net, KEY, options, enable, disable), _kept_gradients(net, samples):
+        cells = [module.__dict__[KEY] for module in net.modules() if KEY in module.__dict__]
+        runs = Runs(run, watched, _numbers, lambda probe: _numbers(_gradient(probe)), off, left, forget, cells)
+        return compared(runs, rtol, train_mode, net.training)
 
 
-def _watched(net: Any, samples: Sequence[Any], loss: Loss | None, probing: bool, eager: bool) -> list[Event]:
-    log = Log(torch.Tensor, _probed if probing else lambda tensor: (tensor, None))
-    with observed(log):
-        _run(net, samples, loss, log, eager)
-    return log.events
-
-
-def _run(net: Any, samples: Sequence[Any], loss: Loss | None, log: Log | None, eager: bool) -> Outcome:
+def _run(net: Any, samples: Sequence[Any], loss: Loss | None, log: Log | None, eager: bool, recording: bool) -> Outcome:
     LOCAL.state.flush("verify()")
-    with UNCAPTURED if eager else nullcontext(), torch.enable_grad():
+    with UNCAPTURED if eager else nullcontext(), torch.set_grad_enabled(recording):
         targets = dict(_learned(net, samples))
         for tensor in targets.values():
             tensor.grad = None
@@ -90,6 +95,37 @@ def _run(net: Any, samples: Sequence[Any], loss: Loss | None, log: Log | None, e
             torch.autograd.backward(sum(differentiable[1:], differentiable[0]))
         known = [[_numbers(tensor) for tensor in tensors] for tensors in outputs]
         return Outcome(known, {name: _numbers(_gradient(tensor)) for name, tensor in targets.items()})
+
+
+def _write(tensor: Any, numbers: Any) -> None:
+    """Put numbers back where they were written over; a number of writes is left alone else."""
+    if isinstance(tensor, np.ndarray):
+        tensor[...] = numbers
+    elif tensor.__class__ is not LazyTensor and tensor.shape == numbers.shape and not torch.equal(tensor, numbers):
+        with torch.no_grad(), UNCAPTURED:
+            tensor.detach().copy_(numbers)
+
+
+def _kept(tensor: Any) -> Any:
+    return tensor.copy() if isinstance(tensor, np.ndarray) else concrete_of(tensor).detach().clone()
+
+
+def concrete_of(tensor: Any) -> Any:
+    """A tensor that is computed."""
+    return concrete(tensor) if tensor.__class__ is LazyTensor else tensor
+
+
+_FRAMEWORK = Framework(
+    torch.Tensor,
+    _Module,
+    frozenset({*_Module().__dict__, KEY} - {"_modules", "_buffers"}),
+    torch.nn.Parameter,
+    lambda tensor: tensor.copy() if isinstance(tensor, np.ndarray) else _numbers(tensor).copy(),
+    _kept,
+    _write,
+    torch.get_rng_state,
+    torch.set_rng_state,
+)
 
 
 def _gradient(tensor: Any) -> Any:

@@ -10,13 +10,15 @@ typedef struct {
     int space;
 } Operand;
 
-static Operand operand(const Run *run, int32_t packed) {
-    const Place *place = &run->places[packed & 0xFFFF];
-    Operand found = {place->data + ((uint32_t)packed >> 16), place->width, run->rows[place->space], place->space};
+#define MOST_FLOATS ((size_t)PTRDIFF_MAX / 8)
+
+static Operand operand(const Run *run, int64_t packed) {
+    const Place *place = &run->places[register_of(packed)];
+    Operand found = {place->data + column_of(packed), place->width, run->rows[place->space], place->space};
     return found;
 }
 
-static void *address(const Run *run, ptrdiff_t slot) { return (void *)(intptr_t)run->args[slot]; }
+static void *address(const Run *run, ptrdiff_t slot) { return (void *)(intptr_t)run->args[slot].at; }
 
 static void call(const Run *run, int op, int accumulate, const View *view) {
     run->kernels->functions[op][accumulate](view);
@@ -131,7 +133,7 @@ static void products(const Run *run, const Instruction *code, int accumulate) {
     } else {
         const Operand b = operand(run, code->b);
         View view = {.out = address(run, code->x), .a = a.data, .b = b.data, .rows = code->w, .w = code->y,
-                     .ldo = (ptrdiff_t)run->args[code->x + 1], .lda = a.ld, .ldb = b.ld};
+                     .ldo = (ptrdiff_t)run->args[code->x + 1].at, .lda = a.ld, .ldb = b.ld};
         if (a.rows <= FEW && 2 * code->y >= run->kernels->panel) {
             run->kernels->updated(&view, a.rows);
             return;
@@ -145,13 +147,14 @@ static void products(const Run *run, const Instruction *code, int accumulate) {
 /* Element by element, or along rows. */
 static void plain(const Run *run, const Instruction *code, int accumulate) {
     const Form *form = &rows_forms[code->op];
+    const int32_t bits = (int32_t)code->x;
     const int with_vector = code->op >= OP_ADDV && code->op <= OP_SUBV;
     const Operand out = operand(run, code->out);
     const Operand a = form->a == '-' ? out : operand(run, code->a);
     const Operand b = form->b == '-' ? out : operand(run, code->b);
     View view = {.out = out.data, .a = a.data, .b = b.data, .rows = out.rows, .w = code->w,
                  .ldo = out.ld, .lda = a.ld, .ldb = b.ld};
-    memcpy(&view.x, &code->x, sizeof view.x);
+    memcpy(&view.x, &bits, sizeof view.x);
     if (with_vector) {
         view.b = address(run, code->x);
         view.ldb = 0;
@@ -211,18 +214,23 @@ static void set_block(Run *run, ptrdiff_t begin, ptrdiff_t end) {
         if (reg->home == SCRATCH)
             place->data = run->scratch + run->sizes[reg->where];
         else if (reg->home == SAVED)
-            place->data = (float *)address(run, 1) + run->args[reg->where] + skipped;
+            place->data = (float *)address(run, 1) + run->args[reg->where].at + skipped;
         else
             place->data = (float *)address(run, reg->where) + skipped;
     }
 }
 
-static size_t rounded(size_t floats) { return (floats + 15) / 16 * 16; }
+/* Add to a number of floats as many as lines of the cache take: 0, or -1 where that is too many. */
+static int add_lines(size_t *all, size_t floats) {
+    return floats > MOST_FLOATS || __builtin_add_overflow(*all, (floats + 15) / 16 * 16, all) || *all > MOST_FLOATS ? -1
+                                                                                                                  : 0;
+}
 
-/* How many floats the scratch buffers take together, and where each begins (sizes). */
-size_t rows_scratch(Run *run) {
+/* How many floats the scratch buffers take together, and where each begins (sizes): 0, or -1 where no memory has room
+   for so many. */
+int rows_scratch(Run *run, size_t *floats) {
     ptrdiff_t begin, i, most[2] = {run->nodes < run->block ? run->nodes : run->block, 0};
-    size_t all = 0, packed = 0;
+    size_t all = 0, packed = 0, size;
     for (begin = 0; run->first != NULL && begin < run->nodes; begin += run->block) {
         const ptrdiff_t end = run->nodes - begin < run->block ? run->nodes : begin + run->block;
         const ptrdiff_t children = run->first[end] - run->first[begin];
@@ -231,23 +239,24 @@ size_t rows_scratch(Run *run) {
     memset(run->sizes, 0, (size_t)run->registers * sizeof(size_t));
     for (i = 0; i < run->registers; i++) {
         const Register *reg = &run->regs[i];
-        const size_t size = (size_t)reg->width * (size_t)most[reg->space];
+        if (__builtin_mul_overflow((size_t)reg->width, (size_t)most[reg->space], &size)) return -1;
         if (reg->home == SCRATCH && size > run->sizes[reg->where]) run->sizes[reg->where] = size;
     }
     for (i = 0; i < run->instructions; i++) {
         const Instruction *code = &run->code[i];
-        if (code->op == OP_GEMM_DW) {
-            const size_t size = rows_packed(most[run->regs[code->a & 0xFFFF].space], code->y, run->kernels->panel);
-            if (size > packed) packed = size;
-        }
+        if (code->op != OP_GEMM_DW) continue;
+        if (rows_packed(most[run->regs[register_of(code->a)].space], code->y, run->kernels->panel, &size) < 0) return -1;
+        if (size > packed) packed = size;
     }
     for (i = 0; i < run->registers; i++) {
-        const size_t size = rounded(run->sizes[i]);
+        size = run->sizes[i];
         run->sizes[i] = all;
-        all += size;
+        if (add_lines(&all, size) < 0) return -1;
     }
     run->before_panels = all;
-    return all + rounded(packed);
+    if (add_lines(&all, packed) < 0) return -1;
+    *floats = all;
+    return 0;
 }
 
 void rows_run(Run *run) {

@@ -56,19 +56,25 @@ typedef struct {
     int held;
 } Program;
 
+/* Whether a buffer holds whole items of so many numbers of that size. */
+static int is_table(const Py_buffer *buffer, Py_ssize_t size, Py_ssize_t item) {
+    return buffer->itemsize == size && buffer->len % item == 0 && (uintptr_t)buffer->buf % (uintptr_t)size == 0;
+}
+
 /* From code, regs, args, nodes and block; 0, or -1 and an exception. */
 static int read_program(Program *program, PyObject *const *given) {
     Run *run = &program->run;
     Py_buffer *buffers = program->buffers;
     run->kernels = kernels;
     run->nodes = PyLong_AsSsize_t(given[3]);
+    if (run->nodes == -1 && PyErr_Occurred()) return -1;
     run->block = PyLong_AsSsize_t(given[4]);
-    if (PyErr_Occurred()) return -1;
+    if (run->block == -1 && PyErr_Occurred()) return -1;
     for (; program->held < 3; program->held++)
         if (PyObject_GetBuffer(given[program->held], &buffers[program->held], PyBUF_C_CONTIGUOUS) != 0) return -1;
-    if (buffers[0].len % (Py_ssize_t)sizeof(Instruction) != 0 || buffers[1].len % (Py_ssize_t)sizeof(Register) != 0 ||
-        buffers[0].itemsize != 4 || buffers[1].itemsize != 4 || buffers[2].itemsize != 8) {
-        PyErr_SetString(PyExc_ValueError, "_rows.run: code is int32 (n, 8), regs int32 (n, 4) and args int64");
+    if (!is_table(&buffers[0], 8, sizeof(Instruction)) || !is_table(&buffers[1], 4, sizeof(Register)) ||
+        !is_table(&buffers[2], 8, sizeof(Slot))) {
+        PyErr_SetString(PyExc_ValueError, "_rows.run: code is int64 (n, 8), regs int32 (n, 4) and args int64 (n, 2)");
         return -1;
     }
     run->code = buffers[0].buf;
@@ -76,7 +82,8 @@ static int read_program(Program *program, PyObject *const *given) {
     run->args = buffers[2].buf;
     run->instructions = buffers[0].len / (Py_ssize_t)sizeof(Instruction);
     run->registers = buffers[1].len / (Py_ssize_t)sizeof(Register);
-    run->slots = buffers[2].len / (Py_ssize_t)sizeof(int64_t);
+    run->slots = buffers[2].len / (Py_ssize_t)sizeof(Slot);
+    run->first = run->slots < 1 ? NULL : (const int32_t *)(intptr_t)run->args[0].at;
     return 0;
 }
 
@@ -87,7 +94,7 @@ static void release(Program *program) {
 /* Run a program, if it can be run; 0, or -1 and an exception. */
 static int run_program(Run *run) {
     const char *wrong = rows_check(run);
-    size_t taken;
+    size_t taken, floats;
     void *tables, *memory = NULL;
     if (wrong != NULL) {
         PyErr_Format(PyExc_ValueError, "_rows.run: %s", wrong);
@@ -95,12 +102,12 @@ static int run_program(Run *run) {
     }
     if (run->nodes <= 0) return 0;
     if (run->block <= 0 || run->block > run->nodes) run->block = run->nodes;
+    if (run->block > LARGEST_BLOCK) run->block = LARGEST_BLOCK;
     tables = malloc((size_t)run->registers * (sizeof(Place) + sizeof(size_t)) + 1);
     if (tables != NULL) {
-        run->first = (const int32_t *)(intptr_t)run->args[0];
         run->places = tables;
         run->sizes = (size_t *)(run->places + run->registers);
-        memory = take(rows_scratch(run) * sizeof(float) + 64, &taken);
+        if (rows_scratch(run, &floats) == 0) memory = take(floats * sizeof(float) + 64, &taken);
     }
     if (memory == NULL) {
         free(tables);
@@ -132,21 +139,49 @@ static PyObject *run(PyObject *module, PyObject *const *given, Py_ssize_t count)
     Py_RETURN_NONE;
 }
 
-/* pack(source, k, n, row stride, column stride, target) */
+/* Whether all elements of a (k, n) matrix with these strides lie in so many bytes. */
+static int is_matrix(Py_ssize_t bytes, Py_ssize_t k, Py_ssize_t n, Py_ssize_t row, Py_ssize_t column) {
+    Py_ssize_t down, across, last;
+    if (k <= 0 || n <= 0) return k == 0 || n == 0;
+    return row >= 0 && column >= 0 && !__builtin_mul_overflow(k - 1, row, &down) &&
+           !__builtin_mul_overflow(n - 1, column, &across) && !__builtin_add_overflow(down, across, &last) &&
+           last < bytes / (Py_ssize_t)sizeof(float);
+}
+
+/* pack(source, bytes, k, n, row stride, column stride, target) */
 static PyObject *pack(PyObject *module, PyObject *args) {
-    long long source, target;
-    Py_ssize_t k, n, row, column;
+    long long source;
+    Py_ssize_t bytes, k, n, row, column;
+    PyObject *into;
+    Py_buffer target;
+    size_t floats;
+    int fits;
     (void)module;
-    if (!PyArg_ParseTuple(args, "LnnnnL", &source, &k, &n, &row, &column, &target)) return NULL;
-    rows_pack((const float *)(intptr_t)source, k, n, row, column, (float *)(intptr_t)target, kernels->panel);
+    if (!PyArg_ParseTuple(args, "LnnnnnO:pack", &source, &bytes, &k, &n, &row, &column, &into)) return NULL;
+    if (rows_packed(k, n, kernels->panel, &floats) < 0 || !is_matrix(bytes, k, n, row, column) || source % 4 != 0 ||
+        (source == 0 && floats != 0)) {
+        PyErr_SetString(PyExc_ValueError, "_rows.pack: source has no such matrix");
+        return NULL;
+    }
+    if (PyObject_GetBuffer(into, &target, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE) != 0) return NULL;
+    fits = is_table(&target, sizeof(float), sizeof(float)) && floats <= (size_t)target.len / sizeof(float);
+    if (fits && floats != 0)
+        rows_pack((const float *)(intptr_t)source, k, n, row, column, target.buf, kernels->panel);
+    else if (!fits)
+        PyErr_SetString(PyExc_ValueError, "_rows.pack: target is float32, of packed_size(k, n) numbers at least");
+    PyBuffer_Release(&target);
+    if (!fits) return NULL;
     Py_RETURN_NONE;
 }
 
 static PyObject *packed_size(PyObject *module, PyObject *args) {
     Py_ssize_t k, n;
+    size_t floats;
     (void)module;
-    if (!PyArg_ParseTuple(args, "nn", &k, &n)) return NULL;
-    return PyLong_FromSize_t(rows_packed(k, n, kernels->panel));
+    if (!PyArg_ParseTuple(args, "nn:packed_size", &k, &n)) return NULL;
+    if (rows_packed(k, n, kernels->panel, &floats) < 0)
+        return PyErr_Format(PyExc_ValueError, "_rows.packed_size: there is no matrix of (%zd, %zd)", k, n);
+    return PyLong_FromSize_t(floats);
 }
 
 static PyObject *features(PyObject *module, PyObject *none) {
@@ -156,8 +191,9 @@ static PyObject *features(PyObject *module, PyObject *none) {
 }
 
 static PyObject *use(PyObject *module, PyObject *name) {
-    const char *text = PyUnicode_AsUTF8(name);
-    const Kernels *found = text == NULL ? NULL : named(text);
+    Py_ssize_t length;
+    const char *text = PyUnicode_AsUTF8AndSize(name, &length);
+    const Kernels *found = text == NULL || strlen(text) != (size_t)length ? NULL : named(text);
     (void)module;
     if (text == NULL) return NULL;
     if (found != NULL) kernels = found;

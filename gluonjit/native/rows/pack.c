@@ -16,8 +16,13 @@ typedef int32_t Order __attribute__((vector_size(16)));
 #define SHUFFLE(a, b, i, j, k, l) __builtin_shuffle(a, b, (Order){i, j, k, l})
 #endif
 
-size_t rows_packed(ptrdiff_t k, ptrdiff_t n, int panel) {
-    return (size_t)k * (size_t)((n + panel - 1) / panel) * (size_t)panel;
+/* How many floats the panels of a (k, n) matrix take: 0, or -1 where there are no so many. */
+int rows_packed(ptrdiff_t k, ptrdiff_t n, int panel, size_t *floats) {
+    ptrdiff_t wide, all;
+    if (k < 0 || n < 0 || __builtin_add_overflow(n, panel - 1, &wide)) return -1;
+    if (__builtin_mul_overflow(wide / panel * panel, k, &all) || all > PTRDIFF_MAX / (ptrdiff_t)sizeof(float)) return -1;
+    *floats = (size_t)all;
+    return 0;
 }
 
 static inline void turn(const float *from, ptrdiff_t distance, float *to, ptrdiff_t panel) {

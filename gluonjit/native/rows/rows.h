@@ -3,10 +3,11 @@
    A register is a matrix with a row for each node (space 0) or for each child of a node (space 1), `width` columns wide,
    row after row. Its home is a scratch buffer numbered `where`, which others may share and which holds the rows of a
    block only; or the buffer of saved values, from the offset that slot `where` holds; or the address in slot `where`.
-   Slots are args: 0 the address of `first` (the children of node i are first[i] to first[i + 1]) or 0, 1 that of the
-   saved buffer, the others addresses and numbers as instructions have it.
+   Slots are args, each an address and how many bytes lie there, or a number and 0: slot 0 is `first` (the children of
+   node i are first[i] to first[i + 1]) or 0, slot 1 the saved buffer, the others as instructions have it. That so many
+   bytes lie there is taken on trust; that no more of them are used is checked before anything runs.
 
-   An instruction works on w columns of registers, each given as register | first column << 16, or -1 for none. It works
+   An instruction works on w columns of registers, each given as register | first column << 32, or -1 for none. It works
    on all rows of a block of nodes and of their children; flag ACC adds to out instead of writing it. x is a float's bits
    or a slot:
      GATHER, SCATTER   rows of the matrix at x (w columns) by the index at x + 1, or as they come where that is 0
@@ -69,14 +70,23 @@ enum { NODE = 0, CHILD = 1 };                /* spaces */
 enum { SCRATCH = 0, SAVED = 1, DIRECT = 2 }; /* homes */
 enum { ACC = 1 };                            /* flags */
 enum { FEW = 8 };                            /* rows of a^T @ b that `updated` takes, at most */
+enum { MOST_NODES = INT32_MAX, MOST_COLUMNS = INT32_MAX, LARGEST_BLOCK = 65536 };
 
 typedef struct {
-    int32_t op, out, a, b, w, x, y, flags;
+    int64_t op, out, a, b, w, x, y, flags;
 } Instruction;
+
+/* Of an operand: 31 bits each. */
+static inline ptrdiff_t register_of(int64_t packed) { return (ptrdiff_t)(packed & 0x7FFFFFFF); }
+static inline ptrdiff_t column_of(int64_t packed) { return (ptrdiff_t)(packed >> 32); }
 
 typedef struct {
     int32_t space, width, home, where;
 } Register;
+
+typedef struct {
+    int64_t at, bytes;
+} Slot;
 
 /* Matrices that an operation reads and writes; a distance between rows may be 0. */
 typedef struct {
@@ -110,7 +120,7 @@ typedef struct {
     const Kernels *kernels;
     const Instruction *code;
     const Register *regs;
-    const int64_t *args;
+    const Slot *args;
     ptrdiff_t instructions, registers, slots, nodes, block;
     const int32_t *first; /* NULL without child values */
     Place *places;        /* of registers */
@@ -121,10 +131,10 @@ typedef struct {
 } Run;
 
 const char *rows_check(const Run *run);
-size_t rows_scratch(Run *run);
+int rows_scratch(Run *run, size_t *floats);
 void rows_run(Run *run);
 void rows_pack(const float *source, ptrdiff_t k, ptrdiff_t n, ptrdiff_t row, ptrdiff_t column, float *target,
                int panel);
-size_t rows_packed(ptrdiff_t k, ptrdiff_t n, int panel);
+int rows_packed(ptrdiff_t k, ptrdiff_t n, int panel, size_t *floats);
 
 #endif

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
+import mxnet as mx
 from mxnet.base import _LIB, check_call, mx_uint, py_str
+
+from gluonjit.hybrid.listing import Page, Row, of_kind, unknown
 
 from .alone import NO_RULE
 from .symbols import canonical
@@ -35,15 +37,6 @@ KINDS = {
     "no rule": "is no operator of a user's program; called all the same, it runs for each sample by itself",
 }
 """What all operators of a kind have in common, and what the table says where a rule has no note of its own."""
-
-
-class Row(NamedTuple):
-    """A line of the table."""
-
-    operator: str
-    kind: str
-    how: str
-    note: str
 
 
 def describe() -> list[Row]:
@@ -75,12 +68,10 @@ def registered() -> list[str]:
 def select(kind: str | None, names: Sequence[str]) -> list[Row]:
     """The lines of one kind, of some operators by any of their names, or all. LookupError names what is wrong."""
     rows = describe()
-    if kind is not None and kind not in KINDS:
-        raise LookupError(f"--kind {kind!r}: the kinds are {', '.join(KINDS)}")
     if names:
         wanted = {_registered_name(name) for name in names}
         rows = [row for row in rows if row.operator in wanted]
-    return [row for row in rows if kind in (None, row.kind)]
+    return of_kind(rows, kind, KINDS)
 
 
 def _registered_name(name: str) -> str:
@@ -92,16 +83,7 @@ def _registered_name(name: str) -> str:
     try:
         return canonical(plain)
     except ValueError:
-        close = [known for known in registered() if plain.strip("_").lower() in known.lower()]
-        hint = f"Did you mean {', '.join(sorted(close)[:5])}?" if close else "Without a name, all are listed."
-        raise LookupError(f"{name!r} is no operator of MXNet. {hint}") from None
-
-
-def as_text(rows: Iterable[Row]) -> str:
-    """The lines with their columns aligned."""
-    listed = [Row("operator", "kind", "runs", "why, or what to know"), *rows]
-    first, second, third = (max(len(row[column]) for row in listed) for column in range(3))
-    return "\n".join(f"{row[0]:{first}}  {row[1]:{second}}  {row[2]:{third}}  {row[3]}" for row in listed)
+        raise unknown(name, "MXNet", registered()) from None
 
 
 _HEAD = """\
@@ -110,11 +92,12 @@ _HEAD = """\
 How each operator of MXNet {version} runs for many samples at once. Made by
 
 ```bash
-python -m gluonjit rules --markdown > docs/operators.md
+python -m gluonjit rules --engine mxnet --markdown > docs/operators.md
 ```
 
 `python -m gluonjit rules NAME` looks one up by any of its names. The names here are those under which MXNet
 registers an operator; `mx.nd.elemwise_add`, `x + y` and `_Plus` are one operator.
+[operators-torch.md](operators-torch.md) has those of PyTorch.
 
 * **as it stands**: the operator itself runs once, on the rows of all samples or on all samples stacked.
 * **rewritten**: other operators or other attributes do the same for all samples.
@@ -123,17 +106,6 @@ registers an operator; `mx.nd.elemwise_add`, `x + y` and `_Plus` are one operato
 
 A call that its rule cannot take (a shape, an attribute, rows of varying length) runs alone too, and the report of the
 batch says why.
-
-| kind | operators | run | what they have in common |
-| --- | --- | --- | --- |
 """
 
-
-def as_markdown(rows: Sequence[Row], version: str) -> str:
-    """A page with a table of the kinds and one of the operators."""
-    lines = [_HEAD.format(version=version).rstrip("\n")]
-    for kind, common in KINDS.items():
-        lines.append(f"| {kind} | {sum(row.kind == kind for row in rows)} | {HOW[kind]} | {common} |")
-    lines += ["", "| operator | kind | runs | why, or what to know |", "| --- | --- | --- | --- |"]
-    lines += [f"| `{row.operator}` | {row.kind} | {row.how} | {row.note.replace('|', '/')} |" for row in rows]
-    return "\n".join(lines)
+PAGE = Page(_HEAD.format(version=mx.__version__), HOW, KINDS)

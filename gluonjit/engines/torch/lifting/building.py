@@ -7,14 +7,12 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch import rules
-from gluonjit.engines.torch.program import Batched, Built, lay_out, placed, stored
-from gluonjit.engines.torch.rules import Val, Writer
+from gluonjit.engines.torch.program import Batched, Built, checking, lay_out, placed, stored
+from gluonjit.engines.torch.rules import NODES, Examples, Val, Writer
 from gluonjit.engines.torch.rules.pointwise import pointwise
 from gluonjit.engines.torch.trace import Trace
 from gluonjit.graph import operand_groups
 from gluonjit.hybrid.lifting import ADD_UP, CHILD, GATHER_UP, SPREAD, Lifted, LiftedOp, Roles
-
-NODES = "count"
 
 
 class Owners:
@@ -46,16 +44,27 @@ def build_lifted(lifted: Lifted, roles: Roles, trace: Trace) -> Built:
     groups = sum(map(len, operand_groups(operands, False, roles.roles)))
     consts = [number for number, source in enumerate(lifted.sources) if source.constant is not None]
     owners = groups + len(consts)
-    writer = Writer(owners + 1)
-    values = _operands(lifted, roles, trace)
-    for k, number in enumerate(consts):
-        shape, dtype = lifted.shapes[number]
-        values[number] = Val(groups + k, shape, dtype, None, shape)
-    for op in lifted.ops:
-        writer.count = f"len(v{owners})" if lifted.spaces[op.outputs[0]] == CHILD else NODES
-        values.update(zip(op.outputs, _applied(lifted, op, values, writer, owners)))
-    writer.count = NODES
-    finals = [stored(values[number], writer) for number in lifted.results]
+    examples = Examples(trace.device, [size for shape, _ in lifted.shapes for size in shape], owners)
+    used = {number for op in lifted.ops for number in op.inputs}.union(lifted.results)
+    writer = Writer(owners + 1, examples.run)
+    with checking(trace.device):
+        values = _operands(lifted, roles, trace)
+        for number, val in values.items():
+            examples.add(val, child=lifted.spaces[number] == CHILD)
+        for k, number in enumerate(consts):
+            shape, dtype = lifted.shapes[number]
+            values[number] = Val(groups + k, shape, dtype, None, shape)
+            examples.add(values[number], lifted.sources[number].constant)
+        for op in lifted.ops:
+            writer.count = f"len(v{owners})" if lifted.spaces[op.outputs[0]] == CHILD else NODES
+            examples.operator = op.name
+            found = _applied(lifted, op, values, writer, owners)
+            shaped = [lifted.shapes[number] for number in op.outputs]
+            examples.check(found, shaped, [number in used for number in op.outputs], writer.count)
+            values.update(zip(op.outputs, found))
+        writer.count = NODES
+        examples.operator = "a result"
+        finals = [stored(values[number], writer) for number in lifted.results]
     outputs, rows = lay_out([lifted.shapes[number] for number in lifted.results], trace.device)
     program = Batched(trace, (), writer, groups, [val.slot for val in finals], 1)
     program.lifted = (lifted, roles)

@@ -12,6 +12,7 @@ import torch
 from gluonjit.analysis import Plan
 from gluonjit.analysis.plan import LeafChunk, LookupChunk, Place
 from gluonjit.engines.torch.chunks import TWICE
+from gluonjit.engines.torch.held import version_of
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.reached import part_of, reach, reached_nodes, rows_at
 from gluonjit.engines.torch.replay.plans import Skeleton
@@ -19,6 +20,7 @@ from gluonjit.engines.torch.replay.skeleton import Outline
 from gluonjit.engines.torch.replay.static import Heads, StaticPlan
 from gluonjit.engines.torch.session import Session
 from gluonjit.engines.torch.tape import Tape
+from gluonjit.engines.torch.written import modified
 from gluonjit.errors import GluonJITError
 from gluonjit.hybrid import Options, Report
 from gluonjit.hybrid.provenance import Provenance
@@ -171,6 +173,7 @@ class ReplayTape(Tape):
                 static.add_head(self._numbers[place], head)
                 reached[place.arena][place.begin : place.end] |= readers.take_given(place.end - place.begin)
         weights = set(static.backward(self._heads(reached)))
+        self._refuse_overwritten(reached)
         wanted = [static.learned[key] if key in weights else None for key in self._constants]
         for place, _ in self._inputs:
             rows = slice(place.begin, place.end)
@@ -217,12 +220,10 @@ class ReplayTape(Tape):
 
     def _check(self, static: StaticPlan) -> None:
         """Weights that have changed would give other gradients. Where autograd itself runs, it says so."""
-        if static.recorder.remembers and self._versions != [tensor._version for tensor in static.weights.values()]:
-            raise RuntimeError(
-                "one of the variables needed for gradient computation has been modified by an inplace operation: a "
-                "weight was written to after the batch had run and before backward. Call backward before the "
-                "optimizer's step."
-            )
+        if static.recorder.remembers:
+            for tensor, version in zip(static.weights.values(), self._versions):
+                if version_of(tensor) != version:
+                    raise modified("a weight", tensor)
 
     def free(self) -> None:
         """Forget the history, and let the static plan run again."""
@@ -248,7 +249,7 @@ def learned_inputs(plan: Plan) -> list[bool]:
     for chunk in plan.inputs:
         if isinstance(chunk, LeafChunk):
             taped = any(leaf.taped for leaf in chunk.leaves)
-            found.append(taped and any(leaf.payload[0].requires_grad for leaf in chunk.leaves))
+            found.append(taped and any(leaf.payload.tensor.requires_grad for leaf in chunk.leaves))
         else:
             weight = chunk.table.weight
             found.append(bool(chunk.table.taped and weight is not None and weight.requires_grad))

@@ -6,14 +6,17 @@ all samples; `NotBatchable` says why an operator has to run for each alone.
 
 from __future__ import annotations
 
+from .examples import Examples
 from .table import RANDOM, RULES, batch_op, operator_named, rule_of
-from .values import ANY, Call, Instruction, NotBatchable, Val, Writer
+from .values import ANY, NODES, Call, Instruction, NotBatchable, Val, Writer
 
 __all__ = [
     "ANY",
+    "NODES",
     "RANDOM",
     "RULES",
     "Call",
+    "Examples",
     "Instruction",
     "NotBatchable",
     "Val",

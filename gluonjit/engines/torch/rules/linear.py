@@ -66,13 +66,13 @@ def _each_times(matrices: torch.Tensor, vectors: torch.Tensor) -> torch.Tensor:
 
 
 def dot(call: Call) -> list[Val]:
-    """(k,) with (k,)."""
-    left, right = call["self"], call["tensor"]
+    """dot and vdot: (k,) with (k,)."""
+    left, right = call.vals()
     return [call.stacked(call.emit(_dots, [_whole(call, left), _whole(call, right)]))]
 
 
 def _dots(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    return (left * right).sum(-1)
+    return (left * right).sum(-1, dtype=left.dtype)
 
 
 def bmm(call: Call) -> list[Val]:

@@ -17,12 +17,16 @@ def elementwise(call: Call) -> list[Val]:
     """mse_loss and its like: the operator without its sum, then each node's own."""
     reduction = call.get("reduction", MEAN)
     dtype = call.outputs[0][1]
-    if reduction == NONE:
-        return pointwise(call)
     vals = call.vals()
-    whole = torch.broadcast_shapes(*[val.shape for val in vals])
-    inner = Call(call.name, call.func, {**call.args, "reduction": NONE}, [(tuple(whole), dtype)], call.writer)
-    (each,) = pointwise(inner)
+    whole = tuple(torch.broadcast_shapes(*[val.shape for val in vals]))
+    args = {**call.args, "reduction": NONE}
+    if not any(val.lead == ANY for val in vals):  # these operators do not broadcast, or warn that they do
+        for name, val in call.args.items():
+            if isinstance(val, Val) and val.shared and val.shape == whole:
+                args[name] = call.spread(val)
+    (each,) = pointwise(Call(call.name, call.func, args, [(whole, dtype)], call.writer))
+    if reduction == NONE:
+        return [each]
     if each.lead == ANY:
         raise NotBatchable(f"{call.name}: the rows of a sample are not each for itself")
     flat = call.form(each, 1, (prod(whole),))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from gluonjit.engines.torch.rules.values import ANY, Call, NotBatchable, Shape, Val, call_operator
 
 _CASTS = {"add", "sub", "mul", "div", "pow", "maximum", "minimum", "where", "addcmul", "addcdiv", "lerp", "rsub"}
@@ -28,6 +30,14 @@ def pointwise(call: Call) -> list[Val]:
     count = len(call.outputs)
     slots = call.again(args, count)
     return [call.result(slot, lead, rest, k) for k, slot in enumerate((slots,) if count == 1 else slots)]
+
+
+def masked(call: Call) -> list[Val]:
+    """masked_fill by a tensor of one number, which where each sample has its own are many."""
+    if call["value"].shared:
+        return pointwise(call)
+    args = {"condition": call["mask"], "self": call["value"], "other": call["self"]}
+    return pointwise(Call("where.self", torch.ops.aten.where.self, args, call.outputs, call.writer))
 
 
 def _cast(call: Call, vals: list[Val]) -> dict[int, Val]:

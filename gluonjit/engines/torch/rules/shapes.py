@@ -177,11 +177,11 @@ def picked(call: Call) -> list[Val]:
         return [call.result(call.again({"self": placed, "dim": back}), placed.lead, rest)]
     if not val.shared or dim:
         raise NotBatchable(f"{call.name}: each sample picks by numbers of its own")
-    return [call.stacked(call.emit(_entries, [val, call.stack(index)]))]
+    return [call.stacked(call.emit(_entries, [val, call.stack(index)], call.outputs[0][0]))]
 
 
-def _entries(table: Any, index: Any) -> Any:
-    return table.index_select(0, index.flatten()).reshape(*index.shape, *table.shape[1:])
+def _entries(table: Any, index: Any, shape: Shape) -> Any:
+    return table.index_select(0, index.flatten()).reshape(-1, *shape)
 
 
 def gathered(call: Call) -> list[Val]:

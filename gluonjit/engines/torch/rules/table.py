@@ -57,7 +57,8 @@ _ROWS: list[tuple[Rule, str]] = [
     (pointwise.filled, "empty_like.default zeros_like.default ones_like.default full_like.default rand_like.default"),
     (pointwise.filled, "randn_like.default bernoulli.p bernoulli.default"),
     (pointwise.made_like, "new_zeros.default new_ones.default new_full.default"),
-    (pointwise.pointwise, "where.self masked_fill.Scalar masked_fill.Tensor log_sigmoid_forward.default"),
+    (pointwise.pointwise, "where.self masked_fill.Scalar log_sigmoid_forward.default"),
+    (pointwise.masked, "masked_fill.Tensor"),
 ]
 RULES: dict[str, Rule] = {name: rule for rule, names in _ROWS for name in names.split()}
 
@@ -95,7 +96,10 @@ def rule_of(name: str) -> Rule | None:
 
 
 def batch_op(name: str, args: Mapping[str, Any], outputs: Sequence[Shaped], writer: Writer) -> list[Val]:
-    """Write down one operator for all nodes; tensors among `args` are Val. Raises NotBatchable."""
+    """Write down one operator for all nodes; tensors among `args` are Val. Raises NotBatchable.
+
+    outputs: shapes and dtypes of one node's results.
+    """
     func = operator_named(name)
     call = Call(name, func, args, outputs, writer)
     vals = call.vals()

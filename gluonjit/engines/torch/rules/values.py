@@ -12,6 +12,8 @@ Shape = tuple[int, ...]
 Shaped = tuple[Shape, str]
 ANY = -1
 """As `Val.lead`: a node has any number of rows, which a rule has to leave as they are."""
+NODES = "count"
+"""As `Instruction.counts`: the number of nodes."""
 
 
 class NotBatchable(Exception):
@@ -48,11 +50,12 @@ class Instruction(NamedTuple):
 
 
 class Writer:
-    """Writes down the instructions of a batched program."""
+    """Writes down the instructions of a batched program; `each` is called with every one, and may refuse it."""
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, slots: int, each: Callable[[Instruction], None] | None = None) -> None:
         self.slots = slots
-        self.count = "count"  # how many nodes, or children, what is written is for
+        self._each = each
+        self.count = NODES  # how many nodes, or children, what is written is for
         self.code: list[Instruction] = []
 
     def emit(
@@ -62,6 +65,8 @@ class Writer:
         made = tuple(range(self.slots, self.slots + outputs))
         self.slots += outputs
         self.code.append(Instruction(function, tuple(inputs), made, text, self.count if counts else ""))
+        if self._each is not None:
+            self._each(self.code[-1])
         return made
 
 

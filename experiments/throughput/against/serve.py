@@ -1,0 +1,85 @@
+"""The process of one checkout: it loads a workload once, and then does what it is told, a line of JSON at a time.
+
+It is run as a file, and serves the code of another folder, which may be older than this file: all that it asks of that
+is in `Server` and `main`. `python serve.py CHECKOUT --engine torch --workload NAME --system NAME ...`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+
+class Server:
+    """One system of a workload, and its samples, which are named by their places."""
+
+    def __init__(self, system: Any, samples: Sequence[Any]) -> None:
+        self._system = system
+        self._samples = samples
+        self.commands = {"differentiate": self._differentiate, "time": self._time, "meet": self._meet}
+        # Samples and nets stay: Python's collector need not go through them ever again.
+        gc.collect()
+        gc.freeze()
+
+    def _differentiate(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Write losses and gradients to a file."""
+        import numpy as np
+
+        np.savez(order["path"], **self._system.results(self._of(order["samples"])))
+        return {}
+
+    def _time(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Run one minibatch, on request after a collection, and return its seconds."""
+        if order["collect"]:
+            gc.collect()
+        return {"seconds": self._system.timed(order["phase"], self._of(order["samples"]))}
+
+    def _meet(self, order: dict[str, Any]) -> dict[str, Any]:
+        """See all samples, where captures are reused."""
+        if hasattr(self._system, "meet"):
+            self._system.meet(self._samples, order["size"])
+        return {}
+
+    def _of(self, places: Sequence[int]) -> list[Any]:
+        return [self._samples[place] for place in places]
+
+
+def main() -> None:
+    """Load, say what was loaded, and serve."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("checkout", type=Path)
+    for name in ("engine", "workload", "system"):
+        parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--data-dir")
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--limit", type=int)
+    options = parser.parse_args()
+    sys.path[0] = str(options.checkout)  # in the place of this file's folder
+    # What a library prints must not come between replies.
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    import gluonjit
+    from experiments.throughput.engines import engine_of
+    from experiments.throughput.peers.serve import serve
+
+    if Path(gluonjit.__file__).resolve().parent.parent != options.checkout.resolve():
+        raise SystemExit(f"gluonjit was imported from {gluonjit.__file__}")
+    engine = engine_of(options.engine)
+    task = engine.load(options.workload, options.data_dir, options.seed, options.limit)
+    systems, missing = engine.make_systems(task, [options.system], [], [])
+    if not systems:
+        raise SystemExit("; ".join(missing.values()))
+    server = Server(systems[0], task.samples)
+    ready = {"version": gluonjit.__version__, "note": task.note, "samples": len(task.samples)}
+    print(json.dumps(ready), file=replies, flush=True)
+    serve(server, sys.stdin, replies)  # type: ignore[arg-type]  # all it takes of a server is `commands`
+
+
+if __name__ == "__main__":
+    main()

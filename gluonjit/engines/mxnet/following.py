@@ -1,0 +1,95 @@
+"""What a follower has to know of MXNet's objects, and blocks that are called while something is traced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from mxnet import gluon, nd
+from mxnet.gluon.block import DeferredInitializationError, _gather_type_ctx_info
+from mxnet.ndarray import NDArray
+
+from gluonjit.engines.mxnet.lazy import Lazy
+from gluonjit.engines.mxnet.trace import Trace
+from gluonjit.hybrid.guards import Follower, Noted, is_user_function
+from gluonjit.hybrid.guards.facts import is_plain
+
+FORWARDS = {gluon.HybridBlock.forward, gluon.rnn.RecurrentCell.forward}  # the latter counts calls for names
+
+
+def is_hybrid(block: gluon.Block) -> bool:
+    """Whether a block's program is its `hybrid_forward`."""
+    return isinstance(block, gluon.HybridBlock) and type(block).forward in FORWARDS
+
+
+class _Known:
+    """MXNet's objects."""
+
+    followed: frozenset[Any] = frozenset()
+
+    def array(self, item: Any) -> bool:
+        return isinstance(item, NDArray)
+
+    def own(self, item: Any) -> bool:
+        return isinstance(item, Lazy)
+
+    def block(self, item: Any) -> bool:
+        return isinstance(item, gluon.Block)
+
+    def watched(self, item: Any) -> bool:
+        return False
+
+    def spaces(self, item: Any) -> Sequence[dict[str, Any]]:
+        return ()
+
+    def state(self, item: Any) -> Iterator[tuple[dict[str, Any], str]]:
+        """Constants that the framework's own `hybrid_forward` reads, such as the rate of dropout."""
+        code = getattr(getattr(type(item), "hybrid_forward", None), "__code__", None)
+        space = item.__dict__
+        for name in code.co_names if code is not None else ():
+            if name in space and is_plain(space[name]):
+                yield space, name
+
+
+def follow(trace: Trace, owner: Any, run: Callable[..., Any], args: Any, noted: Noted) -> Any:
+    """What a call gives while it is traced, and what it has read. Raises Refused where it is no node."""
+    follower = Follower(_Known(), args)
+    trace.follower = follower
+    own = isinstance(owner, gluon.Block) and getattr(run, "__self__", None) is owner
+    function: Callable[..., Any] = (lambda *given: called(follower, owner, given)) if own else run
+    result = follower.run(function, args, {})
+    noted.facts, noted.kept = tuple(follower.facts.values()), tuple(follower.kept)
+    return result
+
+
+def called(follower: Follower, block: gluon.Block, args: tuple[Any, ...]) -> Any:
+    """What a block's forward gives inside of a trace; the user's part of it is followed."""
+    if is_hybrid(block):
+        symbols, arrays, _, context = _gather_type_ctx_info(list(args))
+        if symbols or not arrays:
+            with follower.suspended():
+                return block.forward(*args)
+        if block._active:
+            return block.forward(*args)
+        if not _is_users(block, "hybrid_forward"):
+            follower.state_of(block)
+            return block.forward(*args)
+        with context:
+            parameters = _parameters(follower, block, args, context)
+            return follower.call(follower.get(block, "hybrid_forward"), nd, *args, **parameters)
+    return follower.call(follower.get(block, "forward"), *args) if _is_users(block, "forward") else block.forward(*args)
+
+
+def _is_users(block: gluon.Block, name: str) -> bool:
+    return is_user_function(getattr(getattr(block, name), "__func__", None))
+
+
+def _parameters(follower: Follower, block: gluon.HybridBlock, args: tuple[Any, ...], context: Any) -> dict[str, Any]:
+    try:
+        return {name: parameter.data(context) for name, parameter in block._reg_params.items()}
+    except DeferredInitializationError:
+        with follower.suspended():  # it runs the program on symbols, once
+            block._deferred_infer_shape(*args)
+            for parameter in block.params.values():
+                parameter._finish_deferred_init()
+        return {name: parameter.data(context) for name, parameter in block._reg_params.items()}

@@ -1,0 +1,45 @@
+"""Arrays whose memory is not MXNet's alone: numpy, or who has it by DLPack, may write to it, unseen by MXNet.
+
+They are told by their class. What is captured of them is a copy, as large as the option `copy_inputs` says.
+"""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import Any
+
+from mxnet.ndarray import NDArray
+from mxnet.numpy import ndarray
+
+
+class Shared(NDArray):  # type: ignore[misc]
+    """An NDArray of `mx.nd.from_numpy`, or one that went through DLPack."""
+
+    __slots__ = ()
+
+
+class SharedNumpy(ndarray):  # type: ignore[misc]
+    """As Shared, of `mx.np`."""
+
+    __slots__ = ()
+
+
+_SHARED: dict[type, type] = {NDArray: Shared, ndarray: SharedNumpy}
+for _known, _made in _SHARED.items():
+    _made.__name__, _made.__qualname__ = _known.__name__, _known.__qualname__  # to who prints it, it is that
+SHARED = frozenset(_SHARED.values())
+
+
+def noting(original: Any) -> Any:
+    """A function of MXNet's after which others share the memory of the array that it gives, or was given."""
+
+    @wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        found = original(*args, **kwargs)
+        array = found if isinstance(found, NDArray) else args[0]
+        shared = _SHARED.get(array.__class__)
+        if shared is not None and kwargs.get("zero_copy", True) and args[1:2] != (False,):
+            array.__class__ = shared
+        return found
+
+    return wrapper

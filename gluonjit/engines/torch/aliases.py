@@ -1,0 +1,155 @@
+"""Views of lazy tensors: which functions give one, and the way from a tensor to a view of it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any, NamedTuple
+
+import torch
+
+from gluonjit.engines.torch.arrays import FLOATS, dtype_named
+from gluonjit.engines.torch.hooked import plain
+from gluonjit.engines.torch.lazy import Key, LazyTensor, noted
+from gluonjit.graph import Spec
+
+_MOST = 4096
+
+
+class Slice(NamedTuple):
+    """A slice that can be looked up in Python 3.9, too."""
+
+    start: Any
+    stop: Any
+    step: Any
+
+
+class Step(NamedTuple):
+    """A function that gives a view of its first argument: the others, which of its results, and how it was called.
+
+    learning: whether gradients were recorded then.
+    """
+
+    func: Any
+    args: tuple[Any, ...]
+    kwargs: tuple[tuple[str, Any], ...]
+    output: int | None
+    learning: bool
+
+    def of(self, tensor: Any) -> Any:
+        """The view of a tensor."""
+        args = _opened(self.args)
+        with torch.set_grad_enabled(self.learning):
+            found = self.func(tensor, *args, **{name: _opened(value) for name, value in self.kwargs})
+        return found if self.output is None else found[self.output]
+
+
+def path_of(key: Any) -> tuple[Step, ...]:
+    """The steps to a view, of what LazyTensor has in `_k`: a step, a key of `[]`, or (what comes before, the last)."""
+    keys = []
+    while key.__class__ is tuple:
+        key, last = key
+        keys.append(last)
+    keys.append(key)
+    return tuple([item if item.__class__ is Step else _indexing(item, True) for item in reversed(keys)])
+
+
+def _indexing(key: Any, learning: bool) -> Step:
+    return Step(torch.Tensor.__getitem__, (_frozen(key.key if key.__class__ is Key else key),), (), None, learning)
+
+
+def step_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: int | None) -> Step | None:
+    """The step of a call; None where an argument is more than a constant."""
+    try:
+        step = Step(
+            func,
+            _frozen(args[1:]),
+            tuple([(name, _frozen(value)) for name, value in kwargs.items()]),
+            output,
+            torch.is_grad_enabled(),
+        )
+        hash(step)
+    except TypeError:
+        return None
+    return step
+
+
+def _frozen(value: Any) -> Any:
+    if value.__class__ is slice:
+        return Slice(_frozen(value.start), _frozen(value.stop), _frozen(value.step))
+    if value.__class__ in (tuple, list, torch.Size):
+        return tuple([_frozen(item) for item in value])
+    if isinstance(value, torch.Tensor):
+        raise TypeError
+    return value
+
+
+def _opened(value: Any) -> Any:
+    if value.__class__ is Slice:
+        return slice(*value)
+    return tuple([_opened(item) for item in value]) if value.__class__ is tuple else value
+
+
+_METHODS = (
+    "view reshape view_as reshape_as transpose t permute movedim moveaxis swapaxes swapdims unsqueeze squeeze "
+    "flatten unflatten ravel narrow select split chunk tensor_split split_with_sizes unbind hsplit vsplit dsplit "
+    "diagonal expand expand_as broadcast_to unfold detach contiguous to float double half bfloat16 type_as type cpu adjoint "
+    "as_strided atleast_1d atleast_2d atleast_3d __getitem__ positive view_as_real real"
+).split()
+VIEWING: set[Any] = {
+    getattr(place, name) for name in _METHODS for place in (torch, torch.Tensor) if callable(getattr(place, name, None))
+} | {getattr(torch.Tensor, name).__get__ for name in ("T", "mT", "H", "mH", "real")}
+"""Functions of which a result may share its memory with the first argument."""
+
+
+def linked(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], found: Any) -> Any:
+    """What such a function has given, each part of which knows what it may be a view of."""
+    tensor = args[0] if args else kwargs.get("input")
+    if tensor.__class__ is not LazyTensor or (func is torch.Tensor.__getitem__ and not _is_basic(args[1])):
+        return found
+    several = isinstance(found, (tuple, list))
+    for number, part in enumerate(found if several else (found,)):
+        if part.__class__ is LazyTensor and part is not tensor and part._b is None:
+            like = [item._v.spec.shape if item.__class__ is LazyTensor else item for item in args[1:]]
+            given = (tensor, *like) if func in _LIKE else args
+            step = step_of(_LIKE.get(func, func), given, kwargs, number if several else None) if args else None
+            if step is not None:
+                noted(part, tensor, step)
+    return found
+
+
+_LIKE: dict[Any, Any] = {
+    torch.Tensor.view_as: torch.Tensor.view,
+    torch.Tensor.reshape_as: torch.Tensor.reshape,
+    torch.Tensor.expand_as: torch.Tensor.expand,
+}
+
+
+def _is_basic(key: Any) -> bool:
+    """Whether indexing by a key gives a view, and no copy."""
+    if key.__class__ is tuple:
+        return all(map(_is_basic, key))
+    return key is None or key is Ellipsis or key.__class__ in (int, slice)
+
+
+def dummy(spec: Spec, taped: bool) -> Any:
+    """A tensor of zeros that looks like this, and is no leaf where it learns."""
+    found = torch.zeros(spec.shape, dtype=dtype_named(spec.dtype))
+    return found.requires_grad_().clone() if taped and spec.dtype in FLOATS else found
+
+
+_known: OrderedDict[Any, bool] = OrderedDict()
+
+
+def is_alias(spec: Spec, path: tuple[Step, ...]) -> bool:
+    """Whether what these steps give of a tensor shares its memory."""
+    key = (spec, path)
+    found = _known.get(key)
+    if found is None:
+        with plain():
+            base = view = dummy(spec, False)
+            for step in path:
+                view = step.of(view)
+        found = _known[key] = view.untyped_storage().data_ptr() == base.untyped_storage().data_ptr()
+        while len(_known) > _MOST:
+            _known.popitem(last=False)
+    return found

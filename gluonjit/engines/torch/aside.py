@@ -1,0 +1,80 @@
+"""Where a batch stands aside for PyTorch's own ways to trace a program, or they for it."""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import Any
+
+import torch
+
+from gluonjit.engines.torch import hooked
+from gluonjit.engines.torch.lazy import LazyTensor
+from gluonjit.hybrid import LOCAL
+
+KEY = "_gluonjit"
+"""A dynamically batched module keeps its Cell in its own __dict__, so that copies and pickles take it along."""
+
+_tracing = torch._C._get_tracing_state
+_modes = torch._C._len_torch_dispatch_stack
+
+
+def traced_otherwise() -> bool:
+    """Whether torch.jit.trace, torch.export, make_fx or another mode is to see the operators as they are called."""
+    return _tracing() is not None or _modes() > 0
+
+
+def compile_(model: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """torch.compile. What is batched runs as it is, as one program for all samples; the rest is compiled."""
+    found = hooked.original_compile(model, *args, **kwargs)
+    if isinstance(model, torch.nn.Module):
+        kind = type(found)
+        if "_gluonjit_aside" not in kind.__dict__:
+            kind._gluonjit_aside, kind.__call__ = True, _module_call(kind.__call__)
+        return found
+    return found if model is None else _function_call(model, found)  # without a model torch.compile is called again
+
+
+def _module_call(original: Any) -> Any:
+    """What stands in the place of the call of a compiled module."""
+
+    @wraps(original)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        model = self._orig_mod
+        if _is_captured(model, args, kwargs) and not (self._forward_hooks or self._forward_pre_hooks):
+            return model(*args, **kwargs)
+        return original(self, *args, **kwargs)
+
+    return call
+
+
+def _function_call(model: Any, compiled: Any) -> Any:
+    """What stands in the place of a compiled function."""
+
+    @wraps(compiled)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not torch.compiler.is_compiling() and _is_captured(model, args, kwargs):
+            return model(*args, **kwargs)
+        return compiled(*args, **kwargs)
+
+    return call
+
+
+def _is_captured(model: Any, args: Any, kwargs: Any) -> bool:
+    """Whether a call is part of a batch: of a module that is batched, inside of a sample, or on results that wait."""
+    state = LOCAL.state
+    if state.trace is not None:
+        return True
+    if state.paused or traced_otherwise():
+        return False
+    owner = getattr(model, "__self__", model)
+    batched = isinstance(owner, torch.nn.Module) and KEY in owner.__dict__
+    explicit = state.batch is not None and state.batch.explicit
+    return bool(batched or state.inside or explicit or _holds_lazy((args, kwargs)))
+
+
+def _holds_lazy(given: Any) -> bool:
+    if given.__class__ is LazyTensor:
+        return True
+    if isinstance(given, dict):
+        given = tuple(given.values())
+    return isinstance(given, (list, tuple)) and any(map(_holds_lazy, given))

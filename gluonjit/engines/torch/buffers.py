@@ -1,0 +1,68 @@
+"""Buffers that a program writes to while calls that read them wait: each call has the numbers of its own time.
+
+A buffer is a constant of the calls that read it, until it is seen to be written to. From then on it is an input of
+them, copied when it is captured; calls that were captured before run with a copy of what it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from weakref import ref
+
+import torch
+
+from gluonjit.engines.torch.held import Held, version_of
+from gluonjit.hybrid import Batch
+
+SNAPSHOTS = -3  # in `batch.noted`, beside addresses of modules
+_written: dict[int, Any] = {}
+
+
+def note_written(tensor: Any) -> None:
+    """Remember a buffer that a program writes to."""
+    if tensor.__class__ is torch.Tensor and not tensor.requires_grad:
+        place = id(tensor)
+        _written[place] = ref(tensor, lambda gone: _written.pop(place, None))
+
+
+def is_written(tensor: Any) -> bool:
+    """Whether a buffer has been seen to be written to by the program that reads it."""
+    known = _written.get(id(tensor))
+    return known is not None and known() is tensor
+
+
+def is_constant(batch: Batch, tensor: Any) -> bool:
+    """Whether a weight, or a buffer, is the same in all calls of this batch that wait to run."""
+    if tensor.requires_grad or isinstance(tensor, torch.nn.Parameter):
+        return True
+    if is_written(tensor):
+        return False
+    snapshots = batch.noted.setdefault(SNAPSHOTS, {})
+    known = snapshots.get(id(tensor))
+    version = version_of(tensor)
+    if known is None:
+        small = tensor.numel() * tensor.element_size() <= batch.options.copy_inputs
+        snapshots[id(tensor)] = Held(tensor, version, tensor.clone() if small else tensor)
+    elif known.version != version:
+        note_written(tensor)
+        return False
+    return True
+
+
+@contextmanager
+def as_captured(snapshots: Sequence[Held]) -> Iterator[None]:
+    """A region in which buffers have the numbers that they had when calls that read them were captured.
+
+    To autograd they have been written to afterwards.
+    """
+    now = [held.tensor.detach().clone() for held in snapshots]
+    for held in snapshots:
+        held.tensor.data.copy_(held.rows)
+    try:
+        yield
+    finally:
+        for held, numbers in zip(snapshots, now):
+            held.tensor.data.copy_(numbers)
+            torch.autograd.graph.increment_version(held.tensor)

@@ -1,0 +1,58 @@
+"""What a follower has to know of PyTorch's objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from types import MethodType
+from typing import Any
+
+import torch
+
+from gluonjit.engines.torch.recorder import Recorder, TraceTensor
+from gluonjit.hybrid.guards import Follower, Noted, is_plain
+
+_SPACES = ("_parameters", "_buffers", "_modules")
+
+
+class _Known:
+    """PyTorch's objects, while a call of a module is traced."""
+
+    followed: frozenset[Any] = frozenset()
+
+    def __init__(self, owner: Any) -> None:
+        modules = owner.modules() if isinstance(owner, torch.nn.Module) else ()
+        self._watched = {id(module) for module in modules}
+
+    def array(self, item: Any) -> bool:
+        return isinstance(item, torch.Tensor)
+
+    def own(self, item: Any) -> bool:
+        return item.__class__ is TraceTensor
+
+    def block(self, item: Any) -> bool:
+        return isinstance(item, torch.nn.Module)
+
+    def watched(self, item: Any) -> bool:
+        return id(item) in self._watched
+
+    def spaces(self, item: Any) -> Sequence[dict[str, Any]]:
+        return [item.__dict__[name] for name in _SPACES] if isinstance(item, torch.nn.Module) else ()
+
+    def state(self, item: Any) -> Iterator[tuple[dict[str, Any], str]]:
+        for module in item.modules():
+            for name in _SPACES:
+                yield from [(module.__dict__[name], key) for key in module.__dict__[name]]
+            yield from [(module.__dict__, name) for name, value in module.__dict__.items() if is_plain(value)]
+
+
+def follow(
+    recorder: Recorder, owner: Any, run: Callable[..., Any], args: Any, kwargs: dict[str, Any], noted: Noted
+) -> Any:
+    """What a call gives while it is recorded, and what it has read. Raises Refused where it is no node."""
+    follower = Follower(_Known(owner), (args, kwargs))
+    recorder.follower = follower
+    if type(run) is MethodType and run.__self__ is owner:
+        run = follower.get(owner, run.__name__)
+    result = follower.run(run, args, kwargs)
+    noted.facts, noted.kept = tuple(follower.facts.values()), tuple(follower.kept)
+    return result

@@ -1,0 +1,34 @@
+"""Tensors that were there before a batch, as they were when it captured them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def version_of(tensor: Any) -> int:
+    """How often a tensor has been written to."""
+    return 0 if tensor.is_inference() else int(tensor._version)
+
+
+class Held:
+    """The payload of a leaf: a tensor of the program's, and how often it had been written to when it was captured.
+
+    rows: its numbers, as they were then where they are a copy; raw: those of a small one; shared: whether other tensors
+    have the same ones.
+    """
+
+    __slots__ = ("raw", "rows", "shared", "tensor", "version")
+
+    def __init__(self, tensor: Any, version: int, rows: Any, raw: bytes | None = None) -> None:
+        self.tensor, self.version, self.rows, self.raw = tensor, version, rows, raw
+        self.shared = False
+
+    @property
+    def stale(self) -> bool:
+        """Whether its numbers are others by now than those that were captured."""
+        return self.rows is self.tensor and version_of(self.tensor) != self.version
+
+    @property
+    def rewritten(self) -> bool:
+        """Whether the program's tensor has other numbers by now."""
+        return not self.shared and version_of(self.tensor) != self.version

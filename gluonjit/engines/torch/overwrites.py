@@ -1,0 +1,182 @@
+"""What backward needs, and a program has written over since: PyTorch refuses that backward pass, and so do we.
+
+What waits to run, or has run, reads its own copy of what is written to, so its gradients would be right; but a program
+that PyTorch refuses is refused here too. Where that cannot be told for certain it is let pass.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from gluonjit.analysis import Plan, Step
+from gluonjit.analysis.plan import Place
+from gluonjit.engines.torch.reached import part_of, rows_at
+from gluonjit.engines.torch.saved import kept
+from gluonjit.graph import Graph, Kind, Record, Value
+
+_MOST_NODES = 4096  # that are looked at for one write
+
+Flags = tuple[bool, ...]
+
+
+def note_write(graph: Graph, value: Value, captured: int) -> None:
+    """Remember the nodes that save what a write to this value changes: of those that came before this row."""
+    rows = value.rows
+    if not value.taped or not value.depth or isinstance(rows, tuple) or _has_copies(graph, rows, value.spec.rows):
+        return
+    maker = _record_at(graph, rows)
+    if maker is None or maker[0].calls > len(maker[0].bases):  # then equal calls have it, too
+        return
+    record, number = maker
+    found = []
+    kind = record.kind
+    outputs = [k for k, output in enumerate(kind.outputs) if record.bases[number] + output.offset == rows]
+    if record.mode >= 2 and not set(outputs).isdisjoint(_kept_by(graph, record, number)[1]):
+        found.append(rows)
+    shared = [(rows, value.spec.rows)]  # rows of the same memory
+    for base, reader, node in _between(graph, rows, captured):
+        operands = [
+            k for k, item in enumerate(reader.operands[node]) if _meets(item, reader.kind.operands[k].rows, shared)
+        ]
+        if not operands or reader.mode < 2:
+            continue
+        if reader.kind.operator and _is_view(reader.kind):
+            shared += [(base + output.offset, output.spec.rows) for output in reader.kind.outputs]
+        elif not _kept_by(graph, reader, node)[0].isdisjoint(operands):
+            found.append(base + reader.kind.outputs[0].offset)
+    if found:
+        graph.overwritten += found
+
+
+def note_written_result(value: Value) -> None:
+    """Remember that the numbers of a value whose batch has run are others from now on."""
+    if value.taped and value.result is not None and not value.result.chunk.readers.shared:
+        chunk, row = value.result
+        first = chunk.place.begin + row
+        chunk.plan.rewritten.append((chunk.place.arena, first, value.spec.rows))
+
+
+def savers(
+    plan: Plan, learns: Callable[[Place, Any], bool], arena: int, first: int, count: int
+) -> Iterator[tuple[int, int]]:
+    """Where results of the nodes lie whose backward pass needs some rows of an arena, which hold others by now.
+
+    learns: whether gradients go through any of these rows: those of an index, or where that is None of a place.
+    """
+    wanted = np.arange(first, first + count)
+    for step in plan.steps:
+        if step.mode < 2 or not step.count:
+            continue
+        results = [place for place in step.places if place.arena == arena and place.begin <= first < place.end]
+        readers = list(_readers(step, arena, wanted))
+        if not results and not readers:
+            continue
+        operands, saved = kept(step.kind.program, _flags(step, learns))
+        if any(step.places[k] in results for k in saved):
+            yield arena, first
+        for operand, node in readers:
+            if operand in operands:
+                place = step.places[0]
+                yield place.arena, place.begin + node * ((place.end - place.begin) // step.count)
+
+
+def _readers(step: Step, arena: int, wanted: Any) -> Iterator[tuple[int, int]]:
+    """The operands, and of which node, that are any of these rows."""
+    for gather, group in zip(step.gathers, step.kind.groups):
+        if gather.place.arena == arena:
+            rows = rows_at(gather.place, gather.index)
+            listed = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else np.asarray(rows)
+            size = gather.rows // len(group)
+            for at in np.flatnonzero(np.isin(listed, wanted)).tolist():
+                role, row = divmod(at, size)
+                if size % step.count == 0:  # where nodes have rows as they like it is not known which node's it is
+                    yield from [(operand, row // (size // step.count)) for operand in group[role]]
+
+
+def _flags(step: Step, learns: Callable[[Place, Any], bool]) -> tuple[bool, ...]:
+    found = [True] * len(step.kind.operands)
+    for gather, group in zip(step.gathers, step.kind.groups):
+        size = gather.rows // len(group)
+        for position, role in enumerate(group):
+            for operand in role:
+                found[operand] = learns(*part_of(gather, position * size, size))
+    return tuple(found)
+
+
+def _has_copies(graph: Graph, first: int, count: int) -> bool:
+    """Whether other tensors, joined of these rows, have memory of their own."""
+    rows = set(range(first, first + count))
+    return any(not rows.isdisjoint(joined) for joined in graph.copies)
+
+
+def _record_at(graph: Graph, row: int) -> tuple[Record, int] | None:
+    """The node that a row is a result of."""
+    for record in graph.records.values():
+        number = bisect_right(record.bases, row) - 1
+        if number >= 0 and row < record.bases[number] + record.kind.rows:
+            return record, number
+    return None
+
+
+def _between(graph: Graph, row: int, end: int) -> list[tuple[int, Record, int]]:
+    """The nodes captured after a row and before another, in their order; none where they are too many."""
+    found = []
+    for record in graph.records.values():
+        nodes = range(bisect_right(record.bases, row), bisect_left(record.bases, end))
+        found += [(record.bases[node], record, node) for node in nodes]
+        if len(found) > _MOST_NODES:
+            return []
+    return sorted(found, key=lambda item: item[0])
+
+
+def _meets(rows: Any, count: int, shared: Iterable[tuple[int, int]]) -> bool:
+    """Whether an operand has any of these rows."""
+    if isinstance(rows, tuple):
+        return any(first <= row < first + size for row in rows for first, size in shared)
+    return any(rows < first + size and first < rows + count for first, size in shared)
+
+
+def _is_view(kind: Kind) -> bool:
+    found: bool = kind.program.trace.ops != [] and all(op.name in _VIEWS for op in kind.program.trace.ops)
+    return found
+
+
+_VIEWS = set(
+    "view.default select.int slice.Tensor split.Tensor split_with_sizes.default unbind.int unsqueeze.default "
+    "squeeze.default squeeze.dim squeeze.dims expand.default t.default transpose.int permute.default detach.default "
+    "alias.default diagonal.default".split()
+)
+
+
+def _kept_by(graph: Graph, record: Record, node: int) -> tuple[frozenset[int], frozenset[int]]:
+    """The operands and results, by number, that a node saves for its backward pass."""
+    kind = record.kind
+    flags = [_is_taped(graph, rows) for rows in record.operands[node]]
+    if kind.split is None:
+        if len(kind.program.trace.operands) != len(flags):
+            return frozenset(), frozenset()
+        return kept(kind.program, tuple(flags))
+    chosen = tuple([flags[k] for k in kind.split.kept]) + (True,) * len(kind.split.products)
+    if len(kind.program.trace.operands) != len(chosen):
+        return frozenset(), frozenset()
+    operands, results = kept(kind.program, chosen)
+    own = {kind.split.kept[k] for k in operands if k < len(kind.split.kept)}
+    for argument, product in kind.split.products:
+        if kept(product.program, (flags[argument],))[0]:
+            own.add(argument)
+    return frozenset(own), results
+
+
+def _is_taped(graph: Graph, rows: Any) -> bool:
+    row = rows[0] if isinstance(rows, tuple) else rows
+    found = _record_at(graph, row)
+    if found is not None:
+        return found[0].mode >= 2
+    for leaf in graph.leaves.values():
+        if leaf.base <= row < leaf.base + leaf.spec.rows:
+            return bool(leaf.taped)
+    return any(table.taped for table in graph.lookups)

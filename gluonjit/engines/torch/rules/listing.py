@@ -1,0 +1,168 @@
+"""The table of rules for people: each operator of ATen, how it runs for many samples, and why or what to know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from gluonjit.engines.torch.aten import without_rule
+from gluonjit.hybrid.listing import Page, Row, of_kind, unknown
+
+from . import layers, linear, losses, pointwise, reductions, shapes
+from .table import RANDOM, RULES, operator_named, rule_of
+
+HOW = {
+    "elementwise": "as it stands",
+    "reduction": "as it stands",
+    "layer": "as it stands",
+    "shape": "rewritten",
+    "product": "rewritten",
+    "loss": "rewritten",
+    "made": "as it stands",
+    "composed": "rewritten",
+    "at once": "at once",
+    "alone": "alone",
+}
+"""How the operators of each kind run."""
+
+KINDS = {
+    "elementwise": "element by element, so in any layout",
+    "reduction": "along dimensions, on rows or on stacked samples, counted from the last one",
+    "layer": "over a leading dimension of samples, which all samples together have too",
+    "shape": "the same elements in another shape, on rows or on stacked samples",
+    "product": "products with a weight on all rows of all samples, others as products of a batch",
+    "loss": "element by element, then summed or averaged for each sample",
+    "made": "made like another tensor",
+    "composed": "PyTorch has it as several operators, each of which runs by its own rule",
+    "at once": "runs when it is called, with what it depends on",
+    "alone": "runs for each sample by itself: there is no rule for it",
+}
+"""What all operators of a kind have in common, and what the table says where a rule has no note of its own."""
+
+_KIND_OF: dict[Any, str] = {
+    layers: "layer",
+    linear: "product",
+    losses: "loss",
+    pointwise: "elementwise",
+    reductions: "reduction",
+    shapes: "shape",
+}
+_KIND_OF_MODULE = {module.__name__: kind for module, kind in _KIND_OF.items()}
+_MADE: set[Callable[..., Any]] = {pointwise.filled, pointwise.made_like}
+_BY_NUMBERS = {
+    torch.Tag.dynamic_output_shape: "the shape of its result depends on numbers",
+    torch.Tag.data_dependent_output: "it reads numbers",
+}
+_MEMORY = {"as_strided.default": "it looks at memory, in which a batch has others beside it"}
+_PREFIXES = ("torch.nn.functional.", "torch.ops.aten.", "torch.Tensor.", "torch.", "Tensor.", "F.", "aten::", "aten.")
+_FAMILIES = ("linalg", "special", "fft")  # written with a dot by programs, with an underscore by ATen
+
+
+def row_of(name: str) -> Row:
+    """The line of an operator by its full name: "add.Tensor"."""
+    operator = operator_named(name)
+    rule = rule_of(name)
+    drawn = "; draws for each sample" if RANDOM in operator.tags else ""
+    if rule is not None:
+        kind = "made" if rule in _MADE else _KIND_OF_MODULE[rule.__module__]
+        by_tag = name not in RULES
+        note = KINDS[kind] if by_tag else _said(rule)
+        return Row(name, kind, HOW[kind], note + drawn)
+    why = _MEMORY.get(name) or next((said for tag, said in _BY_NUMBERS.items() if tag in operator.tags), None)
+    kind = "at once" if why else "composed" if without_rule(operator) is not None else "alone"
+    return Row(name, kind, HOW[kind], (why or KINDS[kind]) + drawn)
+
+
+def _said(rule: Callable[..., Any]) -> str:
+    """The first line of a rule's documentation, as part of a line."""
+    text = str(rule.__doc__).split("\n")[0].rstrip(".")
+    return text[0].lower() + text[1:]
+
+
+def describe() -> list[Row]:
+    """Every rule, every other element-wise operator, and all others that programs call by name."""
+    return [row_of(name) for name in sorted(_all()) if name in RULES or _public(name)]
+
+
+@lru_cache(maxsize=1)
+def _all() -> frozenset[str]:
+    """All operators of ATen, of this build of PyTorch, that give new tensors or views of one they are given."""
+    names = [name.removeprefix("aten::") for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::")]
+    full = [name if "." in name else f"{name}.default" for name in names if "backward" not in name]
+    return frozenset(name for name in full if not name.endswith("out") and _gives_tensors(name))
+
+
+def _gives_tensors(name: str) -> bool:
+    try:
+        schema = operator_named(name)._schema
+    except AttributeError:  # what TorchScript alone has
+        return False
+    returned = {str(result.type) for result in schema.returns}
+    taken = {str(argument.type) for argument in schema.arguments}
+    return not schema.is_mutable and bool(returned) and returned <= _TENSORS and not taken.isdisjoint(_TENSORS)
+
+
+_TENSORS = {"Tensor", "List[Tensor]"}
+
+
+def _public(name: str) -> bool:
+    """Whether programs call it, on dense tensors; what begins with an underscore PyTorch calls itself."""
+    return not name.startswith("_") and not any(part in name for part in _NOT_CALLED)
+
+
+_NOT_CALLED = ("sparse", "quantize", "indices", "_copy.", "cudnn", "mkldnn", "miopen", "mps", "fbgemm")
+
+
+def select(kind: str | None, names: Sequence[str]) -> list[Row]:
+    """The lines of one kind, of some operators as programs write them, or all. LookupError names what is wrong."""
+    if not names:
+        return of_kind(describe(), kind, KINDS)
+    found = sorted({full for name in names for full in _named(name)})
+    return of_kind([row_of(full) for full in found], kind, KINDS)
+
+
+def _named(name: str) -> list[str]:
+    """The operators behind a name: `torch.softmax`, `F.relu`, `linalg.det`, `add_`, `sum.dim_IntList`."""
+    plain = name
+    for prefix in _PREFIXES:
+        if plain.startswith(prefix):
+            plain = plain[len(prefix) :]
+            break
+    base, _, overload = plain.partition(".")
+    if base in _FAMILIES and overload:
+        base, _, overload = f"{base}_{overload}".partition(".")
+    if base.endswith("_") and not base.endswith("__"):  # in place: the operator that gives a new tensor
+        base = base[:-1]
+    wanted = {base, f"_{base}"}
+    found = [full for full in _all() if full.partition(".")[0] in wanted and overload in ("", full.partition(".")[2])]
+    if not found:
+        raise unknown(name, "PyTorch", filter(_public, _all()))
+    return found
+
+
+_HEAD = """\
+# Operators of PyTorch
+
+How each operator of ATen, PyTorch's library of operators, runs for many samples at once. Made with PyTorch {version} by
+
+```bash
+python -m gluonjit rules --engine torch --markdown > docs/operators-torch.md
+```
+
+`python -m gluonjit rules NAME` looks one up by the name that a program writes: `torch.softmax`, `F.relu`, `linalg.det`,
+or as reports name it, `sum.dim_IntList`. The names here are ATen's, with the overload; one that writes in place, as
+`add_`, runs as the one that gives a new tensor. [operators.md](operators.md) has those of MXNet.
+
+* **as it stands**: the operator itself runs once, on the rows of all samples or on all samples stacked.
+* **rewritten**: other operators or other arguments do the same for all samples.
+* **at once**: the operator runs when it is called, and what it depends on before it.
+* **alone**: the operator runs for each sample by itself, with the same result as without batching.
+
+A call that its rule cannot take (a shape, an argument, rows of varying length) runs alone too, and the report of the
+batch says why.
+"""
+
+PAGE = Page(_HEAD.format(version=str(torch.__version__).partition("+")[0]), HOW, KINDS)

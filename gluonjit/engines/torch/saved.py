@@ -1,0 +1,103 @@
+"""Which tensors an operator saves for its backward pass: PyTorch's autograd says so, asked with small ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from gluonjit.engines.torch import rules
+from gluonjit.engines.torch.arrays import FLOATS, dtype_named
+from gluonjit.engines.torch.hooked import plain
+from gluonjit.engines.torch.trace import Operand, Trace, TraceOp
+
+
+def kept(program: Any, learned: tuple[bool, ...]) -> tuple[frozenset[int], frozenset[int]]:
+    """The operands and the results, by number, that a program saves for backward where these operands learn."""
+    known: dict[Any, tuple[frozenset[int], frozenset[int]]] = program.__dict__.setdefault("kept", {})
+    found = known.get(learned)
+    if found is None:
+        found = known[learned] = _kept(program.trace, program.results, program.consts, learned)
+    return found
+
+
+def _kept(
+    trace: Trace, results: Sequence[int], consts: Sequence[Any], learned: tuple[bool, ...]
+) -> tuple[frozenset[int], frozenset[int]]:
+    tensors: dict[int, Any] = {}
+    saved: set[int] = set()
+    with plain(True):
+        try:
+            for position, spec in enumerate(trace.operands):
+                tensors[position] = _leaf(torch.zeros(spec.shape, dtype=dtype_named(spec.dtype)), learned[position])
+            for (position, _), tensor in zip(trace.consts, consts):
+                tensors[position] = _leaf(tensor.cpu(), tensor.requires_grad)
+            for op in trace.ops:
+                saved.update(map(_memory, [tensors[position] for position in saved_by(op, tensors)]))
+        except (RuntimeError, ValueError, TypeError, IndexError):  # of numbers that are none of the program's
+            return frozenset(), frozenset()
+    return (
+        frozenset([k for k in range(len(trace.operands)) if _memory(tensors[k]) in saved]),
+        frozenset([k for k, position in enumerate(results) if _memory(tensors[position]) in saved]),
+    )
+
+
+def saved_by(op: TraceOp, known: dict[int, Any]) -> set[int]:
+    """The positions whose tensors an operator saves; its results are added to `known`."""
+    saved: list[int] = []
+
+    def pack(tensor: Any) -> Any:
+        saved.append(_memory(tensor))
+        return tensor
+
+    inputs = [known[position] for position in op.inputs]
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        found = rules.operator_named(op.name)(**{name: _given(value, inputs) for name, value in op.attrs})
+    known.update(zip(op.outputs, found if isinstance(found, (list, tuple)) else (found,)))
+    places = {*op.inputs, *op.outputs}
+    return {position for position in places if _memory(known[position]) in saved}
+
+
+def overwritten(
+    trace: Trace,
+    likes: Sequence[Any],
+    learned: Callable[[int], bool | None],
+    writes: Sequence[tuple[int, int, int, set[int]]],
+) -> bool:
+    """Whether a trace writes over what an operator before has saved, which PyTorch's backward pass refuses.
+
+    writes: (operators before, operators when it was done, the position written to, those of the same memory).
+    """
+    if not writes:
+        return False
+    exempt = {(number, target) for before, after, target, _ in writes for number in range(before, after)}
+    known: dict[int, Any] = {}
+    with plain(True):
+        try:
+            for position in range(len(trace.operands)):
+                known[position] = _leaf(likes[position], learned(position))
+            for position, _ in trace.consts:
+                known[position] = _leaf(likes[position], learned(position))
+            for number, op in enumerate(trace.ops[: writes[-1][0]]):
+                kept = {position for position in saved_by(op, known) if (number, position) not in exempt}
+                if any(number < before and not kept.isdisjoint(places) for before, _, _, places in writes):
+                    return True
+        except (RuntimeError, ValueError, TypeError, IndexError):  # of numbers that are none of the program's
+            return True
+    return False
+
+
+def _leaf(like: Any, learned: bool | None) -> Any:
+    copy = like.detach().clone()
+    return copy.requires_grad_(learned is not False and str(copy.dtype).removeprefix("torch.") in FLOATS)
+
+
+def _given(value: Any, inputs: Sequence[Any]) -> Any:
+    if value.__class__ is Operand:
+        return inputs[value]
+    return [_given(item, inputs) for item in value] if isinstance(value, tuple) else value
+
+
+def _memory(tensor: Any) -> int:
+    return int(tensor.untyped_storage().data_ptr()) if isinstance(tensor, torch.Tensor) else 0

@@ -1,0 +1,278 @@
+"""Writes to lazy tensors: what is written to has a new value from then on, and its views are taken anew of that.
+
+A write is captured as a node that gives the whole tensor anew. Where that cannot be, what waits runs, and the write is
+PyTorch's own, on memory that is nobody else's.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from inspect import signature
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from gluonjit.engines.torch.aliases import Step, dummy, is_alias, path_of
+from gluonjit.engines.torch.arrays import spec_of
+from gluonjit.engines.torch.cell import Cell
+from gluonjit.engines.torch.cells import capture, open_batch
+from gluonjit.engines.torch.hooked import plain
+from gluonjit.engines.torch.kinds import ALL_CONSTANT
+from gluonjit.engines.torch.lazy import LazyTensor
+from gluonjit.engines.torch.operands import concrete, current, leaf
+from gluonjit.engines.torch.overwrites import note_write, note_written_result
+from gluonjit.engines.torch.recorder import TraceTensor
+from gluonjit.engines.torch.records import Refusal
+from gluonjit.graph import Value
+from gluonjit.hybrid import LOCAL, Batch, Options
+from gluonjit.hybrid.structure import map_structure
+
+_MOST = 4096
+_WRITING = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
+_IN_PLACE = {"__setitem__", *(f"__i{name}__" for name in _WRITING)}
+_RESHAPING = set(
+    "detach_ resize_ resize_as_ set_ squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_ rename_".split()
+)
+"""Of what is more than new numbers."""
+
+
+def target_of(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The tensor that a call writes to; None where it writes to none."""
+    if (name.endswith("_") and not name.endswith("__")) or name in _IN_PLACE or _inplace(func, args, kwargs):
+        return args[0] if args else kwargs.get("input")
+    return kwargs.get("out")
+
+
+def _inplace(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a function of torch.nn.functional is told to work in place."""
+    if "inplace" in kwargs:
+        return bool(kwargs["inplace"])
+    if not any(arg is True for arg in args[1:]):
+        return False
+    place = _places.get(func)
+    if place is None:
+        try:
+            place = list(signature(func).parameters).index("inplace")
+        except (ValueError, TypeError):
+            place = len(_places) + 1_000
+        _places[func] = place
+    return place < len(args) and args[place] is True
+
+
+_places: dict[Any, int] = {}
+
+
+def write(func: Any, name: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run or capture a call that writes to a lazy tensor; returns what it gives, mostly the tensor itself."""
+    base, path = base_of(target)
+    batch = LOCAL.state.batch
+    if batch is not None and base._c is None and current(base).graph is batch.graph and name not in _RESHAPING:
+        try:
+            return _captured(func, name, base, path, target, args, kwargs)
+        except Refusal as refusal:
+            if str(refusal) == ALL_CONSTANT and _constant(batch, func, base, path, args, kwargs):
+                return target
+            if not str(refusal).startswith("tracing it raised"):  # then it is the program's own fault, most likely
+                batch.report.unbatched[name] = str(refusal)
+    return _at_once(func, base, target, args, kwargs)
+
+
+def base_of(lazy: Any) -> tuple[Any, tuple[Step, ...]]:
+    """What a lazy tensor is a view of, and how it comes from there; the tensor itself where it is none."""
+    base = lazy._b
+    if base is None:
+        return lazy, ()
+    path = path_of(lazy._k)
+    if is_alias(base._v.spec, path):
+        return base, path
+    lazy._b = lazy._k = lazy._n = None  # a copy
+    return lazy, ()
+
+
+def _count(base: Any) -> None:
+    base._n = (base._n or 0) + 1
+
+
+def renew(lazy: Any) -> None:
+    """Find the value of a view anew, of what has been written to since it was taken."""
+    base, path = base_of(lazy)
+    if base is lazy:
+        return
+    if base._c is None:
+        found = base
+        for step in path:
+            found = step.of(found)
+    else:
+        with torch.inference_mode(False):
+            found = base._c
+            for step in path:
+                found = step.of(found)
+    if found.__class__ is LazyTensor:
+        lazy._v, lazy._c = found._v, found._c
+    else:
+        lazy._v, lazy._c = _apart(lazy._v, found), found
+    lazy._n = base._n
+
+
+def _apart(value: Value, computed: Any) -> Value:
+    """The value of a tensor that is there, and no part of a graph."""
+    return Value(value.rows, 0, spec_of(computed), None, bool(computed.requires_grad), None)
+
+
+# --- as a node -------------------------------------------------------------------------------------------------------
+
+_cells: OrderedDict[Any, tuple[Cell, Callable[..., Any]]] = OrderedDict()
+
+
+def _captured(
+    func: Any, name: str, base: Any, path: tuple[Step, ...], target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Capture the write as a node that gives all of the base. Raises Refusal."""
+    by_out = kwargs.get("out") is target
+    taped = base._v.taped
+    quiet = taped and not torch.is_grad_enabled()
+    rest = args if by_out else args[1:]
+    named = {key: value for key, value in kwargs.items() if not (by_out and key == "out")}
+    key = (func, path, by_out, quiet, taped)
+    known = _cells.get(key)
+    if known is None:
+        known = _cells[key] = (Cell(name, Options(), operator=True), _writer(*key))
+        while len(_cells) > _MOST:
+            _cells.popitem(last=False)
+    cell, run = known
+    with torch.set_grad_enabled(quiet or torch.is_grad_enabled()):
+        batch = open_batch()
+        if current(base).graph is not batch.graph:  # it was full
+            raise Refusal("the batch was full")
+        captured = batch.graph.rows
+        found = capture(cell, None, run, (base, *rest), named, batch)
+    if quiet or base._v.taped:
+        note_write(batch.graph, base._v, captured)
+    base._v = found._v
+    _count(base)
+    return target
+
+
+def _constant(
+    batch: Batch, func: Any, base: Any, path: tuple[Step, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> bool:
+    """A write of constants to all of a tensor, as `zero_` does: it needs no node."""
+    if "out" in kwargs or (torch.is_grad_enabled() is False and base._v.taped):
+        return False
+    with plain():
+        found = view = dummy(base._v.spec, False)
+        for step in path:
+            view = step.of(view)
+        with torch.no_grad():
+            func(view, *args[1:], **kwargs)
+    if base._v.taped:
+        note_write(batch.graph, base._v, batch.graph.rows)
+    base._v = leaf(batch, found)
+    _count(base)
+    return True
+
+
+def _writer(func: Any, path: tuple[Step, ...], by_out: bool, quiet: bool, taped: bool) -> Callable[..., Any]:
+    """What gives a tensor as it is after a write to a view of it."""
+
+    def write(base: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not quiet):
+            view = base
+            for step in path:
+                view = step.of(view)
+            if by_out:
+                func(*args, **kwargs, out=view)
+            else:
+                func(view, *args, **kwargs)
+
+    def run(base: TraceTensor, *args: Any, **kwargs: Any) -> Any:
+        like = base.recorder.spec_at(base.position)
+        with _disable_current_modes(), plain(torch.is_grad_enabled()):  # what PyTorch refuses it refuses here
+            given = map_structure((args, kwargs), _stand_in)
+            with torch.enable_grad():
+                tried = dummy(like, taped)
+            write(tried, *given)
+        base.outside = False
+        write(base, args, kwargs)
+        return base
+
+    return run
+
+
+def _stand_in(item: Any) -> Any:
+    if item.__class__ is TraceTensor:
+        with torch.enable_grad():
+            return dummy(item.recorder.spec_at(item.position), item.recorder.learned(item.position) is not False)
+    return item
+
+
+# --- at once ---------------------------------------------------------------------------------------------------------
+
+
+def _at_once(func: Any, base: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Write to computed tensors, by PyTorch itself."""
+    given, named = map_structure((args, kwargs), _waiting)  # what waits runs before there is other memory
+    opened(base)
+    if target is not base and not _share(target._c, base._c):  # a view that was captured of what was computed already
+        renew(target)
+    memory = concrete(target)
+    found = func(*map_structure(given, _computed), **map_structure(named, _computed))
+    _count(base)
+    if target is not base:
+        target._n = base._n
+    if tuple(memory.shape) != target._v.spec.shape:
+        target._v = _apart(target._v, memory)
+    return target if found is memory else found
+
+
+def _share(one: Any, other: Any) -> bool:
+    return one is not None and one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
+
+
+def _waiting(item: Any) -> Any:
+    if item.__class__ is LazyTensor:
+        concrete(item)
+    return item
+
+
+def _computed(item: Any) -> Any:
+    if item.__class__ is LazyTensor:
+        return concrete(item)
+    if item.__class__ is slice:
+        return slice(_computed(item.start), _computed(item.stop), _computed(item.step))
+    return item
+
+
+def opened(lazy: Any) -> Any:
+    """The computed tensor, in memory that only it and its views share: the program's own where it was given that."""
+    base, _ = base_of(lazy)
+    computed = concrete(base)
+    value = base._v
+    if value.graph is not None or value.result is not None:
+        if value.base is computed and not value.depth:  # an input
+            _run_readers(computed)
+        elif not (computed.requires_grad and computed.is_leaf):
+            note_written_result(value)
+            with torch.inference_mode(False), torch.enable_grad():
+                base._c = computed.clone()
+        base._v = _apart(value, base._c)
+        _count(base)
+    return concrete(lazy)
+
+
+def put_data(lazy: Any, value: Any) -> None:
+    """Let a tensor have the memory of another from now on; what it was a view of, and its views, keep theirs."""
+    computed = opened(lazy)
+    computed.data = _computed(value)
+    lazy._b = lazy._k = lazy._n = None
+    lazy._c, lazy._v = computed, _apart(lazy._v, computed)
+
+
+def _run_readers(tensor: Any) -> None:
+    """Run what waits and reads an input that is written to next, unless it was copied."""
+    batch = LOCAL.state.batch
+    known = None if batch is None else batch.imports.get(id(tensor))
+    if batch is not None and known is not None and known[0].rows is tensor:
+        batch.flush("an input is written to")

@@ -1,0 +1,15 @@
+"""Errors that PyTorch raises of what was written to, for what runs without its autograd."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def modified(what: str, tensor: Any = None) -> RuntimeError:
+    """The error of a backward pass that needs numbers which have been written over."""
+    shape = "" if tensor is None else f" of shape {tuple(tensor.shape)}"
+    return RuntimeError(
+        f"one of the variables needed for gradient computation has been modified by an inplace operation: {what}{shape}"
+        f" was written to after calls that need its numbers for their gradients, and before backward. Call backward "
+        f"before the write (optimizer.step, load_state_dict, add_), or write to a copy (tensor.clone())."
+    )

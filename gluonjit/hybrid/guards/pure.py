@@ -1,0 +1,148 @@
+"""What is known of builtin functions, and of the standard library's: a table."""
+
+from __future__ import annotations
+
+import builtins
+import collections
+import contextlib
+import copy
+import dataclasses
+import decimal
+import fractions
+import functools
+import types
+import typing
+from typing import Any
+
+FRESH = (
+    list,
+    dict,
+    set,
+    bytearray,
+    collections.OrderedDict,
+    collections.defaultdict,
+    collections.deque,
+    collections.Counter,
+)
+"""Classes of containers that a program makes, and may then write to."""
+
+_PURE = (
+    "abs all any ascii bin bool bytearray bytes callable chr complex dict divmod enumerate filter float format "
+    "frozenset hash hex int isinstance issubclass iter len list map max min next object oct ord pow property range repr "
+    "reversed round set slice sorted staticmethod classmethod str sum tuple type zip super memoryview"
+)
+_BUILTINS = {getattr(builtins, name) for name in _PURE.split()}
+
+EFFECTS = {
+    "print": "it prints",
+    "input": "it reads from the terminal",
+    "open": "it opens a file",
+    "eval": "it evaluates code",
+    "exec": "it executes code",
+    "compile": "it compiles code",
+    "globals": "it asks for globals()",
+    "locals": "it asks for locals()",
+    "vars": "it asks for vars()",
+    "dir": "it asks for dir()",
+    "id": "it asks for id(), which differs from run to run",
+    "__import__": "it imports",
+    "breakpoint": "it stops at a breakpoint",
+}
+"""Builtins that a node cannot call, and why."""
+
+MODULES = {"math", "cmath", "operator", "_operator", "itertools", "_collections", "_struct", "struct", "_functools"}
+"""Modules of the standard library whose functions in C give what follows from their arguments."""
+
+UNSTEADY = {
+    "time": "it reads the clock",
+    "datetime": "it reads the clock",
+    "random": "it draws random numbers in Python",
+    "_random": "it draws random numbers in Python",
+    "numpy.random": "it draws random numbers in Python",
+    "logging": "it logs",
+    "warnings": "it warns",
+    "os": "it asks the operating system",
+    "posix": "it asks the operating system",
+    "sys": "it asks the interpreter",
+    "io": "it reads or writes a file",
+    "_io": "it reads or writes a file",
+    "tqdm": "it shows progress",
+    "gc": "it asks the collector of garbage",
+    "threading": "it uses threads",
+    "_thread": "it uses threads",
+    "weakref": "it uses weak references",
+    "_weakref": "it uses weak references",
+    "inspect": "it looks at frames",
+}
+"""Modules whose functions a node cannot call, and why."""
+
+_STANDARD: set[Any] = {
+    copy.copy,
+    copy.deepcopy,
+    dataclasses.replace,
+    dataclasses.fields,
+    dataclasses.is_dataclass,
+    dataclasses.astuple,
+    dataclasses.asdict,
+    functools.partial,
+    functools.reduce,
+    contextlib.nullcontext,
+    contextlib.suppress,
+    contextlib._GeneratorContextManager,
+    collections.namedtuple,
+    types.SimpleNamespace,
+    typing.cast,
+    fractions.Fraction,
+    decimal.Decimal,
+}
+
+_READING = {
+    list: "__len__ copy count index __contains__ __getitem__ __iter__ __add__ __mul__ __eq__ __reversed__",
+    dict: "__len__ copy get items keys values __contains__ __getitem__ __iter__ __eq__ __or__ fromkeys __reversed__",
+    set: "__len__ copy difference intersection union isdisjoint issubset issuperset symmetric_difference __contains__ "
+    "__iter__ __and__ __or__ __sub__ __eq__ __xor__",
+    collections.deque: "__len__ copy count index __contains__ __getitem__ __iter__",
+    collections.Counter: "most_common elements total",
+}
+READING = {kind: frozenset(names.split()) for kind, names in _READING.items()}
+"""Methods of containers that only read."""
+
+IMMUTABLE = (type(None), bool, int, float, complex, str, bytes, tuple, frozenset, range, slice, type(Ellipsis))
+
+
+def reads_only(container: Any, name: str) -> bool:
+    """Whether a method of a container only reads it."""
+    return any(name in names for kind, names in READING.items() if isinstance(container, kind))
+
+
+def effect_of(function: Any) -> str:
+    """Why a node cannot call a function that is not the user's; "" where nothing is known against it."""
+    module = getattr(function, "__module__", None) or getattr(getattr(function, "__objclass__", None), "__module__", "")
+    if module == "builtins" and not isinstance(function, type):
+        return EFFECTS.get(getattr(function, "__name__", ""), "")
+    owner = getattr(function, "__self__", None)
+    if owner is not None and not isinstance(owner, type):
+        module = getattr(type(owner), "__module__", module) if type(owner).__name__ != "module" else owner.__name__
+    while module:
+        if module in UNSTEADY:
+            return UNSTEADY[module]
+        module = module.rpartition(".")[0]
+    return ""
+
+
+def is_pure(function: Any) -> bool:
+    """Whether a builtin, or a function of the standard library, is known to give what follows from its arguments."""
+    try:
+        if function in _BUILTINS or function in _STANDARD:
+            return True
+    except TypeError:  # it cannot be hashed
+        return False
+    if isinstance(function, type) and (
+        function in FRESH or function in IMMUTABLE or issubclass(function, BaseException)
+    ):
+        return True
+    module = getattr(function, "__module__", None)
+    owner = getattr(function, "__self__", None)
+    if module is None and owner is not None and type(owner).__name__ == "module":
+        module = owner.__name__
+    return module in MODULES

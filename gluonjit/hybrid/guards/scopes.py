@@ -1,0 +1,74 @@
+"""Names of a function's scopes, told from its source as Python tells them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from typing import Union
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+Function = Union[ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda]
+
+
+class Scope:
+    """One function's or comprehension's names: those it binds, and those it declares to be of elsewhere."""
+
+    def __init__(self, node: ast.AST) -> None:
+        self.bound: set[str] = set()
+        self.globals: set[str] = set()
+        self.nonlocals: set[str] = set()
+        if isinstance(node, FUNCTIONS):
+            self.bound.update(argument.arg for argument in arguments_of(node.args))
+            body = node.body if isinstance(node.body, list) else [node.body]
+            self._collect(body)
+        else:
+            assert isinstance(node, COMPREHENSIONS)
+            for generator in node.generators:
+                self._collect([generator.target])
+        self.bound -= self.globals | self.nonlocals
+
+    def _collect(self, nodes: Iterable[ast.AST]) -> None:
+        for node in nodes:
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                self.bound.add(node.name)
+                self._collect(node.decorator_list)
+                continue
+            if isinstance(node, ast.Lambda):
+                continue
+            if isinstance(node, COMPREHENSIONS):  # := in it binds here
+                self.bound.update(item.target.id for item in _walrus(node) if isinstance(item.target, ast.Name))
+                continue
+            self._note(node)
+            self._collect(ast.iter_child_nodes(node))
+
+    def _note(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            self.bound.add(node.id)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            self.bound.update((alias.asname or alias.name.partition(".")[0]) for alias in node.names)
+        elif isinstance(node, ast.Global):
+            self.globals.update(node.names)
+        elif isinstance(node, ast.Nonlocal):
+            self.nonlocals.update(node.names)
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            self.bound.add(node.name)
+        else:  # patterns of `match`
+            for field in ("name", "rest"):
+                name = getattr(node, field, None)
+                if type(node).__name__.startswith("Match") and isinstance(name, str):
+                    self.bound.add(name)
+
+
+def arguments_of(arguments: ast.arguments) -> Iterator[ast.arg]:
+    """All arguments that a function takes."""
+    yield from (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    for argument in (arguments.vararg, arguments.kwarg):
+        if argument is not None:
+            yield argument
+
+
+def _walrus(node: ast.AST) -> Iterator[ast.NamedExpr]:
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.NamedExpr):
+            yield inner

@@ -1,0 +1,54 @@
+"""Tables of rules for people, of any framework: each operator, how it runs for many samples, why or what to know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+
+class Row(NamedTuple):
+    """A line of a table."""
+
+    operator: str
+    kind: str
+    how: str
+    note: str
+
+
+class Page(NamedTuple):
+    """What the page of a framework says: its text up to the tables, how operators of each kind run, what they share."""
+
+    head: str
+    how: Mapping[str, str]
+    kinds: Mapping[str, str]
+
+
+def of_kind(rows: Iterable[Row], kind: str | None, kinds: Iterable[str]) -> list[Row]:
+    """The lines of one kind, or all. LookupError names the kinds where it is none of these."""
+    if kind is not None and kind not in kinds:
+        raise LookupError(f"--kind {kind!r}: the kinds are {', '.join(kinds)}")
+    return [row for row in rows if kind in (None, row.kind)]
+
+
+def unknown(name: str, framework: str, known: Iterable[str]) -> LookupError:
+    """The error for a name that is no operator, with those that look like it."""
+    close = [other for other in known if name.strip("_").lower() in other.lower()]
+    hint = f"Did you mean {', '.join(sorted(close)[:5])}?" if close else "Without a name, all are listed."
+    return LookupError(f"{name!r} is no operator of {framework}. {hint}")
+
+
+def as_text(rows: Iterable[Row]) -> str:
+    """The lines with their columns aligned."""
+    listed = [Row("operator", "kind", "runs", "why, or what to know"), *rows]
+    first, second, third = (max(len(row[column]) for row in listed) for column in range(3))
+    return "\n".join(f"{row[0]:{first}}  {row[1]:{second}}  {row[2]:{third}}  {row[3]}" for row in listed)
+
+
+def as_markdown(rows: Sequence[Row], page: Page) -> str:
+    """A page with a table of the kinds and one of the operators."""
+    lines = [page.head, "| kind | operators | run | what they have in common |", "| --- | --- | --- | --- |"]
+    for kind, common in page.kinds.items():
+        lines.append(f"| {kind} | {sum(row.kind == kind for row in rows)} | {page.how[kind]} | {common} |")
+    lines += ["", "| operator | kind | runs | why, or what to know |", "| --- | --- | --- | --- |"]
+    lines += [f"| `{row.operator}` | {row.kind} | {row.how} | {row.note.replace('|', '/')} |" for row in rows]
+    return "\n".join(lines)

@@ -1,0 +1,60 @@
+"""Files that are written whole or not at all, and files that are read no further than to a limit."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file beside and move it in place, at the end of links; a device or a pipe is written to as it is.
+
+    Raises OSError, also for a folder, a socket, and a pipe that nobody reads.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        mode = stat.S_IFREG
+    if not stat.S_ISREG(mode) or os.path.abspath(path).startswith(("/dev/", "/proc/")):
+        _stream(path, mode, data)
+        return
+    target = Path(os.path.realpath(path))
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("xb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _stream(path: Path, mode: int, data: bytes) -> None:
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
+    if not (stat.S_ISCHR(mode) or stat.S_ISFIFO(mode) or stat.S_ISREG(mode)):
+        raise OSError(errno.EINVAL, "it is no file, pipe or terminal", str(path))
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise OSError(errno.ENXIO, "it is a pipe that nobody reads", str(path)) from error
+        raise
+    os.set_blocking(descriptor, True)
+    with open(descriptor, "wb") as stream:
+        stream.write(data)
+
+
+def read_regular(path: Path, most: int) -> bytes:
+    """The content of a regular file of at most so many bytes. Raises OSError, and ValueError for a larger one."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # or a pipe would be waited for
+    with open(descriptor, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        data = stream.read(most + 1)
+    if len(data) > most:
+        raise ValueError(f"it has more than {most} bytes")
+    return data

@@ -1,0 +1,240 @@
+"""Writes under autograd.record: what eager MXNet refuses is refused, and what it allows gives eager's numbers."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any, Callable
+
+import mxnet as mx
+import numpy as np
+import pytest
+from mxnet import autograd, gluon, nd
+
+import gluonjit
+from gluonjit.errors import CaptureError
+
+Write = Callable[[Any, Any], Any]
+
+
+class Net(gluon.Block):
+    """A layer, and what is done with its result `h` and the input `x`."""
+
+    def __init__(self, write: Write) -> None:
+        super().__init__()
+        self.layer = gluon.nn.Dense(4, in_units=4)
+        self.write = write
+
+    def forward(self, x: Any) -> Any:
+        return self.write(self.layer(x), x)
+
+
+def made(write: Write, numpy: bool) -> tuple[Net, Any]:
+    """The net, with numbers of its own, and an input of two rows."""
+    array = mx.np.array if numpy else nd.array
+    net = Net(write)
+    net.initialize()
+    net.layer.weight.set_data(array(np.linspace(-1, 1, 16).reshape(4, 4)))
+    net.layer.bias.set_data(array(np.ones(4)))
+    return net, array([[1.0, -2, 3, 4], [2, 3, -4, 5]])
+
+
+def outcome(write: Write, numpy: bool, dynamic: bool) -> Any:
+    """The loss and the gradient of the weight, or the error."""
+    if numpy:
+        mx.npx.set_np()
+    try:
+        net, x = made(write, numpy)
+        if dynamic:
+            net.hybridize(dynamic_batch=True)
+        with autograd.record():
+            y = net(x)
+            loss = (y * y).sum()
+        loss.backward()
+        return [float(loss.asnumpy()), net.layer.weight.grad().asnumpy().tolist()]
+    except mx.base.MXNetError as error:
+        return error
+    finally:
+        if numpy:
+            mx.npx.reset_np()
+
+
+def statement(text: str) -> Write:
+    """A function of h and x that does this and returns h, or y where the text sets it."""
+
+    def write(h: Any, x: Any) -> Any:
+        names = {"h": h, "x": x, "mx": mx, "nd": nd, "np": np, "autograd": autograd, "__name__": __name__}
+        exec(text, names)
+        return names.get("y", names["h"])
+
+    return write
+
+
+BOTH = [
+    "h[:, 0] = 5",
+    "h[:] = 5",
+    "h[0] = x[0]",
+    "h[:] = x",
+    "h[np.array([0, 1])] = 1",
+    "h[h > 1] = 1",
+    "h += 1",
+    "h -= x",
+    "h *= 2",
+    "h /= 2",
+    "h %= 2",
+    "h += h",
+    "h[:, 0] += 1",
+    "h[0:1] += 1",
+    "v = h[0]\nv += 1",
+    "v = h[:, 0:1]\nv[:] = 1",
+    "v = h.reshape((-1,))\nv[:] = 1",
+    "y = h.copy()\ny += 1",
+    "y = h * 2\ny[:, 1] = 1",
+    "x.copyto(h)",
+    "x += 1\ny = x + h",
+    "x[:, 0] = 1\ny = x + h",
+    "v = x[0:1]\nv += 1",
+    "z = x + 1\nz += 1\ny = z + h",
+    "h.asnumpy()\nh += 1",
+    "h.asnumpy()\nx += 1",
+]
+CLASSIC = [
+    "nd.relu(h, out=h)",
+    "nd.relu(x, out=h)",
+    "nd.clip(h, 0, 1, out=h)",
+    "nd.random.uniform(0, 1, shape=h.shape, out=h)",
+    "nd.sgd_update(h, nd.ones(h.shape), out=h, lr=0.1)",
+    "z = nd.zeros_like(h)\nz[:, 0] = 1\ny = z + h",
+    "z = nd.BlockGrad(h)\nz[:] = 1\ny = z + h",
+]
+NUMPY = ["mx.npx.relu(h, out=h)", "mx.np.exp(x, out=h)", "mx.np.add(h, 1, out=h)"]
+
+
+@pytest.mark.parametrize(
+    ("text", "numpy"),
+    [(text, False) for text in BOTH + CLASSIC] + [(text, True) for text in BOTH + NUMPY if "relu(h)" not in text],
+)
+def test_what_mxnet_refuses_is_refused(text: str, numpy: bool) -> None:
+    eager = outcome(statement(text), numpy, False)
+    if not isinstance(eager, mx.base.MXNetError):  # `mx.npx.relu` takes `out` and gives a new array
+        assert numpy and outcome(statement(text), numpy, True) == eager
+        return
+    refused = outcome(statement(text), numpy, True)
+    assert isinstance(refused, CaptureError) and isinstance(refused, mx.base.MXNetError), refused
+    for said in ("under autograd.record", "h = h + 1", "already in a computational graph", "(In sample 0, at "):
+        assert said in str(refused), refused
+
+
+ALLOWED = [
+    "with autograd.pause():\n    h += 1",
+    "with autograd.pause():\n    h[:] = 1",
+    "with autograd.pause():\n    h[0] = 1\nh = h * x",
+    "with autograd.pause():\n    z = h * 2\nz += 1\ny = z + h",
+    "with autograd.pause():\n    z = h * 2\nz[:, 0] = 1\ny = z + h",
+    "z = nd.zeros((2, 4))\nz[:, 0] = 1\ny = z + h",
+    "z = nd.zeros((2, 4))\nz += 1\ny = z + h",
+    "z = nd.zeros((2, 4)) + 1\nz += 1\ny = z + h",
+    "z = nd.ones((2, 4)) > 0\nz[0] = 0\ny = z * h",
+    "z = nd.ones((2, 4)) * 3\nz[:, 1] = 0\ny = z * h",
+    "z = nd.zeros(h.shape)\nnd.elemwise_add(h, x, out=z)\ny = z * x",
+    "h.attach_grad()\nwith autograd.pause():\n    h += 1",
+]
+
+
+@pytest.mark.parametrize("text", ALLOWED)
+def test_what_mxnet_allows_gives_its_numbers(text: str) -> None:
+    loss, gradient = outcome(statement(text), False, False)
+    found = outcome(statement(text), False, True)
+    assert not isinstance(found, Exception), found
+    assert found[0] == pytest.approx(loss, rel=1e-5)
+    np.testing.assert_allclose(found[1], gradient, rtol=1e-5, atol=1e-4)
+
+
+def test_a_mask_of_the_input_may_be_written_before_it_is_used() -> None:
+    """What goes back to nothing that learns is in no graph, also where its batch holds what does."""
+
+    class Masked(gluon.Block):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = gluon.nn.Dense(4, in_units=4)
+
+        def forward(self, x: Any, mask: Any) -> Any:
+            keep = mask * 2
+            keep[:, 0] = 1
+            return self.layer(x) * keep
+
+    found = []
+    for dynamic in (False, True):
+        net = Masked()
+        net.initialize(mx.init.One())
+        if dynamic:
+            net.hybridize(dynamic_batch=True)
+        samples = [(nd.full((1, 4), k + 1), nd.full((1, 4), k + 2)) for k in range(4)]
+        with autograd.record():
+            total = gluonjit.add_n([net(*sample).sum() for sample in samples])
+        total.backward()
+        found.append((total.asscalar(), net.layer.weight.grad().asnumpy().tolist()))
+    assert found[0] == found[1]
+
+
+def test_after_backward_a_result_may_be_written_to() -> None:
+    net, x = made(lambda h, x: h, False)
+    net.hybridize(dynamic_batch=True)
+    with autograd.record():
+        h = net(x)
+        loss = (h * h).sum()
+    loss.backward()
+    expected = h.asnumpy() + 1
+    with autograd.record():
+        h += 1
+    assert h.asnumpy().tolist() == expected.tolist()
+
+
+def test_the_error_names_the_line_outside_of_samples_and_can_be_pickled() -> None:
+    net, x = made(lambda h, x: h, False)
+    net.hybridize(dynamic_batch=True)
+    with autograd.record():
+        h = net(x)
+        with pytest.raises(CaptureError) as caught:
+            h += 1  # the line that writes
+    with open(__file__, encoding="utf-8") as source:
+        number = next(number for number, line in enumerate(source, 1) if "# the line that writes" in line)
+    assert f"test_recorded_writes.py:{number} in " in str(caught.value)
+    copy = pickle.loads(pickle.dumps(caught.value))
+    assert type(copy) is type(caught.value) and str(copy) == str(caught.value)
+
+
+def test_a_weight_that_calls_have_read_is_refused_under_record() -> None:
+    net, x = made(lambda h, x: h, False)
+    net.hybridize(dynamic_batch=True)
+    with autograd.record():
+        h = net(x)
+        weight = net.layer.weight.data()
+        with pytest.raises(CaptureError, match=r"under autograd\.record") as caught:
+            weight += 1
+        assert isinstance(caught.value, mx.base.MXNetError)
+    assert h.shape == (2, 4)
+
+
+@pytest.mark.parametrize(
+    "write", ["h = net.words(index)\nh[0] = 0", "h = net.words(index)\nh += 1", "h = net.words(index)\nindex[0] = 3"]
+)
+def test_look_ups_are_in_the_graph_with_their_indices(write: str) -> None:
+    class Looks(gluon.Block):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = gluon.nn.Embedding(5, 4)
+
+        def forward(self, index: Any) -> Any:
+            names = {"net": self, "index": index, "__name__": __name__}
+            exec(write, names)
+            return names["h"]
+
+    for dynamic in (False, True):
+        net = Looks()
+        net.initialize()
+        if dynamic:
+            net.hybridize(dynamic_batch=True)
+        with autograd.record(), pytest.raises(mx.base.MXNetError, match="already in a computational graph") as caught:
+            net(nd.array([1, 2]))
+    assert isinstance(caught.value, CaptureError)
+    assert f"of shape {(2,) if 'index[0]' in write else (2, 4)} was written to" in str(caught.value)

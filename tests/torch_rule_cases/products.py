@@ -1,0 +1,45 @@
+"""Cases of products of matrices."""
+
+from __future__ import annotations
+
+from torch_rule_cases.case import case, i, w, x
+
+# fmt: off
+for rows in (1, 3):
+    case("mm.default", x(rows, 4), w(4, 5), poly=True)
+    case("mm.default", x(rows, 4), x(4, 5), fixed=True)
+    case("mm.default", w(rows, 4), x(4, 5))
+    case("addmm.default", w(5), x(rows, 4), w(4, 5), poly=True)
+    case("addmm.default", w(1, 5), x(rows, 4), w(4, 5), poly=True)
+    case("addmm.default", w(), x(rows, 4), w(4, 5), poly=True)
+    case("addmm.default", w(rows, 5), x(rows, 4), w(4, 5), fixed=True)
+    case("addmm.default", x(rows, 5), x(rows, 4), w(4, 5), fixed=True)
+    case("addmm.default", x(5), x(rows, 4), w(4, 5), fixed=True)
+    case("addmm.default", x(), x(rows, 4), w(4, 5), fixed=True)
+    case("addmm.default", w(5), x(rows, 4), x(4, 5), fixed=True)
+    case("addmm.default", w(5), w(rows, 4), x(4, 5), fixed=True)
+    case("addmm.default", x(5), w(rows, 4), w(4, 5), fixed=True)
+    case("addmm.default", w(5), x(rows, 4), w(4, 5), beta=0.5, alpha=2, fixed=True)
+    case("addmm.default", x(rows, 5), x(rows, 4), x(4, 5), beta=2, alpha=0.5, fixed=True)
+case("mv.default", x(3, 4), x(4), fixed=True)
+case("mv.default", x(3, 4), w(4), fixed=True)
+case("mv.default", w(3, 4), x(4))
+for name in ("dot.default", "vdot.default"):
+    case(name, x(4), x(4))
+    case(name, x(4), w(4))
+    case(name, w(4), x(4))
+    case(name, i(4, 4, dtype="int32"), i(4, 4, dtype="int32"))
+case("bmm.default", x(2, 3, 4), x(2, 4, 5), fixed=True)
+case("bmm.default", x(2, 3, 4), w(2, 4, 5), fixed=True)
+case("bmm.default", w(2, 3, 4), x(2, 4, 5), fixed=True)
+case("baddbmm.default", x(2, 3, 5), x(2, 3, 4), x(2, 4, 5), fixed=True)
+case("baddbmm.default", w(2, 3, 5), x(2, 3, 4), x(2, 4, 5), fixed=True)
+case("baddbmm.default", w(5), x(2, 3, 4), x(2, 4, 5), fixed=True)
+case("baddbmm.default", x(1, 3, 5), x(2, 3, 4), w(2, 4, 5), fixed=True)
+case("baddbmm.default", w(2, 3, 5), w(2, 3, 4), x(2, 4, 5), fixed=True)
+case("baddbmm.default", x(5), x(2, 3, 4), x(2, 4, 5), alone=True)
+case("baddbmm.default", x(2, 3, 5), x(2, 3, 4), x(2, 4, 5), beta=2, alone=True)
+for kinds in ((x, w, x), (x, x, x), (w, w, x)):
+    first, second, third = kinds
+    case("_trilinear.default", first(1, 4), second(5, 4, 6), third(1, 6), (1, 3), (0,), (1, 2), (2, 3), fixed=True)
+# fmt: on

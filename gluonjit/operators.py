@@ -19,7 +19,7 @@ def main(kind: str | None = None, names: Sequence[str] = (), markdown: bool = Fa
 
     Returns 1 where none of them can be imported, 2 for an operator or a kind that none of them has.
     """
-    wanted = [engine] if engine else [name for name in ENGINES if importlib.util.find_spec(name)] or list(ENGINES)
+    wanted = [engine] if engine else [name for name in ENGINES if _installed(name)] or list(ENGINES)
     if markdown and len(wanted) > 1:
         return _fail(2, f"--markdown makes the page of one engine: give --engine {' or --engine '.join(wanted)}")
     listings = {name: listing for name in wanted if (listing := _listing(name)) is not None}
@@ -36,6 +36,13 @@ def main(kind: str | None = None, names: Sequence[str] = (), markdown: bool = Fa
             print(f"{ENGINES[name]}:")
         print(as_text(rows))
     return 0
+
+
+def _installed(engine: str) -> bool:
+    try:
+        return importlib.util.find_spec(engine) is not None
+    except ImportError:
+        return False
 
 
 def _listing(engine: str) -> Any:

@@ -83,10 +83,16 @@ except ModuleNotFoundError as error:
 
 @pytest.mark.parametrize("blocked", WITHOUT_MXNET, ids="-".join)
 def test_rules_without_mxnet_say_what_to_install(blocked: list[str], tmp_path: Path) -> None:
-    done = run(tmp_path, blocked, "-m", "gluonjit", "rules")
+    done = run(tmp_path, blocked, "-m", "gluonjit", "rules", "--engine", "mxnet")
     assert done.returncode == 1 and not done.stdout
     assert "mxnet cannot be imported (ModuleNotFoundError: No module named 'mxnet')" in done.stderr
     assert "Next: pip install 'gluonjit[mxnet]'" in done.stderr
+
+
+def test_rules_without_any_framework(tmp_path: Path) -> None:
+    done = run(tmp_path, ["mxnet", "torch"], "-m", "gluonjit", "rules")
+    assert done.returncode == 1 and not done.stdout
+    assert "pip install 'gluonjit[mxnet]'" in done.stderr and "pip install 'gluonjit[torch]'" in done.stderr
 
 
 def test_rules_need_mxnet_alone(tmp_path: Path) -> None:

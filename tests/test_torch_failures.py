@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from typing import Any, Callable
 
 import pytest
@@ -13,7 +14,7 @@ from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 import gluonjit  # noqa: E402
-from gluonjit.errors import BatchClosedError, CaptureError, FlushError, OptionError  # noqa: E402
+from gluonjit.errors import BatchClosedError, CaptureError, CellWarning, FlushError, OptionError  # noqa: E402
 
 
 class Tree:
@@ -191,3 +192,32 @@ def test_options_that_are_nearly_right() -> None:
         gluonjit.hybridize(net, schedular="greedy")
     with pytest.raises(OptionError, match="dynamic_batch='yes', but it is True or False"):
         gluonjit.hybridize(net, dynamic_batch="yes")  # type: ignore[arg-type]
+
+
+_REFUSED = ["h[9]", "h[-9]", "h[9, 0]", "h[:, 9]", "h @ torch.ones(3, 3)", "h + torch.ones(3)", "h.view(3, 3)"]
+_REFUSED += [
+    "h.sum(5)",
+    "torch.cat([h, torch.ones(2, 3)])",
+    "h.add_(torch.ones(3))",
+    "h.__setitem__(9, 1)",
+    "h.transpose(0, 5)",
+]
+
+
+@pytest.mark.parametrize("text", _REFUSED)
+@pytest.mark.parametrize("computed", [False, True])
+def test_what_pytorch_refuses_outside_of_samples_is_both_errors_and_no_warning(text: str, computed: bool) -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh())
+    with pytest.raises((RuntimeError, IndexError)) as eager:
+        eval(text, {"torch": torch, "h": net(torch.ones(2, 4))})
+    gluonjit.hybridize(net, dynamic_batch=True)
+    h = net(torch.ones(2, 4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", CellWarning)
+        if computed:
+            h.sum().item()
+        with pytest.raises(CaptureError) as found:
+            eval(text, {"torch": torch, "h": h})
+        assert isinstance(found.value, eager.type)
+        assert not gluonjit.explain().unbatched
+        assert net(torch.ones(2, 4)).sum().item() == pytest.approx(h.sum().item())

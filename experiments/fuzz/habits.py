@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.fuzz import state
-from experiments.fuzz.cli import HABITS
 from experiments.fuzz.case import NUMBERS, Action, Case, Choices, Minibatch, Sample, draw
+from experiments.fuzz.cli import HABITS
 from experiments.fuzz.run import Run, Step, Table
 
 BEFORE_BACKWARD = -2

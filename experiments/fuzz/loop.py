@@ -58,7 +58,8 @@ class Findings:
 class Setting:
     """What to run: the cases of a seed, with a planted fault or none.
 
-    seconds: for shrinking one failure; most: failures after which to stop, None for never; without: habits to leave out.
+    seconds: for shrinking one failure; most: failures after which to stop, None for never; without: habits
+    to leave out.
     """
 
     seed: int

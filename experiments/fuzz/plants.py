@@ -32,7 +32,7 @@ def stale_state() -> list[Patch]:
     """What a call has read of Python's state when it was traced holds for ever."""
 
     def variant(self: Any, key: Any) -> Variant:
-        return Variant(key, None, (), self.kept)
+        return Variant(key, None, (), self.kept, self.traced)
 
     return [(Noted, "variant", variant)]
 

@@ -54,12 +54,12 @@ class Reads:
 
     def begin(self) -> None:
         """Let everything be as it was at first."""
-        self.cfg: Any = Plain(rate=1.0, gain=1.0, inner={"rates": [1.0, 2.0]}, flip=False, turns=1)
+        self.cfg: Any = Plain(rate=1.0, gain=1.0, inner={"rates": [1.0, 2.0]}, flip=False, turns=1, chosen=half)
         self.opt = {"rate": 1.0, "other": 0.5}
         self.scales = [0.5, 1.0]
-        self.cfg.chosen = half
         Reads.share = 1.0
-        by_default.__defaults__[0]["rate"] = 1.0
+        defaults: Any = by_default.__defaults__
+        defaults[0]["rate"] = 1.0
         write_closure(1.0)
         set_rate(1.0)
 

@@ -197,10 +197,14 @@ static PyObject *look_up(PyObject *batch, PyObject *table, PyObject *array, PyOb
 
 PyObject *quick_lookup(PyObject *state, PyObject *cell, PyObject *array) {
     PyObject *batch = SLOT(state, names.state_batch), *place, *table, *tables, *key, *known, *value, *result = NULL;
-    int taped = number_at(state, names.state_mode) >= 2;
+    int taped = number_at(state, names.state_mode) >= 2, k;
     if (PyErr_Occurred() || batch == NULL || Py_TYPE(batch) != names.batch_type || !has_room(batch)) return NULL;
-    if (Py_TYPE(array) == names.mxnet.lazy[0]) array = SLOT(array, names.mxnet.lazy_c[0]);
-    else if (Py_TYPE(array) == names.mxnet.lazy[1]) array = SLOT(array, names.mxnet.lazy_c[1]);
+    for (k = 0; k < 2; k++)
+        if (Py_TYPE(array) == names.mxnet.lazy[k]) {
+            if (SLOT(array, names.mxnet.lazy_b[k]) != Py_None) return NULL; /* a view, which may be another by now */
+            array = SLOT(array, names.mxnet.lazy_c[k]);
+            break;
+        }
     if (array == NULL || !is_plain(array)) return NULL;
     tables = dict_at(batch, names.batch_tables);
     place = tables == NULL ? NULL : PyTuple_Pack(2, cell, taped ? Py_True : Py_False);

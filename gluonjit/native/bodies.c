@@ -11,7 +11,7 @@ static int bodies;            /* that lie ready, of all specs */
 
 /* Whether a tensor is a view of what has been written to since it was taken: Python takes it anew. */
 int is_stale(PyObject *tensor) {
-    PyObject *base = SLOT(tensor, names.torch.lazy_b);
+    PyObject *base = SLOT(tensor, names.torch.lazy_b[0]);
     if (base == NULL || base == Py_None) return 0;
     return SLOT(base, names.torch.lazy_n) != SLOT(tensor, names.torch.lazy_n);
 }
@@ -63,11 +63,11 @@ static int keep(PyObject *tensor) {
     SLOT(tensor, names.torch.lazy_c[0]) = Py_NewRef(Py_Ellipsis); /* lies ready */
     Py_DECREF(Py_None);
     SLOT(tensor, names.torch.lazy_v[0]) = Py_NewRef(Py_None);
-    base = SLOT(tensor, names.torch.lazy_b);
+    base = SLOT(tensor, names.torch.lazy_b[0]);
     if (base != Py_None) {
-        key = SLOT(tensor, names.torch.lazy_k);
-        SLOT(tensor, names.torch.lazy_b) = Py_NewRef(Py_None);
-        SLOT(tensor, names.torch.lazy_k) = Py_NewRef(Py_None);
+        key = SLOT(tensor, names.torch.lazy_k[0]);
+        SLOT(tensor, names.torch.lazy_b[0]) = Py_NewRef(Py_None);
+        SLOT(tensor, names.torch.lazy_k[0]) = Py_NewRef(Py_None);
         Py_XDECREF(key);
         Py_XDECREF(base);
     }
@@ -79,14 +79,14 @@ static int keep(PyObject *tensor) {
 /* Let go of whatever a tensor refers to, after which its end runs no code of the program's. */
 static void strip(PyObject *tensor) {
     PyObject *value = SLOT(tensor, names.torch.lazy_v[0]), *computed = SLOT(tensor, names.torch.lazy_c[0]), *dict;
-    PyObject *base = SLOT(tensor, names.torch.lazy_b), *key = SLOT(tensor, names.torch.lazy_k);
+    PyObject *base = SLOT(tensor, names.torch.lazy_b[0]), *key = SLOT(tensor, names.torch.lazy_k[0]);
     PyObject *count = SLOT(tensor, names.torch.lazy_n), *type, *error, *trace;
     PyErr_Fetch(&type, &error, &trace);
     PyObject_GC_UnTrack(tensor);
     if (Py_TYPE(tensor)->tp_weaklistoffset) PyObject_ClearWeakRefs(tensor);
     Py_SET_REFCNT(tensor, 1);
     SLOT(tensor, names.torch.lazy_v[0]) = SLOT(tensor, names.torch.lazy_c[0]) = NULL;
-    SLOT(tensor, names.torch.lazy_b) = SLOT(tensor, names.torch.lazy_k) = SLOT(tensor, names.torch.lazy_n) = NULL;
+    SLOT(tensor, names.torch.lazy_b[0]) = SLOT(tensor, names.torch.lazy_k[0]) = SLOT(tensor, names.torch.lazy_n) = NULL;
     Py_XDECREF(value);
     Py_XDECREF(computed);
     Py_XDECREF(base);
@@ -162,8 +162,9 @@ PyObject *wrap(const Framework *of, int interface, PyObject *value) {
     array = type->tp_alloc(type, 0);
     if (array == NULL) return NULL;
     PyObject_GC_UnTrack(array); /* nothing refers to a lazy array that it refers to: it is in no circle */
-    Py_INCREF(Py_None);
-    SLOT(array, of->lazy_c[interface]) = Py_None;
+    SLOT(array, of->lazy_c[interface]) = Py_NewRef(Py_None);
+    SLOT(array, of->lazy_b[interface]) = Py_NewRef(Py_None);
+    SLOT(array, of->lazy_k[interface]) = Py_NewRef(Py_None);
     Py_INCREF(value);
     SLOT(array, of->lazy_v[interface]) = value;
     return array;

@@ -47,7 +47,8 @@ typedef struct {
     PyTypeObject *plain[2]; /* NDArray and mx.np.ndarray, or Tensor */
     PyTypeObject *cell_type;
     Py_ssize_t lazy_v[2], lazy_c[2], cell_lookup;
-    Py_ssize_t lazy_b, lazy_k, lazy_n; /* of LazyTensor: what it is a view of, which, and how often that was written to */
+    Py_ssize_t lazy_b[2], lazy_k[2]; /* what it is a view of, and which */
+    Py_ssize_t lazy_n;               /* of LazyTensor: how often that was written to */
     PyObject *value_of; /* (batch, array) -> Value, or raises `empty` */
     PyObject *empty;
     PyObject *rebuild;  /* (structure, values) -> what the call returns; in PyTorch (structure, values, arguments) */

@@ -97,21 +97,21 @@ static int has_history(const Framework *of, PyObject *state, Value *value) {
     return !value->taped || number_at(state, names.state_mode) >= 2;
 }
 
-/* Remember what a tensor is a view of: a whole tensor and a key of it, or of a view those of that and the key. */
-static int note_view(PyObject *view, PyObject *tensor, PyObject *key) {
-    PyObject *base = SLOT(tensor, names.torch.lazy_b);
+/* Remember what an array is a view of: a whole array and a key of it, or of a view those of that and the key. */
+static int note_view(const Framework *of, int interface, PyObject *view, PyObject *array, PyObject *key) {
+    PyObject *base = SLOT(array, of->lazy_b[interface]), *before = SLOT(array, of->lazy_k[interface]);
     if (base == NULL) return 0;
     if (base == Py_None) {
-        base = tensor;
+        base = array;
         Py_INCREF(key);
+        if (of == &names.mxnet && before != Py_True) set_slot(array, of->lazy_k[interface], Py_NewRef(Py_True));
     } else {
-        PyObject *before = SLOT(tensor, names.torch.lazy_k);
         key = before == NULL ? NULL : PyTuple_Pack(2, before, key);
         if (key == NULL) return before == NULL ? 0 : -1;
     }
-    set_slot(view, names.torch.lazy_k, key);
-    set_slot(view, names.torch.lazy_n, Py_XNewRef(SLOT(base, names.torch.lazy_n)));
-    set_slot(view, names.torch.lazy_b, Py_NewRef(base));
+    set_slot(view, of->lazy_k[interface], key);
+    if (of == &names.torch) set_slot(view, of->lazy_n, Py_XNewRef(SLOT(base, of->lazy_n)));
+    set_slot(view, of->lazy_b[interface], Py_NewRef(base));
     return 0;
 }
 
@@ -159,7 +159,7 @@ PyObject *slice_of(const Framework *of, int interface, PyObject *array, PyObject
         Py_TYPE(value->graph) == names.graph_type && Py_TYPE(value->spec) == names.spec_type)
         found = rows_by(value, key);
     if (found != NULL) result = wrap(of, interface, found);
-    if (of == &names.torch && result != NULL && note_view(result, array, key) < 0) Py_CLEAR(result);
+    if (result != NULL && note_view(of, interface, result, array, key) < 0) Py_CLEAR(result);
     Py_XDECREF(found);
     Py_DECREF(value);
     Py_DECREF(state);

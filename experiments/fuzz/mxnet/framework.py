@@ -127,6 +127,8 @@ class MXNet(Framework):
             return []
         name, given = inputs[action.number % len(inputs)]
         if action.what == "buffer":
+            if way.record and action.at != -1:  # MXNet's own backward would read what was written
+                return []
             return habits.buffer(name, given.shape, dtype_of(given), given.learn, action.number)
         if action.what == "write":
             return [f'{name}[:] = values({given.shape}, {action.number}, "{dtype_of(given)}")']

@@ -10,7 +10,7 @@ import mxnet  # noqa: F401  its import installs the engine that is patched here
 
 from experiments.fuzz.framework import Patch
 from experiments.fuzz.plants import lost_effect, stale_state, wrong_order, wrong_row
-from gluonjit.engines.mxnet import arrays, calls, changes, fused_steps, ops, program, refusals, session, tape
+from gluonjit.engines.mxnet import arrays, calls, changes, fused_steps, ops, program, refusals, session, tape, writes
 from gluonjit.hybrid import LOCAL
 
 
@@ -81,7 +81,7 @@ def _missed_write() -> list[Patch]:
 
 def _unnoticed(inputs: bool) -> list[Patch]:
     """What waits does not run before a write to its inputs, or to other arrays that it reads, which weights are."""
-    original = changes.before_write
+    original = writes.before_write
 
     def before_write(array: Any) -> None:
         batch = LOCAL.state.batch

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-import mxnet as mx
 from mxnet import autograd, gluon, nd  # noqa: F401
 from mxnet.gluon import nn  # noqa: F401
 

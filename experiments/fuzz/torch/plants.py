@@ -15,6 +15,7 @@ from gluonjit.engines.torch import (
     cells,
     dynamic,
     fused_steps,
+    held,
     operands,
     program,
     records,
@@ -110,10 +111,10 @@ def _stale_weight() -> list[Patch]:
 def _shared_buffer() -> list[Patch]:
     """Inputs are not copied when they are captured."""
 
-    def shared(tensor: Any) -> Any:
-        return operands.Held(tensor, operands.version_of(tensor), tensor)
+    def shared(tensor: Any, version: int) -> Any:
+        return held.Held(tensor, version, tensor)
 
-    return [(operands, "_copy", shared)]
+    return [(operands, "_copied", shared)]
 
 
 PLANTS: dict[str, Callable[[], list[Patch]]] = {

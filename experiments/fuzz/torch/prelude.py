@@ -174,7 +174,9 @@ def difference(found: dict[str, Any], wanted: dict[str, Any], tolerance: float) 
             how = kind_of(found[name], wanted[name])
             wrong += [(name, f"{how}: {found[name]}")] if how else []
         elif wanted[name] is None or found[name] is None or isinstance(wanted[name], (bool, str)):
-            if type(wanted[name]) is not type(found[name]) or wanted[name] is not None and wanted[name] != found[name]:
+            if type(wanted[name]) is not type(found[name]) or (
+                wanted[name] is not None and wanted[name] != found[name]
+            ):
                 wrong.append((name, f"{_short(found[name])} instead of {_short(wanted[name])}"))
         elif (found[name].shape, found[name].dtype) != (wanted[name].shape, wanted[name].dtype):
             looks = [f"{array.dtype} {array.shape}" for array in (found[name], wanted[name])]

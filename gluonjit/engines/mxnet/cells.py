@@ -14,6 +14,7 @@ from mxnet.ndarray.sparse import BaseSparseNDArray
 from mxnet.numpy import ndarray
 
 from gluonjit.engines.mxnet.cell import Cell
+from gluonjit.engines.mxnet.computing import waits
 from gluonjit.engines.mxnet.hooked import current_mode
 from gluonjit.engines.mxnet.kinds import difference, make_kind
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, wrap
@@ -143,6 +144,8 @@ def _unknown(arg: Any) -> str:
 
 def _captured_lookup(cell: Cell, batch: Batch, indices: Any, mode: int) -> Any:
     """A call that is nothing but a look-up, by integers that are known."""
+    if isinstance(indices, Lazy):
+        waits(indices)  # a view is renewed
     array = indices._c if isinstance(indices, Lazy) else indices
     if not isinstance(array, NDArray):
         return None

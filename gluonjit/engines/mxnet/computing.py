@@ -6,8 +6,9 @@ from typing import Any
 
 from mxnet.ndarray import NDArray
 
+from gluonjit.engines.mxnet.aliases import Owned, is_stale, renew
 from gluonjit.engines.mxnet.bridge import bridged
-from gluonjit.engines.mxnet.operands import ZERO, Owned, seen_through
+from gluonjit.engines.mxnet.operands import ZERO, seen_through
 from gluonjit.engines.mxnet.refusals import has_history, refuse_recorded
 from gluonjit.engines.mxnet.session import as_captured
 from gluonjit.engines.mxnet.trace import NeedsValue, Trace
@@ -15,6 +16,7 @@ from gluonjit.graph import Value
 from gluonjit.hybrid import LOCAL, engine_of
 
 _LINKED = object()
+_WRITTEN = "an array that captured calls use was written to"
 
 
 def created(value: Value, zero: bool = False) -> Value:
@@ -24,6 +26,8 @@ def created(value: Value, zero: bool = False) -> Value:
 
 def concrete(array: Any) -> NDArray:
     """The computed array; runs what is pending."""
+    if array._b is not None and is_stale(array):
+        renew(array)
     return array._c if array._c is not None else compute(array)
 
 
@@ -48,11 +52,15 @@ def plain(array: Any) -> NDArray:
 
 def waits(array: Any) -> bool:
     """Whether an operator on this array has to be captured: it is not computed, or its history is its batch's."""
+    if array._b is not None and is_stale(array):
+        renew(array)
     return array._c is None or (unlinked(array) and LOCAL.state.mode >= 2)
 
 
 def unlinked(array: Any) -> bool:
     """Whether the history of an array lies in its batch, where MXNet's own recording does not see it."""
+    if array._b is not None and is_stale(array):
+        renew(array)
     value = array._v
     base = value.base
     return value.taped and base.__class__ is not Owned and base is not _LINKED
@@ -72,32 +80,66 @@ def link(array: Any) -> NDArray:
 
 
 def own(array: Any, refusing: bool = True) -> NDArray:
-    """The computed array as memory of its own, to be written to: others may share the rows of the batch.
+    """The computed array as memory of its own and its views', to be written to: others may share the rows of a batch.
 
     Raises CaptureError where MXNet refuses the write, which it does for operators that write to a result (`refusing`).
     """
-    value = array._v
-    if value.base.__class__ is Owned:
-        viewed = True
+    if LOCAL.state.trace is not None:
+        raise NeedsValue()
+    if array._b is not None and is_stale(array):
+        renew(array)
+    base, value = array._b, array._v
+    if base is None:
+        _open(array, value, refusing)
+    elif base._v.base.__class__ is Owned:  # of an input
+        LOCAL.state.flush(_WRITTEN)
+        if refusing:
+            refuse_recorded(value, value.spec.shape)
+        renew(array)
     else:
-        viewed = seen_through(array, True)
-        if viewed:
-            LOCAL.state.flush("an array that captured calls use was written to")
-        else:
-            concrete(array)
-    if refusing:
-        refuse_recorded(value, value.spec.shape)
-    if not viewed:
-        computed = _copied(array)
-        array._c = computed
-        array._v = Value(-1, 0, value.spec, None, value.taped, Owned(computed))
+        concrete(array)
+        _open(base, value, refusing, True)
+        renew(array)
     return concrete(array)
 
 
-def _copied(array: Any) -> NDArray:
-    """A copy of a computed array; where it has a history, that goes on through what is written to it, as in MXNet."""
+def _open(array: Any, written: Value, refusing: bool, by_view: bool = False) -> None:
+    """Give an array that is no view memory of its own; `written` is its value, or that of a view of it."""
+    value = array._v
+    owned = value.base.__class__ is Owned
+    if not owned and seen_through(array, True):
+        LOCAL.state.flush(_WRITTEN)
+        owned = True
+    concrete(array)
+    if refusing:
+        refuse_recorded(written, written.spec.shape)
+    if not owned:
+        if array._k is not None:
+            _run_views(array)
+        computed = _copied(array, by_view)
+        array._c = computed
+        array._v = Value(-1, 0, value.spec, None, value.taped, Owned(computed))
+
+
+def _run_views(array: Any) -> None:
+    """Run what waits and may hold views of an array that was there before, or that was made from nothing."""
     state, value = LOCAL.state, array._v
-    if state.paused or state.mode >= 2 or not unlinked(array) or not has_history(value):
+    for batch in {state.batch, *state.explicit}:
+        if batch is None:
+            continue
+        if value.graph is batch.graph or id(value) in batch.imports or id(array._c) in batch.imports:
+            state.flush(_WRITTEN)
+            return
+
+
+def _copied(array: Any, by_view: bool) -> NDArray:
+    """A copy of a computed array; where it has a history, that goes on through what is written to it, as in MXNet.
+
+    by_view: whether it is a view that is written to, which MXNet allows under recording where that was not recorded.
+    """
+    state, value = LOCAL.state, array._v
+    refused = state.paused or (state.mode >= 2 and not by_view)
+    if refused or not unlinked(array) or not has_history(value):
         return concrete(array).copy()
     with as_captured(2):
         copy: NDArray = array._in_kind(bridged(value).copy())

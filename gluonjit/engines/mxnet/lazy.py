@@ -16,6 +16,7 @@ from mxnet.ndarray.ndarray import indexing_key_expand_implicit_axes
 
 from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet import references
+from gluonjit.engines.mxnet.aliases import DETACHED, Step, is_view, noted, seen
 from gluonjit.engines.mxnet.arrays import context_of
 from gluonjit.engines.mxnet.computing import concrete, created, own, plain, waits
 from gluonjit.engines.mxnet.indices import basic_index, expanded, is_basic
@@ -33,7 +34,9 @@ class Lazy(_Silent):  # type: ignore[misc]
 
     __slots__: tuple[str, ...] = ()
 
+    _b: Any
     _c: NDArray | None
+    _k: Any
     _v: Value
 
     def __init__(self, handle: Any = None, writable: bool = True) -> None:
@@ -124,9 +127,12 @@ class Lazy(_Silent):  # type: ignore[misc]
 
 
 class LazyArray(Lazy, NDArray):  # type: ignore[misc]
-    """An NDArray of a captured call. `_v` is its value in a graph, `_c` the computed array once it was read."""
+    """An NDArray of a captured call. `_v` is its value in a graph, `_c` the computed array once it was read.
 
-    __slots__ = ("_c", "_v")
+    `_b` is the array that it is a view of, if any, and `_k` says which view (see `aliases.noted`).
+    """
+
+    __slots__ = ("_b", "_c", "_k", "_v")
 
     @property
     def dtype(self) -> Any:
@@ -141,24 +147,27 @@ class LazyArray(Lazy, NDArray):  # type: ignore[misc]
         return repr(plain(self))
 
     def __getitem__(self, key: Any) -> Any:
-        computed, value = self._c, self._v
+        value = self._v
         state = LOCAL.state
         batch = state.batch
         if batch is not None and value.graph is batch.graph and (state.mode >= 2 or not value.taped):
             quick = references.quick_slice if key.__class__ is slice else references.quick_row
             found = quick(value, key)
             if found is not None:
-                return wrap(found)
-        if computed is not None and not state.inside and not waits(self):
-            return computed[key]
+                return noted(wrap(found), self, key)
+        if not state.inside and not waits(self):
+            return taken(self, key, wrap)
         found = referred(self, key)
-        return _sliced(self, key) if found is None else wrap(found)
+        picked = _sliced(self, key) if found is None else wrap(found)
+        return noted(picked, self, key) if picked.__class__ is LazyArray and is_view(key, self.shape) else picked
 
     def reshape(self, *shape: Any, **kwargs: Any) -> Any:
         """As NDArray.reshape, captured."""
-        if self._c is not None and not waits(self):
-            return self._c.reshape(*shape, **kwargs)
-        return reshaped(self, *shape, **kwargs)
+        if not waits(self):
+            computed = concrete(self).reshape(*shape, **kwargs)
+            return seen(self, computed, Step("reshape", (computed.shape,)), wrap)
+        found = reshaped(self, *shape, **kwargs)
+        return noted(found, self, Step("reshape", (found.shape,))) if found.__class__ is LazyArray else found
 
     def astype(self, dtype: Any, copy: bool = True) -> Any:
         """As NDArray.astype, captured."""
@@ -168,7 +177,7 @@ class LazyArray(Lazy, NDArray):  # type: ignore[misc]
 
     def detach(self) -> Any:
         """As NDArray.detach, captured."""
-        return self._c.detach() if self._c is not None else op.BlockGrad(self)
+        return detached(self, op.BlockGrad, wrap)
 
     def copy(self) -> Any:
         """As NDArray.copy, captured."""
@@ -202,11 +211,25 @@ def reshaped(array: NDArray, *shape: Any, **kwargs: Any) -> Any:
     return op.Reshape(array, shape=shape, reverse=kwargs.get("reverse", False))
 
 
+def taken(array: Any, key: Any, wrapped: Any) -> Any:
+    """`x[key]` of a computed array, as a lazy array made by `wrapped` where it may share memory that is not its own."""
+    found = concrete(array)[key]
+    return seen(array, found, key, wrapped) if is_view(key, array.shape) else found
+
+
+def detached(array: Any, operator: Any, wrapped: Any) -> Any:
+    """`x.detach()`, captured as `operator` where the array waits."""
+    if not waits(array) or array._c is not None:
+        return seen(array, concrete(array).detach(), DETACHED, wrapped)
+    found = operator(array)
+    return noted(found, array, DETACHED) if isinstance(found, Lazy) else found
+
+
 def wrap(value: Value) -> LazyArray:
     """A lazy array of this value."""
     array: LazyArray = _new(LazyArray)
     array._v = value
-    array._c = None
+    array._c = array._b = array._k = None
     return array
 
 
@@ -215,6 +238,7 @@ def wrap_concrete(value: Value, computed: NDArray) -> LazyArray:
     array: LazyArray = _new(LazyArray)
     array._v = owned(value, computed)
     array._c = computed
+    array._b = array._k = None
     return array
 
 
@@ -223,6 +247,7 @@ def wrap_created(value: Value, computed: NDArray, zero: bool = False) -> LazyArr
     array: LazyArray = _new(LazyArray)
     array._v = created(value, zero)
     array._c = computed
+    array._b = array._k = None
     return array
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,10 @@ from mxnet.ndarray.numpy import _internal as npi
 from mxnet.numpy import ndarray
 
 from gluonjit.engines.mxnet import references
+from gluonjit.engines.mxnet.aliases import CLASSIC, NUMPY, Step, is_view, noted, seen
 from gluonjit.engines.mxnet.computing import plain, waits
 from gluonjit.engines.mxnet.indices import basic_index, expanded, is_basic
-from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, referred
+from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, detached, referred, taken, wrap
 from gluonjit.engines.mxnet.operands import owned
 from gluonjit.engines.mxnet.program import operator_handle
 from gluonjit.graph import Value
@@ -22,9 +24,9 @@ _new = object.__new__
 
 
 class LazyNumpy(Lazy, ndarray):  # type: ignore[misc]
-    """An mx.np.ndarray of a captured call. `_v` is its value in a graph, `_c` the computed array once it was read."""
+    """An mx.np.ndarray of a captured call: `_v`, `_c`, `_b` and `_k` are those of LazyArray."""
 
-    __slots__ = ("_c", "_v")
+    __slots__ = ("_b", "_c", "_k", "_v")
 
     @property
     def dtype(self) -> Any:
@@ -37,7 +39,7 @@ class LazyNumpy(Lazy, ndarray):  # type: ignore[misc]
         return int(self._v.spec.shape[0])
 
     def __getitem__(self, key: Any) -> Any:
-        computed, value = self._c, self._v
+        value = self._v
         state = LOCAL.state
         batch = state.batch
         kind = key.__class__
@@ -45,15 +47,16 @@ class LazyNumpy(Lazy, ndarray):  # type: ignore[misc]
             if batch is not None and value.graph is batch.graph and (state.mode >= 2 or not value.taped):
                 quick = references.quick_slice(value, key) if kind is slice else references.row(value, key, ())
                 if quick is not None:
-                    return wrap_np(quick)
-        if computed is not None and not state.inside and not waits(self):
-            return computed[key]
+                    return noted(wrap_np(quick), self, key)
+        if not state.inside and not waits(self):
+            return plain(self)[key] if _is_mask(key) else taken(self, key, wrap_np)
         if _is_mask(key):  # how many entries it picks depends on its values
             return plain(self)[key]
         if not value.spec.shape and key != ():
             raise IndexError("scalar tensor can only accept `()` as index")
         found = referred(self, key, ())
-        return _sliced(self, key) if found is None else wrap_np(found)
+        picked = _sliced(self, key) if found is None else wrap_np(found)
+        return noted(picked, self, key) if picked.__class__ is LazyNumpy and is_view(key, self.shape) else picked
 
     @staticmethod
     def _in_kind(computed: NDArray) -> NDArray:
@@ -75,13 +78,15 @@ class LazyNumpy(Lazy, ndarray):  # type: ignore[misc]
 
     def detach(self) -> Any:
         """As mx.np.ndarray.detach, captured."""
-        return self._c.detach() if self._c is not None else _call("BlockGrad", self)
+        return detached(self, partial(_call, "BlockGrad"), wrap_np)
 
     def reshape_view(self, *shape: Any, **kwargs: Any) -> Any:
-        """As mx.np.ndarray.reshape_view, captured: no view of the same memory."""
-        if self._c is not None or kwargs:
-            return ndarray.reshape_view(self, *shape, **kwargs)
-        return self.reshape(*[tuple(part) if isinstance(part, list) else part for part in shape])
+        """As mx.np.ndarray.reshape_view, captured."""
+        if not waits(self) or kwargs:
+            computed = plain(self).reshape_view(*shape, **kwargs)
+            return seen(self, computed, Step("reshape_view", (computed.shape,)), wrap_np)
+        found = self.reshape(*[tuple(part) if isinstance(part, list) else part for part in shape])
+        return noted(found, self, Step("reshape_view", (found.shape,))) if found.__class__ is LazyNumpy else found
 
     def as_np_ndarray(self) -> Any:
         """This array."""
@@ -89,17 +94,17 @@ class LazyNumpy(Lazy, ndarray):  # type: ignore[misc]
 
     def as_nd_ndarray(self) -> Any:
         """As mx.np.ndarray.as_nd_ndarray, without computing."""
-        array: LazyArray = _new(LazyArray)
-        array._v = self._v
+        waits(self)  # a view is renewed
+        array = wrap(self._v)
         array._c = None if self._c is None else self._c.as_nd_ndarray()
-        return array
+        return noted(array, self, CLASSIC)
 
 
 def wrap_np(value: Value) -> LazyNumpy:
     """A lazy array of this value."""
     array: LazyNumpy = _new(LazyNumpy)
     array._v = value
-    array._c = None
+    array._c = array._b = array._k = None
     return array
 
 
@@ -108,12 +113,16 @@ def wrap_np_as(value: Value, computed: NDArray | None) -> LazyNumpy:
     array: LazyNumpy = _new(LazyNumpy)
     array._v = value
     array._c = None if computed is None else computed.as_np_ndarray()
+    array._b = array._k = None
     return array
 
 
 def _as_np_ndarray(self: LazyArray) -> LazyNumpy:
     """As NDArray.as_np_ndarray, without computing."""
-    return wrap_np_as(self._v, self._c)
+    waits(self)  # a view is renewed
+    view = wrap_np_as(self._v, self._c)
+    noted(view, self, NUMPY)
+    return view
 
 
 LazyArray.as_np_ndarray = _as_np_ndarray

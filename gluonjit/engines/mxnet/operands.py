@@ -7,6 +7,7 @@ from typing import Any
 from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet import references
+from gluonjit.engines.mxnet.aliases import Owned, is_stale, renew
 from gluonjit.engines.mxnet.arrays import spec_of
 from gluonjit.engines.mxnet.history import has_history
 from gluonjit.engines.mxnet.hooked import slice_rows
@@ -22,15 +23,6 @@ from gluonjit.hybrid import LOCAL, Batch
 from gluonjit.hybrid.state import settle
 
 _INTEGERS = {"int32", "int64", "int8", "uint8"}
-
-
-class Owned:
-    """What the value of an array with memory of its own refers to: that array, of which slices are views."""
-
-    __slots__ = ("array",)
-
-    def __init__(self, array: NDArray) -> None:
-        self.array = array
 
 
 class _Zero:
@@ -56,6 +48,9 @@ def value_of(batch: Batch, array: Any) -> Value:
         return leaf(batch, array)
     if value.graph is batch.graph:
         return value
+    if is_stale(array):
+        renew(array)
+        value = array._v
     batch.carried.add(batch.sample - 1)
     if array._c is not None and (value.base.__class__ is Owned or not value.taped):
         return leaf(batch, array._c)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import islice
 from operator import itemgetter
+from sys import getrefcount
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -201,6 +202,7 @@ def _held(apart: Apart, lazies: list[Any], results: list[Any], values: list[tupl
     """Whether somebody else than these arrays refers to new nodes."""
     for array in lazies:
         array._v = None
+    _forget_bases(lazies)
     apart.batch.calls = {}  # its keys hold operands
     try:
         return held(values)
@@ -208,6 +210,15 @@ def _held(apart: Apart, lazies: list[Any], results: list[Any], values: list[tupl
         table = range(apart.graph.rows)
         for array, result in zip(lazies, results):
             array._v = made(result, values, table, apart.graph)
+
+
+def _forget_bases(views: list[Any]) -> None:
+    """Let views go of what they are views of where nobody else holds that."""
+    for view in views:
+        base, view._b = view._b, None
+        others = sum(other._b is base for other in views)
+        if base is not None and getrefcount(base) - 2 > others:  # 2: of this function
+            view._b = base
 
 
 def _keys(batch: Batch, record: Record, first: int) -> list[Any]:

@@ -37,12 +37,14 @@ from gluonjit.hybrid.provenance import Provenance
 def as_captured(mode: int) -> Iterator[None]:
     """Run under the recording and training flags under which something was captured, and capture nothing."""
     state = LOCAL.state
+    before = state.mode  # which MXNet's functions of autograd, called in here, set
     recording, training = original_set_recording(mode >= 2), original_set_training(mode & 1)
     state.paused += 1  # as UNCAPTURED, which would cost a twentieth more here
     try:
         yield
     finally:
         state.paused -= 1
+        state.mode = before
         original_set_recording(recording)
         original_set_training(training)
 

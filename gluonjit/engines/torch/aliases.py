@@ -92,8 +92,8 @@ def _opened(value: Any) -> Any:
 _METHODS = (
     "view reshape view_as reshape_as transpose t permute movedim moveaxis swapaxes swapdims unsqueeze squeeze "
     "flatten unflatten ravel narrow select split chunk tensor_split split_with_sizes unbind hsplit vsplit dsplit "
-    "diagonal expand expand_as broadcast_to unfold detach contiguous to float double half bfloat16 type_as type cpu adjoint "
-    "as_strided atleast_1d atleast_2d atleast_3d __getitem__ positive view_as_real real"
+    "diagonal expand expand_as broadcast_to unfold detach contiguous to float double half bfloat16 type_as type cpu "
+    "adjoint as_strided atleast_1d atleast_2d atleast_3d __getitem__ positive view_as_real real"
 ).split()
 VIEWING: set[Any] = {
     getattr(place, name) for name in _METHODS for place in (torch, torch.Tensor) if callable(getattr(place, name, None))

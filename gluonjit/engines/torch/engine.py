@@ -84,6 +84,10 @@ class TorchEngine:
         """Give a computed tensor the memory of another, as `tensor.data = value` does."""
         put_data(lazy, value)
 
+    def refused(self, func: Any, args: tuple[Any, ...], error: Exception) -> Exception:
+        """The error of a function of PyTorch's that does not take such tensors."""
+        return unfit(func, args, {}, error)
+
     def call_operator(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A function of PyTorch's called on a lazy tensor. Raises CaptureError where it does not take such tensors."""
         try:

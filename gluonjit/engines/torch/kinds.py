@@ -24,6 +24,7 @@ from gluonjit.hybrid import Batch
 from gluonjit.hybrid.guards import Noted, Refused, first_difference
 from gluonjit.hybrid.structure import map_structure
 
+RAISED = "tracing it raised"
 ALL_CONSTANT = "it has no tensor operands"
 _READS = (
     "it reads a tensor's numbers, writes to a tensor from outside, or uses one that is neither an argument nor a "
@@ -140,7 +141,7 @@ def _trace(call: Call, recorders: list[Recorder]) -> _Found | str:
     except RecursionError:  # the program's own depth: says nothing about the cell
         raise
     except Exception as error:  # the call itself, run next, raises what the user has to see
-        return f"tracing it raised {type(error).__name__}: {error}"
+        return f"{RAISED} {type(error).__name__}: {error}"
     if outside.drawn:
         return "it draws random numbers in Python"
     if outside.changed or attributes(owner) != before:

@@ -23,6 +23,10 @@ from gluonjit.hybrid import LOCAL, Batch, engine_of
 _SCALAR: tuple[int, ...] = ()
 
 
+def _engine() -> Any:
+    return engine_of("torch")
+
+
 class Key:
     """A key of `[]` that is neither a whole number nor a slice."""
 
@@ -50,7 +54,7 @@ class LazyTensor(torch.Tensor):  # type: ignore[misc]
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Every operator and method that is not answered below."""
-        return engine_of("torch").call_operator(func, args, kwargs or {})  # type: ignore[attr-defined]
+        return _engine().call_operator(func, args, kwargs or {})
 
     @property
     def shape(self) -> Any:
@@ -124,7 +128,7 @@ class LazyTensor(torch.Tensor):  # type: ignore[misc]
     @property
     def data(self) -> Any:
         """The computed tensor without history; what is written to it shows here, as eagerly."""
-        return engine_of("torch").opened(self).data  # type: ignore[attr-defined]
+        return _engine().opened(self).data
 
     @data.setter
     def data(self, value: Any) -> None:
@@ -172,9 +176,12 @@ class LazyTensor(torch.Tensor):  # type: ignore[misc]
         if batch is not None and value.graph is batch.graph and not state.paused and state.trace is None:
             if torch.is_grad_enabled() or not value.taped:  # else what is sliced has no history
                 kind = key.__class__
-                found = row(value, key, _SCALAR) if kind is int else quick_slice(value, key) if kind is slice else None
-                if found is None:
-                    found = indexed(value, key, _SCALAR)
+                try:
+                    found = quick_slice(value, key) if kind is slice else None
+                    if found is None:
+                        found = row(value, key, _SCALAR) if kind is int else indexed(value, key, _SCALAR)
+                except IndexError as error:
+                    raise _engine().refused(torch.Tensor.__getitem__, (self, key), error) from error
                 if found is not None:
                     return noted(wrap(found), self, key if kind is int or kind is slice else Key(key))
         return self.__torch_function__(torch.Tensor.__getitem__, (LazyTensor,), (self, key))

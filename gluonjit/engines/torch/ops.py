@@ -14,7 +14,7 @@ from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import capture, open_batch
 from gluonjit.engines.torch.lazy import LazyTensor, waits
 from gluonjit.engines.torch.operands import concrete
-from gluonjit.engines.torch.records import Refusal
+from gluonjit.engines.torch.records import Refusal, noting
 from gluonjit.engines.torch.references import REFERENCES
 from gluonjit.engines.torch.results import refuse_used
 from gluonjit.engines.torch.trace import NeedsValue
@@ -68,8 +68,9 @@ def _found(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
                 return found
         return capture(_cell_of(func, name), None, func, args, kwargs, batch)
     except Refusal as refusal:
-        batch.report.unbatched[name] = str(refusal)
-    return run_now(func, args, kwargs)
+        why = refusal
+    with noting(batch, name, why):
+        return run_now(func, args, kwargs)
 
 
 def captured(func: Any, args: tuple[Any, ...]) -> Any:

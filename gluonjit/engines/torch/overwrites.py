@@ -23,8 +23,8 @@ _MOST_NODES = 4096  # that are looked at for one write
 Flags = tuple[bool, ...]
 
 
-def note_write(graph: Graph, value: Value, captured: int) -> None:
-    """Remember the nodes that save what a write to this value changes: of those that came before this row."""
+def note_write(graph: Graph, value: Value, captured: int, learning: bool = True) -> None:
+    """Remember the nodes that save what a write to this value changes: those before this row, and what writes."""
     rows = value.rows
     if not value.taped or not value.depth or isinstance(rows, tuple) or _has_copies(graph, rows, value.spec.rows):
         return
@@ -38,10 +38,12 @@ def note_write(graph: Graph, value: Value, captured: int) -> None:
     if record.mode >= 2 and not set(outputs).isdisjoint(_kept_by(graph, record, number)[1]):
         found.append(rows)
     shared = [(rows, value.spec.rows)]  # rows of the same memory
-    for base, reader, node in _between(graph, rows, captured):
+    for base, reader, node in _between(graph, rows, graph.rows):
         operands = [
             k for k, item in enumerate(reader.operands[node]) if _meets(item, reader.kind.operands[k].rows, shared)
         ]
+        if base >= captured:  # the write itself, which keeps a copy of what it writes to, but not of other arguments
+            operands = [k for k in operands if k and learning]
         if not operands or reader.mode < 2:
             continue
         if reader.kind.operator and _is_view(reader.kind):

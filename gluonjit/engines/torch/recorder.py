@@ -13,7 +13,7 @@ from gluonjit.engines.torch.arrays import FLOATS, device_named, dtype_named, nam
 from gluonjit.engines.torch.aten import ASSIGNING, functional, keeps_statistics, name_of, split_arguments, without_rule
 from gluonjit.engines.torch.buffers import note_written
 from gluonjit.engines.torch.hooked import make_wrapper, without_autocast
-from gluonjit.engines.torch.saved import overwritten
+from gluonjit.engines.torch.saved import Write, overwritten
 from gluonjit.engines.torch.trace import DETACH, RANDOM, NeedsValue, Operand, Trace, TraceOp
 from gluonjit.engines.torch.views import ViewStep, detaches, through
 from gluonjit.hybrid import LOCAL
@@ -75,7 +75,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         # for that one import its compiler, which takes seconds.
         self._shapes: list[Any] = [torch.zeros(spec.shape, dtype=dtype_named(spec.dtype)) for spec in trace.operands]
         self._views: list[TraceTensor] = []
-        self.writes: list[tuple[int, int, int, set[int]]] = []  # see `saved.overwritten`
+        self.writes: list[Write] = []  # see `saved.overwritten`
         self.learns = torch.is_grad_enabled()
         # Of one operand the signature says whether gradients go through it, of several whether through any.
         status = (len(trace.operands) == 1 or None) if taped and self.learns else False
@@ -147,8 +147,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         if tensor.__class__ is TraceTensor:
             if tensor.recorder is not self:
                 raise NeedsValue
-            return self.place_of(tensor)
-        found = self._known.get(id(tensor))
+            return int(self.place_of(tensor))
+        found: int | None = self._known.get(id(tensor))
         if found is None:
             if not self._constant(tensor):
                 raise NeedsValue
@@ -185,7 +185,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
             begin, position = len(self.trace.ops), written.position
             found = self._write(written, self._new_numbers(func, named, written))
             if self.learns:
-                self.writes.append((begin, len(self.trace.ops), position, written.places))
+                self.writes.append((begin, len(self.trace.ops), position, written.places, torch.is_grad_enabled()))
             return found
         if not _tensors(named.values()) and RANDOM not in func.tags:
             return self._made(func, named)
@@ -296,7 +296,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         if self.trace.shapes[position] != self.trace.shapes[target.position]:
             position = self._as_before(target, position)
         base = target if target.base is None else target.base
-        quiet = self.learns and (not torch.is_grad_enabled() or detaches(target.path))
+        detached = detaches(target.path)
+        if detached and torch.is_grad_enabled() and self.learned(position) is not False:
+            raise NeedsValue  # it has a history of its own from now on, beside that of its base
+        quiet = self.learns and (detached or not torch.is_grad_enabled())
         if target.base is None:
             found = position
         else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from weakref import WeakSet, ref
 
@@ -12,7 +14,7 @@ from gluonjit.engines.torch.buffers import SNAPSHOTS, note_written
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.effects import attributes
 from gluonjit.engines.torch.held import Held, version_of
-from gluonjit.engines.torch.kinds import Call, Plain, difference, make_kind
+from gluonjit.engines.torch.kinds import RAISED, Call, Plain, difference, make_kind
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Kind, Record
 from gluonjit.hybrid import LOCAL, RUNNING, Batch, Report
@@ -28,6 +30,20 @@ PARTS: WeakSet[Any] = WeakSet()
 
 class Refusal(Exception):
     """A call that is not one node; the text says why."""
+
+
+@contextmanager
+def noting(batch: Batch, name: str, why: Refusal) -> Iterator[None]:
+    """Run an operator that is no node, and let the report say why it is none.
+
+    Where tracing it has raised an error it says so when the operator has run: what PyTorch refuses says why by itself.
+    """
+    late = str(why).startswith(RAISED)
+    if not late:
+        batch.report.unbatched[name] = str(why)
+    yield
+    if late:
+        batch.report.unbatched[name] = str(why)
 
 
 def weights_of(kind: Kind) -> list[Any]:

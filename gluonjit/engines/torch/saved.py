@@ -12,6 +12,8 @@ from gluonjit.engines.torch.arrays import FLOATS, dtype_named
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.trace import Operand, Trace, TraceOp
 
+Write = tuple[int, int, int, set[int], bool]
+
 
 def kept(program: Any, learned: tuple[bool, ...]) -> tuple[frozenset[int], frozenset[int]]:
     """The operands and the results, by number, that a program saves for backward where these operands learn."""
@@ -63,15 +65,15 @@ def overwritten(
     trace: Trace,
     likes: Sequence[Any],
     learned: Callable[[int], bool | None],
-    writes: Sequence[tuple[int, int, int, set[int]]],
+    writes: Sequence[Write],
 ) -> bool:
     """Whether a trace writes over what an operator before has saved, which PyTorch's backward pass refuses.
 
-    writes: (operators before, operators when it was done, the position written to, those of the same memory).
+    writes: (operators before, operators when it was done, the position written to, those of the same memory, whether
+    gradients were recorded).
     """
     if not writes:
         return False
-    exempt = {(number, target) for before, after, target, _ in writes for number in range(before, after)}
     known: dict[int, Any] = {}
     with plain(True):
         try:
@@ -79,13 +81,23 @@ def overwritten(
                 known[position] = _leaf(likes[position], learned(position))
             for position, _ in trace.consts:
                 known[position] = _leaf(likes[position], learned(position))
-            for number, op in enumerate(trace.ops[: writes[-1][0]]):
-                kept = {position for position in saved_by(op, known) if (number, position) not in exempt}
-                if any(number < before and not kept.isdisjoint(places) for before, _, _, places in writes):
+            for number, op in enumerate(trace.ops[: writes[-1][1]]):
+                kept = saved_by(op, known)
+                for _, _, target, *_ in [write for write in writes if write[0] <= number < write[1]]:
+                    if op.inputs.count(target) == 1:
+                        kept.discard(target)  # it keeps a copy of what it writes to, but not of other arguments
+                if any(_is_lost(number, op, kept, write) for write in writes):
                     return True
         except (RuntimeError, ValueError, TypeError, IndexError):  # of numbers that are none of the program's
             return True
     return False
+
+
+def _is_lost(number: int, op: TraceOp, kept: set[int], write: Write) -> bool:
+    before, after, _, places, learning = write
+    if number < before:
+        return not kept.isdisjoint(places)
+    return learning and number < after and not kept.isdisjoint(places.intersection(op.inputs))
 
 
 def _leaf(like: Any, learned: bool | None) -> Any:

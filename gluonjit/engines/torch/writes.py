@@ -24,7 +24,7 @@ from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import concrete, current, leaf
 from gluonjit.engines.torch.overwrites import note_write, note_written_result
 from gluonjit.engines.torch.recorder import TraceTensor
-from gluonjit.engines.torch.records import Refusal
+from gluonjit.engines.torch.records import Refusal, noting
 from gluonjit.graph import Value
 from gluonjit.hybrid import LOCAL, Batch, Options
 from gluonjit.hybrid.structure import map_structure
@@ -74,8 +74,9 @@ def write(func: Any, name: str, target: Any, args: tuple[Any, ...], kwargs: dict
         except Refusal as refusal:
             if str(refusal) == ALL_CONSTANT and _constant(batch, func, base, path, args, kwargs):
                 return target
-            if not str(refusal).startswith("tracing it raised"):  # then it is the program's own fault, most likely
-                batch.report.unbatched[name] = str(refusal)
+            why = refusal
+        with noting(batch, name, why):
+            return _at_once(func, base, target, args, kwargs)
     return _at_once(func, base, target, args, kwargs)
 
 
@@ -149,7 +150,7 @@ def _captured(
         captured = batch.graph.rows
         found = capture(cell, None, run, (base, *rest), named, batch)
     if quiet or base._v.taped:
-        note_write(batch.graph, base._v, captured)
+        note_write(batch.graph, base._v, captured, torch.is_grad_enabled())
     base._v = found._v
     _count(base)
     return target

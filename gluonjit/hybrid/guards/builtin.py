@@ -28,7 +28,7 @@ BUILTIN = (
     np.ufunc,
 )
 UNBOUND = (MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType)
-CHANGES = {
+CHANGES: dict[str, Callable[[Any, Any], Any]] = {
     "Add": operator.iadd,
     "Sub": operator.isub,
     "Mult": operator.imul,

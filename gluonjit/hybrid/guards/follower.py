@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FunctionType, MethodType, ModuleType
@@ -141,7 +142,7 @@ class Follower(Reader):
             method = class_attribute(type(now), {"Div": "__itruediv__"}.get(name, f"__i{name.lower()}__"))
             if is_user_function(method):
                 return self.call(method, now, value)
-            if isinstance(now, (list, dict, set, bytearray, np.ndarray)) or hasattr(now, "appendleft"):
+            if isinstance(now, (list, dict, set, bytearray, np.ndarray)) or isinstance(now, deque):
                 self.writable(now, None)
             self.whole(value)
         return self.new(CHANGES[name](now, value))

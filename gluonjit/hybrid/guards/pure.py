@@ -28,8 +28,8 @@ FRESH = (
 
 _PURE = (
     "abs all any ascii bin bool bytearray bytes callable chr complex dict divmod enumerate filter float format "
-    "frozenset hash hex int isinstance issubclass iter len list map max min next object oct ord pow property range repr "
-    "reversed round set slice sorted staticmethod classmethod str sum tuple type zip super memoryview"
+    "frozenset hash hex int isinstance issubclass iter len list map max min next object oct ord pow property range "
+    "repr reversed round set slice sorted staticmethod classmethod str sum tuple type zip super memoryview"
 )
 _BUILTINS = {getattr(builtins, name) for name in _PURE.split()}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import linecache
+import sys
 from collections import OrderedDict
 from collections.abc import Iterator
 from types import CodeType, FunctionType
@@ -91,9 +92,10 @@ def _rewrite(code: CodeType, namespace: dict[str, Any]) -> CodeType:
         inner = ast.ClassDef(owner, [], [], [inner], [])
     names = [ast.arg(name) for name in (*free, HIDDEN)]
     around = ast.FunctionDef("around", ast.arguments([], names, None, [], [], None, []), [inner], [])
-    for made_here in (around, inner):
-        if "type_params" in made_here._fields and not hasattr(made_here, "type_params"):
-            made_here.type_params = []  # type: ignore[union-attr]
+    new: Any
+    for new in (around, inner):
+        if "type_params" in new._fields and not hasattr(new, "type_params"):  # from Python 3.12 on
+            new.type_params = []
     module = ast.fix_missing_locations(ast.copy_location(ast.Module([around], []), node))
     try:
         made = compile(module, code.co_filename, "exec", code.co_flags & _FUTURES, True)
@@ -123,7 +125,7 @@ def _node_of(code: CodeType, namespace: dict[str, Any]) -> tuple[Function, str |
 
 def _read(name: str, namespace: dict[str, Any]) -> _File:
     linecache.checkcache(name)
-    text = "".join(linecache.getlines(name, namespace))
+    text = "".join(linecache.getlines(name, namespace)) or _given_to_python(name)
     known = _files.get(name)
     if known is not None and known.text == text:
         return known
@@ -146,6 +148,12 @@ def _read(name: str, namespace: dict[str, Any]) -> _File:
         _files.popitem(last=False)
     _files[name] = file
     return file
+
+
+def _given_to_python(name: str) -> str:
+    """The program of `python -c`; that a function is of it shows when they are compared."""
+    given = getattr(sys, "orig_argv", [])
+    return str(given[given.index("-c") + 1]) if name == "<string>" and "-c" in given[:-1] else ""
 
 
 def _functions(node: ast.AST, owner: str | None) -> Iterator[tuple[Function, str | None]]:

@@ -1,4 +1,4 @@
-"""What Gluon's programs write to, under `record()` and outside of it."""
+"""What Gluon's programs write to through views of results, under `record()` and outside of it."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from gluonjit.hybrid import pacing
 @pytest.fixture(autouse=True)
 def batched() -> Iterator[None]:
     """Keeps outermost calls batched, whatever they take: most tests count what was captured."""
-    pacing.FORCED.append(lambda: False)
+    pacing.HERE.stretch = None
+    pacing.FORCED[:] = [lambda: False]
     yield
     pacing.FORCED.clear()

@@ -24,6 +24,7 @@ class Known:
     """A framework without arrays."""
 
     followed: frozenset[Any] = frozenset()
+    counters: frozenset[str] = frozenset()
 
     def array(self, item: Any) -> bool:
         return False

@@ -337,3 +337,25 @@ def test_one_call_in_a_thousand_is_traced_again(seen: bool, monkeypatch: pytest.
     value = mx.nd.tanh(net.cell.dense(samples[0])) * 0.5
     first = mx.nd.tanh(net.cell.dense(value)) * 0.5
     np.testing.assert_allclose(found.asscalar(), (first * value).sum().asscalar(), rtol=1e-5)
+
+
+class OwnCell(gluon.rnn.GRUCell):
+    """A recurrent cell of the user's, which names its operators by the number of the call, as MXNet's own do."""
+
+    def hybrid_forward(self, F: Any, inputs: Any, states: Any, **weights: Any) -> Any:
+        assert f"t{self._counter}_"
+        return super().hybrid_forward(F, inputs, states, **weights)
+
+
+@pytest.mark.parametrize("kind", [gluon.rnn.GRUCell, gluon.rnn.LSTMCell, gluon.rnn.RNNCell, OwnCell])
+def test_recurrent_cells_count_their_calls_for_names_alone(kind: Any) -> None:
+    cell = kind(3, input_size=3)
+    cell.initialize()
+    cell.hybridize(dynamic_batch=True)
+    with gluonjit.batching() as batch:
+        for _ in range(3):
+            states = [mx.nd.zeros((1, 3)) for _ in cell.state_info()]
+            for _ in range(20):
+                out, states = cell(mx.nd.ones((1, 3)), states)
+    assert batch.report.nodes == 20 and not batch.report.unbatched, "equal calls are one"
+    assert out.shape == (1, 3)

@@ -26,6 +26,7 @@ class _Known:
     """MXNet's objects."""
 
     followed: frozenset[Any] = frozenset()
+    counters: frozenset[str] = frozenset(["_counter", "_init_counter"])  # of recurrent cells
 
     def array(self, item: Any) -> bool:
         return isinstance(item, NDArray)
@@ -47,7 +48,7 @@ class _Known:
         code = getattr(getattr(type(item), "hybrid_forward", None), "__code__", None)
         space = item.__dict__
         for name in code.co_names if code is not None else ():
-            if name in space and is_plain(space[name]):
+            if name in space and name not in self.counters and is_plain(space[name]):
                 yield space, name
 
 

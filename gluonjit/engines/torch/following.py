@@ -18,6 +18,7 @@ class _Known:
     """PyTorch's objects, while a call of a module is traced."""
 
     followed: frozenset[Any] = frozenset()
+    counters: frozenset[str] = frozenset()
 
     def __init__(self, owner: Any) -> None:
         modules = owner.modules() if isinstance(owner, torch.nn.Module) else ()

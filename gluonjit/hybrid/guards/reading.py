@@ -47,6 +47,8 @@ class Known(Protocol):
 
     followed: frozenset[Any]
     """Functions of the framework that call the user's, and are followed for that."""
+    counters: frozenset[str]
+    """Attributes in which the framework's blocks count calls, for names of operators: no result depends on them."""
 
     def array(self, item: Any) -> bool:
         """Whether this is an array of the framework's: what is done to it is seen by the engine itself."""
@@ -182,7 +184,7 @@ class Reader:
         namespace = _namespace(item)
         whose = self.name_of(item)
         if namespace is not None and name in namespace:
-            if self.is_made(item):
+            if self.is_made(item) or (name in self.known.counters and self.known.block(item)):
                 return namespace[name]
             if self.known.watched(item):
                 found = self.named(namespace[name], f"{whose}.{name}")

@@ -125,18 +125,18 @@ def check(program: Any, rounds: int = 6) -> None:
 
 @pytest.fixture
 def free() -> Iterator[None]:
-    """What is measured decides."""
-    pacing.FORCED.clear()
+    """What is measured decides, and nothing is known."""
+    pacing.HERE.stretch = None
     gluonjit.clear_caches()
     yield
     gluonjit.clear_caches()
 
 
 @pytest.mark.parametrize("ways", [[True, False], [False, False, True], [True]])
-def test_a_mind_that_changes_changes_no_number(program: Any, ways: list[bool]) -> None:
-    program.hybridize()
+def test_a_mind_that_changes_changes_no_number(program: Any, ways: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    program.hybridize(granularity="measured")
     turns = cycle(ways)
-    pacing.FORCED.append(lambda: next(turns))
+    monkeypatch.setattr(pacing, "FORCED", [lambda: next(turns)])
     check(program)
 
 
@@ -161,7 +161,7 @@ def test_nothing_runs_eagerly_in_a_scope_or_where_a_way_is_named(program: Any, f
     program.hybridize(granularity="cell")
     program.infer(1)
     assert gluonjit.explain().calls > 0
-    program.hybridize()
+    program.hybridize(granularity="measured")
     with gluonjit.batching() as batch:
         program.infer(1)
     assert batch.report.calls > 0
@@ -174,7 +174,7 @@ def test_a_look_that_is_abandoned_in_the_middle(
     """What was captured runs, the rest of the call and of the minibatch runs eagerly, and no number differs."""
     asked = iter(range(10_000))
     monkeypatch.setattr(Pace, "spent", lambda self, seconds, calls: next(asked) >= after)
-    program.hybridize()
+    program.hybridize(granularity="measured")
     check(program)
 
 
@@ -190,7 +190,7 @@ def test_what_is_measured_is_kept(program: Any, free: None, monkeypatch: pytest.
     monkeypatch.setattr(Pace, "add", add)
     monkeypatch.setattr(Pace, "probed", lambda self, seconds: setattr(self, "least", 1.0))
     monkeypatch.setattr(Pace, "spent", lambda self, seconds, calls: False)
-    program.hybridize()
+    program.hybridize(granularity="measured")
     check(program, 12)
     assert told.count(False) <= 2 and told[-1]
 
@@ -198,3 +198,11 @@ def test_what_is_measured_is_kept(program: Any, free: None, monkeypatch: pytest.
 def test_the_old_name_of_an_executor(program: Any) -> None:
     with pytest.raises(OptionError, match='executor="stepwise"'):
         program.hybridize(executor="eager")
+
+
+def test_the_report_says_what_was_measured(program: Any, free: None) -> None:
+    program.hybridize(granularity="measured")
+    check(program, 8)
+    said = str(gluonjit.explain())
+    assert "training, 4 calls a minibatch: eager" in said and "inference, " in said
+    program.hybridize(granularity="cell")

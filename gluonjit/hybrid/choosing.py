@@ -16,7 +16,7 @@ from gluonjit.analysis.choice import Allowed, Estimate, Seen, Setting, Study, co
 from gluonjit.analysis.costs import CostModel
 from gluonjit.analysis.schedulers import SCHEDULERS
 from gluonjit.graph import Record
-from gluonjit.hybrid.options import AUTO, EAGER, Options
+from gluonjit.hybrid.options import AUTO, EAGER, MEASURED, Options
 
 _MOST_REGIONS = 256
 _GRANULARITIES = ("cell", "graph", "op")
@@ -60,7 +60,7 @@ class Chooser:
 
     def __init__(self, options: Options) -> None:
         self._allowed = Allowed(
-            _GRANULARITIES if options.granularity in (AUTO, EAGER) else (options.granularity,),
+            _GRANULARITIES if options.granularity in (AUTO, MEASURED, EAGER) else (options.granularity,),
             (True, False) if options.sharing == AUTO else (bool(options.sharing),),
             _SCHEDULERS if options.scheduler == AUTO else (options.scheduler,),
         )

@@ -11,7 +11,7 @@ from gluonjit.analysis.schedulers import SCHEDULERS
 from gluonjit.errors import OptionError
 
 AUTO = "auto"
-EAGER = "eager"
+EAGER, MEASURED = "eager", "measured"
 
 SWITCHES = {
     "arity": "a cell that does the same for each child is one kind for any number of children",
@@ -32,7 +32,8 @@ class Options:
 
     sharing: equal calls on equal operands run once: True, False or "auto".
     granularity: "cell" captures a HybridBlock call as one node, "op" each operator in it; "graph" captures cells, and
-        runs samples of one structure as one; "eager" captures nothing. Or "auto".
+        runs samples of one structure as one; "eager" captures nothing. "auto" chooses among those that batch, and
+        "measured" times what that takes beside "eager", and keeps the faster (see docs/choice.md).
     expand: HybridBlocks, by name or by class name, that are no nodes: what they call is captured.
     scheduler: in which order, and so in which company, nodes run; one of `gluonjit.analysis.schedulers`, or "auto".
     flush_at: an open batch runs itself when it holds so many samples; "auto": as many as pay; None: no such number.
@@ -165,7 +166,7 @@ _FLAG: _Rule = (lambda value: isinstance(value, bool), "is True or False")
 _COUNT: _Rule = (_is_count, "is a whole number of at least 1")
 _RULES: dict[str, _Rule] = {
     "sharing": (lambda value: isinstance(value, bool) or value == AUTO, "is True, False or 'auto'"),
-    "granularity": _one_of(AUTO, EAGER, "graph", "cell", "op"),
+    "granularity": _one_of(AUTO, MEASURED, EAGER, "graph", "cell", "op"),
     "expand": (_is_names, "is a tuple of names of blocks, or of their classes"),
     "scheduler": _one_of(AUTO, *sorted(SCHEDULERS)),
     "flush_at": (

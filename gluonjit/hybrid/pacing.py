@@ -14,7 +14,7 @@ from typing import Any
 from weakref import WeakSet
 
 from gluonjit.analysis.pace import Pace, Shown
-from gluonjit.hybrid.options import AUTO, EAGER, Options
+from gluonjit.hybrid.options import EAGER, MEASURED, Options
 
 _PAUSE = 10.0  # calls: a longer time between two of them does not count
 _PROBES = 2  # calls that run eagerly before the first look, to know what a call takes
@@ -52,12 +52,8 @@ NO_CHOICE = Paces(False)
 
 
 def paces_for(options: Options) -> Paces:
-    """Those of a block with these options, of which a named one keeps it from running eagerly."""
-    if options.granularity == EAGER:
-        return Paces(True, True)
-    named = (options.sharing, options.granularity, options.scheduler, options.executor) != (AUTO,) * 4
-    watched = options.profile or options.check_finite or options.without or options.expand
-    return Paces(not (named or watched or options.reuse or options.flush_at))
+    """Those of a block with these options."""
+    return Paces(options.granularity in (EAGER, MEASURED), options.granularity == EAGER)
 
 
 def clear_paces() -> None:
@@ -188,6 +184,7 @@ def begin(batch: Any, paces: Paces, training: bool, engine: Any) -> Stretch:
             stretch = None
     if stretch is None:
         stretch = HERE.stretch = Stretch(paces.phases[training], engine, paces.named)
+        HERE.paces = paces
     stretch.calls += 1
     stretch.calling = True
     if stretch.timed:
@@ -199,6 +196,12 @@ def chosen() -> bool:
     """Whether the way of the call that is made now has been chosen."""
     stretch = HERE.stretch
     return stretch is not None and stretch.calling
+
+
+def measured() -> list[str]:
+    """What is known of the block that this thread has called last, where it is measured beside eager execution."""
+    paces = HERE.paces
+    return [] if paces is None else [str(shown) for shown in paces.shown()]
 
 
 def note_flush(unusual: bool, explores: Any) -> None:
@@ -214,6 +217,7 @@ def note_flush(unusual: bool, explores: Any) -> None:
 
 class _Here(threading.local):
     stretch: Stretch | None = None
+    paces: Paces | None = None
 
 
 HERE = _Here()

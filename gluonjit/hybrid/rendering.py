@@ -104,7 +104,7 @@ def _summary(report: Shown) -> list[str]:
     reuse = report.reuse
     reused = f"reused calls: {reuse.hits} ({reuse.checked} checked), {reuse.misses} captured to be reused"
     lines = [head, f"ms: {times}", cache, *([reused] if reuse.hits or reuse.misses else [])]
-    return lines + _executed(report)
+    return lines + report.ways + _executed(report)
 
 
 def _executed(report: Shown) -> list[str]:

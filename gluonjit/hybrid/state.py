@@ -15,7 +15,7 @@ from gluonjit.graph import LIBRARIES, Value, line_of, origin_of
 from gluonjit.hybrid.batch import RUNNING, Batch
 from gluonjit.hybrid.minibatch import MINIBATCH
 from gluonjit.hybrid.options import EAGER, Options
-from gluonjit.hybrid.pacing import HERE, SPENT, Stretch
+from gluonjit.hybrid.pacing import HERE, SPENT, Stretch, measured
 from gluonjit.hybrid.protocol import Engine
 from gluonjit.hybrid.report import Report
 
@@ -263,4 +263,6 @@ if hasattr(os, "register_at_fork"):
 
 def explain() -> Report:
     """The report of the minibatch that ran last on this thread, in one piece or several (empty where none has)."""
-    return MINIBATCH.report(LOCAL.state.batch)
+    report = MINIBATCH.report(LOCAL.state.batch)
+    report.ways = measured()
+    return report

@@ -38,6 +38,7 @@ class Shown(Protocol):
     padded: int
     ms: dict[str, float]
     choice: Any
+    ways: list[str]
     last: Any
 
     @property

@@ -12,6 +12,7 @@ from gluonjit.fused import clear_spare
 from gluonjit.hybrid.choosing import clear_choices
 from gluonjit.hybrid.costs import clear_curves
 from gluonjit.hybrid.functions import cell
+from gluonjit.hybrid.pacing import clear_paces
 from gluonjit.hybrid.report import Report
 from gluonjit.hybrid.state import ENGINES
 
@@ -99,6 +100,7 @@ def clear_caches() -> None:
     """Forget traced cells and batched graphs, what they were seen to cost, and what was chosen: all is made anew."""
     clear_curves()
     clear_choices()
+    clear_paces()
     clear_spare()
     for engine in ENGINES:
         engine.clear_caches()

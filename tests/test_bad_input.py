@@ -157,14 +157,14 @@ def test_a_scope_left_open_does_not_hold_values_back(net: Net) -> None:
 
 @pytest.mark.parametrize("executor", ["replay", "compiled"])
 def test_executors_of_pytorch(net: Net, executor: str) -> None:
-    said = f"executor='{executor}', but that is for PyTorch; on MXNet it can be 'auto' or 'eager'"
+    said = f"executor='{executor}', but that is for PyTorch; on MXNet it can be 'auto' or 'stepwise'"
     with pytest.raises(OptionError) as caught:
         net.hybridize(dynamic_batch=True, executor=executor)
     assert str(caught.value) == f"hybridize(dynamic_batch=True): {said}"
     with pytest.raises(OptionError) as caught, gluonjit.batching(executor=executor):
         net(rows(1, 3), rows(1, 4)).asnumpy()
     assert str(caught.value) == f"batching(): {said}"
-    net.hybridize(dynamic_batch=True, executor="eager")
+    net.hybridize(dynamic_batch=True, executor="stepwise")
     assert_works(net)
 
 

@@ -73,11 +73,11 @@ def test_auto_runs_step_by_step_on_the_host() -> None:
     gluonjit.hybridize(net, **FIXED)
     sum(tree_loss(net, tree) for tree in trees_of_depth(3, 4, 0)).backward()
     report = gluonjit.explain()
-    assert report.executed.ran == {"eager": 1} and not report.executed.declined
+    assert report.executed.ran == {"stepwise": 1} and not report.executed.declined
 
 
 def test_an_executor_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(OptionError, match=r"executor='graph'.*'auto', 'eager', 'compiled', 'replay'"):
+    with pytest.raises(OptionError, match=r"executor='graph'.*'auto', 'stepwise', 'compiled', 'replay'"):
         gluonjit.hybridize(TreeModel(), executor="graph")
 
 

@@ -272,8 +272,8 @@ def test_a_static_plan_that_was_made_in_inference_mode_runs_outside_of_it() -> N
             "steps",
             "draws random numbers",
         ),
-        (lambda net: None, {"check_finite": True}, "eager", "check_finite looks at the results of each step"),
-        (lambda net: None, {"profile": True}, "eager", "a profiled flush waits after each step"),
+        (lambda net: None, {"check_finite": True}, "stepwise", "check_finite looks at the results of each step"),
+        (lambda net: None, {"profile": True}, "stepwise", "a profiled flush waits after each step"),
     ],
 )
 def test_what_cannot_be_static_runs_otherwise_and_the_report_says_why(

@@ -256,10 +256,10 @@ def test_auto_on_a_device_takes_steps_where_plans_do_not_come_again(monkeypatch:
     monkeypatch.setattr(executors, "_on_cuda", lambda plan: True)
     once = [sentences([length, length], length) for length in range(2, 16)]
     total = check(Tagger(), once, lambda net, words: net(words), executor="auto")
-    assert total.ran["eager"] < 10 and total.ran["eager"] + total.ran["steps"] == len(once)
+    assert total.ran["stepwise"] < 10 and total.ran["stepwise"] + total.ran["steps"] == len(once)
     gluonjit.clear_caches()
     total = check(TreeModel(), [trees_of_depth(3, 4, 0)] * 5, tree_loss, executor="auto")
-    assert total.ran == {"eager": 3, "replay": 2} or total.ran == {"eager": 2, "replay": 3}
+    assert total.ran == {"stepwise": 3, "replay": 2} or total.ran == {"stepwise": 2, "replay": 3}
 
 
 @pytest.mark.gpu

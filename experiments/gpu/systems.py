@@ -22,7 +22,7 @@ TOLERANCE = 1e-4  # of the largest entry: the device adds up in another order, a
 # How gluonjit runs a plan, and what `gluonjit.hybridize` is told for it; what it does not know is left out with the
 # reason that it gives.
 MODES: dict[str, dict[str, Any]] = {
-    "eager": {"executor": "eager"},
+    "eager": {"executor": "stepwise"},
     "compiled": {"executor": "compiled"},
     "cuda-graph": {"executor": "replay"},
     "step-graphs": {"executor": "steps"},

@@ -145,6 +145,16 @@ class Study:
         found = self._of(capture)
         return _best(found).setting.scheduler if found else self.allowed.first.scheduler
 
+    def explores(self, capture: Capture) -> bool:
+        """Whether what is captured so is to show whether that is better than the best known way."""
+        return self._todo is not None and self._todo[:1] == [capture]
+
+    def give_up(self) -> None:
+        """Look no longer at the way that is looked at: minibatches took far longer than in the best known."""
+        if self._todo:
+            self.ruled_out[str(self._todo.pop(0))] = "its minibatches took more than twice as long"
+            self._choose()
+
     def _of(self, capture: Capture) -> list[Estimate]:
         """What is known of what was captured so, by scheduler."""
         return [estimate for setting, estimate in self.estimates.items() if setting.capture == capture]
@@ -199,14 +209,19 @@ class Study:
         self._todo = [other for other in self._todo if other != capture and other.granularity != gone]
         if capture == Capture("cell", False) and any(other.granularity == "graph" for other in self._todo):
             self._look_at_structures(plan_by, seen, model)
-        if not self._todo:
-            best = self._best
-            self.chosen = best.setting
-            for scheduler in self.allowed.schedulers:
-                other = Setting(*best.setting.capture, scheduler)
-                if other not in self.estimates:
-                    self.ruled_out.setdefault(str(other), f"by {first} there are as few launches as there can be")
-            self._usual = self._mean = best.nodes / best.samples
+        self._choose()
+
+    def _choose(self) -> None:
+        """Keep the best way, where there is nothing more to look at."""
+        if self._todo:
+            return
+        best, first = self._best, self.allowed.first.scheduler
+        self.chosen = best.setting
+        for scheduler in self.allowed.schedulers:
+            other = Setting(*best.setting.capture, scheduler)
+            if other not in self.estimates:
+                self.ruled_out.setdefault(str(other), f"by {first} there are as few launches as there can be")
+        self._usual = self._mean = best.nodes / best.samples
 
     @staticmethod
     def _best_possible(plan: Plan) -> bool:

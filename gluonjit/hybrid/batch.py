@@ -29,6 +29,7 @@ from gluonjit.hybrid.choosing import Choice, chooser_of
 from gluonjit.hybrid.costs import cost_model
 from gluonjit.hybrid.minibatch import MINIBATCH
 from gluonjit.hybrid.options import Options
+from gluonjit.hybrid.pacing import FLUSH, note_flush
 from gluonjit.hybrid.protocol import Engine, Session
 from gluonjit.hybrid.provenance import Provenance
 from gluonjit.hybrid.report import STEP_PARTS, Report
@@ -100,6 +101,7 @@ class Batch:
         self.noted: dict[Any, Any] = {}  # blocks whose parameters are known, by address
         self.parameters: dict[int, Any] = {}  # arrays of known parameters, by address
         self.misses = 0  # of the cache, up to the last flush that the cost model has learned from
+        self.traced = 0  # of the cache's misses, up to the last flush
         self.reason = ""  # why it ran last
         self.foreign: dict[type, str] = {}  # classes of arguments that are no part of a node, and why
         self.changes = 0  # of attributes of models, as far as engines notice them
@@ -199,10 +201,12 @@ class Batch:
         entered = perf_counter()
         capture = _outside_flushes() - graph.begun if graph.begun else 0.0
         self.report.took("capture", "capture", entered - capture, entered)
-        try:
-            self._flush(graph, capture, reason, middle, line_of(origin_of(_getframe(1))))
-        finally:
-            _FLUSHED.seconds += perf_counter() - entered
+        line = line_of(origin_of(_getframe(1)))
+        with FLUSH:
+            try:
+                self._flush(graph, capture, reason, middle, line)
+            finally:
+                _FLUSHED.seconds += perf_counter() - entered
 
     def _flush(self, graph: Graph, capture: float, reason: str, middle: str, line: Line | None) -> None:
         captured = self.setting
@@ -220,10 +224,14 @@ class Batch:
                 records = list(graph.records.values())
                 planner = Planner(graph, self.engine.sum_kind, _shared(captured))
                 planned = planner.records
+                explores = self.chooser.explores(captured)
                 plan = self.chooser.plan(planner, records, captured, samples, self._model)
                 rows = [row for row in graph.overwritten if plan.arena[row] >= 0]  # others nobody reads
                 plan.overwritten.extend([(int(plan.arena[row]), int(plan.position[row])) for row in rows])
                 report.choice = choice = self.chooser.choice
+                unusual = choice.looked or choice.profiled or report.cache["misses"] > self.traced
+                note_flush(unusual, self.chooser if explores else None)
+                self.traced = report.cache["misses"]
                 report.model = self._model
                 provenance = Provenance(plan, graph.marks)
                 reason = f"{reason}, {line}" if line else reason

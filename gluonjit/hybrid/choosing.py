@@ -16,7 +16,7 @@ from gluonjit.analysis.choice import Allowed, Estimate, Seen, Setting, Study, co
 from gluonjit.analysis.costs import CostModel
 from gluonjit.analysis.schedulers import SCHEDULERS
 from gluonjit.graph import Record
-from gluonjit.hybrid.options import AUTO, Options
+from gluonjit.hybrid.options import AUTO, EAGER, MEASURED, Options
 
 _MOST_REGIONS = 256
 _GRANULARITIES = ("cell", "graph", "op")
@@ -60,7 +60,7 @@ class Chooser:
 
     def __init__(self, options: Options) -> None:
         self._allowed = Allowed(
-            _GRANULARITIES if options.granularity == AUTO else (options.granularity,),
+            _GRANULARITIES if options.granularity in (AUTO, MEASURED, EAGER) else (options.granularity,),
             (True, False) if options.sharing == AUTO else (bool(options.sharing),),
             _SCHEDULERS if options.scheduler == AUTO else (options.scheduler,),
         )
@@ -77,6 +77,16 @@ class Chooser:
         if last is None:
             return self._allowed.first
         return Setting(*last.capture, last.scheduler(last.capture))
+
+    def explores(self, captured: Setting) -> bool:
+        """Whether this was captured to see whether another way is better than the best known."""
+        return any(study.explores(captured.capture) for study in self._last.values())
+
+    def give_up(self, training: bool) -> None:
+        """Go on without the way to capture that is being looked at: it is far off."""
+        study = self._last.get(training)
+        if study is not None:
+            study.give_up()
 
     @property
     def flush_at(self) -> int | None:

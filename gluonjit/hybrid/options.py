@@ -11,6 +11,7 @@ from gluonjit.analysis.schedulers import SCHEDULERS
 from gluonjit.errors import OptionError
 
 AUTO = "auto"
+EAGER, MEASURED = "eager", "measured"
 
 SWITCHES = {
     "arity": "a cell that does the same for each child is one kind for any number of children",
@@ -31,7 +32,8 @@ class Options:
 
     sharing: equal calls on equal operands run once: True, False or "auto".
     granularity: "cell" captures a HybridBlock call as one node, "op" each operator in it; "graph" captures cells, and
-        runs samples of one structure as one. Or "auto".
+        runs samples of one structure as one; "eager" captures nothing. "auto" chooses among those that batch, and
+        "measured" times what that takes beside "eager", and keeps the faster (see docs/choice.md).
     expand: HybridBlocks, by name or by class name, that are no nodes: what they call is captured.
     scheduler: in which order, and so in which company, nodes run; one of `gluonjit.analysis.schedulers`, or "auto".
     flush_at: an open batch runs itself when it holds so many samples; "auto": as many as pay; None: no such number.
@@ -44,9 +46,9 @@ class Options:
     without: names of `SWITCHES` to leave out: the results are the same, and what each of them gains can be measured.
     copy_inputs: bytes up to which an input array is copied when it is captured, so that the program may write to
         its own by any way, numpy's too; of a larger one a write that the framework counts is noticed: CaptureError.
-    executor: what runs the plan of a flush in PyTorch: "eager" step by step, "replay" as a static plan with padded
+    executor: what runs the plan of a flush in PyTorch: "stepwise" step by step, "replay" as a static plan with padded
         sizes (on CUDA one graph), "steps" with each step as a static one (on CUDA a graph each), "compiled" with
-        programs that torch.compile has made; "auto" chooses. MXNet knows "auto" and "eager" (see docs/gpu.md).
+        programs that torch.compile has made; "auto" chooses. MXNet knows "auto" and "stepwise" (see docs/gpu.md).
     reuse: a function of a call's arguments that gives a key, or None. What a call of the block captured is captured
         again at once, without running the block's Python, when a call of the same key comes (see docs/guide.md).
     check_reuse: every so-many-th of these calls is captured anyway, and compared with what would be reused; None: none.
@@ -78,6 +80,11 @@ class Options:
         for name, value in changes.items():
             if name not in _RULES:
                 raise OptionError(f"{call}: {_unknown(name, value)}")
+            if name == "executor" and value == "eager":
+                raise OptionError(
+                    f'{call}: executor="eager" is now called executor="stepwise": a plan that runs step by step. '
+                    f'granularity="eager" runs the program itself, not batched'
+                )
             usable, what = _RULES[name]
             if not usable(value):
                 raise OptionError(f"{call}: {name}={value!r}, but it {what}")
@@ -159,7 +166,7 @@ _FLAG: _Rule = (lambda value: isinstance(value, bool), "is True or False")
 _COUNT: _Rule = (_is_count, "is a whole number of at least 1")
 _RULES: dict[str, _Rule] = {
     "sharing": (lambda value: isinstance(value, bool) or value == AUTO, "is True, False or 'auto'"),
-    "granularity": _one_of(AUTO, "graph", "cell", "op"),
+    "granularity": _one_of(AUTO, MEASURED, EAGER, "graph", "cell", "op"),
     "expand": (_is_names, "is a tuple of names of blocks, or of their classes"),
     "scheduler": _one_of(AUTO, *sorted(SCHEDULERS)),
     "flush_at": (
@@ -176,7 +183,7 @@ _RULES: dict[str, _Rule] = {
         f"is a tuple of names out of {', '.join(SWITCHES)}",
     ),
     "copy_inputs": (_is_size, "is a whole number of bytes, 0 or more"),
-    "executor": _one_of(AUTO, "eager", "compiled", "replay", "steps"),
+    "executor": _one_of(AUTO, "stepwise", "compiled", "replay", "steps"),
     "reuse": (lambda value: value is None or callable(value), "is a function of the call's arguments, or None"),
     "check_reuse": (lambda value: value is None or _is_count(value), "is a whole number of at least 1, or None"),
 }

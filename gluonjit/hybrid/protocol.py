@@ -51,6 +51,12 @@ class Engine(Protocol):
     def current_mode(self) -> int:
         """The framework's recording and training flags on this thread."""
 
+    def wait(self) -> None:
+        """Wait until everything has run that the framework was given."""
+
+    def may_choose(self) -> bool:
+        """Whether this process may run calls eagerly where others, which train with it, run them batched."""
+
     def sum_kind(self, spec: Spec, count: int) -> Kind:
         """The kind whose one operand is `count` stacked arrays of this spec and whose result is their sum."""
 

@@ -40,6 +40,7 @@ class Shown(Protocol):
     padded: int
     ms: dict[str, float]
     choice: Any
+    ways: list[str]
     last: Any
 
     @property
@@ -106,13 +107,13 @@ def _summary(report: Shown) -> list[str]:
     reuse = report.reuse
     reused = f"reused calls: {reuse.hits} ({reuse.checked} checked), {reuse.misses} captured to be reused"
     lines = [head, f"ms: {times}", cache, *([reused] if reuse.hits or reuse.misses else [])]
-    return lines + _executed(report)
+    return lines + report.ways + _executed(report)
 
 
 def _executed(report: Shown) -> list[str]:
     """What ran the plans, where that is not step by step as ever."""
     executed, lines = report.executed, []
-    if set(executed.ran) - {"eager"}:
+    if set(executed.ran) - {"stepwise"}:
         ran = ", ".join(f"{name} {count}" for name, count in executed.ran.items())
         lines.append(
             f"flushes by executor: {ran}; {executed.recordings} static plans and steps made, "

@@ -14,7 +14,8 @@ from gluonjit.errors import EngineError, OptionError
 from gluonjit.graph import LIBRARIES, Value, line_of, origin_of
 from gluonjit.hybrid.batch import RUNNING, Batch
 from gluonjit.hybrid.minibatch import MINIBATCH
-from gluonjit.hybrid.options import Options
+from gluonjit.hybrid.options import EAGER, Options
+from gluonjit.hybrid.pacing import HERE, SPENT, Stretch, measured
 from gluonjit.hybrid.protocol import Engine
 from gluonjit.hybrid.report import Report
 
@@ -158,6 +159,29 @@ UNCAPTURED = _Uncaptured()
 """For `with`: what runs inside is no part of the program. It holds nothing, so that any number may be open at once."""
 
 
+def abandoned_look() -> bool:
+    """Whether this call is one of a look at batching that has spent its budget: what waits has run, the rest is eager.
+
+    Asked before something is traced, which takes longest.
+    """
+    stretch, state = HERE.stretch, LOCAL.state
+    if stretch is None or not stretch.inside or not stretch.spent() or state.batch is None:
+        return False
+    stretch.abandon()
+    stretch.pauses = True
+    state.batch.flush(SPENT)
+    state.paused += 1
+    return True
+
+
+def left_call(stretch: Stretch) -> None:
+    """An outermost call has ended."""
+    stretch.left_call()
+    if stretch.pauses:
+        stretch.pauses = False
+        LOCAL.state.paused -= 1
+
+
 def settle(value: Value, backward: bool = False) -> None:
     """Run the batch of a value if that has not run: to read it, or to go `backward`, no fault between samples."""
     if value.graph is not None and isinstance(value.graph.owner, Batch):
@@ -191,6 +215,8 @@ def batching(**options: Any) -> Iterator[Batch]:
     state.explicit.append(batch)
     state.batch = batch
     MINIBATCH.end()
+    eager = chosen.granularity == EAGER
+    state.paused += eager
     try:
         yield batch
     except BaseException as error:
@@ -206,6 +232,7 @@ def batching(**options: Any) -> Iterator[Batch]:
         else:  # a fork has come between
             batch.flush("the end of batching()")
     finally:
+        state.paused -= eager
         if batch in state.explicit:
             state.explicit.remove(batch)
         if state.batch is batch:
@@ -236,4 +263,6 @@ if hasattr(os, "register_at_fork"):
 
 def explain() -> Report:
     """The report of the minibatch that ran last on this thread, in one piece or several (empty where none has)."""
-    return MINIBATCH.report(LOCAL.state.batch)
+    report = MINIBATCH.report(LOCAL.state.batch)
+    report.ways = measured()
+    return report

@@ -64,6 +64,7 @@ typedef struct {
     Py_ssize_t record_bases, record_calls, record_depths, record_guards, record_kind, record_memo, record_mode, record_operands,
         record_origins, record_share, record_values;
     Py_ssize_t spec_bodies, spec_mode, spec_of_rows, spec_row_shape, spec_rows;
+    Py_ssize_t cell_chooses;
     Py_ssize_t cell_is_node;
     Py_ssize_t table_known, table_row, table_size, table_taped;
     Py_ssize_t torch_table_row, torch_table_size, torch_table_taped, torch_table_weight;

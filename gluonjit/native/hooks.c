@@ -95,6 +95,7 @@ static PyObject *quick_call(PyObject *const *args, Py_ssize_t count) {
     if (cell == NULL && !PyErr_Occurred()) cell = automatic(state, args, count);
     if (cell == NULL || Py_TYPE(cell) != names.mxnet.cell_type) goto done;
     if (!unhooked(dict, str_hooks) || !unhooked(dict, str_pre_hooks)) goto done;
+    if (!inside && SLOT(cell, names.cell_chooses) == Py_True) goto done;
     if (SLOT(cell, names.cell_is_node) != Py_True)
         result = inside ? forward(state, dict, args, count) : NULL;
     else if (SLOT(cell, names.mxnet.cell_lookup) != Py_None)

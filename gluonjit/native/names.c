@@ -55,6 +55,7 @@ static Where slots[] = {
     {PACKAGE, "Spec", "of_rows", &names.spec_of_rows},
     {PACKAGE, "Spec", "row_shape", &names.spec_row_shape},
     {PACKAGE, "Spec", "rows", &names.spec_rows},
+    {MXNET, "Cell", "chooses", &names.cell_chooses},
     {MXNET, "Cell", "is_node", &names.cell_is_node},
     {MXNET, "Cell", "lookup", &names.mxnet.cell_lookup},
     {MXNET, "Table", "known", &names.table_known},

@@ -166,9 +166,16 @@ static int is_inside(PyObject *state, PyObject *batch) {
 /* torch.nn.Module.__call__ */
 PyObject *quick_module(PyObject *const *args, Py_ssize_t count) {
     PyObject *state, *batch, *dict = NULL, *cell = NULL, *result = NULL, *kind;
+    Py_ssize_t paused;
     if (names.engine == NULL) return NULL;
     state = state_here();
     if (state == NULL) return NULL;
+    paused = number_at(state, names.state_paused);
+    if (paused > 0 && SLOT(state, names.state_trace) == Py_None) { /* what runs eagerly costs no more than this */
+        Py_DECREF(state);
+        return PyObject_Vectorcall(names.original, args, (size_t)count, NULL);
+    }
+    if (PyErr_Occurred()) PyErr_Clear();
     batch = Py_XNewRef(SLOT(state, names.state_batch));
     if (!is_inside(state, batch)) goto done;
     dict = PyObject_GenericGetDict(args[0], NULL);

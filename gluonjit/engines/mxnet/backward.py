@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import wraps
 from sys import _getframe, getrefcount
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -27,6 +28,7 @@ from gluonjit.graph import Spec, line_of, origin_of
 from gluonjit.hybrid import LOCAL, RUNNING
 from gluonjit.hybrid.advice import ONE_AT_A_TIME, one_at_a_time
 from gluonjit.hybrid.costs import cost_model
+from gluonjit.hybrid.pacing import BACKWARD
 from gluonjit.hybrid.state import settle
 
 
@@ -45,6 +47,18 @@ _ADVICE = (
 )
 
 
+def _marking(function: Any) -> Any:
+    """A function that is a backward pass: a stretch of training calls has come to its end with it."""
+
+    @wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        with BACKWARD:
+            return function(*args, **kwargs)
+
+    return wrapper
+
+
+@_marking
 def backward(heads: Any, head_grads: Any = None, retain_graph: bool = False, train_mode: bool = True) -> None:
     """mxnet.autograd.backward. Several captured losses are added up first, so that one pass serves all."""
     listed = list(heads) if isinstance(heads, (list, tuple)) else [heads]
@@ -68,12 +82,14 @@ def backward(heads: Any, head_grads: Any = None, retain_graph: bool = False, tra
     _finish(True)
 
 
+@_marking
 def backward_of_array(self: NDArray, out_grad: Any = None, retain_graph: bool = False, train_mode: bool = True) -> None:
     """mxnet.NDArray.backward."""
     original_array_backward(self, out_grad, retain_graph, train_mode)
     _finish(False)
 
 
+@_marking
 def grad(
     heads: Any,
     variables: Any,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 from weakref import WeakSet
@@ -11,6 +12,7 @@ from gluonjit.engines.mxnet.lazy import Lazy
 from gluonjit.graph import Kind
 from gluonjit.hybrid import Options
 from gluonjit.hybrid.guards import Variant
+from gluonjit.hybrid.pacing import NO_CHOICE, Paces
 from gluonjit.hybrid.reuse import Recordings
 
 _cells: WeakSet[Cell] = WeakSet()
@@ -37,11 +39,13 @@ class Cell:
     A copy or a pickle of a block gets a cell of its own, with the same options and nothing cached.
     """
 
-    __slots__ = ("__dict__", "__weakref__", "is_node", "lookup")
+    __slots__ = ("__dict__", "__weakref__", "chooses", "is_node", "lookup")
 
-    def __init__(self, name: str, options: Options) -> None:
+    def __init__(self, name: str, options: Options, paces: Paces = NO_CHOICE) -> None:
         self.name = name
         self.options = options
+        self.paces = paces  # those of the model it belongs to
+        self.chooses = paces.open
         self.active: bool | None = None  # what HybridBlock's own hybridization was before
         self.kinds: dict[Any, Kind] = {}
         self.variants: dict[Any, list[Variant]] = {}  # of each signature, by what they read of Python's state
@@ -75,14 +79,14 @@ class Cell:
 
     def __reduce__(self) -> Any:
         options = replace(self.options, reuse=None)  # a function need not have a name to be found by
-        return _copied, (self.name, options, self.active, self.is_node)
+        return _copied, (self.name, options, self.active, self.is_node, self.paces)
 
     def __deepcopy__(self, memo: Any) -> Cell:
-        return _copied(self.name, self.options, self.active, self.is_node)
+        return _copied(self.name, self.options, self.active, self.is_node, deepcopy(self.paces, memo))
 
 
-def _copied(name: str, options: Options, active: bool | None, is_node: bool) -> Cell:
-    cell = Cell(name, options)
+def _copied(name: str, options: Options, active: bool | None, is_node: bool, paces: Paces) -> Cell:
+    cell = Cell(name, options, paces)
     cell.active, cell.is_node = active, is_node
     return cell
 

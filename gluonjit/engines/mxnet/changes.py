@@ -20,6 +20,7 @@ from gluonjit.engines.mxnet.writes import before_write
 from gluonjit.errors import OptionError
 from gluonjit.hybrid import LOCAL, UNCAPTURED
 from gluonjit.hybrid.options import refuse_without_switch
+from gluonjit.hybrid.pacing import close
 from gluonjit.hybrid.reuse import refuse
 
 
@@ -112,6 +113,8 @@ def flushing(original: Any, name: str) -> Any:
             state.flush(name)
             state.singles = 0
             state.end_minibatch()
+            if name.startswith("Trainer"):
+                close()
         return original(self, *args, **kwargs)
 
     return wrapper

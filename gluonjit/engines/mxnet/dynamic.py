@@ -12,6 +12,7 @@ from gluonjit.engines.mxnet.cell import Cell, any_lazy, cells_known, forget_reco
 from gluonjit.engines.mxnet.following import is_hybrid
 from gluonjit.errors import OptionError
 from gluonjit.hybrid import LOCAL, Options
+from gluonjit.hybrid.pacing import paces_for
 
 KEY = "_gluonjit"
 """A dynamically batched block keeps its Cell in its own __dict__, so that copies and pickles take it along."""
@@ -22,9 +23,9 @@ _parts: WeakSet[gluon.Block] = WeakSet()  # blocks inside automatic cells
 
 def check_executor(call: str, options: Options) -> None:
     """Raises OptionError where plans are to run in a way that is PyTorch's."""
-    if options.executor not in ("auto", "eager"):
+    if options.executor not in ("auto", "stepwise"):
         raise OptionError(
-            f"{call}: executor={options.executor!r}, but that is for PyTorch; on MXNet it can be 'auto' or 'eager'"
+            f"{call}: executor={options.executor!r}, but that is for PyTorch; on MXNet it can be 'auto' or 'stepwise'"
         )
 
 
@@ -33,8 +34,9 @@ def enable(block: gluon.Block, options: dict[str, Any]) -> None:
     chosen = Options().updated("hybridize(dynamic_batch=True)", options)
     check_executor("hybridize(dynamic_batch=True)", chosen)
     disable(block)
+    paces = paces_for(chosen)
     for inner in blocks_of(block):
-        cell = Cell(inner.name or type(inner).__name__, chosen)
+        cell = Cell(inner.name or type(inner).__name__, chosen, paces)
         cell.is_node = is_hybrid(inner)
         if isinstance(inner, gluon.HybridBlock):
             cell.active, inner._active = inner._active, False

@@ -41,6 +41,14 @@ class MXNetEngine:
         """2 * recording + training of this thread."""
         return current_mode()
 
+    def wait(self) -> None:
+        """Wait for what MXNet's engine has been given."""
+        mx.nd.waitall()
+
+    def may_choose(self) -> bool:
+        """Whether calls may run in another way than those of other processes do."""
+        return True
+
     def sum_kind(self, spec: Spec, count: int) -> Kind:
         """The kind that adds up `count` arrays of this spec."""
         return sum_kind(spec, count)

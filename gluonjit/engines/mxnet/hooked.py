@@ -18,6 +18,7 @@ from mxnet.numpy import ndarray
 original_invoke: Any = register._imperative_invoke
 original_verify: Any = register._verify_all_legacy_ndarrays
 original_verify_numpy: Any = register._verify_all_np_ndarrays
+original_call: Any = gluon.Block.__call__
 original_call_recurrent: Any = rnn_layer._RNNLayer.__call__
 original_block_hybridize: Any = gluon.Block.hybridize
 original_hybrid_hybridize: Any = gluon.HybridBlock.hybridize

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 from weakref import WeakSet
 
 from gluonjit.graph import Kind
 from gluonjit.hybrid import Options
 from gluonjit.hybrid.guards import Variant
+from gluonjit.hybrid.pacing import NO_CHOICE, Paces
 
 _cells: WeakSet[Cell] = WeakSet()
 
@@ -25,9 +27,17 @@ class Cell:
 
     __slots__ = ("__dict__", "__weakref__", "lookup")
 
-    def __init__(self, name: str, options: Options, operator: bool = False, stateless: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        options: Options,
+        operator: bool = False,
+        stateless: bool = False,
+        paces: Paces = NO_CHOICE,
+    ) -> None:
         self.name = name
         self.options = options
+        self.paces = paces  # those of the model it belongs to
         self.operator = operator
         self.stateless = stateless  # of any module that looks so
         self.kinds: dict[Any, Kind] = {}
@@ -62,7 +72,7 @@ class Cell:
         self.seen = None
 
     def __reduce__(self) -> Any:
-        return Cell, (self.name, self.options, self.operator)
+        return Cell, (self.name, self.options, self.operator, self.stateless, self.paces)
 
     def __deepcopy__(self, memo: Any) -> Cell:
-        return Cell(self.name, self.options, self.operator)
+        return Cell(self.name, self.options, self.operator, self.stateless, deepcopy(self.paces, memo))

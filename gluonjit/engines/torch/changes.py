@@ -21,6 +21,7 @@ from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.errors import CaptureError
 from gluonjit.hybrid import LOCAL, UNCAPTURED, Batch
 from gluonjit.hybrid.minibatch import MINIBATCH
+from gluonjit.hybrid.pacing import BACKWARD, close
 from gluonjit.hybrid.structure import map_structure
 
 
@@ -121,6 +122,7 @@ def before_step(optimizer: Any, args: Any, kwargs: Any) -> None:
     _flush("an optimizer's step")
     LOCAL.state.singles = 0
     LOCAL.state.end_minibatch()
+    close()
 
 
 def function_apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
@@ -151,7 +153,7 @@ def backward(
     given = (computed(tensors), computed(grad_tensors))
     for item in () if inputs is None else _as_tuple(inputs):
         refuse_used(item, "backward(inputs=...) with such a result among them")
-    with _passing(), telling(bool(create_graph if retain_graph is None else retain_graph)):
+    with _passing(), BACKWARD, telling(bool(create_graph if retain_graph is None else retain_graph)):
         hooked.original_backward(*given, retain_graph, create_graph, grad_variables, computed(inputs))
 
 
@@ -171,7 +173,7 @@ def grad(
     given = (computed(outputs), computed(inputs), computed(grad_outputs))
     for item in _as_tuple(inputs):
         refuse_used(item, "torch.autograd.grad(outputs, inputs) with such a result among its inputs")
-    with _passing(), telling(bool(create_graph if retain_graph is None else retain_graph)):
+    with _passing(), BACKWARD, telling(bool(create_graph if retain_graph is None else retain_graph)):
         return hooked.original_grad(*given, retain_graph, create_graph, *args, **kwargs)
 
 

@@ -45,6 +45,15 @@ class TorchEngine:
         """2 where gradients are recorded on this thread."""
         return current_mode()
 
+    def wait(self) -> None:
+        """Wait for what GPUs have been given."""
+        if torch.cuda.is_initialized():
+            torch.cuda.synchronize()
+
+    def may_choose(self) -> bool:
+        """Whether this process may run calls in another way than others do: not where it trains together with them."""
+        return not (torch.distributed.is_available() and torch.distributed.is_initialized())
+
     def sum_kind(self, spec: Spec, count: int) -> Kind:
         """The kind that adds up `count` tensors of this spec."""
         return sum_kind(spec, count)

@@ -16,7 +16,7 @@ from gluonjit.hybrid.provenance import Provenance
 SEEN = 3
 """How often a skeleton has to come before executor="auto" makes a static plan for it, on CUDA."""
 
-SESSIONS: dict[str, type[Session]] = {"eager": Session, "compiled": CompiledSession, "steps": ReplayedSteps}
+SESSIONS: dict[str, type[Session]] = {"stepwise": Session, "compiled": CompiledSession, "steps": ReplayedSteps}
 """What runs steps one by one, by the executor's name."""
 
 
@@ -24,12 +24,12 @@ def session_for(plan: Plan, report: Report, options: Options, samples: int, prov
     """The session of a flush; the report says what runs it, and why not what was asked for."""
     wanted = options.executor
     if wanted == "auto":
-        wanted = "replay" if _on_cuda(plan) else "eager"
+        wanted = "replay" if _on_cuda(plan) else "stepwise"
     if wanted in ("replay", "steps"):
         looks = _looks_at_steps(options)
         if looks:
             report.executed.decline(looks)
-            wanted = "eager"
+            wanted = "stepwise"
     if wanted == "replay":
         try:
             return _replayed(plan, report, options, samples, provenance)
@@ -58,7 +58,7 @@ def _replayed(plan: Plan, report: Report, options: Options, samples: int, proven
     if skeleton.unfit:
         raise Unfit(f"its static plan failed: {skeleton.unfit}")
     if options.executor == "auto" and skeleton.seen < SEEN:
-        raise Unfit(f"its skeleton has come less than {SEEN} times", "steps" if new_often(found) else "eager")
+        raise Unfit(f"its skeleton has come less than {SEEN} times", "steps" if new_often(found) else "stepwise")
     with plain():  # what is made in inference mode could not be written to later
         static = static_plan(skeleton, plan, found, report)
     if static is None:

@@ -21,6 +21,8 @@ from gluonjit.graph import Kind, Record
 from gluonjit.hybrid import LOCAL, RUNNING, Batch, Report
 from gluonjit.hybrid.failures import both
 from gluonjit.hybrid.guards import AGAIN, Variant, changed, holding, put_record, too_many, variant_key
+from gluonjit.hybrid.pacing import SPENT
+from gluonjit.hybrid.state import abandoned_look
 
 _MOST_KINDS = 4096
 
@@ -62,7 +64,7 @@ def share_of(kind: Kind, batch: Batch) -> float:
     return max(1.0 / batch.options.max_nodes, kind.bytes / batch.options.max_bytes)
 
 
-ASKED = ("granularity='op'", "expand")
+ASKED = ("granularity='op'", "expand", SPENT)
 
 
 def _asked_for(cell: Cell, owner: Any, batch: Batch) -> str:
@@ -98,6 +100,8 @@ def record_of(call: Call, key: tuple[Any, ...]) -> Record | Any:
     cache = batch.report.cache
     if kind is not None:
         cache["hits"] += 1
+    elif abandoned_look():
+        raise Refusal(ASKED[2])
     else:
         cache["misses"] += 1
         batch.report.miss(cell, owner)

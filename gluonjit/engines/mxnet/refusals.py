@@ -9,7 +9,7 @@ from mxnet.base import MXNetError
 from gluonjit.engines.mxnet.history import has_history as known_to_autograd
 from gluonjit.engines.mxnet.history import is_learned
 from gluonjit.engines.mxnet.reach import entered_waiting
-from gluonjit.engines.mxnet.results import is_entered, spent, tape_of
+from gluonjit.engines.mxnet.results import is_entered, is_read, spent, tape_of
 from gluonjit.engines.mxnet.session import Imported
 from gluonjit.graph import Value
 from gluonjit.hybrid import LOCAL
@@ -33,7 +33,7 @@ def refuse_waiting(value: Value) -> None:
     for leaf in graph.leaves.values():
         payload = leaf.payload
         earlier = isinstance(payload, Imported)
-        if is_entered(payload.value) if earlier else leaf.taped and is_learned(payload):
+        if is_entered(payload.value) if earlier else (leaf.taped and is_learned(payload)) or is_read(payload):
             begun += range(leaf.base, leaf.base + leaf.spec.rows)
     for table, entries in graph.lookups.items():
         if table.weight is not None and table.taped and table.weight.grad is not None:

@@ -12,7 +12,7 @@ from gluonjit.engines.mxnet.hooked import slice_rows
 from gluonjit.engines.mxnet.program import piece
 from gluonjit.engines.mxnet.semantics import as_shape
 from gluonjit.engines.mxnet.session import Session
-from gluonjit.engines.mxnet.tape import Tape
+from gluonjit.engines.mxnet.tape import LIVING, Tape
 from gluonjit.graph import Value
 from gluonjit.hybrid.batch import Results, results_of
 
@@ -75,6 +75,19 @@ def is_entered(value: Value) -> bool:
     else:
         return False
     return tape is not None and not spent(value, tape) and tape.has_entered(arena, list(positions), is_entered)
+
+
+def is_read(array: NDArray) -> bool:
+    """Whether the history of a batch that has run, and was not differentiated since, holds this array of the program.
+
+    Arrays that learn are left out: autograd knows these itself.
+    """
+    for tape in list(LIVING):
+        for known, place in tape.read:
+            if known is array and not tape.spent.reaches(place):
+                if tape.has_entered(place.arena, range(place.begin, place.end), is_entered):
+                    return True
+    return False
 
 
 def seed_of(value: Value, gradient: NDArray) -> list[Seed]:

@@ -31,6 +31,8 @@ from gluonjit.graph import Value
 from gluonjit.hybrid import Report
 
 _count = iter(range(1 << 62))
+LIVING: WeakSet[Tape] = WeakSet()
+"""Histories that somebody can go back into."""
 
 
 class Tape:
@@ -54,7 +56,9 @@ class Tape:
         self.spent = Reach(plan)
         self.later: WeakSet[Tape] = WeakSet()  # those of flushes that have gone on from results of this one
         self.sources: list[Source] = []
+        self.read: list[tuple[NDArray, Place]] = []  # arrays of the program that learn nothing
         self.plan = plan
+        LIVING.add(self)
         self._entered: list[Any] | None = None
         self._finite = finite
         self._steps: list[tuple[int, list[NDArray], Ran | None]] = []
@@ -311,3 +315,4 @@ class Tape:
         self._constants = {}
         self._addresses = {}
         self.sources = []
+        self.read = []

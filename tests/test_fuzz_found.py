@@ -344,3 +344,25 @@ def test_an_array_used_next_to_a_learned_one(net: Net) -> None:
         return {"input": learned.grad}
 
     same(net, run, max_nodes=1)
+
+
+def test_a_copy_made_in_a_pause_of_an_input_met_there_first(net: Net) -> None:
+    """It has no history, though it is rows of what learns."""
+    given = nd.array([[0.5, -0.2, 0.3]])
+    given.attach_grad()
+
+    def program(net: Net, x: Any) -> Any:
+        with autograd.pause():
+            written = net.dense(x)
+            written[0:1] = 0.5
+            p = x.copy()
+        return p * 1.5 + net.dense(written)
+
+    def run() -> dict[str, Any]:
+        given.grad[:] = 7
+        with autograd.record():
+            total = (net(program, given) * 2).sum() + (given * 0).sum()
+        total.backward()
+        return {"input": given.grad}
+
+    same(net, run)

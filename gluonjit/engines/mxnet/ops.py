@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from mxnet.ndarray import NDArray
 from mxnet.ndarray.sparse import BaseSparseNDArray
 
 from gluonjit.engines.mxnet import rules
@@ -216,7 +217,7 @@ def _results(
     sources = tuple([array if value is None else value.spec for array, value in zip(arrays, values)])
     reference = REFERENCES.get(name)
     if reference is not None and len(operands) == len(values):
-        if mode >= 2 or not any(value.taped for value in operands):
+        if mode >= 2 or not any(value.taped or _learns(value) for value in operands):
             shaped = tuple((spec.shape, spec.dtype) for spec in specs)
             found = reference(operands, rules.Attributes(dict(attrs)), infer(name, attrs, shaped)[0][0])
             if found is not None:
@@ -255,6 +256,11 @@ def add(batch: Batch, record: Record, operands: Sequence[Value]) -> tuple[Value,
         if shareable:
             record.memo[rows] = values
     return values
+
+
+def _learns(value: Value) -> bool:
+    """Whether a value is a variable of the program's, met while nothing was recorded."""
+    return isinstance(value.base, NDArray) and value.base.grad is not None
 
 
 def _sum_of(batch: Batch, operands: Sequence[Value], mode: int) -> tuple[Record, tuple[Value, ...]]:

@@ -63,7 +63,7 @@ def test_a_quick_run_without_a_gpu_checks_and_measures_every_workload(
     assert not result["skipped"]
     executors = {(row["system"], row["executor"]) for row in result["rows"]}
     assert executors == {
-        ("gluonjit-eager", "eager"), ("gluonjit-compiled", "compiled"), ("gluonjit-cuda-graph", "replay"),
+        ("gluonjit-eager", "stepwise"), ("gluonjit-compiled", "compiled"), ("gluonjit-cuda-graph", "replay"),
         ("gluonjit-step-graphs", "steps"),
         *[(name, None) for name in by_hand],
     }  # fmt: skip

@@ -90,7 +90,7 @@ with torch.no_grad():\n    p[0] = 0.25
 q = p[0:1]\nwith torch.no_grad():\n    q += 1
 q = torch.cat([p, {y}])\np[0] = 0\np = q * 1.0
 """.strip().split("\n")
-VIEWS = [form for form in ROWS if form.startswith("q")]  # drawn twice as often
+VIEWS = 3 * [form for form in ROWS if form.startswith("q")]  # drawn four times as often
 BASES = ("{x} * 1.5", "torch.sin({x})", "{x}.clone()", "torch.exp(-{x} * {x})", "net.squash({rows})", "{x} + {y}")
 
 

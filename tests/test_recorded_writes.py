@@ -274,3 +274,82 @@ def test_calls_of_an_earlier_flush_put_arrays_into_the_graph() -> None:
     write = statement("v = x * 1\nz = v * h\nz.asnumpy()\nz = nd.sin(v)\nz += 1\ny = z + h")
     for dynamic in (False, True):
         assert isinstance(outcome(write, False, dynamic), mx.base.MXNetError)
+
+
+class Calls(gluon.Block):
+    """A layer, called with programs of it and an input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = gluon.nn.Dense(3, in_units=3)
+
+    def forward(self, program: Any, x: Any) -> Any:
+        return program(self, x)
+
+
+def _copying(computed: Any) -> Any:
+    """A write that runs what waits."""
+    with autograd.pause():
+        p = computed.copy()
+        p[:] = p * 0.5
+    return computed + p
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_an_input_that_an_earlier_flush_has_read_beside_a_weight_is_in_the_graph(dynamic: bool) -> None:
+    net = Calls()
+    net.initialize()
+    net.hybridize(dynamic_batch=dynamic)
+    x = nd.array([[0.2, -0.9, -0.3]])
+
+    def program(net: Calls, x: Any) -> Any:
+        h = _copying(nd.sin(x)) * 1.5
+        h *= 2
+        return h
+
+    with autograd.record():
+        net(program, x)  # nothing learns here
+        net(lambda net, x: _copying(net.layer(x)), x)
+        with pytest.raises(mx.base.MXNetError, match="already in a computational graph"):
+            net(program, x)
+
+
+@pytest.mark.parametrize("numpy", [False, True])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_numbers_that_do_not_fit_are_an_error_of_their_own(numpy: bool, dynamic: bool) -> None:
+    error = mx.base.MXNetError if numpy else ValueError
+
+    def write(h: Any, x: Any) -> Any:
+        with pytest.raises(error, match="broadcast"):
+            h[:] = h.T
+        return h
+
+    assert isinstance(outcome(write, numpy, dynamic), list)
+
+
+def test_a_write_before_backward_leaves_gradients_of_the_numbers_at_the_call() -> None:
+    """Eager MXNet's own backward reads what `exp` and `dot` have kept, and so what was written."""
+    net = Calls()
+    net.initialize()
+    net.hybridize(dynamic_batch=True)
+    x, w = nd.array([[0.2, -0.9, -0.3]]), nd.array([[0.5], [0.4], [0.3]])
+    x.attach_grad()
+    w.attach_grad()
+
+    def program(net: Calls, x: Any) -> Any:
+        p = nd.exp(-x * x)
+        loss = (p * nd.dot(x, w).sum()).sum()
+        with autograd.pause():
+            p[0:1] = 3
+        return loss
+
+    with autograd.record():
+        loss = net(program, x)
+    loss.wait_to_read()
+    w[:] = 7
+    loss.backward()
+    given = x.asnumpy()
+    kept = np.array([[0.5, 0.4, 0.3]], dtype="float32")
+    p = np.exp(-given * given)
+    wanted = -2 * given * p * (given * kept).sum() + p.sum() * kept
+    np.testing.assert_allclose(x.grad.asnumpy(), wanted, rtol=1e-5)

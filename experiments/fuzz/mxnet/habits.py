@@ -9,7 +9,7 @@ from experiments.fuzz.run import Run
 register(TABLE)
 
 # What is done to p, a result, and what is read afterwards; y looks like p.
-WRITES = """
+WRITES = r"""
 p += 1
 p *= 2
 p -= {y}
@@ -37,7 +37,7 @@ q = nd.stack(p, {y})\nq[0:1] = 0.5\np = p + q.sum(axis=0)
 q = p * p\np += 1\np = q
 """.strip().split("\n")
 # The same of arrays with two axes or more.
-COLUMNS = """
+COLUMNS = r"""
 p[:, 0] = 5
 p[:, 0] += 1
 p[:, 0:1] = {y}[:, 0:1]

@@ -35,9 +35,14 @@ def change(net: Any, names: list[str], number: int, dtype: str) -> None:
         parameter.set_data(values(parameter.shape, number + 1000, dtype))
 
 
+# Of these a batch has its own copies, as operands of operators: its gradients are those of the numbers at the call.
+OPERANDS = ("w1", "w2", "w3", "w4", "gamma", "beta", "vector", "embed", "prelu")
+
+
 def touch(net: Any, names: list[str], number: int) -> None:
     """Write into one of the parameters, whatever still needs its numbers."""
-    found = {name: parameter for name, parameter in parameters(net, names).items() if not name.endswith("var")}
+    layers = [name for name in names if name not in OPERANDS]
+    found = {name: parameter for name, parameter in parameters(net, layers).items() if not name.endswith("var")}
     if not found:
         return
     parameter = found[sorted(found)[number % len(found)]]

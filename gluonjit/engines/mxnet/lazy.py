@@ -10,8 +10,9 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from mxnet.base import MXNetError
 from mxnet.context import Context
-from mxnet.ndarray import NDArray, op
+from mxnet.ndarray import NDArray, empty, op
 from mxnet.ndarray.ndarray import indexing_key_expand_implicit_axes
 
 from gluonjit.compiled import FAST
@@ -21,6 +22,7 @@ from gluonjit.engines.mxnet.arrays import context_of
 from gluonjit.engines.mxnet.computing import concrete, created, own, plain, waits
 from gluonjit.engines.mxnet.indices import basic_index, expanded, is_basic
 from gluonjit.engines.mxnet.operands import owned, value_of
+from gluonjit.engines.mxnet.session import as_captured
 from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.graph import Value
 from gluonjit.hybrid import LOCAL, UNCAPTURED, engine_of
@@ -101,7 +103,14 @@ class Lazy(_Silent):  # type: ignore[misc]
         raise NotImplementedError  # each interface has its own
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        own(self)[key] = value
+        try:
+            array = own(self)
+        except MXNetError:  # a refusal; MXNet looks at what is to be written before
+            with UNCAPTURED, as_captured(0):
+                given = value._in_kind(empty(value.shape, dtype=value.dtype)) if isinstance(value, Lazy) else value
+                self._in_kind(empty(self.shape, dtype=self.dtype))[key] = given
+            raise
+        array[key] = value
 
     @staticmethod
     def _in_kind(computed: NDArray) -> NDArray:

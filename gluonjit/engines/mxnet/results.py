@@ -82,12 +82,7 @@ def is_read(array: NDArray) -> bool:
 
     Arrays that learn are left out: autograd knows these itself.
     """
-    for tape in list(LIVING):
-        for known, place in tape.read:
-            if known is array and not tape.spent.reaches(place):
-                if tape.has_entered(place.arena, range(place.begin, place.end), is_entered):
-                    return True
-    return False
+    return any(tape.holds(array, is_entered) for tape in list(LIVING))
 
 
 def seed_of(value: Value, gradient: NDArray) -> list[Seed]:

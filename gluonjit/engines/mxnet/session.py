@@ -130,7 +130,7 @@ class Session:
             if learns:
                 parts.append((leaf.payload, part))
             elif self.tape is not None and plain:
-                self.tape.read.append((leaf.payload, part))
+                self.tape.read[id(leaf.payload)] = leaf.payload, part
             elif self.tape is not None and not plain and leaf.payload.tape is not None:
                 self.tape.sources.append(Source(leaf.payload.array, part, leaf.payload.value))
                 leaf.payload.tape.later.add(self.tape)

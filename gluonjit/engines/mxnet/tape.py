@@ -56,7 +56,7 @@ class Tape:
         self.spent = Reach(plan)
         self.later: WeakSet[Tape] = WeakSet()  # those of flushes that have gone on from results of this one
         self.sources: list[Source] = []
-        self.read: list[tuple[NDArray, Place]] = []  # arrays of the program that learn nothing
+        self.read: dict[int, tuple[NDArray, Place]] = {}  # by their address, arrays of the program that learn nothing
         self.plan = plan
         LIVING.add(self)
         self._entered: list[Any] | None = None
@@ -129,8 +129,20 @@ class Tape:
         if self._entered is None:
             sources = [source for source in self.sources if source.value is None or goes_back(source.value)]
             begun = [place for source in sources for place in [p for _, p in source.parts] or [source.place]]
+            before = sorted((tape for tape in list(LIVING) if tape.number < self.number), key=lambda tape: tape.number)
+            for array, place in self.read.values():  # what an earlier flush has read beside a weight is in a graph
+                if any(tape.holds(array, goes_back) for tape in before):
+                    begun.append(place)
             self._entered = entered(self.plan, begun, lambda array: self._constants[id(array)][2] is not None)
         return bool(self._entered[arena][positions].all())
+
+    def holds(self, array: NDArray, goes_back: Callable[[Value], bool]) -> bool:
+        """Whether this history, not differentiated since, holds an array of the program that learns nothing."""
+        known = self.read.get(id(array))
+        if known is None or self.spent.reaches(known[1]):
+            return False
+        place = known[1]
+        return self.has_entered(place.arena, range(place.begin, place.end), goes_back)
 
     def has_gradients(self, arena: int) -> bool:
         """Whether rows of an arena get gradients."""
@@ -315,4 +327,4 @@ class Tape:
         self._constants = {}
         self._addresses = {}
         self.sources = []
-        self.read = []
+        self.read = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 from itertools import islice
@@ -124,13 +125,19 @@ def test_a_program_to_paste(engine: str, found: Any, tmp_path: Path) -> None:
     script = tmp_path / "program.py"
     script.write_text(program)
     faulty = (
-        "from experiments.fuzz.framework import framework\nfrom experiments.fuzz.plants import planted\n"
-        f"with planted(framework({engine!r}), 'wrong-order'): exec(open({str(script)!r}).read())"
+        "import runpy\nfrom experiments.fuzz.framework import framework\nfrom experiments.fuzz.plants import planted\n"
+        f"with planted(framework({engine!r}), 'wrong-order'): runpy.run_path({str(script)!r}, run_name='__main__')"
     )
     with_fault = subprocess.run([sys.executable, "-c", faulty], cwd=ROOT, capture_output=True, text=True)
     assert with_fault.returncode == 1, with_fault.stderr
     assert "off by" in with_fault.stdout or "raises" in with_fault.stdout
-    without = subprocess.run([sys.executable, "-c", script.read_text()], cwd=ROOT, capture_output=True, text=True)
+    without = subprocess.run(
+        [sys.executable, str(script)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
     assert without.returncode == 0, without.stdout + without.stderr
 
 

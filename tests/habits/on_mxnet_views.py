@@ -2,37 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
-
-from mxnet import autograd, nd
+from typing import Any
 
 from . import FORMS, habit
-
-
-def written(t: Any, write: Callable[[Any, Any], Any]) -> None:
-    """Under record an error, as eagerly, and the next minibatch works; outside of it the value."""
-
-    class Net(t.Net):
-        def body(self, F: Any, x: Any, how: bool = True) -> Any:
-            h = self.inner(x)
-            other = write(h, x) if how else None
-            return self.out(h if other is None else other)
-
-    net = t.net(net=Net)
-    t.see("outside", [t.call(net, x) for x in t.inputs(rows=2)])
-    for turn in range(2):
-        t.zero(net)
-        with t.raises(f"recorded {turn}"), autograd.record():
-            total = sum(t.loss(net, x) for x in t.inputs(rows=2))
-            total.backward()
-        t.see(f"gradients {turn}", t.gradients(net))
-        with autograd.record():
-            total = sum(t.loss(net, x, False) for x in t.inputs(rows=2))
-        total.backward()
-        t.see(f"after {turn}", t.gradients(net))
-    h = t.call(net, t.inputs(rows=2)[0], False)
-    other = write(h, nd.ones((2, 2)))
-    t.see("of a result", h if other is None else other)
+from .on_mxnet_writes import written
 
 
 @habit("mxnet", forms=FORMS)

@@ -2,36 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Any
 
 import torch
 
 from . import FORMS, habit
-
-
-def written(t: Any, write: Callable[[Any, Any], Any], rows: int = 2) -> None:
-    """Values and gradients where `write(h, x)` works on a hidden result; it may give what goes on instead of h."""
-
-    class Net(t.Net):
-        def body(self, F: Any, x: Any) -> Any:
-            h = self.inner(x)
-            other = write(h, x)
-            return self.out(h if other is None else other)
-
-    net = t.net(net=Net)
-    given = t.inputs(3, rows=rows)
-    for turn in range(2):
-        t.minibatch(net, given, label=f"in the net {turn}", step=True)
-    plain = t.net()
-    t.zero(plain)
-    losses = []
-    for x in given:
-        h = plain.part(x) if t.form != "cell" else plain.part.run(x)
-        other = write(h, x)
-        losses.append((plain.out(h if other is None else other) ** 2).sum())
-    sum(losses).backward()
-    t.see("on results", losses)
-    t.see("gradients on results", t.gradients(plain))
+from .on_torch_writes import written
 
 
 @habit("torch", forms=FORMS)

@@ -62,7 +62,7 @@ class TorchEngine:
         """Make room for a flush."""
         snapshots, lost = check_constants(report, plan)
         if snapshots:  # whose numbers are there while a step runs
-            options = replace(options, executor="eager")
+            options = replace(options, executor="stepwise")
         session = session_for(plan, report, options, samples, provenance)
         session.snapshots = snapshots
         session.lost += lost

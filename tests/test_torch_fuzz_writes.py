@@ -10,10 +10,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
+from torch.nn import functional  # noqa: E402
 from torch_support import assert_close  # noqa: E402
 
 import gluonjit  # noqa: E402
-from gluonjit.errors import CaptureError  # noqa: E402
+from gluonjit.errors import BatchClosedError, CaptureError  # noqa: E402
 
 Write = Callable[[Any, Any], Any]
 
@@ -102,3 +103,54 @@ def test_a_weight_written_before_calls_that_use_it_have_run(part: str) -> None:
     with pytest.raises(CaptureError, match=r"a weight of shape .* was written to after calls") as caught:
         total.backward()
     assert isinstance(caught.value, RuntimeError)
+
+
+def test_a_table_written_when_nobody_can_read_what_waits() -> None:
+    """A sample raises, its weights are loaded anew, and the next minibatch has nothing to do with it."""
+
+    def fails(net: Net, x: Any) -> Any:
+        h = net.dense(net.embed(torch.tensor([1, 2])) * x)
+        if len(x) == 1:
+            raise KeyError("a sample's own")
+        return h
+
+    net, samples = made(fails)
+    gluonjit.hybridize(net, dynamic_batch=True)
+    raised = False
+    try:
+        net(torch.zeros(1))
+    except KeyError:  # nothing keeps it, nor with it the values in its frames
+        raised = True
+    assert raised
+    with torch.no_grad():
+        net.embed.weight[1] = 0.5
+        net.dense.weight[1] = 0.5
+    net.load_state_dict(net.state_dict())  # what waits runs before
+    found = torch.stack([net(x) for x in samples])
+    gluonjit.hybridize(net, dynamic_batch=False)
+    assert_close(found, torch.stack([net(x) for x in samples]), "after a failure")
+
+
+def test_rows_of_a_table_that_was_written_are_refused_where_they_alone_are_read() -> None:
+    net, _ = made(lambda net, x: net.dense(x))
+    gluonjit.hybridize(net, dynamic_batch=True)
+    rows, other = net.embed(torch.tensor([1, 2])), net.dense(torch.ones(3))
+    with torch.no_grad():
+        net.embed.weight[1] = 0.5
+    assert_close(other, functional.linear(torch.ones(3), net.dense.weight, net.dense.bias), "what does not look up")
+    with pytest.raises(CaptureError, match=r"a weight of shape \(7, 3\) was written to"):
+        rows.sum().item()
+
+
+def test_batching_is_off_in_all_parts_where_what_waits_fails() -> None:
+    net, samples = made(lambda net, x: net.dense(x))
+    gluonjit.hybridize(net, dynamic_batch=True)
+    held = net(samples[0])
+    with torch.no_grad():
+        net.dense.weight[1] = 0.5
+    with pytest.raises(CaptureError, match="a weight of shape"):
+        gluonjit.hybridize(net, dynamic_batch=False)
+    with pytest.raises(BatchClosedError):
+        held.sum().item()
+    assert type(net(samples[0])) is torch.Tensor
+    assert type(net.dense(samples[0])) is torch.Tensor

@@ -44,12 +44,15 @@ def enable(block: gluon.Block, options: dict[str, Any]) -> None:
 
 
 def disable(block: gluon.Block) -> None:
-    """Give back exactly the block there was; what waits runs first."""
+    """Give back exactly the block there was, also where what waits, which runs first, fails."""
     forget_recordings()
-    for inner in blocks_of(block):
-        cell = inner.__dict__.pop(KEY, None)
-        if cell is not None:
+    parts = [inner for inner in blocks_of(block) if KEY in inner.__dict__]
+    try:
+        if parts:
             LOCAL.state.flush("hybridize() turned dynamic batching off")
+    finally:
+        for inner in parts:
+            cell = inner.__dict__.pop(KEY)
             if cell.active is not None:
                 inner._active = cell.active
 

@@ -47,10 +47,14 @@ def enable(module: Any, options: dict[str, Any]) -> None:
 
 
 def disable(module: Any) -> None:
-    """Give back exactly the module there was; what waits runs first."""
-    for inner in module.modules():
-        if inner.__dict__.pop(KEY, None) is not None:
+    """Give back exactly the module there was, also where what waits, which runs first, fails."""
+    parts = [inner for inner in module.modules() if KEY in inner.__dict__]
+    try:
+        if parts:
             LOCAL.state.flush("hybridize() turned dynamic batching off")
+    finally:
+        for inner in parts:
+            del inner.__dict__[KEY]
 
 
 def call(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -60,11 +60,12 @@ class TorchEngine:
 
     def session(self, plan: Plan, report: Report, options: Options, samples: int, provenance: Provenance) -> Session:
         """Make room for a flush."""
-        snapshots = check_constants(report, plan)
+        snapshots, lost = check_constants(report, plan)
         if snapshots:  # whose numbers are there while a step runs
             options = replace(options, executor="stepwise")
         session = session_for(plan, report, options, samples, provenance)
         session.snapshots = snapshots
+        session.lost += lost
         return session
 
     def force(self, value: Value) -> Any:

@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from typing import Any
 from weakref import WeakSet, ref
 
+import numpy as np
 import torch
 
 from gluonjit.analysis import Plan
-from gluonjit.analysis.plan import LookupChunk
+from gluonjit.analysis.plan import LookupChunk, Place
 from gluonjit.engines.torch.buffers import SNAPSHOTS, VERSIONS, note_version, note_written
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.effects import attributes
@@ -137,13 +138,15 @@ def note_constants(batch: Batch, kind: Kind) -> None:
         note_version(batch, tensor)
 
 
-def check_constants(report: Report, plan: Plan) -> list[Held]:
-    """The buffers that were written to since calls of the batch that is run next were captured, as they were then.
+def check_constants(report: Report, plan: Plan) -> tuple[list[Held], list[tuple[Place, CaptureError]]]:
+    """Buffers that were written to since calls of the batch that is run next were captured, as they were then.
 
-    Raises CaptureError of a weight, and where it is not known what a buffer was.
+    And the rows of tables that were written to, which no call that runs needs, with what is raised if one is read.
+    Raises CaptureError of a weight that runs, and where it is not known what a buffer was.
     """
     state = LOCAL.state
     found: list[Held] = []
+    lost: list[tuple[Place, CaptureError]] = []
     for batch in (*state.explicit, state.batch):
         if batch is not None and batch.report is report:
             versions, snapshots = batch.noted.pop(VERSIONS, {}), batch.noted.pop(SNAPSHOTS, {})
@@ -154,19 +157,30 @@ def check_constants(report: Report, plan: Plan) -> list[Held]:
             ]
             for tensor, held in changed:
                 users = [step for step in plan.steps if any(tensor is item for item in step.kind.program.consts)]
-                read = any(chunk.table.weight is tensor for chunk in plan.inputs if isinstance(chunk, LookupChunk))
-                lost = held is None or held.rows is tensor or not all(step.kind.operator for step in users)
-                if read or (users and lost):
-                    note_written(tensor)
-                    text = (
-                        f"a weight of shape {tuple(tensor.shape)} was written to after calls that use it were "
-                        f"captured and before they ran. Read a result of theirs before (or call batch.flush), which "
-                        f"runs them."
-                    )
-                    raise both(CaptureError, RuntimeError, text)  # the eager program's backward raises that
-                if users:
+                unknown = held is None or held.rows is tensor or not all(step.kind.operator for step in users)
+                looked = [chunk.place for chunk in plan.inputs if _looks_up(chunk, tensor)]
+                if users and not unknown and not looked:
                     found.append(held)
-    return found
+                elif users or looked:
+                    error = _written_weight(tensor)
+                    if users or any(plan.reads(at.arena, np.arange(at.begin, at.end)) for at in looked):
+                        raise error
+                    lost += [(place, error) for place in looked]
+    return found, lost
+
+
+def _written_weight(tensor: Any) -> CaptureError:
+    """The error of calls that need what a weight was; the eager program's backward raises one of its class."""
+    note_written(tensor)
+    text = (
+        f"a weight of shape {tuple(tensor.shape)} was written to after calls that use it were captured and before they "
+        f"ran. Read a result of theirs before (or call batch.flush), which runs them."
+    )
+    return both(CaptureError, RuntimeError, text)
+
+
+def _looks_up(chunk: Any, weight: Any) -> bool:
+    return isinstance(chunk, LookupChunk) and chunk.table.weight is weight
 
 
 def _made(call: Call, wanted: tuple[Any, ...]) -> tuple[Variant, Any]:

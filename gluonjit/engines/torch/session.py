@@ -59,7 +59,7 @@ class Session:
         self.arrays: list[Any] = []
         self.tape: Tape | None = None
         self._inputs: dict[Place, list[Input]] = {}
-        self._lost: list[tuple[Place, CaptureError]] = []  # rows of tensors that were written to before this
+        self.lost: list[tuple[Place, CaptureError]] = []  # rows of tensors that were written to before this
         self._chunks: dict[Place, Chunk] = {}
         self._makers = {place: number for number, step in enumerate(plan.steps) for place in step.places}
         self._places: list[list[Place]] = [[] for _ in plan.arenas]
@@ -134,7 +134,7 @@ class Session:
         )
         if self.plan.reads(place.arena, np.arange(place.begin, place.end)):
             raise error
-        self._lost.append((place, error))
+        self.lost.append((place, error))
 
     def _put(self, place: Place, rows: Any, own: bool) -> None:
         if self.finite is not None:
@@ -260,7 +260,7 @@ class Session:
 
     def rows(self, arena: int, positions: Sequence[int]) -> Any:
         """Rows of an arena with their history, for values that are references to them."""
-        for place, error in self._lost:
+        for place, error in self.lost:
             if place.arena == arena and any(place.begin <= position < place.end for position in positions):
                 raise error
         parts, begin = [], 0

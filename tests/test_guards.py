@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import math
 import sys
 from collections.abc import Callable, Iterator
@@ -349,3 +350,34 @@ def test_variants_are_found_by_what_holds_and_bounded() -> None:
     table["a"] = 99
     assert holding(known) is None
     assert too_many(known).startswith("self.a had 16 values")
+
+
+def test_what_python_itself_calls_ends_no_trace() -> None:
+    """The collector's callbacks run in the middle of whatever the program does."""
+    seen: list[str] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        seen.append(phase)
+
+    def collects(x: float) -> float:
+        return x + 1
+
+    gc.callbacks.append(note)
+    try:
+        follower = Follower(Known(), ())
+        before = len(seen)
+
+        def run(x: float) -> float:
+            for _ in range(3):
+                x = collects(x)
+            return x
+
+        threshold = gc.get_threshold()
+        gc.set_threshold(1)
+        try:
+            assert follower.run(run, (1.0,), {}) == 4.0
+        finally:
+            gc.set_threshold(*threshold)
+    finally:
+        gc.callbacks.remove(note)
+    assert len(seen) > before and not follower.refusal

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import gc
 import operator
+import signal
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -30,6 +32,12 @@ from gluonjit.hybrid.guards.reading import Known, Reader, Refused
 from gluonjit.hybrid.guards.rewriting import Unfollowable
 from gluonjit.hybrid.guards.sources import is_twin, twin_of
 from gluonjit.hybrid.state import LOCAL
+
+
+def _interrupts(code: Any) -> bool:
+    """Whether this is called by Python itself, wherever the program is: by its collector, or for a signal."""
+    handlers = [*gc.callbacks, *map(signal.getsignal, (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGUSR1))]
+    return any(getattr(handler, "__code__", None) is code for handler in handlers)
 
 
 class _Within:
@@ -119,7 +127,7 @@ class Follower(Reader):
         if id(code) in self._trusted or is_twin(code):
             return
         generated = code.co_filename == "<string>" and code.co_name.startswith("__")
-        if generated or code.co_name == "__del__" or owner_of(code, frame.f_globals) != USER:
+        if generated or code.co_name == "__del__" or owner_of(code, frame.f_globals) != USER or _interrupts(code):
             self._trusted[id(code)] = code
             return
         sys.setprofile(None)

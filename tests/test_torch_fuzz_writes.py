@@ -154,3 +154,21 @@ def test_batching_is_off_in_all_parts_where_what_waits_fails() -> None:
         held.sum().item()
     assert type(net(samples[0])) is torch.Tensor
     assert type(net.dense(samples[0])) is torch.Tensor
+
+
+def test_the_rows_of_a_written_input_are_its_own_where_inputs_have_any_number_of_them() -> None:
+    """What one input holds is not what another of more rows is looked for at."""
+
+    def outcomes(batched: bool) -> list[Any]:
+        net, _ = made(lambda net, x: torch.tanh(net.dense(x)) if len(x) > 1 else x * 0.5)
+        inputs = [torch.full((rows, 3), 0.1 * rows) for rows in (4, 3, 1)]
+        if batched:
+            gluonjit.hybridize(net, dynamic_batch=True)
+        total = sum(net(x).sum() for x in inputs)
+        with torch.no_grad():
+            inputs[2].mul_(0.5)
+        total.backward()
+        return [total.detach(), net.dense.weight.grad, net.dense.bias.grad]
+
+    for found, wanted in zip(outcomes(True), outcomes(False)):
+        assert_close(found, wanted, "gradients")

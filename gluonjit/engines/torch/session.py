@@ -112,9 +112,10 @@ class Session:
         tensors = [leaf.payload.rows for leaf in chunk.leaves]
         own = chunk.leaves[0].payload.tensor is not tensors[0]
         spec = chunk.leaves[0].spec
-        for number, leaf in enumerate(chunk.leaves):
-            begin = chunk.place.begin + number * spec.rows
-            place = Place(chunk.place.arena, begin, begin + spec.rows)
+        begin = chunk.place.begin
+        for leaf in chunk.leaves:  # of any number of rows each
+            place = Place(chunk.place.arena, begin, begin + leaf.spec.rows)
+            begin = place.end
             if leaf.payload.stale:
                 self._written_to(place, leaf)
             if self.tape is not None:

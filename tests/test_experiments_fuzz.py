@@ -50,7 +50,8 @@ def test_programs_agree(engine: str) -> None:
     # Most of these in PyTorch go backward twice through what was before the batch, which frees it (docs/torch.md).
     assert findings.cases == 300 and findings.discarded < {"mxnet": 0.05, "torch": 0.1}[engine] * 300
     assert len(findings.counts.operators) >= 120
-    assert findings.counts.nodes_batched >= {"mxnet": 0.7, "torch": 0.6}[engine] * findings.counts.nodes
+    # Writes, and cells with side effects or with state that changes, take what they call apart.
+    assert findings.counts.nodes_batched >= 0.6 * findings.counts.nodes
 
 
 @pytest.mark.parametrize("plant", PLANTS)

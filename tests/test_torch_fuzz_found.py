@@ -178,7 +178,7 @@ def test_what_nothing_reads_may_be_written_to(net: Net) -> None:
         raise ValueError("lost")
 
     def program(net: Net, x: Any) -> Any:
-        return net.other(x.reshape(-1, 3)).sum()
+        return net.other(x.reshape(-1, 3))[-1].sum()
 
     gluonjit.hybridize(net, dynamic_batch=True)
     x, y = torch.ones(30000), torch.ones(30000)
@@ -188,7 +188,7 @@ def test_what_nothing_reads_may_be_written_to(net: Net) -> None:
         x += 1
         net.dense.weight.zero_()
         found = Sample(program, y).on(net)
-        assert_close(found.detach(), F.linear(y.reshape(-1, 3), net.other.weight, net.other.bias).sum(), "the other")
+        assert_close(found.detach(), F.linear(y[:3], net.other.weight, net.other.bias).sum(), "the other")
         waiting = Sample(program, y).on(net)
         y += 1
         with pytest.raises(CaptureError, match="was written to"):

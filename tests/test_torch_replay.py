@@ -77,6 +77,7 @@ def test_padding_makes_no_number_that_no_real_row_has() -> None:
 
 
 def test_padded_rows_are_copies_of_the_first_node() -> None:
+    gluonjit.clear_caches()  # of the plans of other tests
     net = TreeModel()
     gluonjit.hybridize(net, executor="replay", **FIXED)
     for seed in (0, 1, 2):

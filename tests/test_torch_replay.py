@@ -93,7 +93,8 @@ def test_padded_rows_are_copies_of_the_first_node() -> None:
             unit, most = form.axis.unit, skeleton.sizes[step.nodes]
             for node in range(most, static.padding.sizes[step.nodes]):
                 copied = rows[node * unit : (node + 1) * unit]
-                torch.testing.assert_close(copied, rows[:unit], rtol=1e-5, atol=1e-6)  # products round by the place
+                # Not torch.equal: a product on two threads rounds equal rows apart, by where they lie in it.
+                torch.testing.assert_close(copied, rows[:unit], rtol=1e-5, atol=1e-6)
                 copies += 1
     assert copies > 0
 

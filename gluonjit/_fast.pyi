@@ -22,7 +22,7 @@ class Signatures:
     """The records of an open batch, as the fast path finds them."""
 
 class Hook:
-    """What stands in the place of a Python function, and calls it where the fast path ("call", "item",
+    """Stands in the place of a Python function, and calls it where the fast path ("call", "item",
     "numpy_item" or "tensor_item") does not apply."""
 
     __wrapped__: Callable[..., Any]
@@ -43,16 +43,16 @@ def tensor(value: Any) -> Any:
     """A lazy tensor of PyTorch's of a value."""
 
 def capture(cell: Any, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a call of PyTorch's gives that is one node of the open batch, or None where Python has to see to it."""
+    """Captures a call of PyTorch's as a node of the open batch; None where Python has to see to it."""
 
 def spare_bodies() -> int:
-    """How many tensors lie ready to be lazy ones."""
+    """The number of tensors that lie ready to be lazy ones."""
 
 def look(array: Any) -> tuple[tuple[int, ...], int, int, int] | None:
     """Shape and codes of dtype, type of device and its number of an array, or None where Python has to look."""
 
 def entry(record: Any) -> Any:
-    """What of a record and its kind a capture needs."""
+    """Returns what a capture needs of a record and its kind."""
 
 def replay(batch: Any, entries: Any, origins: Any, code: Any, table: list[int]) -> list[tuple[Any, ...]]:
     """Capture the nodes of a recording in the open batch, and return their values: hybrid.replaying.replayed."""

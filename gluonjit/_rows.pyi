@@ -19,7 +19,7 @@ def pack(source: int, size: int, k: int, n: int, row_stride: int, column_stride:
     array of float32. Raises ValueError where one of both is too small."""
 
 def packed_size(k: int, n: int) -> int:
-    """How many float32 numbers the panels of a (k, n) matrix take."""
+    """The number of float32 numbers that the panels of a (k, n) matrix take."""
 
 def features() -> str:
     """The kernels in use: "avx512", "avx2" or "generic"."""

@@ -1,4 +1,4 @@
-"""What MXNet 1.9.1 needs before it can be imported beside today's numpy and CUDA wheels.
+"""Preparations that MXNet 1.9.1 needs before it can be imported beside today's numpy and CUDA wheels.
 
 MXNet reads names that numpy has removed since, and looks for CUDA 11 only in its own folder.
 ``prepare_mxnet`` is called just before MXNet is imported and puts right what can be put right without
@@ -60,7 +60,7 @@ def prepare_mxnet() -> None:
 
 
 def numpy_problem(version: str, python: tuple[int, int] = sys.version_info[:2]) -> str:
-    """Why MXNet 1.9.1 can't run beside this numpy, and the next step; empty where it can, helped or not."""
+    """Says why MXNet 1.9.1 can't run beside this numpy, and the next step; empty where it can, helped or not."""
     if _release(version) < (2, 0):
         return ""
     wanted = "numpy<1.24" if python < (3, 12) else "numpy>=1.26,<2"
@@ -71,7 +71,7 @@ def numpy_problem(version: str, python: tuple[int, int] = sys.version_info[:2]) 
 
 
 def needs_numpy_bool(version: str) -> bool:
-    """Whether MXNet imports beside this numpy only after ``import gluonjit``."""
+    """Tells whether MXNet imports beside this numpy only after ``import gluonjit``."""
     return (1, 24) <= _release(version) < (2, 0)
 
 
@@ -82,7 +82,7 @@ def restore_numpy_bool(numpy: ModuleType) -> None:
 
 
 def python_problem(python: tuple[int, int], has_distutils: bool) -> str:
-    """Why MXNet 1.9.1 can't run on this Python, with the next step; empty where it can."""
+    """Says why MXNet 1.9.1 can't run on this Python, with the next step; empty where it can."""
     running = f"{python[0]}.{python[1]}"
     if python >= (3, 13):
         return (
@@ -98,7 +98,7 @@ def python_problem(python: tuple[int, int], has_distutils: bool) -> str:
 
 
 def has_distutils() -> bool:
-    """Whether distutils is there: Python's own, or the one that setuptools brings."""
+    """Tells whether distutils is there: Python's own, or the one that setuptools brings."""
     return importlib.util.find_spec("distutils") is not None
 
 

@@ -1,4 +1,4 @@
-"""What is in C: there where it was built and nobody has asked for Python."""
+"""The parts in C: there where they were built and nobody has asked for Python."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ def _load(name: str) -> tuple[Any, str]:
 
 
 FAST, WHY_NOT = _load("_fast")
-"""What captures calls, or None and why."""
+"""The module that captures calls, or None and why."""
 ROWS, WHY_NO_ROWS = _load("_rows")
-"""What runs steps as a whole, or None and why."""
+"""The module that runs steps as a whole, or None and why."""

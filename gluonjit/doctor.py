@@ -60,7 +60,7 @@ class Problem:
 
 @dataclass
 class Engine:
-    """What is known of one framework after its probe."""
+    """A framework, after its probe: all that is known of it."""
 
     name: str
     supported: bool
@@ -120,7 +120,7 @@ def examine(name: str) -> Engine:
 
 
 def _is_found(name: str) -> bool:
-    """Whether there is such a module; a finder of somebody else's may raise, or a module have no spec."""
+    """Tells whether there is such a module; a finder of somebody else's may raise, or a module have no spec."""
     try:
         return importlib.util.find_spec(name) is not None
     except (ImportError, ValueError):
@@ -172,7 +172,7 @@ def _remedy(error: str, name: str) -> str:
 
 
 def _run_probe(name: str) -> tuple[str, str]:
-    """What the probe printed, and how it ended where that was not as it should."""
+    """Returns what the probe printed, and how it ended where that was not as it should."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", "gluonjit.probes", name],
@@ -239,7 +239,7 @@ def _numpy_lines(engines: Iterable[Engine]) -> Iterable[str]:
 
 
 def _python_problems(engines: Iterable[Engine], python: tuple[int, int] = _PYTHON) -> Iterable[Problem]:
-    """What keeps MXNet from being installed at all."""
+    """Lists what keeps MXNet from being installed at all."""
     if python >= (3, 13) and not any(engine.installed for engine in engines):
         what, _, step = compat.python_problem(python, has_distutils=True).partition(" Next: ")
         yield Problem(what, step)

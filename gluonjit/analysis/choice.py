@@ -30,7 +30,7 @@ _FAR = 1.3  # a way that seems worse by this factor is not captured to see more 
 
 
 class Capture(NamedTuple):
-    """How calls are captured."""
+    """The way in which calls are captured."""
 
     granularity: str
     sharing: bool
@@ -40,7 +40,7 @@ class Capture(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """How a flush is captured and scheduled."""
+    """The way in which a flush is captured and scheduled."""
 
     granularity: str
     sharing: bool
@@ -48,7 +48,7 @@ class Setting(NamedTuple):
 
     @property
     def capture(self) -> Capture:
-        """How calls are captured."""
+        """The way in which calls are captured."""
         return Capture(self.granularity, self.sharing)
 
     def __str__(self) -> str:
@@ -56,7 +56,7 @@ class Setting(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """What the model says of one way, for some flushes, all added up; `costs` is in seconds."""
+    """The model's estimate of one way, for some flushes, all added up; `costs` is in seconds."""
 
     setting: Setting
     flushes: int
@@ -84,7 +84,7 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Allowed:
-    """What the user's options leave open, what they name first being what is begun with."""
+    """The ways that the user's options leave open, beginning with what they name first."""
 
     granularities: Sequence[str]
     sharings: Sequence[bool]
@@ -92,7 +92,7 @@ class Allowed:
 
     @property
     def first(self) -> Setting:
-        """What is done as long as nothing is known."""
+        """The setting to begin with, as long as nothing is known."""
         scheduler = DEFAULT_SCHEDULER if DEFAULT_SCHEDULER in self.schedulers else self.schedulers[0]
         return Setting(self.granularities[0], self.sharings[0], scheduler)
 
@@ -103,7 +103,7 @@ class Allowed:
 
     @property
     def pinned(self) -> bool:
-        """Whether there is nothing to choose."""
+        """Tells whether there is nothing to choose."""
         return len(self.granularities) == len(self.sharings) == len(self.schedulers) == 1
 
 
@@ -122,7 +122,7 @@ class Seen(NamedTuple):
 
 @dataclass
 class Study:
-    """What is known of flushes of one size and phase, and what was chosen for them."""
+    """The flushes of one size and phase: what is known of them, and what was chosen."""
 
     allowed: Allowed
     flushes: dict[Capture, int] = field(default_factory=dict)
@@ -135,7 +135,7 @@ class Study:
 
     @property
     def capture(self) -> Capture:
-        """How the next flush should be captured."""
+        """The way in which the next flush should be captured."""
         if self.chosen is not None:
             return self.chosen.capture
         return self._todo[0] if self._todo else self.allowed.first.capture
@@ -146,7 +146,7 @@ class Study:
         return _best(found).setting.scheduler if found else self.allowed.first.scheduler
 
     def explores(self, capture: Capture) -> bool:
-        """Whether what is captured so is to show whether that is better than the best known way."""
+        """Tells whether what is captured so is to show whether that is better than the best known way."""
         return self._todo is not None and self._todo[:1] == [capture]
 
     def give_up(self) -> None:
@@ -156,7 +156,7 @@ class Study:
             self._choose()
 
     def _of(self, capture: Capture) -> list[Estimate]:
-        """What is known of what was captured so, by scheduler."""
+        """Returns what is known of flushes that were captured so, by scheduler."""
         return [estimate for setting, estimate in self.estimates.items() if setting.capture == capture]
 
     @property
@@ -169,28 +169,28 @@ class Study:
         self.flushes[capture] = self.flushes.get(capture, 0) + 1
 
     def drifted(self, capture: Capture, nodes: int, samples: int) -> bool:
-        """Whether what is captured is no longer like what was chosen for; takes a flush into account."""
+        """Takes a flush into account, and tells whether what is captured is no longer like what was chosen for."""
         if self.chosen is None or self.chosen.capture != capture:
             return False
         self._mean += samples / (samples + _MEMORY) * (nodes / samples - self._mean)
         return max(self._mean, self._usual) > _DRIFT * min(self._mean, self._usual)
 
     def profiles(self, capture: Capture) -> bool:
-        """Whether this flush should be profiled: the second, as in the first, which may be the only one, all is new."""
+        """Tells whether to profile this flush: the second; in the first, which may be the only one, all is new."""
         return self.chosen is None and self.flushes.get(capture) == 2
 
     def wants(self, capture: Capture) -> bool:
-        """Whether a graph that was captured so should be looked at: when the model has seen what its steps take."""
+        """Tells whether to look at a graph captured so: when the model has seen what its steps take."""
         return self.chosen is None and self.flushes.get(capture, 0) > 2 and not self._seen_enough(capture)
 
     def _seen_enough(self, capture: Capture) -> bool:
-        """Whether minibatches unlike each other no longer decide, or this is far from the best in any case."""
+        """Tells whether minibatches unlike each other no longer decide, or this is far from the best in any case."""
         looked = self._of(capture)
         many = any(estimate.flushes >= _LOOKS and estimate.samples >= _SAMPLES for estimate in looked)
         return many or self._far_off(looked)
 
     def _far_off(self, looked: Sequence[Estimate]) -> bool:
-        """Whether even the cheapest of these costs far more than the best of all."""
+        """Tells whether even the cheapest of these costs far more than the best of all."""
         return bool(looked) and min(estimate.per_sample for estimate in looked) > _FAR * self._best.per_sample
 
     def look(self, capture: Capture, plan_by: PlanBy, seen: Seen, model: CostModel) -> None:
@@ -250,7 +250,7 @@ class Study:
             self.ruled_out["graph"] = f"{estimate.launches} launches, about {estimate.per_sample * 1e3:.2f} ms a sample"
 
     def _cannot_pay(self, other: Capture, best: Estimate, seen: Seen, model: CostModel) -> bool:
-        """Whether a way to capture costs more than it could ever save."""
+        """Tells whether a way to capture costs more than it could ever save."""
         costs = _at_least(other, best.setting.capture, seen, model)
         saves = _avoidable(best, seen, model)
         if costs <= saves:
@@ -265,7 +265,7 @@ def _estimate(setting: Setting, plan: Plan, seen: Seen, model: CostModel) -> Est
 
 
 def _at_least(other: Capture, now: Capture, seen: Seen, model: CostModel) -> float:
-    """What another way to capture costs more than the present one at least, in seconds, wherever it saves."""
+    """The seconds that another way to capture costs more than the present one at least, wherever it saves."""
     if other.granularity == "op" != now.granularity:
         operators = sum(calls * record.kind.work.ops for record, (calls, _) in seen.counts.items())
         return operators * model.capture("op") - seen.calls * model.capture(now.granularity)
@@ -279,7 +279,7 @@ def _at_least(other: Capture, now: Capture, seen: Seen, model: CostModel) -> flo
 
 
 def _avoidable(estimate: Estimate, seen: Seen, model: CostModel) -> float:
-    """What another order could save at most, in seconds a flush: all of one kind in one launch, nothing gathered."""
+    """The seconds a flush that another order could save at most: all of one kind in one launch, nothing gathered."""
     once = estimate.flushes * sum(
         model.work(_once(record, nodes), seen.training) for record, (_, nodes) in seen.counts.items()
     )
@@ -307,7 +307,7 @@ def counts_of(records: Sequence[Record]) -> dict[Record, tuple[int, int]]:
 
 
 def samples_that_pay(fixed: float, marginal: float, loss: float = 0.05, latency: float | None = None) -> int:
-    """How many samples to gather before a flush, where it takes `fixed + marginal * n` seconds for n of them.
+    """The number of samples to gather before a flush, where it takes `fixed + marginal * n` seconds for n of them.
 
     From the n on at which a sample costs no more than `loss` above what it costs in an endless batch, waiting for more
     no longer pays: fixed / n <= loss * marginal. Fewer where the flush would take longer than `latency` seconds.

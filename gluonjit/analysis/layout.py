@@ -1,4 +1,4 @@
-"""Where rows lie: an arena for each shape of rows, filled in the order in which rows are made."""
+"""Places of rows: an arena for each shape of rows, filled in the order in which rows are made."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Layout:
         return Place(number, begin, end)
 
     def gather(self, rows: Index) -> Gather:
-        """How to put these rows, all of one arena, together."""
+        """Finds how to put these rows, all of one arena, together."""
         index = self.position[rows]
         number, first, last = int(self.arena[rows[0]]), int(index[0]), int(index[-1]) + 1
         place = Place(number, first, last)

@@ -1,4 +1,4 @@
-"""Which nodes still matter: those somebody can read, and those they are computed from."""
+"""Nodes that still matter: those somebody can read, and those they are computed from."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gluonjit.graph import Record
 
 
 def _references(values: list[tuple[Any, ...]], width: int) -> Index:
-    """How many references there are to each value of these tuples, which have so many each."""
+    """Counts the references to each value of these tuples, which have so many each."""
     if FAST is not None:
         found: Index = np.empty(len(values) * width, dtype=np.int64)
         FAST.references(values, width, found)
@@ -39,7 +39,7 @@ def live_nodes(record: Record) -> Mask:
 
 
 def held(values: Sequence[tuple[Any, ...]]) -> bool:
-    """Whether somebody outside the graph can read one of these nodes' values."""
+    """Tells whether somebody outside the graph can read one of these nodes' values."""
     for width in {len(of) for of in values}:
         listed = [of for of in values if len(of) == width]
         if (_references(listed, width) > _UNREAD).any():

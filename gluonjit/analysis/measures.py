@@ -1,4 +1,4 @@
-"""What a plan costs, in numbers that are the same on every machine."""
+"""Costs of a plan, in numbers that are the same on every machine."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ Group = list[Part]
 
 
 class Nodes:
-    """What a scheduler is given. What costs something is computed when it is asked for.
+    """The input of a scheduler. What costs something is computed when it is asked for.
 
     `keep` marks the nodes of each record to run, `operands` holds matrices of the rows they read (see
     `operand_matrices`), `rows` is the number of rows of the graph.
@@ -39,7 +39,7 @@ class Nodes:
 
     @cached_property
     def count(self) -> int:
-        """How many nodes there are to run."""
+        """The number of nodes to run."""
         return sum(len(part.nodes) for part in self.parts)
 
     @cached_property

@@ -23,7 +23,7 @@ _KEPT = 9  # stretches of each way whose median counts
 
 
 class Shown(NamedTuple):
-    """What is known of one phase of a block.
+    """A page on one phase of a block: all that is known of it.
 
     decided: "eager", "batched", or "" while both are looked at; eager, batched: seconds of an outermost call, None
     where they are not known; calls: those of the last stretch.
@@ -44,7 +44,7 @@ class Shown(NamedTuple):
 
 
 class Pace:
-    """What is known of one phase, training or inference, of one block."""
+    """The pace of one phase, training or inference, of one block: all that is known of it."""
 
     __slots__ = (
         "batched",
@@ -90,7 +90,7 @@ class Pace:
 
     @property
     def wants_eager(self) -> bool:
-        """Whether the next stretch should run eagerly."""
+        """Tells whether the next stretch should run eagerly."""
         if self.decided is not None:
             return self.decided
         if len(self.eager) < (self.looks > 0) + len(self.batched):
@@ -98,11 +98,11 @@ class Pace:
         return self.needed > self.credit
 
     def spent(self, seconds: float, calls: int) -> bool:
-        """Whether a look that has taken so long, for so many calls so far, has spent the budget."""
+        """Tells whether a look that has taken so long, for so many calls so far, has spent the budget."""
         return self.decided is None and seconds - self.expected * calls > self.credit
 
     def far_off(self, seconds: float, calls: int) -> bool:
-        """Whether another way to batch, which has taken so long for so many calls, is far off."""
+        """Tells whether another way to batch, which has taken so long for so many calls, is far off."""
         each = median(self.batched) if self.batched else self.expected
         return not self.decided and seconds > _FAR * each * (calls + _SLACK)
 
@@ -153,7 +153,7 @@ class Pace:
             self.least, self.credit = least, max(credit, _GRANT * least)
 
     def shown(self) -> Shown:
-        """What is known, to be shown."""
+        """Shows what is known."""
         decided = "" if self.decided is None else "eager" if self.decided else "batched"
         batched = median(self.batched) if self.batched else None
         return Shown(self.training, decided, self.expected or None, batched, self.calls)

@@ -51,7 +51,7 @@ class Gather:
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return self.place.end - self.place.begin if self.index is None else len(self.index)
 
 
@@ -95,7 +95,7 @@ class LookupChunk(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run, in order, and where every row will lie: row r is row `position[r]` of arena `arena[r]`.
+    """The steps to run, in order, and where every row will lie: row r is row `position[r]` of arena `arena[r]`.
 
     units: what the schedule was made of: nodes, or with granularity "graph" samples, and nodes outside of any;
     groups: how many of them it told apart: steps, or structures of samples, and steps of other nodes.
@@ -127,7 +127,7 @@ class Plan:
         return found
 
     def reads(self, arena: int, rows: Index) -> bool:
-        """Whether any step gathers any of these rows of an arena."""
+        """Tells whether any step gathers any of these rows of an arena."""
         for gather in [gather for step in self.steps for gather in step.gathers]:
             place, index = gather.place, gather.index
             if place.arena == arena:

@@ -1,4 +1,4 @@
-"""What can run next: the frontier of a schedule in the making."""
+"""The frontier of a schedule in the making: what can run next."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Ready:
         return self._ready.keys()
 
     def count(self, kind: int) -> int:
-        """How many nodes of a type can run."""
+        """The number of nodes of a type that can run."""
         return sum(len(part) for part in self._ready[kind])
 
     def mean_depth(self, kind: int) -> float:

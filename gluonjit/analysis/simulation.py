@@ -1,4 +1,4 @@
-"""What flushes of a trace would take: each scheduler, with sharing and without, for batches of any size."""
+"""Predictions of flushes of a trace: each scheduler, with sharing and without, for batches of any size."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from gluonjit.analysis.plan import Index
 from gluonjit.graph import Graph, Kind, Mark, Origin, Record, Split
 
 Sharing = Literal["batch", "sample", "none"]
-"""Which equal products are one: those of the whole batch, of one sample, or none."""
+"""The equal products that are one: those of the whole batch, of one sample, or none."""
 
 
 class _Wanted(NamedTuple):
@@ -122,7 +122,7 @@ def _distinct(read: Index, bases: Index, sharing: Sharing, marks: Sequence[Mark]
 
 
 def _enter(records: Sequence[Record], products: Sequence[Record], rows: int) -> bool:
-    """Whether a product is of something that was computed: depths are other then than when it was captured."""
+    """Tells whether a product is of something computed: depths are other then than when it was captured."""
     made = np.zeros(rows, dtype=bool)
     for record in records:
         made[result_rows(record)] = True

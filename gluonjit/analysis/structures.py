@@ -63,7 +63,7 @@ class _Capture:
         self.sample: Index = np.where(at >= 0, of_mark[at], -1) if len(marks) else np.full(nodes.count, -1)
 
     def independent(self, inside: npt.NDArray[np.bool_]) -> bool:
-        """Whether no sample uses what another one, or the program between them, has computed."""
+        """Tells whether no sample uses what another one, or the program between them, has computed."""
         sources, targets = self.nodes.edges
         used = inside[targets]
         return bool((self.sample[sources[used]] == self.sample[targets[used]]).all())

@@ -28,7 +28,7 @@ Ints = npt.NDArray[np.int32]
 
 
 class Slot(NamedTuple):
-    """What an argument is. `number` is that of an operand, a result or a constant, or of a saved register."""
+    """An argument. `number` is that of an operand, a result or a constant, or of a saved register."""
 
     what: str
     number: int
@@ -72,7 +72,7 @@ class Compiled:
 
 
 class Way(NamedTuple):
-    """How a program is called: operands whose rows follow each other, operands and constants that learn, results that
+    """A way to call a program: operands whose rows follow each other, operands and constants that learn, results that
     have a gradient."""
 
     direct: frozenset[int]
@@ -142,7 +142,7 @@ class _Assembling:
             self._homes[reg] = (SAVED, self._slot(Slot("saved", number)))
 
     def place(self, reg: int, slot: Slot) -> None:
-        """Where a register's memory is given by an argument."""
+        """Finds where a register's memory is given by an argument."""
         self._homes[reg] = (DIRECT, self._slot(slot))
 
     def _slot(self, *slots: Slot) -> int:

@@ -111,11 +111,11 @@ class _Deriving:
         return out
 
     def wants(self, view: View | None) -> bool:
-        """Whether the gradient of an operand of an instruction is needed."""
+        """Tells whether the gradient of an operand of an instruction is needed."""
         return view is not None and view.reg in self.needs
 
     def learns(self, weight: Weight | None) -> bool:
-        """Whether the gradient of a constant is needed."""
+        """Tells whether the gradient of a constant is needed."""
         return weight is not None and weight.const in self.consts
 
     def add(self, target: View | None, instr: Instr) -> None:

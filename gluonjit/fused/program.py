@@ -1,4 +1,4 @@
-"""What one cell does as a straight list of instructions on matrices of float32, one row a node or one a child.
+"""A cell as a straight list of instructions on matrices of float32, one row a node or one a child.
 
 A program is made once for a cell and runs for the nodes of any step: `gluonjit._rows` does so in C, a block of nodes
 at a time, so that what lies between two instructions stays in the cache.

@@ -42,7 +42,7 @@ class Memory(Protocol):
 
 
 class Rows(NamedTuple):
-    """How many rows of each space a step has, and what is gathered for each operand."""
+    """The number of rows of each space that a step has, and what is gathered for each operand."""
 
     counts: tuple[int, int]
     gathers: list[Gather]
@@ -80,7 +80,7 @@ class Launches:
                 address += size
 
     def _count_children(self, number: int, counts: tuple[int, int]) -> None:
-        """Where the children of each node begin."""
+        """Finds where the children of each node begin."""
         nodes, arities = counts[NODE], self._plan.steps[number].arities
         if arities is None:
             first = np.arange(nodes + 1, dtype=np.int32) * (counts[CHILD] // nodes)
@@ -203,7 +203,7 @@ def rows_of(program: Program, step: Step) -> Rows:
 
 
 def _gathers(step: Step) -> list[Gather]:
-    """What is gathered for each operand of a step, group by group."""
+    """Collects what is gathered for each operand of a step, group by group."""
     found = []
     for group, gather in zip(step.kind.groups, step.gathers):
         rows, rest = divmod(gather.rows, len(group))
@@ -241,7 +241,7 @@ def clear_spare() -> None:
 
 
 def _offsets(rows: Sequence[int], kept: Sequence[tuple[int, int]]) -> list[int]:
-    """Where in the buffer each register that is kept begins, in floats."""
+    """The offsets in the buffer, in floats, of each register that is kept."""
     offsets, begin = [], 0
     for space, width in kept:
         offsets.append(begin)

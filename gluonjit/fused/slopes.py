@@ -1,4 +1,4 @@
-"""What the gradient `dy` of an instruction's result adds to the gradients of its operands: a rule for each."""
+"""Slopes: a rule for each instruction, which adds to its operands' gradients by that of its result, `dy`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gluonjit.fused.program import Instr, NotFusable, View, Weight
 
 
 class Deriving(Protocol):
-    """What a rule may do: see `gluonjit.fused.derivative`."""
+    """The means of a rule: see `gluonjit.fused.derivative`."""
 
     code: list[Instr]
 
@@ -17,10 +17,10 @@ class Deriving(Protocol):
         """The result of an instruction."""
 
     def wants(self, view: View | None) -> bool:
-        """Whether the gradient of an operand of an instruction is needed."""
+        """Tells whether the gradient of an operand of an instruction is needed."""
 
     def learns(self, weight: Weight | None) -> bool:
-        """Whether the gradient of a constant is needed."""
+        """Tells whether the gradient of a constant is needed."""
 
     def add(self, target: View | None, instr: Instr) -> None:
         """Add the result of an instruction (without `out`) to the gradient of a view, if that is needed."""
@@ -191,7 +191,7 @@ def _none(to: Deriving, instr: Instr, dy: View) -> None:
 
 
 def unknown(to: Deriving, instr: Instr, dy: View) -> None:
-    """What is not in the table."""
+    """Raises NotFusable for what is not in the table."""
     raise NotFusable(f"{instr.op} has no derivative")
 
 

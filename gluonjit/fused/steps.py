@@ -17,7 +17,7 @@ _MOST_WAYS = 256  # in which one program is called: which operands lie together,
 
 
 class Fused:
-    """What one batched program is in C, for each way in which it has been called, or why it is nothing."""
+    """A batched program in C, for each way in which it has been called, or why it is nothing."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -58,11 +58,11 @@ class Steps:
         self._launches = Launches(plan, self._rows)
 
     def __contains__(self, number: int) -> bool:
-        """Whether a step may run in C."""
+        """Tells whether a step may run in C."""
         return number in self._rows
 
     def gathers(self, number: int) -> Sequence[Gather]:
-        """What is gathered for each operand of a step."""
+        """Returns what is gathered for each operand of a step."""
         return self._rows[number].gathers
 
     def run(

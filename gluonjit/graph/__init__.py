@@ -1,4 +1,4 @@
-"""What was captured: specs, values, nodes as flat arrays, and the sharing of equal nodes. No tensors.
+"""The captured graph: specs, values, nodes as flat arrays, and the sharing of equal nodes. No tensors.
 
 The unit of addressing is the *row*: every value is one or more rows, every row has a number that is unique
 in its graph, and an operand is a list of row numbers. Slicing, stacking and look-ups are therefore lists of

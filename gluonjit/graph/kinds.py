@@ -22,7 +22,7 @@ class Output:
 
 
 class Work(NamedTuple):
-    """What ONE node of a kind has to do.
+    """The work of ONE node of a kind.
 
     ops: operators in its program, whatever the number of nodes; flops: floating-point operations; bytes: operands and
     results of those operators; weights: bytes of what is the same for all nodes, read once a launch.
@@ -38,7 +38,7 @@ ONE_OPERATOR = Work()
 
 
 class Split(NamedTuple):
-    """What calls of a kind run as: products of single arguments, which are nodes of their own, and the rest.
+    """A split of a kind: products of single arguments, which are nodes of their own, and the rest.
 
     Operands of the rest are the arguments that it has `kept`, then the results of each of `products`: (argument, kind).
     The rows of a node's products come before those of its results.
@@ -87,11 +87,11 @@ class Kind:
 
     @property
     def arity(self) -> int:
-        """How many children a node has, or rows that it sums up; 0 where that is not told apart."""
+        """The number of children of a node, or of rows that it sums up; 0 where that is not told apart."""
         return self.rows_of(self.children[0]) if self.children else 0
 
     def rows_of(self, role: tuple[int, ...]) -> int:
-        """How many rows of a role one node takes."""
+        """The number of rows of a role that one node takes."""
         return sum([self.operands[position].rows for position in role])
 
 
@@ -115,7 +115,7 @@ def split_kind(
 
 
 def family_key(spec: Spec) -> tuple[Any, ...]:
-    """What kinds of one family have in common in an operand: all but the number of rows."""
+    """The key of an operand that kinds of one family have in common: all but the number of rows."""
     rows = None if spec.mode == "rows" else spec.rows
     return spec.row_shape, spec.dtype, spec.device, rows
 

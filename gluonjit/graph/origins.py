@@ -1,4 +1,4 @@
-"""Where in the user's program a node was captured, and in which sample."""
+"""Origins: where in the user's program a node was captured, and in which sample."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STANDARD = os.path.dirname(os.__file__) + os.sep
 _MODULES = frozenset(getattr(sys, "stdlib_module_names", ("contextlib", "copy", "functools", "logging", "threading")))
 
 known: dict[Any, bool] = {}
-"""Whether a module is of a library, by its name."""
+"""Modules by name: True for a library's."""
 
 
 class Line(NamedTuple):
@@ -53,7 +53,7 @@ def origin_of(frame: FrameType | None) -> Origin:
 
 
 def is_library(frame: FrameType) -> bool:
-    """Whether a frame is of a library, told by the name of its module."""
+    """Tells whether a frame is of a library, told by the name of its module."""
     module = frame.f_globals.get("__name__")
     if module not in known:
         package = str(module).partition(".")[0]
@@ -63,7 +63,7 @@ def is_library(frame: FrameType) -> bool:
 
 
 def is_own(item: Any) -> bool:
-    """Whether an object is of a class of a library, and none of the user's."""
+    """Tells whether an object is of a class of a library, and none of the user's."""
     return type(item).__module__.partition(".")[0] in LIBRARIES
 
 

@@ -1,4 +1,4 @@
-"""What needs no computing: rows of a value, and values put together of whole rows, are lists of row numbers.
+"""References, which need no computing: rows of a value, and values put together of whole rows, as row numbers.
 
 Each function takes values of one graph and gives a value of it, or None where the result is not made of whole
 rows of its operands.
@@ -17,7 +17,7 @@ Shape = tuple[int, ...]
 
 
 class Copied:
-    """What the value of an operator that need not run refers to: its rows are the operand's, its memory is its own."""
+    """A reference by an operator that need not run: its rows are the operand's, its memory is its own."""
 
     __slots__ = ("value",)
 

@@ -88,7 +88,7 @@ def clear_specs() -> None:
 
 
 def natural_mode(shape: tuple[int, ...]) -> str:
-    """How a free-standing array of this shape is stored: as rows from two dimensions on, and a scalar (1,)."""
+    """The mode of a free-standing array of this shape: rows from two dimensions on, and a scalar (1,)."""
     return ROWS if len(shape) >= 2 or shape == (1,) else STACK
 
 

@@ -80,7 +80,7 @@ def one_at_a_time(message: str, line: Line | None) -> None:
 def after_flush(
     report: Report, flush: Provenance, samples: int, reason: str, line: Line | None, early: Early | None
 ) -> None:
-    """What the flush of so many samples teaches; `line` made it run, `early` is an earlier one that came too early."""
+    """Advises after the flush of so many samples; `line` made it run, `early` is an earlier one that came too early."""
     if early is not None:
         _early(early.line)
         _streaks.alone = 0

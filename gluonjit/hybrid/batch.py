@@ -35,7 +35,7 @@ from gluonjit.hybrid.provenance import Provenance
 from gluonjit.hybrid.report import STEP_PARTS, Report
 
 FULL = "the open batch is full (max_nodes, max_bytes)"
-"""Why a batch runs that holds more than it should."""
+"""The reason for running a batch that holds more than it should."""
 
 RUNNING = threading.RLock()
 """Held while a batch is traced, run or differentiated: batched graphs are shared by threads that each capture."""
@@ -56,7 +56,7 @@ def _outside_flushes() -> float:
 
 
 class Results(NamedTuple):
-    """Where the rows of a flushed graph lie: row r is row `position[r]` of arena `arena[r]` of the session."""
+    """The places of a flushed graph's rows: row r is row `position[r]` of arena `arena[r]` of the session."""
 
     session: Session
     arena: npt.NDArray[np.int64]
@@ -132,11 +132,11 @@ class Batch:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing waits to run."""
+        """Tells whether nothing waits to run."""
         return not self.records
 
     def begin_sample(self) -> None:
-        """What is captured from here on belongs to the next sample."""
+        """Begins the next sample: what is captured from here on belongs to it."""
         if self.failed >= 0:
             self._number_anew()
         if self.empty:
@@ -163,7 +163,7 @@ class Batch:
         self.sample, self.begun = 0, self.graph.rows
 
     def end_sample(self) -> None:
-        """What is captured from here on belongs to no sample by itself, as losses do."""
+        """Ends the sample: what is captured from here on belongs to none by itself, as losses do."""
         self.graph.marks.append(Mark(self.graph.rows, None))
         flush_at = self.chooser.flush_at
         if flush_at is not None and self.samples >= flush_at:
@@ -335,14 +335,14 @@ class Batch:
 
 
 def _shared(captured: Setting) -> Sharing:
-    """How far products that are cut out of calls are shared; samples that run as one share none."""
+    """Tells how far products that are cut out of calls are shared; samples that run as one share none."""
     if not captured.sharing:
         return "none"
     return "sample" if captured.granularity == "graph" else "batch"
 
 
 def _called_back() -> bool:
-    """Whether a framework's own thread runs this: what waits there for the framework waits for itself."""
+    """Tells whether a framework's own thread runs this: what waits there for the framework waits for itself."""
     return isinstance(threading.current_thread(), threading._DummyThread)
 
 
@@ -358,7 +358,7 @@ def _release(graph: Graph, planned: Sequence[Record] = ()) -> None:
 
 
 def results_of(value: Value) -> Results:
-    """Where a flushed value's rows lie; raises BatchClosedError where its batch did not run."""
+    """Finds where a flushed value's rows lie; raises BatchClosedError where its batch did not run."""
     owner = value.graph.owner
     if isinstance(owner, Results):
         return owner

@@ -15,7 +15,7 @@ from gluonjit.hybrid.costs import cost_model, use_model
 from gluonjit.hybrid.state import batching
 
 WORDS = 200
-"""How many words the table of a net for trees has."""
+"""The number of words in the table of a net for trees."""
 
 _SIZES = (1, 10, 100)  # samples of a minibatch
 _SCHEDULERS = ("depth", "agenda", "greedy")
@@ -31,7 +31,7 @@ class Nets(NamedTuple):
 
 
 class Bench(NamedTuple):
-    """What is an engine's own in a calibration."""
+    """The engine's own part of a calibration."""
 
     engine: str
     versions: Mapping[str, str]

@@ -24,7 +24,7 @@ _SCHEDULERS = ("depth", "agenda", "greedy")
 
 
 class Choice(NamedTuple):
-    """What was chosen for the last flush, and between what, the cheapest first.
+    """The choice for the last flush, and between what, the cheapest first.
 
     decided: whether all ways have been looked at; looked: whether some were in this flush; profiled: whether the engine
     was waited for after each step of it, so that the model learns what they take; ruled_out: ways that cannot pay.
@@ -56,7 +56,7 @@ class Choice(NamedTuple):
 
 
 class Chooser:
-    """What is known of one region."""
+    """The choices of one region, and all that is known of it."""
 
     def __init__(self, options: Options) -> None:
         self._allowed = Allowed(
@@ -72,14 +72,14 @@ class Chooser:
         self.choice = Choice(self._allowed.first, False, False, False, (), {})
 
     def setting(self, training: bool) -> Setting:
-        """How the next batch is captured: as was best for the last one of its phase."""
+        """Tells how the next batch is captured: as was best for the last one of its phase."""
         last = self._last.get(training)
         if last is None:
             return self._allowed.first
         return Setting(*last.capture, last.scheduler(last.capture))
 
     def explores(self, captured: Setting) -> bool:
-        """Whether this was captured to see whether another way is better than the best known."""
+        """Tells whether this was captured to see whether another way is better than the best known."""
         return any(study.explores(captured.capture) for study in self._last.values())
 
     def give_up(self, training: bool) -> None:

@@ -49,7 +49,7 @@ class Printed:
         return getattr(self._through, name)
 
     def lines(self) -> list[str]:
-        """What was printed, without its numbers and what a framework says of histories: these are compared apart."""
+        """The printed lines, without numbers and what a framework says of histories: these are compared apart."""
         return _NUMBERS.sub("#", "".join(self._parts)).splitlines()
 
 
@@ -73,7 +73,7 @@ class Runs(NamedTuple):
 
 
 class Left(NamedTuple):
-    """What a run leaves behind: by path, and as it has printed it, and the report of what it ran last."""
+    """The leavings of a run: by path, and as it has printed it, and the report of what it ran last."""
 
     state: dict[str, Any]
     printed: list[str]
@@ -81,7 +81,7 @@ class Left(NamedTuple):
 
 
 class Mode(NamedTuple):
-    """How a run goes: as in training or not, and with what backward needs or without."""
+    """The mode of a run: as in training or not, and with what backward needs or without."""
 
     training: bool
     recording: bool
@@ -182,7 +182,7 @@ def _explained(runs: Runs, found: tuple[str, Difference, bool], rtol: float | No
 
 
 def _stale(runs: Runs, rtol: float | None) -> str:
-    """Whether what is cached is to blame: with all of it made anew, both runs are compared once more."""
+    """Tells whether what is cached is to blame: with all of it made anew, both runs are compared once more."""
     eager, _ = _ran(runs, True)
     runs.forget()
     batched, _ = _ran(runs, False)
@@ -226,7 +226,7 @@ def _compare_left(runs: Runs, eager: Left, batched: Left) -> None:
 
 
 def _left_apart(eager: dict[str, Any], batched: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """What differs, by path, the eager one first."""
+    """Lists what differs, by path, the eager one first."""
     paths = dict.fromkeys((*eager, *batched))
     both = {path: (eager.get(path, ABSENT), batched.get(path, ABSENT)) for path in paths}
     return {path: pair for path, pair in both.items() if not _same(*pair)}

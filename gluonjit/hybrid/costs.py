@@ -42,7 +42,7 @@ def clear_curves() -> None:
 
 
 def calibration_file(engine: str, versions: Mapping[str, str]) -> Path:
-    """Where the coefficients of this machine are kept, for an engine with these versions."""
+    """The file of this machine's coefficients, for an engine with these versions."""
     facts = [*machine(), *(f"{name} {version}" for name, version in sorted(versions.items()))]
     digest = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
     return cache_folder() / f"costs-{engine}-{digest}.json"
@@ -64,7 +64,7 @@ def cache_folder() -> Path:
 
 
 def machine() -> list[str]:
-    """What times depend on: the processor, the cores that this process may use, and the engine's threads."""
+    """Describes what times depend on: the processor, the cores that this process may use, and the engine's threads."""
     try:
         cores = len(os.sched_getaffinity(0))
     except AttributeError:  # not on every system

@@ -53,7 +53,7 @@ _FRAMEWORKS = (RuntimeError, TypeError, IndexError, ValueError, AssertionError)
 
 
 def of_framework(error: Exception) -> bool:
-    """Whether an error is the framework's own, or of this library in its place, and says what is wrong with a call."""
+    """Tells whether an error is the framework's, or this library's in its place, and says what is wrong."""
     if isinstance(error, (GluonJITError, RecursionError)) or not isinstance(error, _FRAMEWORKS):
         return False
     trace = error.__traceback__
@@ -63,7 +63,7 @@ def of_framework(error: Exception) -> bool:
 
 
 def of_sample(error: Exception, batch: Batch) -> Exception:
-    """What is raised where a sample has raised `error`: a CaptureError says in which sample and where.
+    """Makes what is raised where a sample has raised `error`: a CaptureError says in which sample and where.
 
     So does what the framework itself has raised, or this library in its place, which becomes a CaptureError too. What
     the user's own code raises is left as it is.

@@ -1,4 +1,4 @@
-"""What the fast path in C needs to know of the package, whatever the framework."""
+"""Facts about the package that the fast path in C needs, whatever the framework."""
 
 from __future__ import annotations
 

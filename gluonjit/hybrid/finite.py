@@ -23,7 +23,7 @@ class Finite:
         self._consts: set[int] = set()
 
     def inputs(self, arena: int, begin: int, rows: Any) -> None:
-        """What was there before the batch."""
+        """Checks what was there before the batch."""
         bad = self._first_bad(rows)
         if bad is not None:
             use = self._provenance.first_use(arena, begin + bad)
@@ -44,7 +44,7 @@ class Finite:
                 )
 
     def results(self, number: int, results: Sequence[Any]) -> None:
-        """What a step has made from finite numbers."""
+        """Checks what a step has made from finite numbers."""
         for place, rows in zip(self._provenance.plan.steps[number].places, results):
             bad = self._first_bad(rows)
             if bad is not None:
@@ -59,7 +59,7 @@ class Finite:
             raise NotFiniteError(f"Backward was given a gradient of shape {tuple(gradient.shape)} that is not finite")
 
     def gradients(self, number: int, arenas: Sequence[Any], consts: Sequence[Any]) -> None:
-        """What a step's backward has made from finite gradients."""
+        """Checks what a step's backward has made from finite gradients."""
         provenance = self._provenance
         for gather in provenance.plan.steps[number].gathers:
             gradient = arenas[gather.place.arena]

@@ -43,7 +43,7 @@ class CellFunction:
 
 
 def _engines_of(args: Any) -> list[Engine]:
-    """Where there are several engines, the one that an argument belongs to."""
+    """Finds the engine that an argument belongs to, where there are several."""
     pending = list(args)[::-1]
     while pending:
         item = pending.pop()

@@ -1,4 +1,4 @@
-"""What a program leaves behind: the Python state it can reach, kept, put back, and told by content.
+"""Leftovers of a program: the Python state it can reach, kept, put back, and told by content.
 
 Followed are attributes, items of lists, dictionaries and sets, and what the program's functions read of globals,
 closures and classes, ten steps deep. What only C can see into, such as a generator or a file, is left as it is.
@@ -39,7 +39,7 @@ class Place(NamedTuple):
 
 
 class Framework(NamedTuple):
-    """What there is to know of a framework: its arrays and models, which attributes of these are its own, its draws."""
+    """A framework's own: its arrays and models, which attributes of these are its own, its draws."""
 
     array: type
     model: type
@@ -137,7 +137,7 @@ def _own(item: Any) -> Any:
 
 
 def _held(item: Any, path: str, framework: Framework) -> list[Place]:
-    """What an object holds."""
+    """Lists what an object holds."""
     if isinstance(item, framework.model):
         state = vars(item)
         names = {name: part for name, part in state.items() if name not in framework.own}
@@ -171,7 +171,7 @@ def _held(item: Any, path: str, framework: Framework) -> list[Place]:
 
 
 def _of_class(kind: type) -> list[Place]:
-    """What classes of the user hold, and what their functions read."""
+    """Lists what classes of the user hold, and what their functions read."""
     places: list[Place] = []
     for base in kind.__mro__:
         if not _is_user(base):
@@ -184,7 +184,7 @@ def _of_class(kind: type) -> list[Place]:
 
 
 def _of_function(function: Any) -> list[Place]:
-    """What a function reads that is neither an argument nor a module, a class or another function's."""
+    """Lists what a function reads that is neither an argument nor a module, a class or another function's."""
     function = function.function if isinstance(function, CellFunction) else function
     function = getattr(function, "__func__", function)
     code, scope = getattr(function, "__code__", None), getattr(function, "__globals__", {})

@@ -16,7 +16,7 @@ class Row(NamedTuple):
 
 
 class Page(NamedTuple):
-    """What the page of a framework says: its text up to the tables, how operators of each kind run, what they share."""
+    """The page of a framework: its text up to the tables, how operators of each kind run, what they share."""
 
     head: str
     how: Mapping[str, str]

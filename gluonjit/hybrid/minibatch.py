@@ -1,4 +1,4 @@
-"""Where a thread's minibatches begin and end, what ran of the last one, and whether that ran too early.
+"""Minibatches of a thread: where they begin and end, what ran of the last one, and whether that ran too early.
 
 A minibatch is what runs from the first capture after the last backward pass, optimizer's step, or beginning or end of
 `batching()` to the next of these. A program may cut it into pieces, each a flush, by reading in the middle. Outside of
@@ -21,7 +21,7 @@ TOO_FEW = 1.5
 
 
 class Piece(NamedTuple):
-    """What a batch did in a minibatch: its report, less what that was when the minibatch began."""
+    """A batch's part of a minibatch: its report, less what that was when the minibatch began."""
 
     report: Report
     before: Report | None
@@ -53,7 +53,7 @@ class Minibatch(threading.local):
         self._early: Early | None = None
 
     def end(self) -> None:
-        """What runs from here on is another minibatch; this one is what backward has gone through, if it has."""
+        """Ends the minibatch: what backward has gone through, if it has. What runs from here on is another one."""
         self.gone = False
         if self.ended:
             return
@@ -80,7 +80,7 @@ class Minibatch(threading.local):
             del self._recent[0]  # nobody can go back through it any more
 
     def _goes_on(self, batch: Any, carried: bool) -> bool:
-        """Whether what a batch runs is of the same minibatch as what ran last."""
+        """Tells whether what a batch runs is of the same minibatch as what ran last."""
         known = any(piece.report is batch.report for piece in self.pieces)
         return not self.ended and (known or batch.explicit or carried)
 
@@ -140,7 +140,7 @@ _COUNTS = ("reasons", "cache", "ms")
 
 
 def copied(report: Report) -> Report:
-    """What a report says so far."""
+    """Copies what a report says so far."""
     copy = Report(last=report.last, _plans=list(report._plans), _bound=report._bound)
     _add(copy, report, 1)
     copy._events.extend([report._events[-1]] if report._events else [])

@@ -23,12 +23,12 @@ SWITCHES = {
     "fused": "a step whose operators all have an instruction runs in C as a whole, on the host",
     "identities": "results are written in place, where that is safe, with no copy of their own",
 }
-"""What is done to compute less, by name; `without=(name, ...)` leaves it out, with the same results."""
+"""The savings, by name; `without=(name, ...)` leaves one out, with the same results."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """How a region of a program is batched. "auto" leaves a choice to the cost model (see docs/costs.md).
+    """Options: how a region of a program is batched. "auto" leaves a choice to the cost model (see docs/costs.md).
 
     sharing: equal calls on equal operands run once: True, False or "auto".
     granularity: "cell" captures a HybridBlock call as one node, "op" each operator in it; "graph" captures cells, and
@@ -98,11 +98,11 @@ class Options:
 
 
 SWITCH = "dynamic_batch"
-"""What turns dynamic batching on, beside the options."""
+"""The keyword that turns dynamic batching on, beside the options."""
 
 
 def _unknown(name: str, value: Any) -> str:
-    """What is wrong with an option that there is not, and what to type."""
+    """Says what is wrong with an option that there is not, and what to type."""
     if name == SWITCH:
         return f"{SWITCH} is no option here, as this turns dynamic batching on by itself: leave it out"
     meant = near_option(name)

@@ -22,13 +22,13 @@ _UNMARKED = 32  # calls of an eager stretch in inference, where no batch has tol
 _LONGEST = 1024  # calls of any stretch
 
 SPENT = "a look at another way to run took longer than it may"
-"""Why a batch runs in the middle of a minibatch, without any fault of the program."""
+"""The reason for running a batch in the middle of a minibatch, without any fault of the program."""
 FORCED: list[Callable[[], bool]] = []
 """The last one says whether the next stretch runs eagerly, in place of what is measured: for tests."""
 
 
 class Paces:
-    """What is known of a block, by phase. `open` where it may run eagerly, `named` where it has to."""
+    """The paces of a block, by phase. `open` where it may run eagerly, `named` where it has to."""
 
     __slots__ = ("__weakref__", "named", "open", "phases")
 
@@ -138,7 +138,7 @@ class Stretch:
             self.ended = self.calls >= _PROBES
 
     def over(self, training: bool) -> bool:
-        """Whether the next call begins another stretch, as far as no captured value waits."""
+        """Tells whether the next call begins another stretch, as far as no captured value waits."""
         if self.ended or self.pace.training is not training or self.calls >= _LONGEST:
             return True
         return self.eager and not training and not self.probing and self.calls >= (self.pace.calls or _UNMARKED)
@@ -149,7 +149,7 @@ class Stretch:
         self.ended = not self.pace.training
 
     def spent(self) -> bool:
-        """Whether this look has spent its budget."""
+        """Tells whether this look has spent its budget."""
         if self.eager or not self.free:
             return False
         since = perf_counter() - self.last if self.inside else 0.0
@@ -193,13 +193,13 @@ def begin(batch: Any, paces: Paces, training: bool, engine: Any) -> Stretch:
 
 
 def chosen() -> bool:
-    """Whether the way of the call that is made now has been chosen."""
+    """Tells whether the way of the call that is made now has been chosen."""
     stretch = HERE.stretch
     return stretch is not None and stretch.calling
 
 
 def measured() -> list[str]:
-    """What is known of the block that this thread has called last, where it is measured beside eager execution."""
+    """Returns the pace of the block that this thread has called last, where it is measured beside eager execution."""
     paces = HERE.paces
     return [] if paces is None else [str(shown) for shown in paces.shown()]
 

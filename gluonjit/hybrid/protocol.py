@@ -1,4 +1,4 @@
-"""What the just-in-time part needs of a framework. Arrays, modes and programs are the engine's own."""
+"""The protocol of a framework: what the just-in-time part needs. Arrays, modes and programs are the engine's own."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Session(Protocol):
         """Run a step of the plan: gather its operands, run its program, put the results into their places."""
 
     def result(self, arena: int, position: int) -> Any:
-        """What a value whose rows begin there needs to be materialized."""
+        """Returns what a value whose rows begin there needs to be materialized."""
 
     def wait(self) -> None:
         """Wait for all that was handed over, where `options.profile` asks for it."""
@@ -55,7 +55,7 @@ class Engine(Protocol):
         """Wait until everything has run that the framework was given."""
 
     def may_choose(self) -> bool:
-        """Whether this process may run calls eagerly where others, which train with it, run them batched."""
+        """Tells whether this process may run calls eagerly where others, which train with it, run them batched."""
 
     def sum_kind(self, spec: Spec, count: int) -> Kind:
         """The kind whose one operand is `count` stacked arrays of this spec and whose result is their sum."""
@@ -68,16 +68,16 @@ class Engine(Protocol):
         """
 
     def wants(self, args: Sequence[Any]) -> bool:
-        """Whether a call with these arguments has to be captured."""
+        """Tells whether a call with these arguments has to be captured."""
 
     def call_cell(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Capture the call of a CellFunction."""
 
     def owns(self, array: Any) -> bool:
-        """Whether this is an array of the framework."""
+        """Tells whether this is an array of the framework."""
 
     def owns_block(self, net: Any) -> bool:
-        """Whether this is a model of the framework."""
+        """Tells whether this is a model of the framework."""
 
     def hybridize(self, net: Any, dynamic_batch: bool, options: dict[str, Any]) -> None:
         """Turn dynamic batching of a model on or off."""

@@ -18,7 +18,7 @@ _MOST_STEPS = 40
 
 
 class Shown(Protocol):
-    """What is shown of a report; see there."""
+    """The shown part of a report; see there."""
 
     calls: int
     nodes: int
@@ -111,7 +111,7 @@ def _summary(report: Shown) -> list[str]:
 
 
 def _executed(report: Shown) -> list[str]:
-    """What ran the plans, where that is not step by step as ever."""
+    """Says what ran the plans, where that is not step by step as ever."""
     executed, lines = report.executed, []
     if set(executed.ran) - {"stepwise"}:
         ran = ", ".join(f"{name} {count}" for name, count in executed.ran.items())
@@ -132,7 +132,7 @@ def _kind_rows(report: Shown) -> Table:
 
 
 def _way_rows(report: Shown) -> Table:
-    """What the cost model says of each way; those that cannot pay have no figures."""
+    """Lists what the cost model says of each way; those that cannot pay have no figures."""
     rows: Table = []
     for way in report.choice.estimates:
         costs, flushes = way.costs, way.flushes
@@ -223,7 +223,7 @@ def write_dot(report: Shown, path: Path) -> None:
 
 
 def _arrows(plan: Plan) -> dict[tuple[int, int], int]:
-    """How many rows go from step to step; -1 stands for what was there before the batch."""
+    """Counts rows that go from step to step; -1 stands for what was there before the batch."""
     made: list[list[tuple[int, int]]] = [[] for _ in plan.arenas]  # (first row, step) of what each arena holds
     for chunk in plan.inputs:
         made[chunk.place.arena].append((chunk.place.begin, -1))

@@ -1,4 +1,4 @@
-"""What a call captured, in numbers of its own: rows that were there before it, then those of its nodes, in order.
+"""Recordings of calls in numbers of their own: rows that were there before, then those of their nodes, in order.
 
 So it can be captured again in any graph: `replayed` looks each node up among those that are there, and appends it where
 it is new, as the call itself would.

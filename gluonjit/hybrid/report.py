@@ -1,4 +1,4 @@
-"""What a batch did, in numbers; `rendering` makes tables, pages, graphs and traces of it."""
+"""Reports of a batch, in numbers; `rendering` makes tables, pages, graphs and traces of them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Reuse:
 
 @dataclass
 class Executed:
-    """What ran the plans of flushes, by name, and how often something else ran them than was asked for, and why.
+    """The runners of the plans of flushes, by name, and how often another ran them than was asked for, and why.
 
     recordings: static plans and steps that were made or enlarged; replays: how often one that was there ran; captures:
     CUDA graphs of them; compilations: programs that torch.compile has made, one for each combination of what it tells
@@ -97,7 +97,7 @@ class Event(NamedTuple):
 
 @dataclass
 class Report:
-    """What a batch did, all its flushes added up; `steps` are those of the last one.
+    """A report on a batch, all its flushes added up; `steps` are those of the last one.
 
     calls: captured calls; nodes: distinct ones that ran; shared: calls that another call had already made;
     dropped: nodes whose results nobody could read; launches: batched launches of cells and operators;
@@ -153,7 +153,7 @@ class Report:
     _bound: int = field(default=0, repr=False)
 
     def predicted(self, training: bool) -> Costs | None:
-        """What the cost model says of the last flush, capture included, and where `training` of its backward too.
+        """Predicts the last flush by the cost model, capture included, and where `training` its backward too.
 
         In seconds, part by part; None before the first flush.
         """
@@ -240,7 +240,7 @@ class Report:
 
     @property
     def timeline(self) -> list[Event]:
-        """What was noted, the latest 20,000."""
+        """The notes taken, the latest 20,000."""
         return [Event(*event) for event in self._events]
 
     def step_seconds(self, part: str) -> list[float]:

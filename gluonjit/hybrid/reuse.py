@@ -18,11 +18,11 @@ _MOST_NAMES = 20_000
 
 
 class Unfit(Exception):
-    """Why a call cannot be reused."""
+    """The reason why a call cannot be reused."""
 
 
 class Recording(NamedTuple):
-    """What a call captured: packed nodes, what they read that was there before, and what the call returned.
+    """A recording of a call: packed nodes, what they read that was there before, and what the call returned.
 
     lookups: entries of tables, by the table's number; leaves: arrays, as the engine finds them.
     """
@@ -37,7 +37,7 @@ class Recording(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why calls of a key are captured each time."""
+    """The reason why calls of a key are captured each time."""
 
     reason: str
     bytes: int = 200
@@ -67,7 +67,7 @@ class Names:
 
 
 class Shared(NamedTuple):
-    """What recordings of a block have in common, numbered; others begin anew when the recordings are forgotten."""
+    """The common part of a block's recordings, numbered; others begin anew when the recordings are forgotten."""
 
     kinds: Names
     origins: Names
@@ -95,7 +95,7 @@ class Recordings:
             self.shared = Shared(Names(), Names(), Names(), Names())
 
     def get(self, key: Hashable, shared: Shared) -> Known | None:
-        """What is known of a key, in these numbers."""
+        """Returns what is known of a key, in these numbers."""
         with self.lock:
             found = self.entries.get(key)
             if found is None or shared is not self.shared:
@@ -148,7 +148,7 @@ class Apart:
 
     @property
     def ran(self) -> bool:
-        """Whether the batch has run meanwhile, or another one is open."""
+        """Tells whether the batch has run meanwhile, or another one is open."""
         return self.batch.graph is not self.graph or LOCAL.state.batch is not self.batch
 
     def records(self) -> list[tuple[Any, Record, int]]:
@@ -161,7 +161,7 @@ class Apart:
         return self._before.get(record, (0,))[0]
 
     def calls(self, record: Record) -> int:
-        """How many calls of a record there were."""
+        """The number of calls of a record."""
         return record.calls - self._before.get(record, (0, 0))[1]
 
     def undo(self) -> None:

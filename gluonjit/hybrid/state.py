@@ -160,7 +160,7 @@ UNCAPTURED = _Uncaptured()
 
 
 def abandoned_look() -> bool:
-    """Whether this call is one of a look at batching that has spent its budget: what waits has run, the rest is eager.
+    """Tells whether this call is one of a look at batching that has spent its budget: the rest runs eagerly.
 
     Asked before something is traced, which takes longest.
     """

@@ -1,4 +1,4 @@
-"""What calls take and give: arrays in nested lists, tuples and dictionaries."""
+"""Arguments and results of calls: arrays in nested lists, tuples and dictionaries."""
 
 from __future__ import annotations
 

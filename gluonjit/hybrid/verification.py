@@ -140,7 +140,7 @@ def largest(array: Any) -> float:
 
 
 def difference(batched: Any, eager: Any, rtol: float | None, least: float = 0.0) -> Difference | None:
-    """How two arrays differ, beyond rounding: max|a - b| > rtol * max(max|b|, least). NaNs are equal to each other."""
+    """Says how two arrays differ beyond rounding: max|a - b| > rtol * max(max|b|, least). NaNs equal each other."""
     actual, expected = np.asarray(batched), np.asarray(eager)
     if actual.shape != expected.shape:
         return Difference(float("inf"), 0.0, (), float(actual.size), float(expected.size))

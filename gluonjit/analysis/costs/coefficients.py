@@ -1,4 +1,4 @@
-"""What each piece of work costs on one machine, and the file in which that is kept."""
+"""Coefficients: what each piece of work costs on one machine, and the file in which that is kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of each kind of work a plan asks for: for each part of a flush a table of coefficient -> amount."""
+"""Amounts of each kind of work that a plan asks for: for each part of a flush a table of coefficient -> amount."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Amounts = Mapping[str, float]
 
 
 class Totals(NamedTuple):
-    """What all nodes of a step take together."""
+    """The work of all nodes of a step together."""
 
     rows: int
     flops: float
@@ -81,7 +81,7 @@ def gather(plan: Plan, step: Step) -> Amounts:
 
 
 def copies(step: Step) -> bool:
-    """Whether any operands have to be copied together, so that the engine has something to do."""
+    """Tells whether any operands have to be copied together, so that the engine has something to do."""
     return measures.gathers(step) > 0
 
 
@@ -100,7 +100,7 @@ def compute(step: Step) -> Amounts:
 
 
 def results(plan: Plan) -> Amounts:
-    """What is copied out of arenas for the program to read: places with a node that it can still reach."""
+    """The places copied out of arenas for the program to read: those with a node that it can still reach."""
     places: set[Place] = set()
     live = {id(record): nodes for record, nodes in plan.live if len(nodes)}
     for step in plan.steps:
@@ -139,7 +139,7 @@ def backward_alone(step: Step) -> Amounts:
 
 
 def backward_rest(plan: Plan) -> Amounts:
-    """What a backward takes whatever its steps: arenas of gradients, and the gradients of weights."""
+    """The costs of a backward whatever its steps: arenas of gradients, and the gradients of weights."""
     weights = {id(step.kind.family): step.kind.work.weights for step in plan.steps if step.mode >= 2}
     return {
         "back": 1,

@@ -1,4 +1,4 @@
-"""What a calibration has measured, and the coefficients that follow from it."""
+"""Measurements of a calibration, and the coefficients that follow from them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Measured(CostModel):
         self._backward.append(seen)
 
     def waits(self) -> int:
-        """How often those have waited that have been taken down since `settle`."""
+        """Counts how often those have waited that have been taken down since `settle`."""
         return sum(
             len(seen.plan.steps) + sum(map(features.copies, seen.plan.steps)) + 2 for seen in self._observed
         ) + sum(len(seen.steps) + 1 for seen in self._backward)

@@ -41,7 +41,7 @@ class Costs:
 
 
 class Observed(NamedTuple):
-    """What a profiled flush took, in seconds; `gather` and `compute` by step. A capture of 0 was not measured."""
+    """The times of a profiled flush, in seconds; `gather` and `compute` by step. A capture of 0 was not measured."""
 
     plan: Plan
     calls: int
@@ -56,7 +56,7 @@ class Observed(NamedTuple):
 
 
 class ObservedBackward(NamedTuple):
-    """What going backward through a profiled flush took: (step, seconds) of each step, and the rest."""
+    """The times of going backward through a profiled flush: (step, seconds) of each step, and the rest."""
 
     plan: Plan
     steps: Sequence[tuple[int, float]]
@@ -152,7 +152,7 @@ class CostModel:
 
     @property
     def curves(self) -> int:
-        """How many curves there are."""
+        """The number of curves."""
         return sum(map(len, [*self._families.values(), *self._workloads.values()]))
 
     def _whole(self, plan: Plan, calls: int, scheduler: str, granularity: str) -> dict[str, tuple[str, float]]:
@@ -193,7 +193,7 @@ def _gathers(plan: Plan) -> list[Gather]:
 
 
 def workload(plan: Plan) -> frozenset[str]:
-    """What a plan runs, by name, whatever the samples of the minibatch: sums are left out, whose names count terms."""
+    """Names what a plan runs, whatever the samples of the minibatch: not sums, whose names count terms."""
     return frozenset(step.kind.name for step in plan.steps if not step.kind.sum_of)
 
 
@@ -202,7 +202,7 @@ def _phase(step: Step) -> str:
 
 
 def _size(phase: str, step: Step, expected: float) -> float:
-    """What a curve is drawn against: rows; for gathers, of which some copy and some don't, what they should take."""
+    """The size that a curve is drawn against: rows; for gathers, of which only some copy, what they should take."""
     return expected * 1e6 if phase == "gather" else features.totals(step).rows
 
 

@@ -1,4 +1,4 @@
-"""Whether the parts of a trace fit together, so that whatever is planned from it is no nonsense."""
+"""Checks whether the parts of a trace fit together, so that whatever is planned from it is no nonsense."""
 
 from __future__ import annotations
 

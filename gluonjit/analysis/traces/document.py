@@ -1,4 +1,4 @@
-"""What a trace holds: a captured graph without the numbers of any array. docs/traces.md has the format of its file."""
+"""The document of a trace: a captured graph without numbers of any array. docs/traces.md has its file's format."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class TraceNodes:
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """What a batch had captured and not yet run. Rows are numbered from 0 to `rows` in the order of capture.
+    """The calls a batch had captured and not yet run. Rows are numbered from 0 to `rows` in the order of capture.
 
     granularity: "cell" or "op", as captured; sharing: whether equal calls were one node; nodes: those of each kind.
     """
@@ -82,7 +82,7 @@ class Trace:
 
     @property
     def count(self) -> int:
-        """How many nodes there are."""
+        """The number of nodes."""
         return sum(len(nodes.bases) for nodes in self.nodes)
 
     def in_order(self) -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""What sharing does at capture, done to a trace: an equal call on equal operands is the node that is there already."""
+"""Sharing, done to a trace as at capture: an equal call on equal operands is the node that is there already."""
 
 from __future__ import annotations
 

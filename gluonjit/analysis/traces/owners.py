@@ -1,4 +1,4 @@
-"""Which sample each node of a trace belongs to, and which samples read each input."""
+"""Owners: the sample that each node of a trace belongs to, and the samples that read each input."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def _operands(rows: Index, specs: tuple[Spec, ...]) -> list[tuple[Rows, ...]]:
 
 
 def _marks(trace: Trace) -> list[Mark]:
-    """Where samples begin and end, as far as nodes tell."""
+    """Finds where samples begin and end, as far as nodes tell."""
     marks: list[Mark] = []
     last = NO_SAMPLE
     for kind, position in trace.in_order():

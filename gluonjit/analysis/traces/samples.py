@@ -96,7 +96,7 @@ class _Made:
         self.copies.setdefault(owner, []).append(own)
 
     def add_joint(self, kind: int, position: int) -> None:
-        """What depends on several samples: a sum over those there are, or where that is possible the node itself."""
+        """Adds what depends on several samples: a sum over those there are, or where possible the node itself."""
         old = self.old.nodes[kind]
         read: list[int] = old.operands[position].tolist()
         self._add_inputs(read, self.shared)
@@ -193,7 +193,7 @@ class _Made:
         return known
 
     def _versions(self, rows: Term) -> list[Term] | None:
-        """What has become of these rows: one list for each copy of their sample; None if they are of several."""
+        """Finds these rows in the copies: a list for each copy of their sample; None if they are of several."""
         owners = {self.owners.rows[row] for row in rows}
         if len(owners) == 1 and min(owners) >= 0:
             return [[places[row] for row in rows] for places in self.copies.get(owners.pop(), [])]

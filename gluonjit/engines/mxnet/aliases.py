@@ -20,7 +20,7 @@ from gluonjit.hybrid import UNCAPTURED, Batch
 
 
 class Owned:
-    """What the value of an array with memory of its own refers to: that array, of which slices are views."""
+    """A reference to an array with memory of its own, of which slices are views."""
 
     __slots__ = ("array",)
 
@@ -60,7 +60,7 @@ def noted(view: Any, array: Any, key: Any) -> Any:
 
 
 def is_view(key: Any, shape: tuple[int, ...]) -> bool:
-    """Whether `x[key]` shares the memory of an array of this shape: it is basic, and what it picks lies together."""
+    """Tells whether `x[key]` shares an array's memory: the key is basic, and what it picks lies together."""
     kind = key.__class__
     if kind is int or (kind is slice and key.step is None):
         return True
@@ -88,7 +88,7 @@ def apart(spec: Spec) -> Value:
 
 
 def seen(array: Any, view: NDArray, key: Any, wrapped: Any) -> Any:
-    """What was taken of a computed array by a key or a step, where it shares that array's memory.
+    """Finds what was taken of a computed array by a key or a step, where it shares that array's memory.
 
     wrapped: makes a lazy array of a value.
     """
@@ -100,7 +100,7 @@ def seen(array: Any, view: NDArray, key: Any, wrapped: Any) -> Any:
 
 
 def is_stale(array: Any) -> bool:
-    """Whether an array is a view of memory that may have been written to since its value was found."""
+    """Tells whether an array is a view of memory that may have been written to since its value was found."""
     base = array._b
     if base is None or base._v.base.__class__ is not Owned:
         return False

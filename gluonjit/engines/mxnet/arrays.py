@@ -15,7 +15,7 @@ from gluonjit.compiled import FAST
 from gluonjit.graph import Spec, intern_spec, natural_mode
 
 VERSIONS = {"costs": "1", "mxnet": str(mx.__version__)}
-"""What measured costs belong to; the first number grows when what is timed changes."""
+"""The versions that measured costs belong to; the first number grows when what is timed changes."""
 FLOATS = {"float16", "float32", "float64"}
 _HOST = {"cpu_shared", "cpu_pinned"}
 _contexts: dict[str, Context] = {}
@@ -58,7 +58,7 @@ def dtype_name(array: NDArray) -> str:
 
 
 def spec_of(array: NDArray) -> Spec:
-    """How a free-standing array looks."""
+    """The spec of a free-standing array."""
     seen = None if FAST is None else FAST.look(array)
     if seen is not None:
         shape, code, kind, number = seen
@@ -70,7 +70,7 @@ def spec_of(array: NDArray) -> Spec:
 
 
 def address_of(array: NDArray) -> int:
-    """Where an array's numbers are, when it is computed: asked before, MXNet 1.9.1 may lose them."""
+    """The address of an array's numbers, when it is computed: asked before, MXNet 1.9.1 may lose them."""
     array.wait_to_read()
     address = ctypes.c_void_p()
     check_call(_LIB.MXNDArrayGetData(array.handle, ctypes.byref(address)))

@@ -128,7 +128,7 @@ def _finish(through: bool) -> None:
 
 
 def _in_batch(head: Any) -> bool:
-    """Whether backward has to begin in a batch's own history."""
+    """Tells whether backward has to begin in a batch's own history."""
     return isinstance(head, Lazy) and unlinked(head)
 
 

@@ -157,7 +157,7 @@ def _paced(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
 
 
 def after_forward(block: gluon.Block, args: tuple[Any, ...], out: Any) -> None:
-    """What MXNet does with the result of a block's forward."""
+    """Does what MXNet does with the result of a block's forward."""
     for hook in block._forward_hooks.values():
         hook(block, args, out)
     if is_np_array():

@@ -1,4 +1,4 @@
-"""What is known of a cell, a call of which is one node: HybridBlocks and functions declared with `gluonjit.cell`."""
+"""Cells, a call of which is one node: HybridBlocks, and functions declared with `gluonjit.cell`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def cells_known() -> list[Cell]:
 
 
 def forget_recordings() -> None:
-    """What calls have captured may not be what they capture from now on."""
+    """Forgets what calls have captured: it may not be what they capture from now on."""
     for cell in cells_known():
         cell.recordings.clear()
 
@@ -34,7 +34,7 @@ class Unknown(Exception):
 
 
 class Cell:
-    """What is known of one cell: its options, its kinds by signature, and why some calls are not one node.
+    """A cell: its options, its kinds by signature, and why some calls are not one node.
 
     A copy or a pickle of a block gets a cell of its own, with the same options and nothing cached.
     """
@@ -62,7 +62,7 @@ class Cell:
         _cells.add(self)
 
     def entries(self) -> int:
-        """How many signatures it knows: of kinds, of products cut out of them, and of calls that are not one node."""
+        """The number of signatures: of kinds, of products cut out of them, and of calls that are not one node."""
         return len(self.kinds) + len(self.products) + len(self.expanded)
 
     def clear(self) -> None:
@@ -92,7 +92,7 @@ def _copied(name: str, options: Options, active: bool | None, is_node: bool, pac
 
 
 def any_lazy(items: Any) -> bool:
-    """Whether an array among these arguments waits for its batch."""
+    """Tells whether an array among these arguments waits for its batch."""
     for item in items:
         if isinstance(item, Lazy):
             if waits(item):

@@ -94,7 +94,7 @@ def capture_cell(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: t
 
 
 def rebuild(structure: Any, values: tuple[Value, ...]) -> Any:
-    """What a call returns, of the values of its node."""
+    """Makes what a call returns, of the values of its node."""
     if structure is LazyNumpy:
         return wrap_np(values[0])
     return map_structure(structure, lambda place: wrap(values[place]) if place >= 0 else wrap_np(values[~place]))
@@ -248,7 +248,7 @@ _ASKED = ("granularity='op'", "expand")
 
 
 def _asked_for(owner: Any, batch: Batch) -> str:
-    """What has it that calls of this block are not one node, if something has."""
+    """Names what has it that calls of this block are not one node, if something has."""
     if batch.setting.granularity == "op" and not isinstance(owner, gluon.nn.Embedding):
         return _ASKED[0]
     names = batch.options.expand

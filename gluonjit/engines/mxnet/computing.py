@@ -51,14 +51,14 @@ def plain(array: Any) -> NDArray:
 
 
 def waits(array: Any) -> bool:
-    """Whether an operator on this array has to be captured: it is not computed, or its history is its batch's."""
+    """Tells whether an operator on this array is to be captured: it waits, or its history is its batch's."""
     if array._b is not None and is_stale(array):
         renew(array)
     return array._c is None or (unlinked(array) and LOCAL.state.mode >= 2)
 
 
 def unlinked(array: Any) -> bool:
-    """Whether the history of an array lies in its batch, where MXNet's own recording does not see it."""
+    """Tells whether the history of an array lies in its batch, where MXNet's own recording does not see it."""
     if array._b is not None and is_stale(array):
         renew(array)
     value = array._v

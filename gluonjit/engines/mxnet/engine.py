@@ -46,7 +46,7 @@ class MXNetEngine:
         mx.nd.waitall()
 
     def may_choose(self) -> bool:
-        """Whether calls may run in another way than those of other processes do."""
+        """Tells whether calls may run in another way than those of other processes do."""
         return True
 
     def sum_kind(self, spec: Spec, count: int) -> Kind:
@@ -90,11 +90,11 @@ class MXNetEngine:
         return capture_cell(cell, owner, run, (*args, " ".join(names), *kwargs.values()))
 
     def owns(self, array: Any) -> bool:
-        """Whether this is an NDArray."""
+        """Tells whether this is an NDArray."""
         return isinstance(array, NDArray)
 
     def owns_block(self, net: Any) -> bool:
-        """Whether this is a Gluon block."""
+        """Tells whether this is a Gluon block."""
         return isinstance(net, mx.gluon.Block)
 
     def hybridize(self, net: Any, dynamic_batch: bool, options: dict[str, Any]) -> None:

@@ -26,7 +26,7 @@ from gluonjit.hybrid.fast import configure
 
 
 def block_call() -> Any:
-    """What stands in the place of gluon.Block.__call__."""
+    """Stands in the place of gluon.Block.__call__."""
     if FAST is None:
         return calls.call
     configure()

@@ -1,4 +1,4 @@
-"""What a follower has to know of MXNet's objects, and blocks that are called while something is traced."""
+"""A follower's knowledge of MXNet's objects, and blocks that are called while something is traced."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FORWARDS = {gluon.HybridBlock.forward, gluon.rnn.RecurrentCell.forward}  # the l
 
 
 def is_hybrid(block: gluon.Block) -> bool:
-    """Whether a block's program is its `hybrid_forward`."""
+    """Tells whether a block's program is its `hybrid_forward`."""
     return isinstance(block, gluon.HybridBlock) and type(block).forward in FORWARDS
 
 
@@ -53,7 +53,7 @@ class _Known:
 
 
 def follow(trace: Trace, owner: Any, run: Callable[..., Any], args: Any, noted: Noted) -> Any:
-    """What a call gives while it is traced, and what it has read. Raises Refused where it is no node."""
+    """Traces a call: what it gives, and what it has read. Raises Refused where it is no node."""
     follower = Follower(_Known(), args)
     trace.follower = follower
     own = isinstance(owner, gluon.Block) and getattr(run, "__self__", None) is owner
@@ -64,7 +64,7 @@ def follow(trace: Trace, owner: Any, run: Callable[..., Any], args: Any, noted: 
 
 
 def called(follower: Follower, block: gluon.Block, args: tuple[Any, ...]) -> Any:
-    """What a block's forward gives inside of a trace; the user's part of it is followed."""
+    """Gives what a block's forward gives inside of a trace; the user's part of it is followed."""
     if is_hybrid(block):
         symbols, arrays, _, context = _gather_type_ctx_info(list(args))
         if symbols or not arrays:

@@ -15,13 +15,13 @@ from gluonjit.graph import Kind
 
 
 class History(Protocol):
-    """What has to be known of gradients."""
+    """A history, as far as gradients need it."""
 
     def learns(self, gather: Gather) -> bool:
-        """Whether any of these rows was computed from something that learns."""
+        """Tells whether any of these rows was computed from something that learns."""
 
     def has_gradients(self, arena: int) -> bool:
-        """Whether gradients go to rows of an arena."""
+        """Tells whether gradients go to rows of an arena."""
 
     def gradient_of(self, given: Any) -> Any:
         """The gradient of a weight, None where it has none."""
@@ -64,7 +64,7 @@ class FusedSteps:
         self._steps = Steps(plan, without, _program, unfused)
 
     def __contains__(self, number: int) -> bool:
-        """Whether a step may run in C."""
+        """Tells whether a step may run in C."""
         return number in self._steps
 
     def run(self, number: int, learning: bool) -> Ran | None:

@@ -1,4 +1,4 @@
-"""What instructions stand for an operator of MXNet, in a fused program (see `gluonjit.fused`)."""
+"""The instructions that stand for an operator of MXNet in a fused program (see `gluonjit.fused`)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Const(NamedTuple):
 
 
 class Beside(NamedTuple):
-    """What tells children apart."""
+    """The operand that tells children apart."""
 
     name: str
 

@@ -1,4 +1,4 @@
-"""Where gradients enter a flush, where they go on from it, and what MXNet's own autograd knows of an array."""
+"""Histories: where gradients enter a flush, where they go on, and what MXNet's own autograd knows of an array."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Seed(NamedTuple):
 
 
 class Target(NamedTuple):
-    """What a gradient is for: an array of the program, or a value of an earlier flush.
+    """The target of a gradient: an array of the program, or a value of an earlier flush.
 
     `reached` says whether the seeds depend on it at all: MXNet leaves gradients of what they don't as they were.
     `parts` are arrays and their gradients where they depend on some of several that were joined.
@@ -57,7 +57,7 @@ class Target(NamedTuple):
 
 
 def is_learned(array: NDArray) -> bool:
-    """Whether gradients go on from an array: it is a variable, or was computed from one under recording."""
+    """Tells whether gradients go on from an array: it is a variable, or computed from one under recording."""
     if array.grad is not None:
         return True
     # What was used together with a variable counts as one to MXNet, which names it so.
@@ -65,7 +65,7 @@ def is_learned(array: NDArray) -> bool:
 
 
 def has_history(array: NDArray) -> bool:
-    """Whether autograd knows the array, as a variable or as a result under recording."""
+    """Tells whether autograd knows the array, as a variable or as a result under recording."""
     return array.grad is not None or bool(_history(array))
 
 

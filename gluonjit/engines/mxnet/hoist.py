@@ -20,7 +20,7 @@ _PRODUCTS = {"FullyConnected"}
 
 
 class Cut(NamedTuple):
-    """What is left of a trace, which of its operands that still needs, and the products cut out."""
+    """The rest of a trace, which of its operands that still needs, and the products cut out."""
 
     rest: Trace
     results: list[int]

@@ -1,4 +1,4 @@
-"""What `import mxnet` gets when gluonjit is there: every patch of a function of MXNet, in one table."""
+"""Patches: what `import mxnet` gets when gluonjit is there, every patch of a function of MXNet in one table."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ Cuts = list[tuple[int, Optional[int], int]]
 
 
 def basic_index(parts: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[Cuts | None, tuple[int, ...]]:
-    """What a basic index with a part for each axis cuts out of an array, None for all of it, and the result's shape."""
+    """Splits a basic index: what each part cuts out of its axis, None for all of it, and the result's shape."""
     cuts: Cuts = []
     result: list[int] = []
     for part in parts:
@@ -31,7 +31,7 @@ def basic_index(parts: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[Cuts | 
 
 
 def is_basic(parts: tuple[Any, ...]) -> bool:
-    """Whether an index has whole numbers, slices and new axes only."""
+    """Tells whether an index has whole numbers, slices and new axes only."""
     return all(
         part is None or (isinstance(part, (int, np.integer, slice)) and not isinstance(part, bool)) for part in parts
     )

@@ -31,7 +31,7 @@ from gluonjit.hybrid.guards import Noted, Refused, first_difference
 
 
 class _Found(NamedTuple):
-    """What tracing a call has found: the trace, where the results are in it and in what the call returns."""
+    """The findings of tracing a call: the trace, where the results are in it and in what the call returns."""
 
     trace: Trace
     results: list[int]
@@ -56,7 +56,7 @@ def make_kind(
 
 
 def _traced(owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch: Batch, noted: Noted) -> _Found | str:
-    """What a call does, or why that cannot be one node."""
+    """Traces what a call does, or says why it cannot be one node."""
     if isinstance(owner, gluon.Block) and _hooked(owner):
         return "a block inside it has forward hooks, which must run for each sample"
     values: list[Value] = []
@@ -92,7 +92,7 @@ def _traced(owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch: B
 
 
 def difference(owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch: Batch, before: _Found) -> str:
-    """What a call does otherwise than when it was traced; "" where that is the same."""
+    """Says what a call does otherwise than when it was traced; "" where that is the same."""
     found = _traced(owner, run, args, batch, Noted())
     if isinstance(found, str):
         return found
@@ -208,7 +208,7 @@ def _note_lookup(cell: Cell, owner: Any, trace: Trace, results: list[int]) -> No
 
 
 def _parameters(owner: Any, consts: Sequence[Any], others: Iterable[gluon.Block] = ()) -> list[tuple[Any, Any]]:
-    """Which of these arrays are parameters of the owner, or else of other blocks."""
+    """Selects those of these arrays that are parameters of the owner, or else of other blocks."""
     found: list[tuple[Any, Any]] = []
     for block in (owner, *others):
         known = {id(array) for _, array in found}

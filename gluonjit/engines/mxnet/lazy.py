@@ -32,7 +32,7 @@ _Silent: Any = object if FAST is None else FAST.Silent  # has a __del__ that is 
 
 
 class Lazy(_Silent):  # type: ignore[misc]
-    """What lazy arrays of both kinds have in common: all but what they are called in their own interface."""
+    """The common part of lazy arrays of both kinds: all but what they are called in their own interface."""
 
     __slots__: tuple[str, ...] = ()
 
@@ -152,7 +152,7 @@ class LazyArray(Lazy, NDArray):  # type: ignore[misc]
         return int(self._v.spec.shape[0])
 
     def __repr__(self) -> str:
-        """What MXNet's array of these numbers says; runs what is pending."""
+        """Returns what MXNet's array of these numbers says; runs what is pending."""
         return repr(plain(self))
 
     def __getitem__(self, key: Any) -> Any:
@@ -199,7 +199,7 @@ class LazyArray(Lazy, NDArray):  # type: ignore[misc]
 
 
 def referred(array: Any, key: Any, scalar: tuple[int, ...] = (1,)) -> Value | None:
-    """What an index picks as rows of a lazy array's value, where it is that in the open batch."""
+    """Finds what an index picks as rows of a lazy array's value, where it is that in the open batch."""
     value, state = array._v, LOCAL.state
     if isinstance(value.graph, Trace):
         return None

@@ -26,7 +26,7 @@ _INTEGERS = {"int32", "int64", "int8", "uint8"}
 
 
 class _Zero:
-    """What the value of an array that the batch has made of zeros refers to, as long as nobody has written to it."""
+    """A reference to an array that the batch has made of zeros, as long as nobody has written to it."""
 
 
 ZERO = _Zero()

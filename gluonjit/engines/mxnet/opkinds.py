@@ -142,7 +142,7 @@ def _make_kind(
 
 
 def _sums_rows(kind: Kind, attrs: rules.Attributes) -> bool:
-    """Whether an operator adds up the rows of its operand, and nothing inside of them."""
+    """Tells whether an operator adds up the rows of its operand, and nothing inside of them."""
     (spec,), result = kind.operands, kind.outputs[0].spec
     axis = attrs.text("axis", "").strip("()[], ")
     along = axis == "0" if spec.row_shape else axis in ("", "None", "0")

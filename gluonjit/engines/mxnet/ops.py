@@ -129,7 +129,7 @@ def _wrapped(values: Sequence[Value], is_np: bool, as_list: bool) -> Any:
 def _call_key(
     state: State, handle: int, arrays: Sequence[Any], keys: Sequence[str], vals: Sequence[Any]
 ) -> tuple[Any, ...] | None:
-    """What two equal calls in one batch have in common; None where that is not plain to see."""
+    """The key that two equal calls in one batch have in common; None where that is not plain to see."""
     batch = state.batch
     if batch is None or not arrays or batch.room < 0:
         return None
@@ -259,7 +259,7 @@ def add(batch: Batch, record: Record, operands: Sequence[Value]) -> tuple[Value,
 
 
 def _learns(value: Value) -> bool:
-    """Whether a value is a variable of the program's, met while nothing was recorded."""
+    """Tells whether a value is a variable of the program's, met while nothing was recorded."""
     return isinstance(value.base, NDArray) and value.base.grad is not None
 
 
@@ -283,7 +283,7 @@ def _sum_of(batch: Batch, operands: Sequence[Value], mode: int) -> tuple[Record,
 
 
 def is_pending(arrays: Sequence[Any]) -> bool:
-    """Whether an operator on these arrays has to be captured."""
+    """Tells whether an operator on these arrays has to be captured."""
     for array in arrays:
         if (array.__class__ is LazyArray or array.__class__ is LazyNumpy) and waits(array):
             return True

@@ -96,7 +96,7 @@ def _sums(trace: Trace, results: Sequence[int]) -> list[TraceOp]:
 
 
 def _alike(trace: Trace, positions: Iterable[int]) -> bool:
-    """Whether these have one shape and one dtype, of floating-point numbers."""
+    """Tells whether these have one shape and one dtype, of floating-point numbers."""
     shapes = {trace.shapes[position] for position in positions}
     return len(shapes) == 1 and all(dtype in FLOATS for _, dtype in shapes)
 
@@ -186,7 +186,7 @@ def _cover(trace: Trace, op: TraceOp) -> list[TraceOp]:
 
 
 def _columns(trace: Trace, op: TraceOp) -> tuple[int, int] | None:
-    """Which columns a slice of (rows, columns) takes, if it takes all rows."""
+    """Finds the columns that a slice of (rows, columns) takes, if it takes all rows."""
     if op.name not in ("slice_axis", "slice") or len(trace.shapes[op.inputs[0]][0]) != 2:
         return None
     attrs = rules.Attributes(dict(op.attrs))

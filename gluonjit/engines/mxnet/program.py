@@ -18,7 +18,7 @@ from gluonjit.hybrid import LOCAL
 
 
 class Program(Protocol):
-    """What runs the nodes of a step. With `may_fail` it may raise when its numbers are waited for."""
+    """A program that runs the nodes of a step. With `may_fail` it may raise when its numbers are waited for."""
 
     consts: list[Any]
     may_fail: bool
@@ -44,7 +44,7 @@ class Program(Protocol):
 
 
 OWNERS, SEGMENTS = "owners", "segments"
-"""What a program over children is given besides: whose child each is, and sparse ones in a matrix (children, nodes)."""
+"""The extra arguments of a program over children: whose child each is, and sparse ones in a matrix."""
 
 
 class Batched:
@@ -302,7 +302,7 @@ def lay_out(shaped: Sequence[tuple[tuple[int, ...], str, str]], device: Any) -> 
 
 
 def current(kind: Kind) -> bool:
-    """Whether the parameters still are the arrays that the program was traced with."""
+    """Tells whether the parameters still are the arrays that the program was traced with."""
     return all(
         parameter._data is not None and any(array is data for data in parameter._data)
         for parameter, array in kind.program.parameters

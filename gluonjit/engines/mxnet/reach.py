@@ -1,4 +1,4 @@
-"""Which rows and weights some results depend on: backward gives gradients to these alone, as MXNet's own does."""
+"""The rows and weights that some results depend on: backward gives gradients to these alone, as MXNet's own does."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Reach:
         self._rows[place.arena][place.begin : place.end] = True
 
     def reaches(self, place: Place) -> bool:
-        """Whether any of these rows has been reached."""
+        """Tells whether any of these rows has been reached."""
         return bool(self._rows[place.arena][place.begin : place.end].any())
 
     def reaches_all(self, place: Place) -> bool:
-        """Whether all of these rows have been reached."""
+        """Tells whether all of these rows have been reached."""
         return bool(self._rows[place.arena][place.begin : place.end].all())
 
     def add(self, other: Reach) -> None:

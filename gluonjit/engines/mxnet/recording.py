@@ -1,4 +1,4 @@
-"""What a call of a block has captured, as a recording that knows no places; see `reuse`."""
+"""Recordings of what calls of a block have captured, which know no places; see `reuse`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Plain:
 
 
 class Source(NamedTuple):
-    """Where an array comes from that a call reads: the arguments (by place), an operator without operands (by what
+    """The source of an array that a call reads: the arguments (by place), an operator without operands (by what
     it was called with), or itself."""
 
     way: str
@@ -50,7 +50,7 @@ class _Kind(NamedTuple):
 
 
 class Here:
-    """What recordings of one block need to know of the open graph."""
+    """The open graph, as far as recordings of one block need to know it."""
 
     def __init__(self, batch: Batch, shared: Shared) -> None:
         self.records: dict[int, Record] = {}  # by the numbers of their kinds
@@ -157,7 +157,7 @@ class Recorder:
         return lookups, tuple(leaves), order, held
 
     def _source(self, array: Any) -> Source:
-        """Where later calls find an array that this one has read."""
+        """Finds where later calls find an array that this one has read."""
         batch = self.batch
         if isinstance(array, Imported):
             raise Unfit("it uses a result of an earlier batch")
@@ -185,7 +185,7 @@ def described(item: Any, graph: Any, lazies: list[Any]) -> Any:
 
 
 def _result(value: Value, values: list[tuple[Value, ...]], own: dict[int, int]) -> Any:
-    """What a call returns: a value of a node, or a reference to rows of nodes."""
+    """Describes what a call returns: a value of a node, or a reference to rows of nodes."""
     nodes = tuple(sorted({own[row] for row in value.row_list() if row in own}))
     if not nodes:
         raise Unfit("it returns a value that was captured before it")
@@ -199,7 +199,7 @@ def _moved(result: Any, local: dict[int, int]) -> Any:
 
 
 def _held(apart: Apart, lazies: list[Any], results: list[Any], values: list[tuple[Value, ...]]) -> bool:
-    """Whether somebody else than these arrays refers to new nodes."""
+    """Tells whether somebody else than these arrays refers to new nodes."""
     for array in lazies:
         array._v = None
     _forget_bases(lazies)
@@ -222,7 +222,7 @@ def _forget_bases(views: list[Any]) -> None:
 
 
 def _keys(batch: Batch, record: Record, first: int) -> list[Any]:
-    """What the new nodes of a record are found by."""
+    """The keys that the new nodes of a record are found by."""
     if not record.kind.pure or not record.kind.outputs:
         raise Unfit(f"{record.kind.name} draws at random, or changes something")
     keys = list(record.memo) if batch.sharing else record.operands[first:]
@@ -232,12 +232,12 @@ def _keys(batch: Batch, record: Record, first: int) -> list[Any]:
 
 
 def _layout(kind: Kind) -> tuple[Any, ...]:
-    """What a recording depends on in a kind."""
+    """The layout of a kind: what a recording depends on."""
     return kind.operands, kind.outputs, kind.rows, kind.pure
 
 
 def equal(one: Recording, other: Recording) -> bool:
-    """Whether two calls captured the same."""
+    """Tells whether two calls captured the same."""
     if one._replace(leaves=(), bytes=0) != other._replace(leaves=(), bytes=0):
         return False
     alike = [
@@ -247,7 +247,7 @@ def equal(one: Recording, other: Recording) -> bool:
 
 
 def _alike(one: Any, other: Any) -> bool:
-    """Whether two sources are the same; arrays may be made anew for each call."""
+    """Tells whether two sources are the same; arrays may be made anew for each call."""
     if not isinstance(one, NDArray) or one is other:
         return one is other or bool(one == other)
     return one.shape == other.shape and one.dtype == other.dtype and np.array_equal(one.asnumpy(), other.asnumpy())

@@ -60,6 +60,6 @@ def _refuse(shape: tuple[int, ...]) -> None:
 
 
 def has_history(value: Value) -> bool:
-    """Whether gradients of an array of this value, whose batch has run, go back into that batch."""
+    """Tells whether gradients of an array of this value, whose batch has run, go back into that batch."""
     tape = tape_of(value)
     return tape is not None and not spent(value, tape)

@@ -48,7 +48,7 @@ def tape_of(value: Value) -> Tape | None:
 
 
 def spent(value: Value, tape: Tape) -> bool:
-    """Whether backward went through this flushed value already and freed its history."""
+    """Tells whether backward went through this flushed value already and freed its history."""
     if tape.freed:
         return True
     positions: Sequence[int]
@@ -61,7 +61,7 @@ def spent(value: Value, tape: Tape) -> bool:
 
 
 def is_entered(value: Value) -> bool:
-    """Whether the history of a batch that has run, and was not differentiated since, holds an array of this value."""
+    """Tells whether the history of a batch that ran, and was not differentiated since, holds an array of this value."""
     positions: Sequence[int]
     if value.result is not None:
         result = value.result
@@ -78,7 +78,7 @@ def is_entered(value: Value) -> bool:
 
 
 def is_read(array: NDArray) -> bool:
-    """Whether the history of a batch that has run, and was not differentiated since, holds this array of the program.
+    """Tells whether the history of a batch that ran, and was not differentiated since, holds this array of the program.
 
     Arrays that learn are left out: autograd knows these itself.
     """
@@ -86,7 +86,7 @@ def is_read(array: NDArray) -> bool:
 
 
 def seed_of(value: Value, gradient: NDArray) -> list[Seed]:
-    """Where a gradient of a flushed value enters its batch."""
+    """Finds where a gradient of a flushed value enters its batch."""
     spec = value.spec
     if gradient.shape != (spec.rows, *spec.row_shape):
         gradient = gradient.reshape((spec.rows, *spec.row_shape))

@@ -29,7 +29,7 @@ from gluonjit.hybrid.replaying import Node, replayed, unpacked
 from gluonjit.hybrid.reuse import Apart, Recording, Refusal, Unfit, made
 
 MISSED = object()
-"""What is given for a call that has to run."""
+"""The answer for a call that has to run."""
 
 
 class Call:
@@ -44,7 +44,7 @@ class Call:
         self.apart: Apart | None = None
 
     def begin(self, batch: Batch) -> Any:
-        """What the call gives, captured from its recording; or MISSED, and what it captures is recorded."""
+        """Gives what the call gives, captured from its recording; or MISSED, and what it captures is recorded."""
         if batch.room < 0:
             batch.flush(FULL)
         state, cache, report = LOCAL.state, self.cache, batch.report.reuse
@@ -159,7 +159,7 @@ class Call:
         return replayed(batch, here.records, here.entries, origins, recording.code, table), table
 
     def _difference(self, new: Recording) -> str:
-        """Where a recording first differs from that which would have been reused."""
+        """Finds where a recording first differs from that which would have been reused."""
         assert self.known is not None
         for number, (was, now) in enumerate(zip_longest(unpacked(self.known.code), unpacked(new.code))):
             if was != now:

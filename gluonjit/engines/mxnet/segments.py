@@ -1,4 +1,4 @@
-"""What programs over children are given besides their operands: which node each child belongs to."""
+"""Segments that programs over children are given besides their operands: which node each child belongs to."""
 
 from __future__ import annotations
 

@@ -49,12 +49,12 @@ def _set_shapes(numpy: bool) -> None:
 
 
 def unusual(shape: tuple[int, ...]) -> bool:
-    """Whether classic semantics do not know such a shape."""
+    """Tells whether classic semantics do not know such a shape."""
     return not shape or 0 in shape
 
 
 def is_numpy(array: Any) -> bool:
-    """Whether an array is one of mx.np."""
+    """Tells whether an array is one of mx.np."""
     return isinstance(array, ndarray)
 
 

@@ -50,7 +50,7 @@ def as_captured(mode: int) -> Iterator[None]:
 
 
 class Result(NamedTuple):
-    """Where a flushed value lies: rows of a chunk from `row` on; for backward its tape, arena and position."""
+    """The place of a flushed value: rows of a chunk from `row` on; for backward its tape, arena and position."""
 
     chunk: NDArray
     row: int
@@ -287,7 +287,7 @@ class Session:
 
 
 def _has_taped_inputs(plan: Plan) -> bool:
-    """Whether there are look-ups or arrays met under recording, or results of an earlier flush with a history."""
+    """Tells whether there are look-ups or arrays met under recording, or results of an earlier flush with history."""
     for chunk in plan.inputs:
         if isinstance(chunk, LookupChunk):
             if chunk.table.weight is not None and chunk.table.taped:

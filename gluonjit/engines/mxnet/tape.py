@@ -122,7 +122,7 @@ class Tape:
         return self._constants[id(given)][2]
 
     def has_entered(self, arena: int, positions: Sequence[int], goes_back: Callable[[Value], bool]) -> bool:
-        """Whether MXNet would have an array of these rows in a computational graph, which refuses writes to it.
+        """Tells whether MXNet would have an array of these rows in a computational graph, which refuses writes to it.
 
         goes_back: whether it would have a value of an earlier flush in one.
         """
@@ -137,7 +137,7 @@ class Tape:
         return bool(self._entered[arena][positions].all())
 
     def holds(self, array: NDArray, goes_back: Callable[[Value], bool]) -> bool:
-        """Whether this history, not differentiated since, holds an array of the program that learns nothing."""
+        """Tells whether this history, not differentiated since, holds an array of the program that learns nothing."""
         known = self.read.get(id(array))
         if known is None or self.spent.reaches(known[1]):
             return False
@@ -145,15 +145,15 @@ class Tape:
         return self.has_entered(place.arena, range(place.begin, place.end), goes_back)
 
     def has_gradients(self, arena: int) -> bool:
-        """Whether rows of an arena get gradients."""
+        """Tells whether rows of an arena get gradients."""
         return self._gradients[arena] is not None
 
     def gradient_address(self, arena: int) -> int:
-        """Where the gradients of an arena's rows are."""
+        """The address of the gradients of an arena's rows."""
         return self._address(arena, self._gradients[arena])
 
     def learned_address(self, given: NDArray) -> int:
-        """Where the gradient of a constant is."""
+        """The address of the gradient of a constant."""
         return self._address(("constant", id(given)), self.gradient_of(given))
 
     def _address(self, key: int | tuple[str, int], array: NDArray | None) -> int:
@@ -164,7 +164,7 @@ class Tape:
         return found
 
     def learns(self, gather: Gather) -> bool:
-        """Whether any of these rows is or was computed from something that gets a gradient."""
+        """Tells whether any of these rows is or was computed from something that gets a gradient."""
         place = gather.place
         if self._gradients[place.arena] is None:
             return False
@@ -253,7 +253,7 @@ class Tape:
 
     @property
     def profiles(self) -> bool:
-        """Whether each step is waited for. Not where MXNet may call back: it would wait for the call to end."""
+        """Tells whether each step is waited for. Not where MXNet may call back: it would wait for the call to end."""
         return self._profile and not self.bridges
 
     def _target(self, source: Source, reach: Reach) -> Target:
@@ -265,7 +265,7 @@ class Tape:
         return Target(source.array, None, rows, bool(parts), parts)
 
     def _reached(self, seeds: Sequence[Seed]) -> tuple[Reach, list[tuple[int, list[NDArray], Ran | None]]]:
-        """What these rows depend on, and the steps to go backward through, the last one first."""
+        """Finds what these rows depend on, and the steps to go backward through, the last one first."""
         reach = Reach(self.plan)
         for seed in seeds:
             if self._gradients[seed.arena] is not None:
@@ -288,7 +288,7 @@ class Tape:
         ]
 
     def _awaited(self) -> bool:
-        """Whether backward may come from a later flush. With sharing it may go through what has been gone through."""
+        """Tells whether backward may come from a later flush. Sharing may go through what has been gone through."""
         return any(not tape.freed for tape in self.later)
 
     def _all_spent(self) -> bool:
@@ -304,7 +304,7 @@ class Tape:
         return [self._constants[id(array)][2] for array in step.kind.program.consts]
 
     def origins(self) -> list[tuple[NDArray, Value | None]]:
-        """What `gradients` gives gradients for, in its order."""
+        """Lists what `gradients` gives gradients for, in its order."""
         found: list[tuple[NDArray, Value | None]] = [
             (array, None) for array, _, gradient in self._constants.values() if gradient is not None
         ]

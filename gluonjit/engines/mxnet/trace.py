@@ -126,7 +126,7 @@ def _position(value: Value) -> int:
 
 
 class _Placeholder:
-    """What `Trace.position` needs of a lazy array."""
+    """A placeholder: what `Trace.position` needs of a lazy array."""
 
     def __init__(self, value: Value) -> None:
         self._v = value
@@ -249,7 +249,7 @@ def _refused(
 
 
 def reason_of(error: Exception) -> str:
-    """What an error of MXNet's says, without the places in its sources and the conditions that it checks."""
+    """Says what an error of MXNet's says, without the places in its sources and the conditions that it checks."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = [line for line in lines if any(mark in line for mark in _TELLING)] or lines
     if not told:

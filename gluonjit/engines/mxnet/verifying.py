@@ -228,7 +228,7 @@ def _gradients(net: gluon.Block, samples: Sequence[Any]) -> Iterator[tuple[str, 
 
 @contextmanager
 def _kept_gradients(net: gluon.Block, samples: Sequence[Any]) -> Iterator[None]:
-    """What backward writes to is afterwards what it was before."""
+    """Keeps what backward writes to: afterwards it is what it was before."""
     kept = [(array, array.copy()) for _, array in _gradients(net, samples)]
     try:
         yield

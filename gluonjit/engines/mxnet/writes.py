@@ -45,7 +45,7 @@ class Memory:
                     self._add(*_interval(array))
 
     def meets(self, array: NDArray) -> bool:
-        """Whether the memory of this array has been read."""
+        """Tells whether the memory of this array has been read."""
         begin, end = _interval(array)
         first = bisect_right(self._ends, begin)
         return first < len(self._begins) and self._begins[first] < end

@@ -1,4 +1,4 @@
-"""What is known to be zero inside a cell is not computed: products with a state that the program makes by `zeros`.
+"""Zeros inside a cell, which are not computed: products with a state that the program makes by `zeros`.
 
 A weight that is left out so has a gradient of zeros all the same: `Left.weights` names it for the tape. Taken to be
 zero are products of zeros with weights, and with what sigmoid, tanh and softmax give: all of these are finite as long
@@ -15,7 +15,7 @@ from gluonjit.engines.mxnet.trace import Trace, TraceOp
 
 
 class Left(NamedTuple):
-    """What is left of a trace, and the weights of which it has lost the products."""
+    """The rest of a trace, and the weights of which it has lost the products."""
 
     trace: Trace
     results: list[int]

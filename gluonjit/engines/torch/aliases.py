@@ -102,7 +102,7 @@ VIEWING: set[Any] = {
 
 
 def linked(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], found: Any) -> Any:
-    """What such a function has given, each part of which knows what it may be a view of."""
+    """Links what such a function has given: each part knows what it may be a view of."""
     tensor = args[0] if args else kwargs.get("input")
     if tensor.__class__ is not LazyTensor or (func is torch.Tensor.__getitem__ and not _is_basic(args[1])):
         return found
@@ -125,7 +125,7 @@ _LIKE: dict[Any, Any] = {
 
 
 def _is_basic(key: Any) -> bool:
-    """Whether indexing by a key gives a view, and no copy."""
+    """Tells whether indexing by a key gives a view, and no copy."""
     if key.__class__ is tuple:
         return all(map(_is_basic, key))
     return key is None or key is Ellipsis or key.__class__ in (int, slice)
@@ -141,7 +141,7 @@ _known: OrderedDict[Any, bool] = OrderedDict()
 
 
 def is_alias(spec: Spec, path: tuple[Step, ...]) -> bool:
-    """Whether what these steps give of a tensor shares its memory."""
+    """Tells whether what these steps give of a tensor shares its memory."""
     key = (spec, path)
     found = _known.get(key)
     if found is None:

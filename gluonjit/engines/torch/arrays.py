@@ -11,7 +11,7 @@ import torch
 from gluonjit.graph import Spec, intern_spec, natural_mode
 
 VERSIONS = {"costs": "1", "torch": str(torch.__version__)}
-"""What measured costs belong to; the first number grows when what is timed changes."""
+"""The versions that measured costs belong to; the first number grows when what is timed changes."""
 FLOATS = {"float16", "bfloat16", "float32", "float64"}
 _names: dict[Any, str] = {}
 _dtypes: dict[str, Any] = {}
@@ -55,7 +55,7 @@ def device_named(name: str) -> Any:
 
 
 def spec_of(tensor: Any) -> Spec:
-    """How a free-standing tensor looks."""
+    """The spec of a free-standing tensor."""
     shape = tuple(tensor.shape)
     return intern_spec(shape, name_of_dtype(tensor.dtype), name_of_device(tensor.device), natural_mode(shape))
 

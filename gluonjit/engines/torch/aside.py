@@ -1,4 +1,4 @@
-"""Where a batch stands aside for PyTorch's own ways to trace a program, or they for it."""
+"""The places where a batch stands aside for PyTorch's own ways to trace a program, or they for it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _modes = torch._C._len_torch_dispatch_stack
 
 
 def traced_otherwise() -> bool:
-    """Whether torch.jit.trace, torch.export, make_fx or another mode is to see the operators as they are called."""
+    """Tells whether torch.jit.trace, torch.export, make_fx or another mode is to see operators as they are called."""
     return _tracing() is not None or _modes() > 0
 
 
@@ -35,7 +35,7 @@ def compile_(model: Any = None, *args: Any, **kwargs: Any) -> Any:
 
 
 def _module_call(original: Any) -> Any:
-    """What stands in the place of the call of a compiled module."""
+    """Stands in the place of the call of a compiled module."""
 
     @wraps(original)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -48,7 +48,7 @@ def _module_call(original: Any) -> Any:
 
 
 def _function_call(model: Any, compiled: Any) -> Any:
-    """What stands in the place of a compiled function."""
+    """Stands in the place of a compiled function."""
 
     @wraps(compiled)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -60,7 +60,7 @@ def _function_call(model: Any, compiled: Any) -> Any:
 
 
 def _is_captured(model: Any, args: Any, kwargs: Any) -> bool:
-    """Whether a call is part of a batch: of a module that is batched, inside of a sample, or on results that wait."""
+    """Tells whether a call is part of a batch: of a batched module, inside of a sample, or on results that wait."""
     state = LOCAL.state
     if state.trace is not None:
         return True

@@ -1,4 +1,4 @@
-"""What a recorder has to know of ATen's operators."""
+"""A recorder's knowledge of ATen's operators."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _without_out(func: Any) -> Any:
 
 
 def keeps_statistics(func: Any, args: Sequence[Any]) -> bool:
-    """Whether a call writes to running statistics, which its schema does not say."""
+    """Tells whether a call writes to running statistics, which its schema does not say."""
     if name_of(func) not in _NORMS:
         return False
     named = dict(zip([argument.name for argument in func._schema.arguments], args))

@@ -1,4 +1,4 @@
-"""What is known of a cell, a call of which is one node: modules, functions declared with `gluonjit.cell`, operators."""
+"""Cells, a call of which is one node: modules, functions declared with `gluonjit.cell`, operators."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def cells_known() -> list[Cell]:
 
 
 class Cell:
-    """What is known of one cell: its options, its kinds by signature, and why some calls are not one node.
+    """A cell: its options, its kinds by signature, and why some calls are not one node.
 
     A copy or a pickle of a module gets a cell of its own, with the same options and nothing cached.
     """
@@ -55,7 +55,7 @@ class Cell:
         _cells.add(self)
 
     def entries(self) -> int:
-        """How many signatures it knows: of kinds, of what is cut out of them, and of calls that are not one node."""
+        """The number of signatures: of kinds, of what is cut out of them, and of calls that are not one node."""
         return len(self.kinds) + len(self.products) + len(self.expanded) + len(self.plain)
 
     def clear(self) -> None:

@@ -46,7 +46,7 @@ _AUTOCAST = [name for name in ("cpu", "cuda", "xpu", "mps") if torch.amp.is_auto
 
 
 def casts() -> tuple[Any, ...]:
-    """What torch.autocast casts to, by the kind of device, where it is on."""
+    """The dtypes that torch.autocast casts to, by the kind of device, where it is on."""
     return tuple([(name, torch.get_autocast_dtype(name)) for name in _AUTOCAST if torch.is_autocast_enabled(name)])
 
 
@@ -137,7 +137,7 @@ def capture(
 
 
 def rebuild(structure: Any, results: tuple[Value, ...], values: Sequence[Value]) -> Any:
-    """What a call returns, of the results of its node and the values of its arguments."""
+    """Makes what a call returns, of the results of its node and the values of its arguments."""
     return map_structure(structure, lambda place: _result(place, values, results))
 
 
@@ -195,7 +195,7 @@ def _flatten(arg: Any, owner: Any, batch: Batch, signature: list[Any], values: l
 
 
 def foreign(batch: Batch, args: tuple[Any, ...]) -> str:
-    """Why calls with these arguments are no node, where their classes say so; "" where they may be."""
+    """Says why calls with these arguments are no node, where their classes say so; "" where they may be."""
     for arg in args:
         why = batch.foreign.get(arg.__class__)
         if why is not None:

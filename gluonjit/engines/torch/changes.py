@@ -65,7 +65,7 @@ def look_again(batch: Batch) -> None:
 
 
 def changing(name: str) -> Any:
-    """What stands in the place of a method of torch.nn.Module's that gives a module hooks, or other parts."""
+    """Stands in the place of a method of torch.nn.Module's that gives a module hooks, or other parts."""
     original = getattr(torch.nn.Module, name)
 
     @wraps(original)
@@ -92,7 +92,7 @@ CHANGING = (
 
 
 def wrapping(original: Any) -> Any:
-    """What stands in the place of a function that wraps tensors for torch.func, which sees no numbers of lazy ones."""
+    """Stands in the place of a function that wraps tensors for torch.func, which sees no numbers of lazy ones."""
 
     def wrap(*args: Any) -> Any:
         return original(*[concrete(arg) if arg.__class__ is LazyTensor else arg for arg in args])
@@ -101,12 +101,12 @@ def wrapping(original: Any) -> Any:
 
 
 def find_tensors(item: Any) -> Any:
-    """What DistributedDataParallel looks for weights through that results do not depend on: their history is needed."""
+    """Finds what DistributedDataParallel looks for weights through that results don't depend on: history is needed."""
     return hooked.original_find_tensors(computed(item))
 
 
 def functional_call(module: Any, *args: Any, **kwargs: Any) -> Any:
-    """What torch.func.functional_call calls: the weights are those of this call alone, so it runs by itself."""
+    """Stands in torch.func.functional_call's place: the weights are those of this call alone, so it runs by itself."""
     state = LOCAL.state
     if state.trace is not None or state.paused:
         return hooked.original_functional_call(module, *args, **kwargs)

@@ -16,7 +16,7 @@ from gluonjit.graph import Spec
 
 
 class Readers:
-    """Who can read a chunk. Apart from it: what history refers to must not refer back to tensors with that history.
+    """The readers of a chunk. Apart from it: what history refers to must not refer back to tensors with that history.
 
     values: how many values; done: those from which backward has come, without being told to keep the history; whole:
     whether it may come otherwise than value by value; shared: whether equal calls gave the same value, from which
@@ -42,7 +42,7 @@ class Readers:
 
     @property
     def spent(self) -> bool:
-        """Whether no other backward can come from here."""
+        """Tells whether no other backward can come from here."""
         return not self.whole and not self.shared and len(self.done) >= self.values
 
 
@@ -87,7 +87,7 @@ class Chunk:
 
 
 class Result(NamedTuple):
-    """Where a flushed value lies: rows of a chunk from `row` on."""
+    """The place of a flushed value: rows of a chunk from `row` on."""
 
     chunk: Chunk
     row: int
@@ -147,7 +147,7 @@ TWICE = (
 
 
 class _Told(threading.local):
-    """What the innermost backward of this thread was told; a thread that none was called on keeps the history."""
+    """The orders of the innermost backward of this thread; a thread that none was called on keeps the history."""
 
     keep = True
 
@@ -171,7 +171,7 @@ def told() -> bool:
 
 
 keeps_graph: Callable[[], bool] = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", told)
-"""Whether the backward that is under way was told to keep the history."""
+"""The flag of the backward under way: True where it was told to keep the history."""
 
 current_backward: Callable[[], int] = torch._C._current_graph_task_id
 """The number of the backward pass that is under way."""

@@ -18,7 +18,7 @@ MOST_COMPILATIONS = 6
 
 
 class CompiledProgram:
-    """What runs a program: compiled, or where that cannot be or is not worth while as it is."""
+    """A runner of a program: compiled, or where that cannot be or is not worth while as it is."""
 
     def __init__(self, program: Any) -> None:
         self.compilations = 0
@@ -56,7 +56,7 @@ class CompiledProgram:
 
 
 def _compiled(plan: Plan, report: Report, number: int) -> Callable[..., Any]:
-    """What runs the program of a step."""
+    """Returns what runs the program of a step."""
     kind = plan.steps[number].kind
     program = kind.program
     compiled: CompiledProgram | None = program.__dict__.get("compiled")

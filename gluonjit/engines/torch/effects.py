@@ -1,4 +1,4 @@
-"""What a call does beside giving a result, and what beside its arguments a module's program may depend on."""
+"""Effects: what a call does beside giving a result, and what beside its arguments a program may depend on."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Outside:
 
 
 def attributes(owner: Any) -> Any:
-    """What a module's program may depend on beside its arguments: its own plain attributes and parts, and theirs."""
+    """Collects what a module's program depends on beside arguments: its own plain attributes and parts, and theirs."""
     if not isinstance(owner, torch.nn.Module):
         return ()
     found: list[Any] = []

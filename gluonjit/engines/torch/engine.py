@@ -51,7 +51,7 @@ class TorchEngine:
             torch.cuda.synchronize()
 
     def may_choose(self) -> bool:
-        """Whether this process may run calls in another way than others do: not where it trains together with them."""
+        """Tells whether this process may run calls in another way than others: not where they train together."""
         return not (torch.distributed.is_available() and torch.distributed.is_initialized())
 
     def sum_kind(self, spec: Spec, count: int) -> Kind:
@@ -117,11 +117,11 @@ class TorchEngine:
         return expand(cell, function.function, args, kwargs, reason, batch)
 
     def owns(self, array: Any) -> bool:
-        """Whether this is a tensor."""
+        """Tells whether this is a tensor."""
         return isinstance(array, torch.Tensor)
 
     def owns_block(self, net: Any) -> bool:
-        """Whether this is a module."""
+        """Tells whether this is a module."""
         return isinstance(net, torch.nn.Module)
 
     def hybridize(self, net: Any, dynamic_batch: bool, options: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What runs the plan of a flush (option `executor`): compiled programs, static steps, a static plan, or just steps."""
+"""Executors of the plan of a flush (option `executor`): compiled programs, static steps, a static plan, or steps."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from gluonjit.hybrid import Options, Report
 from gluonjit.hybrid.provenance import Provenance
 
 SEEN = 3
-"""How often a skeleton has to come before executor="auto" makes a static plan for it, on CUDA."""
+"""The number of times that a skeleton has to come before executor="auto" makes a static plan for it, on CUDA."""
 
 SESSIONS: dict[str, type[Session]] = {"stepwise": Session, "compiled": CompiledSession, "steps": ReplayedSteps}
-"""What runs steps one by one, by the executor's name."""
+"""The sessions that run steps one by one, by the executor's name."""
 
 
 def session_for(plan: Plan, report: Report, options: Options, samples: int, provenance: Provenance) -> Session:
@@ -45,7 +45,7 @@ def _on_cuda(plan: Plan) -> bool:
 
 
 def _looks_at_steps(options: Options) -> str:
-    """Why what runs has to be seen step by step, if it has to."""
+    """Says why what runs has to be seen step by step, if it has to."""
     if options.check_finite:
         return "check_finite looks at the results of each step"
     return "a profiled flush waits after each step" if options.profile else ""

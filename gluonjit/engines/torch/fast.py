@@ -19,7 +19,7 @@ from gluonjit.hybrid.fast import configure
 
 
 def module_call() -> Any:
-    """What stands in the place of torch.nn.Module.__call__: a function of Python, which torch.compile can read."""
+    """Stands in the place of torch.nn.Module.__call__: a function of Python, which torch.compile can read."""
     if FAST is None:
         return dynamic.call
     configure()

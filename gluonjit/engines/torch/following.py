@@ -1,4 +1,4 @@
-"""What a follower has to know of PyTorch's objects."""
+"""A follower's knowledge of PyTorch's objects."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class _Known:
 def follow(
     recorder: Recorder, owner: Any, run: Callable[..., Any], args: Any, kwargs: dict[str, Any], noted: Noted
 ) -> Any:
-    """What a call gives while it is recorded, and what it has read. Raises Refused where it is no node."""
+    """Records a call: what it gives, and what it has read. Raises Refused where it is no node."""
     follower = Follower(_Known(owner), (args, kwargs))
     recorder.follower = follower
     if type(run) is MethodType and run.__self__ is owner:

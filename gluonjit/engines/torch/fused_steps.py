@@ -36,7 +36,7 @@ class FusedSteps:
         self._learned: Callable[[Any], Any] = _nothing
 
     def __contains__(self, number: int) -> bool:
-        """Whether a step may run in C."""
+        """Tells whether a step may run in C."""
         return number in self._steps
 
     def run(self, number: int, learns: Callable[[Gather], bool] | None) -> RanFused | None:

@@ -81,7 +81,7 @@ def fused_lifted(kind: Kind, lifted: Lifted, roles: Roles, consts: Sequence[Any]
 
 
 def _sums_rows(kind: Kind, trace: Trace) -> bool:
-    """Whether all that is done is to add up the rows of the one operand."""
+    """Tells whether all that is done is to add up the rows of the one operand."""
     if len(kind.operands) != 1 or len(trace.ops) != 1 or kind.poly:
         return False
     (op,), (spec,) = trace.ops, kind.operands

@@ -1,4 +1,4 @@
-"""What instructions stand for an operator of ATen, in a fused program (see `gluonjit.fused`)."""
+"""The instructions that stand for an operator of ATen in a fused program (see `gluonjit.fused`)."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def version_of(tensor: Any) -> int:
-    """How often a tensor has been written to."""
+    """The number of times a tensor has been written to."""
     return 0 if tensor.is_inference() else int(tensor._version)
 
 
@@ -25,10 +25,10 @@ class Held:
 
     @property
     def stale(self) -> bool:
-        """Whether its numbers are others by now than those that were captured."""
+        """Tells whether its numbers are others by now than those that were captured."""
         return self.rows is self.tensor and version_of(self.tensor) != self.version
 
     @property
     def rewritten(self) -> bool:
-        """Whether the program's tensor has other numbers by now."""
+        """Tells whether the program's tensor has other numbers by now."""
         return not self.shared and version_of(self.tensor) != self.version

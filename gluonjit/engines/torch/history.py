@@ -19,7 +19,7 @@ class Flush(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(ctx: Any, tape: Tape, results: list[Any], *sources: Any) -> Any:
-        """What has been computed already."""
+        """Gives what has been computed already."""
         ctx.tape = tape
         ctx.set_materialize_grads(False)
         return tuple(results)

@@ -1,4 +1,4 @@
-"""What a cell computes of one operand alone, and that from outside the recursion, runs before it.
+"""Hoisting: what a cell computes of one operand alone, and that from outside the recursion, runs before it.
 
 Such an operand is a row of an input: a word's vector, say. What is computed of it and of weights alone becomes a node
 of its own, one for equal rows, and all of them run in one step, whatever their depth in the recursion.
@@ -23,7 +23,7 @@ _VIEWS = {"view.default", "_unsafe_view.default", "unsqueeze.default", "squeeze.
 
 
 class Piece(NamedTuple):
-    """What is computed of one operand alone. Its results have positions in the whole trace, and others in its own."""
+    """A piece computed of one operand alone. Its results have positions in the whole trace, and others in its own."""
 
     operand: int
     trace: Trace
@@ -32,7 +32,7 @@ class Piece(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """What is left of a trace, which of its operands that still needs, and what was cut out."""
+    """The rest of a trace, which of its operands that still needs, and what was cut out."""
 
     rest: Trace
     results: list[int]
@@ -95,7 +95,7 @@ def _may_be_cut(name: str) -> bool:
 
 
 def _piece(trace: Trace, results: Sequence[int], of: dict[int, int | None], operand: int) -> Piece | None:
-    """What is computed of an operand, if there are products among it and nothing else uses the operand."""
+    """Finds what is computed of an operand, if there are products among it and nothing else uses the operand."""
     mine = [op for op in trace.ops if of.get(op.outputs[0]) == operand]
     others = [op for op in trace.ops if of.get(op.outputs[0], -1) not in (operand, None)]
     used = {position for op in others for position in op.inputs} | set(results)

@@ -1,4 +1,4 @@
-"""What `import torch` gets when gluonjit is there: every patch of a function of PyTorch, in one table."""
+"""Patches: what `import torch` gets when gluonjit is there, every patch of a function of PyTorch in one table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a minibatch reads from tensors that were there before, as functions of autograd.
+"""Inputs: what a minibatch reads from tensors that were there before, as functions of autograd.
 
 Samples are differentiated one by one as well as together, so that nothing is freed by one of them.
 """

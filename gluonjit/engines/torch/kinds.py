@@ -60,7 +60,7 @@ class Call(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """What tracing a call has found: the trace, where the results are in it and in what the call returns."""
+    """The findings of tracing a call: the trace, where the results are in it and in what the call returns."""
 
     trace: Trace
     places: list[int]
@@ -109,7 +109,7 @@ def make_kind(call: Call) -> Kind | str:
 
 
 def _traced(call: Call) -> _Found | str:
-    """What a call does, or why that cannot be one node. Raises Plain."""
+    """Traces what a call does, or says why it cannot be one node. Raises Plain."""
     recorders: list[Recorder] = []
     try:
         return _trace(call, recorders)
@@ -171,7 +171,7 @@ def _trace(call: Call, recorders: list[Recorder]) -> _Found | str:
 
 
 def difference(call: Call, before: Any) -> str:
-    """What a call does otherwise than when it was traced; "" where that is the same."""
+    """Says what a call does otherwise than when it was traced; "" where that is the same."""
     try:
         found = _traced(call)
     except Plain as plain:
@@ -245,7 +245,7 @@ def _placed(recorder: Recorder, item: Any, places: list[int], operands: int) -> 
 
 
 def _gives_arguments(result: Any) -> bool:
-    """Whether a call gives arguments, or views of them."""
+    """Tells whether a call gives arguments, or views of them."""
     outside: list[bool] = []
     map_structure(result, lambda item: outside.append(isinstance(item, TraceTensor) and item.outside))
     return any(outside)
@@ -269,7 +269,7 @@ def _constants(owner: Any, args: Any, kwargs: Any, batch: Batch) -> dict[int, An
 
 
 def recurrent(trace: Trace) -> bool:
-    """Whether a weight is used on what depends on an earlier use of it."""
+    """Tells whether a weight is used on what depends on an earlier use of it."""
     weights = {position for position, _ in trace.consts if len(trace.shapes[position][0]) >= 2}
     aliases: dict[int, int] = {position: position for position in weights}
     passed: dict[int, frozenset[int]] = {}
@@ -328,7 +328,7 @@ def _kind_of(cell: Cell, trace: Trace, places: list[int], structure: Any, draws:
 
 
 def _terms(trace: Trace, places: list[int]) -> int:
-    """How many arrays of equal spec an operator adds up, and does nothing else; 0 for others."""
+    """Counts the arrays of equal spec that an operator adds up, if it does nothing else; 0 for others."""
     if len(trace.ops) != 1 or trace.ops[0].name != "add.Tensor" or len(trace.operands) != 2 or trace.consts:
         return 0
     (op,) = trace.ops

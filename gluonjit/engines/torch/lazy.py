@@ -91,7 +91,7 @@ class LazyTensor(torch.Tensor):  # type: ignore[misc]
 
     @property
     def requires_grad(self) -> bool:
-        """Whether gradients go through it; known without computing."""
+        """Tells whether gradients go through it; known without computing."""
         value = current(self)
         if self._c is not None:
             return bool(self._c.requires_grad)
@@ -108,7 +108,7 @@ class LazyTensor(torch.Tensor):  # type: ignore[misc]
 
     @property
     def is_leaf(self) -> bool:
-        """Whether it has no history."""
+        """Tells whether it has no history."""
         return not self.requires_grad or bool(concrete(self).is_leaf)
 
     @property
@@ -264,7 +264,7 @@ def noted(view: LazyTensor, tensor: LazyTensor, key: Any) -> LazyTensor:
 
 
 def waits(item: Any) -> bool:
-    """Whether an argument is, or holds, a lazy tensor whose batch has not run."""
+    """Tells whether an argument is, or holds, a lazy tensor whose batch has not run."""
     if item.__class__ is LazyTensor:
         base = item._b
         if base is not None and base._n is not item._n:

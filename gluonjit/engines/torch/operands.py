@@ -78,12 +78,12 @@ def _leaf(batch: Batch, tensor: Any) -> Value:
 
 
 def _shared_outside(tensor: Any) -> bool:
-    """Whether numpy, or another library, may write to a tensor's memory, which PyTorch does not count."""
+    """Tells whether numpy, or another library, may write to a tensor's memory, which PyTorch does not count."""
     return tensor.layout is torch.strided and not tensor.untyped_storage().resizable()
 
 
 def _as_captured(held: Held, tensor: Any) -> bool:
-    """Whether a tensor has the numbers still that were captured, where these are known."""
+    """Tells whether a tensor has the numbers still that were captured, where these are known."""
     if held.raw is not None:
         return bool(tensor.numpy().tobytes() == held.raw)
     if held.rows is None:  # of integers, which have been read

@@ -1,4 +1,4 @@
-"""What backward needs, and a program has written over since: PyTorch refuses that backward pass, and so do we.
+"""Overwrites of what backward needs: PyTorch refuses that backward pass, and so do we.
 
 What waits to run, or has run, reads its own copy of what is written to, so its gradients would be right; but a program
 that PyTorch refuses is refused here too. Where that cannot be told for certain it is let pass.
@@ -65,7 +65,7 @@ def note_written_result(value: Value) -> None:
 def savers(
     plan: Plan, learns: Callable[[Place, Any], bool], arena: int, first: int, count: int
 ) -> Iterator[tuple[int, int]]:
-    """Where results of the nodes lie whose backward pass needs some rows of an arena, which hold others by now.
+    """Finds results of the nodes whose backward pass needs some rows of an arena, which hold others by now.
 
     learns: whether gradients go through any of these rows: those of an index, or where that is None of a place.
     """
@@ -110,7 +110,7 @@ def _flags(step: Step, learns: Callable[[Place, Any], bool]) -> tuple[bool, ...]
 
 
 def _has_copies(graph: Graph, first: int, count: int) -> bool:
-    """Whether other tensors, joined of these rows, have memory of their own."""
+    """Tells whether other tensors, joined of these rows, have memory of their own."""
     rows = set(range(first, first + count))
     return any(not rows.isdisjoint(joined) for joined in graph.copies)
 
@@ -136,7 +136,7 @@ def _between(graph: Graph, row: int, end: int) -> list[tuple[int, Record, int]]:
 
 
 def _meets(rows: Any, count: int, shared: Iterable[tuple[int, int]]) -> bool:
-    """Whether an operand has any of these rows."""
+    """Tells whether an operand has any of these rows."""
     if isinstance(rows, tuple):
         return any(first <= row < first + size for row in rows for first, size in shared)
     return any(rows < first + size and first < rows + count for first, size in shared)

@@ -18,7 +18,7 @@ from gluonjit.hybrid.lifting import Lifted, Roles
 
 
 class Program(Protocol):
-    """What runs the nodes of a step.
+    """A program that runs the nodes of a step.
 
     consts: the tensors that are the same for all nodes; trace, results: what it was made from, for other executors;
     text: what it does: programs of one text and the same constants are one.

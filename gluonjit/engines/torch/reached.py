@@ -1,4 +1,4 @@
-"""Which rows a backward pass comes to. Gradients of others are not zero but none: optimizers leave those alone."""
+"""The rows a backward pass comes to. Gradients of others are not zero but none: optimizers leave those alone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def part_of(gather: Gather, begin: int, size: int) -> tuple[Place, Any]:
 
 
 def reached_nodes(step: Step, places: Sequence[Place], reached: Sequence[Any]) -> Any:
-    """Which nodes gradients of these results are of, or which rows where nodes have any number; None for all."""
+    """The nodes that gradients of these results are of, or the rows where nodes have any number; None for all."""
     found: Any = None
     for place in places:
         rows = reached[place.arena][place.begin : place.end]

@@ -22,7 +22,7 @@ _BY_NUMBERS = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
 
 
 class TraceTensor(torch.Tensor):  # type: ignore[misc]
-    """What a traced function is given: a tensor that stands for a position of a trace.
+    """A stand-in for a tensor in a traced function: it stands for a position of a trace.
 
     base: what it is a view of, or None; path: how it comes from there; learning: whether gradients were recorded then;
     outside: whether its memory was there before the call; writes: how often its memory has been written to, as far as
@@ -39,7 +39,7 @@ class TraceTensor(torch.Tensor):  # type: ignore[misc]
 
     @property
     def requires_grad(self) -> bool:
-        """Whether gradients go through it, where that holds for all calls of this signature."""
+        """Tells whether gradients go through it, where that holds for all calls of this signature."""
         found = self.recorder.learned(self.position)
         if found is None:
             raise NeedsValue
@@ -50,7 +50,7 @@ class TraceTensor(torch.Tensor):  # type: ignore[misc]
         raise NeedsValue
 
     def _attached(self, *args: Any, **kwargs: Any) -> Any:
-        """What is attached to one call's tensor, or asked of its history."""
+        """Returns what is attached to one call's tensor, or asked of its history."""
         raise NeedsValue
 
     register_hook = register_post_accumulate_grad_hook = retain_grad = requires_grad_ = backward = _attached
@@ -106,7 +106,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         return found
 
     def owns(self, tensor: Any) -> bool:
-        """Whether a tensor was computed in this trace, or is an operand of it."""
+        """Tells whether a tensor was computed in this trace, or is an operand of it."""
         return tensor.__class__ is TraceTensor and tensor.recorder is self
 
     def place_of(self, tensor: TraceTensor) -> int:
@@ -128,15 +128,15 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         self._views.clear()
 
     def spec_at(self, position: int) -> Any:
-        """How the tensor at a position looks."""
+        """The spec of the tensor at a position."""
         return spec_of(self._shapes[position])
 
     def overwrites(self) -> bool:
-        """Whether it writes over what is saved for a backward pass, as far as that can be told."""
+        """Tells whether it writes over what is saved for a backward pass, as far as that can be told."""
         return overwritten(self.trace, self._shapes, self.learned, self.writes)
 
     def learned(self, position: int) -> bool | None:
-        """Whether gradients go through a position; None where that is not the same in all calls."""
+        """Tells whether gradients go through a position; None where that is not the same in all calls."""
         return self._learned.get(position, False) if self.trace.shapes[position][1] in FLOATS else False
 
     def _pass_on(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
@@ -313,7 +313,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         return target
 
     def _after(self, before: int, found: int) -> int:
-        """What is written over all of a tensor goes on with its history: its gradients are zeros then, and not none."""
+        """Ties what is written over all of a tensor to its history: its gradients are zeros then, and not none."""
         wanted = {found}
         for op in reversed(self.trace.ops):
             if not wanted.isdisjoint(op.outputs):
@@ -325,7 +325,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
             return int(torch.where(torch.ones_like(new, dtype=torch.bool), new, self._tensor(before)).position)
 
     def _as_before(self, target: TraceTensor, position: int) -> int:
-        """What is written takes the dtype of what it is written to. Raises NeedsValue where PyTorch refuses."""
+        """Casts what is written to the dtype of what it is written to. Raises NeedsValue where PyTorch refuses."""
         (shape, _), (before, dtype) = self.trace.shapes[position], self.trace.shapes[target.position]
         wanted = dtype_named(dtype)
         if shape != before or not torch.can_cast(self._shapes[position].dtype, wanted):
@@ -337,7 +337,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         return self._added(DETACH, position)
 
     def _replaced(self, before: int, after: int) -> int:
-        """What was written to without gradients has the new numbers, and the gradient that it had."""
+        """Replaces what was written to without gradients: it has the new numbers, and the gradient that it had."""
         if self.learned(before) is False:
             return self._detached(after)
         nothing = self._added("sub.Tensor", before, self._detached(before))

@@ -1,4 +1,4 @@
-"""What calls of one signature have in common, found again or made; and what it was made from, which may change."""
+"""Records: what calls of one signature have in common, found again or made; and its sources, which may change."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def weights_of(kind: Kind) -> list[Any]:
 
 
 def learns(kind: Kind) -> bool:
-    """Whether gradients go to any of the weights that a kind uses."""
+    """Tells whether gradients go to any of the weights that a kind uses."""
     return any(tensor.requires_grad for tensor in weights_of(kind))
 
 
@@ -69,7 +69,7 @@ ASKED = ("granularity='op'", "expand", SPENT)
 
 
 def _asked_for(cell: Cell, owner: Any, batch: Batch) -> str:
-    """What has it that calls of this cell are not one node, if something has."""
+    """Names what has it that calls of this cell are not one node, if something has."""
     if cell.operator:
         return ""
     if batch.setting.granularity == "op" and not isinstance(owner, torch.nn.Embedding):
@@ -122,7 +122,7 @@ def record_of(call: Call, key: tuple[Any, ...]) -> Record | Any:
 
 
 def _looks(owner: Any, batch: Batch) -> Any:
-    """What a module's program may depend on; a change of that is noticed from now on, and counts."""
+    """Looks at what a module's program may depend on; a change of that is noticed from now on, and counts."""
     key = (id(owner), batch.changes)
     found = batch.looks.get(key)
     if found is None:
@@ -243,4 +243,4 @@ def _note_lookup(cell: Cell, kind: Kind, owner: Any) -> None:
 
 
 def _nothing() -> None:
-    """Where no module has the table."""
+    """Does nothing, where no module has the table."""

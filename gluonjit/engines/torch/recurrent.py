@@ -76,12 +76,12 @@ class _Layer(NamedTuple):
 
     @property
     def passes(self) -> int:
-        """How often the sequence is gone through."""
+        """The number of times the sequence is gone through."""
         return self.layers * (2 if self.bidirectional else 1)
 
 
 def run(func: Any, args: tuple[Any, ...], capture: Capture) -> Any:
-    """What such a function gives for one sequence; None where it is called in another way, on several for one."""
+    """Runs such a function for one sequence; None where it is called in another way, on several for one."""
     if len(args) != 1 + len(_Layer._fields) or not isinstance(args[2], (list, tuple)):
         return None  # packed sequences
     layer = _Layer(*args[1:])
@@ -98,7 +98,7 @@ def run(func: Any, args: tuple[Any, ...], capture: Capture) -> Any:
 
 
 def call(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], capture: Capture) -> Any:
-    """What a layer gives for a sequence without an axis of batches; None where it is called in another way."""
+    """Runs a layer for a sequence without an axis of batches; None where it is called in another way."""
     if type(module).forward not in _FORWARDS or "forward" in module.__dict__ or kwargs or not 1 <= len(args) <= 2:
         return None
     inputs, lstm = args[0], module.mode == "LSTM"

@@ -52,7 +52,7 @@ def refuse_used(item: Any, call: str) -> None:
 
 
 def _is_used(value: Value) -> bool:
-    """Whether steps of the flush that computed a value, with its history, have read it."""
+    """Tells whether steps of the flush that computed a value, with its history, have read it."""
     if not value.taped:
         return False
     if value.result is not None:

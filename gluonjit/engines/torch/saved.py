@@ -1,4 +1,4 @@
-"""Which tensors an operator saves for its backward pass: PyTorch's autograd says so, asked with small ones."""
+"""Tensors that an operator saves for its backward pass: PyTorch's autograd says so, asked with small ones."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def overwritten(
     learned: Callable[[int], bool | None],
     writes: Sequence[Write],
 ) -> bool:
-    """Whether a trace writes over what an operator before has saved, which PyTorch's backward pass refuses.
+    """Tells whether a trace writes over what an operator before has saved, which PyTorch's backward pass refuses.
 
     writes: (operators before, operators when it was done, the position written to, those of the same memory, whether
     gradients were recorded).

@@ -86,7 +86,7 @@ class Session:
         return FusedSteps(self.plan, self.arrays, options.without, self.report.unfused)
 
     def _runs(self, number: int) -> Callable[..., Any]:
-        """What runs the program of a step."""
+        """Returns what runs the program of a step."""
         found: Callable[..., Any] = self.plan.steps[number].kind.program
         return found
 
@@ -237,7 +237,7 @@ class Session:
         return array.index_select(0, index)
 
     def result(self, arena: int, position: int) -> Result:
-        """Where a live value's rows lie: in a copy of those of its step, so that the arena can go."""
+        """Finds a live value's rows: in a copy of those of its step, so that the arena can go."""
         place = self._place_of(arena, position)
         chunk = self._chunks.get(place)
         if chunk is None:
@@ -253,7 +253,7 @@ class Session:
         return Result(chunk, position - place.begin)
 
     def _whole(self, arena: int) -> bool:
-        """Whether a single place is all of an arena, which nothing else is written to."""
+        """Tells whether a single place is all of an arena, which nothing else is written to."""
         return self.plan.arenas[arena].sole
 
     def _place_of(self, arena: int, position: int) -> Place:

@@ -1,4 +1,4 @@
-"""What calls take and give: tensors in nested lists, tuples and dictionaries, with plain constants between them."""
+"""Arguments and results: tensors in nested lists, tuples and dictionaries, with plain constants between them."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class Tape:
         return known[1]
 
     def learns(self, gather: Gather) -> bool:
-        """Whether any of these rows was computed from something that learns."""
+        """Tells whether any of these rows was computed from something that learns."""
         return self._learns(gather.place, gather.index)
 
     def _learns(self, place: Place, index: Any) -> bool:
@@ -135,11 +135,11 @@ class Tape:
                 self._learned[place.arena][place.begin : place.end] = True
 
     def learned(self, place: Place) -> bool:
-        """Whether gradients go through these rows."""
+        """Tells whether gradients go through these rows."""
         return bool(self._learned[place.arena][place.begin : place.end].any())
 
     def sources(self) -> list[Any]:
-        """What `gradients` gives gradients for, in its order."""
+        """Lists what `gradients` gives gradients for, in its order."""
         return [tensor for tensor, _ in self._constants.values()] + [rows for _, rows in self._inputs]
 
     def begin(self, chunks: Mapping[Place, Chunk]) -> list[Chunk]:

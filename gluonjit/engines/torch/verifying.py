@@ -160,7 +160,7 @@ def _learned(net: Any, samples: Sequence[Any]) -> Iterator[tuple[str, Any]]:
 
 @contextmanager
 def _kept_gradients(net: Any, samples: Sequence[Any]) -> Iterator[None]:
-    """What backward writes to is afterwards what it was before."""
+    """Keeps what backward writes to: afterwards it is what it was before."""
     kept = [(tensor, tensor.grad) for _, tensor in _learned(net, samples)]
     try:
         yield

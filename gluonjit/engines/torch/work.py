@@ -1,4 +1,4 @@
-"""What one node of a program has to do: operators, arithmetic and memory, from the shapes of its trace."""
+"""Work of one node of a program: operators, arithmetic and memory, from the shapes of its trace."""
 
 from __future__ import annotations
 

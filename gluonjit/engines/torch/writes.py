@@ -46,7 +46,7 @@ def target_of(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any
 
 
 def _inplace(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a function of torch.nn.functional is told to work in place."""
+    """Tells whether a function of torch.nn.functional is told to work in place."""
     if "inplace" in kwargs:
         return bool(kwargs["inplace"])
     if not any(arg is True for arg in args[1:]):
@@ -81,7 +81,7 @@ def write(func: Any, name: str, target: Any, args: tuple[Any, ...], kwargs: dict
 
 
 def base_of(lazy: Any) -> tuple[Any, tuple[Step, ...]]:
-    """What a lazy tensor is a view of, and how it comes from there; the tensor itself where it is none."""
+    """Finds what a lazy tensor is a view of, and how it comes from there; the tensor itself where it is none."""
     base = lazy._b
     if base is None:
         return lazy, ()
@@ -176,7 +176,7 @@ def _constant(
 
 
 def _writer(func: Any, path: tuple[Step, ...], by_out: bool, quiet: bool, taped: bool) -> Callable[..., Any]:
-    """What gives a tensor as it is after a write to a view of it."""
+    """Returns what gives a tensor as it is after a write to a view of it."""
 
     def write(base: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         with torch.set_grad_enabled(torch.is_grad_enabled() and not quiet):

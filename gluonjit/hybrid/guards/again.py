@@ -30,7 +30,7 @@ class Again:
         return perf_counter() >= self.resting
 
     def timed(self, trace: Callable[[], Any]) -> Any:
-        """What a trace gives. None where it goes too deep, which says nothing of what it would give."""
+        """Runs a trace and takes its time. None where it goes too deep, which says nothing of what it would give."""
         begin = perf_counter()
         try:
             return trace()
@@ -48,7 +48,7 @@ class _Never:
     """Guards of what is stale."""
 
     def hold(self) -> bool:
-        """Whether a call may be found by it: no."""
+        """Tells whether a call may be found by it: no."""
         return False
 
 
@@ -63,7 +63,7 @@ def changed(name: str, difference: str, record: Record) -> StateError:
 
 
 def first_difference(one: Any, other: Any) -> str:
-    """Where two traces differ first, each given as what it consists of, in order; "" where they are equal."""
+    """Tells where two traces differ first, each given as what it consists of, in order; "" where they are equal."""
     for before, now in zip(one, other):
         if repr(before) != repr(now):
             return f"it was {before!r} and is {now!r}"[:300]

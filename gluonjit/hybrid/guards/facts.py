@@ -26,7 +26,7 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), ran
 
 
 def is_plain(value: Any) -> bool:
-    """Whether a value is a constant that is told by its type and content, not by who it is."""
+    """Tells whether a value is a constant that is told by its type and content, not by who it is."""
     kind = type(value)
     if kind in _PLAIN or isinstance(value, np.generic):
         return True
@@ -36,7 +36,7 @@ def is_plain(value: Any) -> bool:
 
 
 def alike(one: Any, other: Any) -> bool:
-    """Whether two plain values cannot be told apart: 0.0 and -0.0 can, True and 1 can, and NaN is like itself."""
+    """Tells whether two plain values are alike: 0.0 and -0.0 are not, nor True and 1, and NaN is like itself."""
     if one is other:
         return True
     kind = type(one)
@@ -56,7 +56,7 @@ def alike(one: Any, other: Any) -> bool:
 
 
 def class_attribute(kind: type, name: str) -> Any:
-    """What a class or the first of its bases that has it has under this name; ABSENT where none has it."""
+    """Finds what a class or the first of its bases that has it has under this name; ABSENT where none has it."""
     for base in kind.__mro__:
         found = base.__dict__.get(name, ABSENT)
         if found is not ABSENT:
@@ -120,7 +120,7 @@ _LOOK: tuple[Callable[[Any, Any], Any], ...] = (
 
 
 def look(way: int, container: Any, key: Any) -> Any:
-    """What is there now."""
+    """Returns what is there now."""
     return _LOOK[way](container, key)
 
 
@@ -134,13 +134,13 @@ class Fact(NamedTuple):
     name: str
 
     def holds(self) -> bool:
-        """Whether it is still so."""
+        """Tells whether it is still so."""
         now = look(self.way, self.container, self.key)
         return now is self.found or alike(now, self.found)
 
 
 class PlainGuards:
-    """What has to hold for a traced call to be that of now. `gluonjit._fast.Guards` does the same in C."""
+    """The guards of a traced call: what has to hold for it to be that of now. `gluonjit._fast.Guards` does it in C."""
 
     __slots__ = ("facts",)
 
@@ -148,7 +148,7 @@ class PlainGuards:
         self.facts = tuple(facts)
 
     def hold(self) -> bool:
-        """Whether everything is as it was."""
+        """Tells whether everything is as it was."""
         for way, container, key, found in self.facts:
             now = _LOOK[way](container, key)
             if now is not found and not alike(now, found):

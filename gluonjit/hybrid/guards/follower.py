@@ -35,7 +35,7 @@ from gluonjit.hybrid.state import LOCAL
 
 
 def _interrupts(code: Any) -> bool:
-    """Whether this is called by Python itself, wherever the program is: by its collector, or for a signal."""
+    """Tells whether Python itself calls this, wherever the program is: its collector, or for a signal."""
     handlers = [*gc.callbacks, *map(signal.getsignal, (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGUSR1))]
     return any(getattr(handler, "__code__", None) is code for handler in handlers)
 
@@ -75,7 +75,7 @@ def _profile_again(before: Any) -> None:
 
 
 _FRAMES = 4
-"""How many frames of Python's a followed call takes, at most, where the call itself takes one."""
+"""The frames of Python's that a followed call takes, at most, where the call itself takes one."""
 
 
 class Follower(Reader):
@@ -91,7 +91,7 @@ class Follower(Reader):
         self.slice = slice
 
     def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """What a call gives. Raises Refused where it is no node: nothing that outlives it has changed then."""
+        """Runs a call. Raises Refused where it is no node: nothing that outlives it has changed then."""
         before: Any = sys.getprofile()
         deep = sys.getrecursionlimit()
         sys.setrecursionlimit(_FRAMES * deep)
@@ -108,7 +108,7 @@ class Follower(Reader):
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
-        """What the framework does once for all calls is nobody's state."""
+        """Suspends following: what the framework does once for all calls is nobody's state."""
         trace = LOCAL.state.trace
         notice = sys.getprofile()
         sys.setprofile(None)
@@ -156,7 +156,7 @@ class Follower(Reader):
         return self.new(CHANGES[name](now, value))
 
     def manage(self, manager: Any) -> Any:
-        """What `with` enters."""
+        """Returns what a `with` statement enters."""
         kind = type(manager)
         if is_user_function(class_attribute(kind, "__enter__")):
             return _Managed(self, manager)
@@ -165,7 +165,7 @@ class Follower(Reader):
         self.refuse(f"it enters a {kind.__name__}")
 
     def decorator(self, function: Any) -> Any:
-        """What decorates a function of the call's own."""
+        """Returns what decorates a function of the call's own."""
         return functools.partial(self.call, function)
 
     # Calling

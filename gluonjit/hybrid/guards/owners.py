@@ -50,19 +50,19 @@ def _owner_of_file(name: str) -> str:
 
 
 def _package_folders() -> list[Path]:
-    """Where trusted packages lie, wherever they were installed."""
+    """The folders of trusted packages, wherever they were installed."""
     modules = [sys.modules.get(name) for name in TRUSTED if name != "gluonjit"]
     files = [getattr(module, "__file__", None) for module in modules]
     return [Path(file).parent for file in files if file]
 
 
 def is_user_function(function: Any) -> bool:
-    """Whether a function of Python is the user's."""
+    """Tells whether a function of Python is the user's."""
     return type(function) is FunctionType and owner_of(function.__code__, function.__globals__) == USER
 
 
 def is_generated(function: Any) -> bool:
-    """Whether a function is one that the standard library has made for a dataclass."""
+    """Tells whether a function is one that the standard library has made for a dataclass."""
     return (
         type(function) is FunctionType
         and function.__code__.co_filename == "<string>"
@@ -71,7 +71,7 @@ def is_generated(function: Any) -> bool:
 
 
 def is_user_class(kind: type) -> bool:
-    """Whether a class, or one of its bases, is the user's."""
+    """Tells whether a class, or one of its bases, is the user's."""
     return any(owner_of_module(base.__module__) == USER for base in kind.__mro__)
 
 
@@ -84,5 +84,5 @@ def owner_of_module(name: Any) -> str:
 
 
 def is_user_module(module: ModuleType) -> bool:
-    """Whether a module is the user's."""
+    """Tells whether a module is the user's."""
     return owner_of_module(module.__name__) == USER

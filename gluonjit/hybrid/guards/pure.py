@@ -1,4 +1,4 @@
-"""What is known of builtin functions, and of the standard library's: a table."""
+"""Facts on builtin functions, and on the standard library's: a table."""
 
 from __future__ import annotations
 
@@ -111,12 +111,12 @@ IMMUTABLE = (type(None), bool, int, float, complex, str, bytes, tuple, frozenset
 
 
 def reads_only(container: Any, name: str) -> bool:
-    """Whether a method of a container only reads it."""
+    """Tells whether a method of a container only reads it."""
     return any(name in names for kind, names in READING.items() if isinstance(container, kind))
 
 
 def effect_of(function: Any) -> str:
-    """Why a node cannot call a function that is not the user's; "" where nothing is known against it."""
+    """Says why a node cannot call a function that is not the user's; "" where nothing is known against it."""
     module = getattr(function, "__module__", None) or getattr(getattr(function, "__objclass__", None), "__module__", "")
     if module == "builtins" and not isinstance(function, type):
         return EFFECTS.get(getattr(function, "__name__", ""), "")
@@ -131,7 +131,7 @@ def effect_of(function: Any) -> str:
 
 
 def is_pure(function: Any) -> bool:
-    """Whether a builtin, or a function of the standard library, is known to give what follows from its arguments."""
+    """Tells whether a builtin, or a standard function, is known to give what follows from its arguments."""
     try:
         if function in _BUILTINS or function in _STANDARD:
             return True

@@ -1,4 +1,4 @@
-"""What a followed call reads: each reading is a fact, by who the container is and what was found in it."""
+"""Readings of a followed call: each is a fact, by who the container is and what was found in it."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _SIMPLE = (type(None), bool, int, float, complex, str, bytes, range, slice)
 
 
 class Refused(BaseException):
-    """Why a call is no node; no handler of the program's for `Exception` sees it."""
+    """The reason why a call is no node; no handler of the program's for `Exception` sees it."""
 
 
 class Known(Protocol):
-    """What an engine knows of objects that a program uses."""
+    """The engine's knowledge of objects that a program uses."""
 
     followed: frozenset[Any]
     """Functions of the framework that call the user's, and are followed for that."""
@@ -51,22 +51,22 @@ class Known(Protocol):
     """Attributes in which the framework's blocks count calls, for names of operators: no result depends on them."""
 
     def array(self, item: Any) -> bool:
-        """Whether this is an array of the framework's: what is done to it is seen by the engine itself."""
+        """Tells whether this is an array of the framework's: what is done to it is seen by the engine itself."""
 
     def own(self, item: Any) -> bool:
-        """Whether this array stands for a value of the trace."""
+        """Tells whether this array stands for a value of the trace."""
 
     def block(self, item: Any) -> bool:
-        """Whether this is a module or block, the calls of which come back to the follower."""
+        """Tells whether this is a module or block, the calls of which come back to the follower."""
 
     def watched(self, item: Any) -> bool:
-        """Whether changes of this object's attributes are noticed anyway."""
+        """Tells whether changes of this object's attributes are noticed anyway."""
 
     def spaces(self, item: Any) -> Sequence[dict[str, Any]]:
-        """Where else than in its __dict__ a framework's object has attributes."""
+        """Returns where else than in its __dict__ a framework's object has attributes."""
 
     def state(self, item: Any) -> Iterator[tuple[dict[str, Any], str]]:
-        """What a module or block of the framework's own reads of itself when it is called."""
+        """Returns what a module or block of the framework's own reads of itself when it is called."""
 
 
 class Reader:
@@ -106,11 +106,11 @@ class Reader:
         return item
 
     def is_made(self, item: Any) -> bool:
-        """Whether the call has made it."""
+        """Tells whether the call has made it."""
         return id(item) in self.made
 
     def is_free(self, item: Any) -> bool:
-        """Whether what is read of a container follows from the call's arguments."""
+        """Tells whether what is read of a container follows from the call's arguments."""
         return id(item) in self.made or id(item) in self.given
 
     def named(self, item: Any, name: str) -> Any:
@@ -120,7 +120,7 @@ class Reader:
         return item
 
     def name_of(self, item: Any) -> str:
-        """How the program calls something, or what it is."""
+        """Names something as the program calls it, or by what it is."""
         return self.names.get(id(item), f"a {type(item).__name__}")
 
     def fact(self, way: int, container: Any, key: Any, found: Any, name: str) -> None:
@@ -227,7 +227,7 @@ class Reader:
         return self.named(found, name)
 
     def state_of(self, block: Any) -> None:
-        """What a module or block of the framework's own reads of itself."""
+        """Returns what a module or block of the framework's own reads of itself."""
         for space, name in self.known.state(block):
             self._entry(space, name, f"{self.name_of(block)}.{name}")
 
@@ -342,7 +342,7 @@ class Reader:
         self.fact(CONTENTS, item, None, contents(item), name)
 
     def iterate(self, item: Any) -> Any:
-        """What a loop goes through."""
+        """Returns what a loop goes through."""
         if self.known.array(item) or isinstance(item, (str, bytes, range)):
             return item
         method = class_attribute(type(item), "__iter__")
@@ -351,7 +351,7 @@ class Reader:
         return self.whole(item, deep=False)
 
     def picked(self, function: Any, item: Any) -> Any:
-        """What a function of `operator` that names what it asks for gives."""
+        """Returns what a function of `operator` that names what it asks for gives."""
         made, names = function.__reduce__()
         if isinstance(function, operator.methodcaller):
             first, named = (names[0], {}) if made is operator.methodcaller else (made.args[0], made.keywords)

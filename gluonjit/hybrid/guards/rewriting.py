@@ -12,7 +12,7 @@ HIDDEN = "__gluonjit__"
 
 
 class Unfollowable(Exception):
-    """Why a function cannot be followed."""
+    """The reason why a function cannot be followed."""
 
 
 def call(name: str, *args: ast.expr) -> ast.Call:
@@ -86,7 +86,7 @@ class Rewriter(ast.NodeTransformer):
     # Names
 
     def resolved(self, name: str) -> str:
-        """Where a name is from: "local", of a function around it, too; "free"; or "global"."""
+        """Tells where a name is from: "local", of a function around it, too; "free"; or "global"."""
         for depth, scope in enumerate(reversed(self.scopes)):
             if name in scope.globals and not depth:
                 return "global"
@@ -124,7 +124,7 @@ class Rewriter(ast.NodeTransformer):
         return node
 
     def index(self, node: ast.expr) -> ast.expr:
-        """What stands in brackets, as an expression."""
+        """Returns what stands in brackets, as an expression."""
         if isinstance(node, ast.Slice):
             parts = [ast.Constant(None) if part is None else self.visit(part) for part in _bounds(node)]
             return ast.copy_location(call("slice", *parts), node)
@@ -140,7 +140,7 @@ class Rewriter(ast.NodeTransformer):
         return found if isinstance(found, ast.Constant) else ast.copy_location(call("whole", found), node)
 
     def truth(self, node: ast.expr) -> ast.expr:
-        """What is asked whether it is true: an object's attributes do not count."""
+        """Returns what is asked whether it is true: an object's attributes do not count."""
         found = self.visit(node)
         shallow = ast.Constant(False)
         return found if isinstance(found, ast.Constant) else ast.copy_location(call("whole", found, shallow), node)

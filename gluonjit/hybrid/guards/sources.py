@@ -33,7 +33,7 @@ _rewritten: dict[int, CodeType] = {}  # the twins and all that is nested in them
 
 
 def is_twin(code: CodeType) -> bool:
-    """Whether this is code of a twin, or of a function inside of one."""
+    """Tells whether this is code of a twin, or of a function inside of one."""
     return _rewritten.get(id(code)) is code
 
 

@@ -1,4 +1,4 @@
-"""What was traced of one signature: as many variants as the state it reads has had values, each with its guards."""
+"""Variants of a signature: as many traces as the state it reads has had values, each with its guards."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Variant(NamedTuple):
     traced: Any  # what the engine has traced, to compare with
 
     def holds(self) -> bool:
-        """Whether it is what a trace would give now."""
+        """Tells whether it is what a trace would give now."""
         return self.guards is None or bool(self.guards.hold())
 
 
 class Noted:
-    """What a trace has read, for its variant."""
+    """The readings of a trace, for its variant."""
 
     def __init__(self) -> None:
         self.facts: tuple[Fact, ...] = ()
@@ -39,7 +39,7 @@ class Noted:
         self.traced: Any = None
 
     def steady(self, *steady: type) -> bool:
-        """Whether nothing was read but functions of classes, which modules names stand for, and `steady` objects."""
+        """Tells whether only functions of classes, which modules names stand for, and `steady` objects were read."""
         return all(fact.way == CLASS or isinstance(fact.found, (ModuleType, *steady)) for fact in self.facts)
 
     def variant(self, key: Any) -> Variant:
@@ -51,7 +51,7 @@ class Noted:
 
 
 def variant_key(wanted: Any, number: int) -> Any:
-    """What the kind of a signature's variant of this number is found by."""
+    """The key by which the kind of a signature's variant of this number is found."""
     return (*wanted, "variant", number) if number else wanted
 
 
@@ -64,7 +64,7 @@ def holding(variants: Sequence[Variant]) -> Variant | None:
 
 
 def too_many(variants: Sequence[Variant]) -> str:
-    """Why a call of which all these were traced, and none holds, is no node; "" where one more may be traced."""
+    """Says why a call of which all these were traced, and none holds, is no node; "" where one more may be traced."""
     if len(variants) < MOST_VARIANTS:
         return ""
     name = next((fact.name for fact in variants[-1].facts if not fact.holds()), "what it reads")

@@ -1,4 +1,4 @@
-"""Which operands of a call may be those of children, told by how its arguments look."""
+"""Forms of calls: which operands may be those of children, told by how the arguments look."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Form(NamedTuple):
 
 
 class _Argument(NamedTuple):
-    """How an argument looks, and the operands in it, in order."""
+    """The form of an argument, and the operands in it, in order."""
 
     looks: Looks
     operands: tuple[int, ...]

@@ -29,7 +29,7 @@ class Traced(NamedTuple):
 
 
 class Cell(Protocol):
-    """What of a cell calls with other numbers of children have in common."""
+    """The part of a cell that calls with other numbers of children have in common."""
 
     kinds: dict[Any, Kind]
     joints: dict[Any, Any]
@@ -37,29 +37,29 @@ class Cell(Protocol):
 
 
 class Maker(Protocol):
-    """What joining needs of an engine."""
+    """The engine's part of joining."""
 
     dialect: Dialect
     refusals: tuple[type[Exception], ...]  # what `build` raises where there is no program
     of_rows: bool  # whether operands with a row for each child are read so
 
     def is_array(self, item: Any) -> bool:
-        """Whether an argument is an operand."""
+        """Tells whether an argument is an operand."""
 
     def current(self, kind: Kind) -> bool:
-        """Whether a kind still is what a call of its signature would give."""
+        """Tells whether a kind still is what a call of its signature would give."""
 
     def build(self, lifted: Lifted, roles: Roles, trace: Any, direct: bool) -> Any:
         """The batched program of a lifted one; `trace` is one of those that it was lifted from."""
 
     def agrees(self, built: Any, members: Sequence[tuple[Kind, Roles]]) -> bool:
-        """Whether it gives what the kinds' own programs give."""
+        """Tells whether it gives what the kinds' own programs give."""
 
     def adopt(self, built: Any, kinds: Sequence[Kind]) -> None:
         """Let the program know what those of the kinds do, whose place it takes."""
 
     def program(self, built: Any) -> Any:
-        """What kinds have as their program."""
+        """Returns what kinds have as their program."""
 
 
 @dataclass
@@ -112,7 +112,7 @@ def join(
 
 
 def _exchanged(kind: Kind, kinds: Mapping[int, Kind]) -> Kind:
-    """What stands in the place of a kind; one that is split stays, with another rest."""
+    """Returns what stands in the place of a kind; one that is split stays, with another rest."""
     if kind.split is None:
         return kinds.get(id(kind), kind)
     rest = kinds.get(id(kind.split.rest), kind.split.rest)
@@ -121,7 +121,7 @@ def _exchanged(kind: Kind, kinds: Mapping[int, Kind]) -> Kind:
 
 
 def _joint(maker: Maker, cell: Cell, key: Any, direct: bool) -> Joint:
-    """What is known of calls of one form, as far as parameters still are the arrays that they were traced with."""
+    """Finds what is known of calls of one form, as long as parameters are the arrays that they were traced with."""
     joint: Joint | None = cell.joints.get(key)
     if joint is None or (joint.first is not None and not maker.current(joint.first)):
         joint = cell.joints[key] = Joint(direct)

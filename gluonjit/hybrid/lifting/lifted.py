@@ -14,7 +14,7 @@ SPREAD, GATHER_UP, ADD_UP = "spread out", "gather up", "add up"  # no operators 
 
 
 class Source(NamedTuple):
-    """What a program begins with: operand `number` of a node, or of each child in a `role`, or a constant."""
+    """The beginning of a program: operand `number` of a node, or of each child in a `role`, or a constant."""
 
     number: int
     role: int | None = None
@@ -99,7 +99,7 @@ class _Lifting:
         return self._constants[id(array)]
 
     def apply(self, name: str, attrs: Attrs, inputs: Sequence[_Value], outputs: Sequence[Shaped]) -> list[_Value]:
-        """What is done for other children than the first is left out."""
+        """Applies an operator, but for other children than the first."""
         of = {value.child for value in inputs if value.child is not None}
         if len(of) > 1:
             raise Unlike(f"{name} takes what several children bring")

@@ -37,7 +37,7 @@ class Program(Protocol):
 
     @property
     def operands(self) -> tuple[Spec, ...]:
-        """What it is called with."""
+        """The operands that it is called with."""
 
     @property
     def shapes(self) -> Sequence[Shaped]:
@@ -69,7 +69,7 @@ class Listed(NamedTuple):
 
 
 class Domain(Protocol):
-    """What a reading makes of operands, constants and operators."""
+    """A reading's own operands, constants and operators."""
 
     def operand(self, position: int) -> Any:
         """The value of an operand; `Listed` where its rows are those of children."""
@@ -88,7 +88,7 @@ Known = Union[Sum, Listed, Any]
 
 
 class Dialect(Protocol):
-    """What the operators of an engine do."""
+    """The meaning of an engine's operators."""
 
     def plain(self, op: Any) -> tuple[str, Attrs]:
         """Name and attributes of an operator, without what differs between equal ones."""
@@ -96,7 +96,7 @@ class Dialect(Protocol):
     def folded(
         self, op: Any, trace: Program, known: Mapping[int, Known], value: Value, domain: Domain
     ) -> list[Known] | None:
-        """What an operator gives that need not run by itself, a longer sum for one; None for others. Raises Unlike."""
+        """Returns what an operator gives that need not run, a longer sum for one; None for others. Raises Unlike."""
 
 
 def read(trace: Program, results: Sequence[int], domain: Domain, dialect: Dialect) -> list[Any]:
@@ -125,5 +125,5 @@ def read(trace: Program, results: Sequence[int], domain: Domain, dialect: Dialec
 
 
 def terms_of(found: Known, position: int, value: Value) -> tuple[Any, ...]:
-    """What a value adds to a sum."""
+    """Returns what a value adds to a sum."""
     return found.terms if isinstance(found, Sum) else (value(position),)

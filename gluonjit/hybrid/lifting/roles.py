@@ -1,4 +1,4 @@
-"""Which operands of a call are those of children."""
+"""Roles: the operands of a call that are those of children."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Roles(NamedTuple):
     of_rows: bool = False
 
     def count(self, specs: Sequence[Spec]) -> int:
-        """How many children there are."""
+        """The number of children."""
         return specs[self.roles[0][0]].rows if self.of_rows else len(self.roles[0])
 
     def positions(self) -> set[int]:

@@ -45,7 +45,7 @@ class Terms:
 
 
 def is_like(lifted: Lifted, trace: Program, results: Sequence[int], children: Roles, dialect: Dialect) -> bool:
-    """Whether a trace is what a lifted program does for this number of children."""
+    """Tells whether a trace is what a lifted program does for this number of children."""
     names: dict[int, Any] = {}
     count = children.count(trace.operands)
     for role, positions in enumerate(children.roles):

@@ -29,11 +29,11 @@ class _Maker:
     of_rows = False
 
     def is_array(self, item: Any) -> bool:
-        """Whether this is an NDArray."""
+        """Tells whether this is an NDArray."""
         return isinstance(item, NDArray)
 
     def current(self, kind: Kind) -> bool:
-        """Whether the parameters still are the arrays that the program was traced with."""
+        """Tells whether the parameters still are the arrays that the program was traced with."""
         return current(kind)
 
     def build(self, lifted: Lifted, roles: Roles, trace: Trace, direct: bool) -> Built:
@@ -41,7 +41,7 @@ class _Maker:
         return build_lifted(lifted, trace.operands, roles.roles, trace, direct)
 
     def agrees(self, built: Built, members: Sequence[tuple[Kind, Roles]]) -> bool:
-        """Whether it gives what the kinds' own programs give, on random numbers."""
+        """Tells whether it gives what the kinds' own programs give, on random numbers."""
         return agrees(built, [(kind, roles.roles) for kind, roles in members])
 
     def adopt(self, built: Built, kinds: Sequence[Kind]) -> None:

@@ -22,7 +22,7 @@ Member = tuple[Kind, tuple[tuple[int, ...], ...]]
 
 
 def agrees(built: Built, members: Sequence[Member]) -> bool:
-    """Whether the program gives what the kinds' own programs give."""
+    """Tells whether the program gives what the kinds' own programs give."""
     random = np.random.RandomState(0)
     numbers = [[_random(random, spec.row_shape, spec.dtype) for spec in kind.operands] for kind, _ in members]
     with as_captured(LOCAL.state.mode & 1), shapes(built.program.numpy):

@@ -1,4 +1,4 @@
-"""What MXNet's operators do to children: which of them add up, and which put arrays together."""
+"""The dialect of MXNet's operators on children: which of them add up, and which put arrays together."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class MXNetDialect:
 
 
 def _folded(op: TraceOp, trace: Trace, known: Mapping[int, Known], value: Value) -> Known | None:
-    """What an operator gives that need not run by itself."""
+    """Returns what an operator gives that need not run by itself."""
     name = rules.canonical(op.name)
     shaped = trace.shapes[op.outputs[0]]
     alike = all(trace.shapes[position] == shaped for position in op.inputs)
@@ -52,7 +52,7 @@ def _folded(op: TraceOp, trace: Trace, known: Mapping[int, Known], value: Value)
 
 
 def _side_by_side(name: str, op: TraceOp, trace: Trace) -> bool:
-    """Whether a join puts arrays of one shape together: as entries, or of one row each as rows."""
+    """Tells whether a join puts arrays of one shape together: as entries, or of one row each as rows."""
     shapes = {trace.shapes[position] for position in op.inputs}
     if len(shapes) != 1:
         return False

@@ -70,7 +70,7 @@ _OF_ONE_ITSELF = {"sum", "mean", "max", "min", "prod", "_np_sum", "_npi_mean", "
 
 
 def over_all(call: Call, key: str, default: int | None = None) -> list[Val] | None:
-    """Where no axis is given the operator sees one sample as a flat vector; None if an axis is given."""
+    """Sees one sample as a flat vector where no axis is given, as the operator does; None if an axis is given."""
     if call.attrs.optional_integer(key, default) is not None:
         return None
     data = call.data

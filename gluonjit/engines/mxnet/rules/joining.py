@@ -47,7 +47,7 @@ Ends = Sequence[Optional[int]]
 
 
 def takes_all(length: int, poly: bool, begin: int | None, end: int | None, step: int | None) -> bool:
-    """Whether begin:end:step is the whole axis; for a varying length only if no number says where it ends."""
+    """Tells whether begin:end:step is the whole axis; for a varying length only if no number says where it ends."""
     if step not in (None, 1) or begin not in (None, 0):
         return False
     return end is None or (not poly and end >= length)

@@ -24,7 +24,7 @@ HOW = {
     "alone": "alone",
     "no rule": "alone",
 }
-"""How the operators of each kind run."""
+"""Words for how the operators of each kind run."""
 
 KINDS = {
     "elementwise": "element by element, so in any layout",
@@ -36,7 +36,7 @@ KINDS = {
     "alone": "runs for each sample by itself",
     "no rule": "is no operator of a user's program; called all the same, it runs for each sample by itself",
 }
-"""What all operators of a kind have in common, and what the table says where a rule has no note of its own."""
+"""Words for what all operators of a kind have in common, where a rule has no note of its own."""
 
 
 def describe() -> list[Row]:

@@ -14,7 +14,7 @@ Emit = Callable[[Call], "list[Val]"]
 
 @dataclass(frozen=True)
 class Rule:
-    """How one operator runs for many samples.
+    """The rule of one operator: how it runs for many samples.
 
     kind      "elementwise", "row-wise", "axis", "shape", "rewritten", "constant" or "alone"
     emit      makes the batched symbols of a call
@@ -45,17 +45,17 @@ class Rule:
 
     @property
     def at_once(self) -> bool:
-        """Whether a call runs when it is made, and with it everything it depends on."""
+        """Tells whether a call runs when it is made, and with it everything it depends on."""
         return self.writes or self.unsized
 
     def draws(self, attrs: Attributes, training: bool = True) -> bool:
-        """Whether a call with these attributes may draw random numbers."""
+        """Tells whether a call with these attributes may draw random numbers."""
         if self.trained and not training and attrs.text("mode", "training") != "always":
             return False
         return self.random_if(attrs) if self.random_if else self.random
 
     def fails(self, attrs: Attributes) -> bool:
-        """Whether a call with these attributes may raise when it runs."""
+        """Tells whether a call with these attributes may raise when it runs."""
         return self.fails_if(attrs) if self.fails_if else self.may_fail
 
 

@@ -53,7 +53,7 @@ def _shared(call: Call, operator: str, data: Val) -> Val:
 
 
 def reshape_keeps_rows(call: Call) -> bool:
-    """Whether a Reshape's codes leave axis 0 alone, for any number of rows.
+    """Tells whether a Reshape's codes leave axis 0 alone, for any number of rows.
 
     A leading 0 copies it. A leading -1 stands for it if the other codes do not depend on it, and they
     cannot: each is a literal or speaks of later axes.

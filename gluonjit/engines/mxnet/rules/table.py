@@ -92,7 +92,7 @@ def _shapes(call: Call) -> list[Shape]:
 
 
 def _verify(call: Call, results: Sequence[Val]) -> None:
-    """What every rule has to keep to, whatever the operator."""
+    """Checks what every rule has to keep to, whatever the operator."""
     if [(value.shape, value.dtype) for value in results] != list(call.outputs):
         raise NotBatchable(f"{call.name}: its rule delivers {results} instead of {call.outputs}")
     numbers = {value.shape[0] for value in (*call.inputs, *results) if value.poly}

@@ -28,7 +28,7 @@ class _Maker:
     of_rows = True
 
     def is_array(self, item: Any) -> bool:
-        """Whether this is an operand: a parameter is a constant."""
+        """Tells whether this is an operand: a parameter is a constant."""
         return isinstance(item, torch.Tensor) and not isinstance(item, torch.nn.Parameter)
 
     def current(self, kind: Kind) -> bool:
@@ -40,14 +40,14 @@ class _Maker:
         return build_lifted(lifted, roles, trace)
 
     def agrees(self, built: Built, members: Sequence[tuple[Kind, Roles]]) -> bool:
-        """Whether it gives what the kinds' own programs give, on random numbers."""
+        """Tells whether it gives what the kinds' own programs give, on random numbers."""
         return agrees(built, members)
 
     def adopt(self, built: Built, kinds: Sequence[Kind]) -> None:
         """Its constants are those that it was lifted with: they are the same for all."""
 
     def program(self, built: Built) -> Any:
-        """What runs."""
+        """Returns what runs."""
         return built.program
 
 

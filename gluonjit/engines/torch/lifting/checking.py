@@ -20,7 +20,7 @@ _HALVES = {"float16": 4e-3, "bfloat16": 3e-2}
 
 
 def agrees(built: Built, members: Sequence[tuple[Kind, Roles]]) -> bool:
-    """Whether the program gives what the kinds' own programs give."""
+    """Tells whether the program gives what the kinds' own programs give."""
     draw = torch.Generator().manual_seed(0)
     dtypes = {dtype for kind, _ in members for _, dtype in kind.program.trace.shapes}
     tolerance = max(_HALVES.get(dtype, _TOLERANCE) for dtype in dtypes)

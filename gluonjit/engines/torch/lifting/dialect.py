@@ -1,4 +1,4 @@
-"""What ATen's operators do to children: which add up, which put tensors together, and which treat each row alike."""
+"""The dialect of ATen's operators on children: which add up, which put tensors together, which treat each row alike."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _repeated(
 def _each(
     op: TraceOp, attrs: Mapping[str, Any], trace: Program, given: Sequence[Known], value: Value, domain: Domain
 ) -> list[Known]:
-    """What an operator does to rows, each a child's: the same to each of them, or their sum. Raises Unlike."""
+    """Tells what an operator does to rows, each a child's: the same to each, or their sum. Raises Unlike."""
     counts = {len(item.values) for item in given if isinstance(item, Listed)}
     if len(counts) > 1:
         raise Unlike(f"{op.name} takes rows of several kinds of children")

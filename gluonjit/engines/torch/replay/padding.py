@@ -28,7 +28,7 @@ class Span(NamedTuple):
 
 
 class OwnerSlices(NamedTuple):
-    """Where whose child each is lies in the packed index; see `lifting.building.Owners`."""
+    """The slices of the packed index that say whose child each is; see `lifting.building.Owners`."""
 
     spread: slice
     sums: slice
@@ -84,12 +84,12 @@ class Padding:
         return slice(self.packed - count, self.packed)
 
     def fits(self, outline: Outline) -> bool:
-        """Whether a plan of the same skeleton can run in these sizes."""
+        """Tells whether a plan of the same skeleton can run in these sizes."""
         whole = all(outline.wholes.get(at) == place for at, place in self.wholes.items())
         return whole and all(size <= room for size, room in zip(outline.sizes, self.sizes))
 
     def padded(self, outline: Outline) -> int:
-        """How many nodes are there for the size alone, in all steps."""
+        """The number of nodes that are there for the size alone, in all steps."""
         return sum([self.sizes[step.nodes] - outline.sizes[step.nodes] for step in outline.steps])
 
     def pack(self, plan: Plan, outline: Outline, packed: Index) -> None:

@@ -24,7 +24,7 @@ _WASTE = 2  # a static plan with more than so many times the rows is left to lar
 
 @dataclass
 class Skeleton:
-    """What is known of plans of one skeleton. `sizes` are the largest that were met; `unfit`: why there is none."""
+    """Plans of one skeleton. `sizes` are the largest that were met; `unfit`: why there is none."""
 
     seen: int = 0
     sizes: tuple[int, ...] = ()
@@ -56,13 +56,13 @@ def skeleton_of(outline: Outline) -> Skeleton:
 
 
 def _beside(outline: Outline) -> tuple[Any, dict[Hashable, Skeleton]]:
-    """Who owns a plan's skeleton, and all skeletons that it owns."""
+    """Finds who owns a plan's skeleton, and all skeletons that it owns."""
     owner = next((step.program for step in outline.steps if step.program.consts), outline.steps[0].program)
     return owner, owner.__dict__.setdefault("skeletons", {})
 
 
 def new_often(outline: Outline) -> bool:
-    """Whether most plans of the same model have a skeleton that has not come before."""
+    """Tells whether most plans of the same model have a skeleton that has not come before."""
     _, known = _beside(outline)
     return len(known) >= MANY and 2 * sum([skeleton.seen == 1 for skeleton in known.values()]) > len(known)
 
@@ -136,7 +136,7 @@ def _largest(sizes: tuple[int, ...], others: tuple[int, ...]) -> tuple[int, ...]
 
 
 def _work(sizes: tuple[int, ...], outline: Outline) -> int:
-    """How many nodes there are in all steps."""
+    """The number of nodes in all steps."""
     return sum([sizes[step.nodes] for step in outline.steps])
 
 

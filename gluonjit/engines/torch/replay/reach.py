@@ -1,4 +1,4 @@
-"""What the results of a program depend on, as far as gradients go: found by one small run on zeros."""
+"""Reach: what the results of a program depend on, as far as gradients go, found by one small run on zeros."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SOME = 2  # nodes of the run
 
 
 class Reach(NamedTuple):
-    """What gradients of one result go on to: which operands, in the order of `pieces`, and which constants."""
+    """The reach of one result: operands that gradients go on to, in the order of `pieces`, and constants."""
 
     operands: tuple[int, ...]
     consts: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""What runs the two halves of a static plan: functions as they are, or on CUDA graphs of what they launch."""
+"""Recorders, which run the two halves of a static plan: functions as they are, or CUDA graphs of what they launch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Recorder(Protocol):
     remembers: bool  # whether what the forward function has left in Python belongs to later runs too
 
     def begin(self) -> None:
-        """What is done to the memory from here on is done after what the last runs do."""
+        """Begins to use the memory, after whatever the last runs do with it."""
 
     def forward(self, run: Run, memory: Memory) -> None:
         """Run the forward function, which writes to this memory."""
@@ -165,7 +165,7 @@ def _side_stream(device: Any) -> Any:
 
 
 def recorder_for(device: Any) -> Recorder:
-    """What runs static plans on a device."""
+    """Returns what runs static plans on a device."""
     return CudaRecorder(device) if device.type == "cuda" else HostRecorder()
 
 
@@ -173,7 +173,7 @@ _pools: dict[Any, Any] = {}
 
 
 def step_recorder_for(device: Any, stream: int) -> Recorder:
-    """What runs static steps that are used on this stream of a device alone.
+    """Returns what runs static steps that are used on this stream of a device alone.
 
     They share a pool of memory, of which each would take some megabytes at least: they run one after the other, and
     what one keeps for its backward pass is not given to others, as it is alive.

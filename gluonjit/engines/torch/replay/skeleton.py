@@ -81,7 +81,7 @@ class Outline:
 
 
 class Unfit(Exception):
-    """Why a plan is not made static, and the executor that runs it instead."""
+    """The reason why a plan is not made static, and the executor that runs it instead."""
 
     def __init__(self, reason: str, instead: str = "steps") -> None:
         super().__init__(reason)
@@ -114,7 +114,7 @@ class _Reader:
                 self.learned[chunk.place.arena][chunk.place.begin : chunk.place.end] = True
 
     def outline(self) -> Outline:
-        """What there is to know of the plan."""
+        """Collects what there is to know of the plan."""
         plan = self.plan
         steps = tuple([self._step(number, step) for number, step in enumerate(plan.steps)])
         inputs = tuple([(chunk.place.arena, Axis(number, 1)) for number, chunk in enumerate(plan.inputs)])

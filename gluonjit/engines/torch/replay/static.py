@@ -24,7 +24,7 @@ Heads = tuple[tuple[int, tuple[int, ...]], ...]
 
 
 class Ran(NamedTuple):
-    """What autograd knows of a step that ran: operands and constants that learn, and results."""
+    """A step that ran, as autograd knows it: operands and constants that learn, and results."""
 
     operands: dict[int, Any]
     consts: list[Any]
@@ -69,7 +69,7 @@ class StaticPlan:
 
     @property
     def current(self) -> bool:
-        """Whether the constants still lie where they did."""
+        """Tells whether the constants still lie where they did."""
         return self._addressed() == self._addresses
 
     def _addressed(self) -> list[Any]:
@@ -77,7 +77,7 @@ class StaticPlan:
 
     @property
     def busy(self) -> bool:
-        """Whether somebody may still go backward through what ran last."""
+        """Tells whether somebody may still go backward through what ran last."""
         tape = None if self._user is None else self._user()
         return tape is not None and not tape.freed
 

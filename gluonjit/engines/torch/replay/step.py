@@ -25,11 +25,11 @@ _WASTE, _FEW = 2, 32
 a few, padding costs nothing."""
 
 Sizes = tuple[int, int, int]
-"""How many nodes, rows and children there are; zero where a program has none."""
+"""The numbers of nodes, rows and children; zero where a program has none."""
 
 
 class Form(NamedTuple):
-    """What steps have in common that the same static step can run."""
+    """The form of steps that the same static step can run."""
 
     operands: tuple[tuple[Axis, tuple[int, ...], Any, bool], ...]  # the shape of a row, its dtype, whether it learns
     results: tuple[tuple[Axis, tuple[int, ...], Any], ...]
@@ -46,7 +46,7 @@ class Lease:
 
 
 class Ran(NamedTuple):
-    """What autograd knows of the last run."""
+    """The last run, as autograd knows it."""
 
     inputs: list[Any]  # operands and constants, those that learn
     results: list[Any]
@@ -79,11 +79,11 @@ class StaticStep:
 
     @property
     def busy(self) -> bool:
-        """Whether somebody may still go backward through what ran last."""
+        """Tells whether somebody may still go backward through what ran last."""
         return self._lease is not None and self._lease() is not None
 
     def fits(self, sizes: Sizes) -> bool:
-        """Whether a step of these sizes can run here without much waste."""
+        """Tells whether a step of these sizes can run here without much waste."""
         pairs = list(zip(sizes, self.sizes))
         return all(size <= room <= _WASTE * max(size, _FEW) and bool(size) == bool(room) for size, room in pairs)
 

@@ -67,7 +67,7 @@ def clear_steps() -> None:
 
 
 def _replayed(plan: Plan, report: Report, number: int) -> Runs:
-    """What runs the program of a step."""
+    """Returns what runs the program of a step."""
     kind = plan.steps[number].kind
     program: Runs = kind.program
     if kind.lone or not kind.pure:

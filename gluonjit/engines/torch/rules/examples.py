@@ -1,4 +1,4 @@
-"""Whether what a rule has written down gives the shapes that it says: it runs, on a few nodes, as it is written."""
+"""Examples, on which a rule's program runs as it was written down: does it give the shapes that the rule says?"""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COUNTS = (2, 3, 5, 7)  # how many nodes, of which one is taken that is no size o
 
 
 class Examples:
-    """What lies in the slots of a program for `nodes` nodes and `children` children, all zeros.
+    """The contents of a program's slots for `nodes` nodes and `children` children, all zeros.
 
     owners: the slot of whose child each is, where there are children.
     """

@@ -26,7 +26,7 @@ HOW = {
     "at once": "at once",
     "alone": "alone",
 }
-"""How the operators of each kind run."""
+"""Words for how the operators of each kind run."""
 
 KINDS = {
     "elementwise": "element by element, so in any layout",
@@ -40,7 +40,7 @@ KINDS = {
     "at once": "runs when it is called, with what it depends on",
     "alone": "runs for each sample by itself: there is no rule for it",
 }
-"""What all operators of a kind have in common, and what the table says where a rule has no note of its own."""
+"""Words for what all operators of a kind have in common, where a rule has no note of its own."""
 
 _KIND_OF: dict[Any, str] = {
     layers: "layer",
@@ -109,7 +109,7 @@ _TENSORS = {"Tensor", "List[Tensor]"}
 
 
 def _public(name: str) -> bool:
-    """Whether programs call it, on dense tensors; what begins with an underscore PyTorch calls itself."""
+    """Tells whether programs call it, on dense tensors; what begins with an underscore PyTorch calls itself."""
     return not name.startswith("_") and not any(part in name for part in _NOT_CALLED)
 
 

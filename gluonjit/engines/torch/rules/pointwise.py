@@ -72,7 +72,7 @@ def _common(call: Call, batched: list[Val], shared: list[Val], shape: Shape) -> 
 
 
 def _fits(shared: list[Val], val: Val) -> bool:
-    """Whether these broadcast against the value in its form as they do against its shape."""
+    """Tells whether these broadcast against the value in its form as they do against its shape."""
     for other in shared:
         axes = len(other.shape)
         if axes and (len(val.rest) < axes or val.rest[len(val.rest) - axes :] != val.shape[len(val.shape) - axes :]):

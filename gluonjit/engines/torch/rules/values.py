@@ -1,4 +1,4 @@
-"""What a rule works on: values of all nodes of a step, and a program that is being written down."""
+"""Values of all nodes of a step, which a rule works on, and a program that is being written down."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Val(NamedTuple):
 
     @property
     def shared(self) -> bool:
-        """Whether it is the same for all nodes."""
+        """Tells whether it is the same for all nodes."""
         return self.lead is None
 
 

@@ -42,7 +42,6 @@ WRITTEN_WEIGHT = "was written to after calls that use it were captured and befor
 # What a batch need not raise: of several results of one launch all have a history where one has.
 NO_HISTORY = "does not require grad and does not have a grad_fn"
 
-PARTLY_BACKWARD = re.compile(r"inputs=|autograd\.grad\(|losses\[|late\.backward")
 PARTLY = ("each", "some", "part", "late")  # backward comes from some of the results
 
 CHOICES = Choices(
@@ -201,9 +200,7 @@ class PyTorch(Framework):
         late = "late.backward" in text and (FREED_TOO in str(found) or WRITTEN in str(found))
         waits = "touch(" in text and WRITTEN_WEIGHT in str(found)
         waits = waits or (self.copied(text) and "requires_grad_()" in text and WRITTEN in str(found))
-        # A batch goes backward as one function: what it reads for one result it reads for all.
-        whole = wanted is None and REFUSED in str(found) and PARTLY_BACKWARD.search(text) is not None
-        return late or waits or whole or NO_HISTORY in str(wanted) or FREED in str(found)
+        return late or waits or NO_HISTORY in str(wanted) or FREED in str(found)
 
     def tolerance(self, text: str, dtypes: frozenset[str]) -> float:
         if "float16" in dtypes:

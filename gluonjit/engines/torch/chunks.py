@@ -173,5 +173,16 @@ def told() -> bool:
 keeps_graph: Callable[[], bool] = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", told)
 """The flag of the backward under way: True where it was told to keep the history."""
 
+_executes: Callable[[Any], bool] = torch._C._will_engine_execute_node
+
+
+def is_asked_for(node: Any) -> bool:
+    """Tells whether the backward under way goes on to this node of the history."""
+    try:
+        return node is not None and _executes(node)
+    except RuntimeError:  # it does not say so of a leaf that torch.autograd.grad was asked for
+        return True
+
+
 current_backward: Callable[[], int] = torch._C._current_graph_task_id
 """The number of the backward pass that is under way."""

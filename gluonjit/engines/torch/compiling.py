@@ -78,11 +78,11 @@ class CompiledTape(Tape):
     # As `torch.autograd.grad` does it: compiled functions see settings of the compiler through what this passes on.
     engine: Any = staticmethod(torch.autograd.graph._engine_run_backward)
 
-    def _backward(self, ran: Ran, arenas: list[Any], reached: list[Any], found: dict[int, Any], free: bool) -> bool:
+    def _backward(self, ran: Ran, *args: Any) -> bool:
         from torch._functorch import config
 
         with config.patch(donated_buffer=False):  # it is asked for again when a backward pass runs
-            return super()._backward(ran, arenas, reached, found, free)
+            return super()._backward(ran, *args)
 
 
 class CompiledSession(StepwiseSession):

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from gluonjit.analysis.plan import Place
-from gluonjit.engines.torch.chunks import Chunk, keeps_graph
+from gluonjit.engines.torch.chunks import Chunk, is_asked_for, keeps_graph
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.tape import Tape
 from gluonjit.errors import CaptureError
@@ -35,7 +35,8 @@ class Flush(torch.autograd.Function):  # type: ignore[misc]
         if all(head is None for head in heads):  # a backward that began elsewhere in what its sources came from
             return (None,) * len(ctx.needs_input_grad)
         with plain():
-            return (None, None, *ctx.tape.gradients(heads, keeps_graph()))
+            asked = [is_asked_for(node) for node, _ in ctx.next_functions]
+            return (None, None, *ctx.tape.gradients(heads, keeps_graph(), asked))
 
 
 def joined_history(tape: Tape, chunks: Mapping[Place, Chunk]) -> None:

@@ -1,13 +1,16 @@
-"""The rows a backward pass comes to. Gradients of others are not zero but none: optimizers leave those alone."""
+"""The rows a backward pass comes to. Gradients of others are not zero but none: optimizers leave those alone.
+
+Nor does it go through steps that lead to nothing it was asked for, as in torch.autograd.grad.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from gluonjit.analysis.plan import Gather, Place, Step
+from gluonjit.analysis.plan import Gather, Place, Plan, Step
 
 
 def rows_at(place: Place, index: Any) -> Any:
@@ -51,3 +54,37 @@ def reach(step: Step, nodes: Any, place: Place, index: Any, reached: Sequence[An
         if mask.any():
             rows = (np.arange(place.begin, place.end) if index is None else index)[mask]
     reached[place.arena][rows] = True
+
+
+class Route(NamedTuple):
+    """The way to the sources that a backward pass was asked for: steps, by number, rows of arenas, and weights."""
+
+    steps: frozenset[int]
+    rows: Sequence[Any]
+    weights: Collection[int]  # identities
+
+    def meets(self, place: Place, index: Any) -> bool:
+        """Tells whether it goes through any of these rows."""
+        return bool(self.rows[place.arena][rows_at(place, index)].any())
+
+
+def route(plan: Plan, places: Iterable[Place], weights: Collection[int]) -> Route:
+    """Finds the way to these rows and to weights of these identities."""
+    rows = [np.zeros(arena.rows, dtype=bool) for arena in plan.arenas]
+    for place in places:
+        rows[place.arena][place.begin : place.end] = True
+    found = Route(frozenset(), rows, weights)
+    steps = []
+    for number, step in enumerate(plan.steps):
+        weighed = any([id(tensor) in weights for tensor in step.kind.program.consts])
+        if weighed or any([found.meets(gather.place, gather.index) for gather in step.gathers]):
+            steps.append(number)
+            for place in step.places:
+                rows[place.arena][place.begin : place.end] = True
+    return found._replace(steps=frozenset(steps))
+
+
+def pass_over(step: Step, reached: Sequence[Any]) -> None:
+    """Note that backward does not come to the results of a step."""
+    for place in step.places:
+        reached[place.arena][place.begin : place.end] = False

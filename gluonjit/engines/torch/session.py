@@ -29,6 +29,7 @@ from gluonjit.engines.torch.tape import Tape
 from gluonjit.errors import CaptureError, GluonJITError
 from gluonjit.graph import Leaf
 from gluonjit.hybrid import Options, Report
+from gluonjit.hybrid.failures import both
 from gluonjit.hybrid.provenance import Provenance
 
 
@@ -129,10 +130,11 @@ class Session:
 
     def _written_to(self, place: Place, leaf: Leaf) -> None:
         """The tensor of these rows is another one by now: nobody may read them."""
-        error = CaptureError(
+        text = (
             f"a tensor of shape {tuple(leaf.payload.tensor.shape)} was written to after captured calls had read it and "
             f"before they ran. Write to a copy (tensor.clone()), or read a result of theirs before, which runs them."
         )
+        error = both(CaptureError, RuntimeError, text)  # the class of PyTorch's own errors of writes in place
         if self.plan.reads(place.arena, np.arange(place.begin, place.end)):
             raise error
         self.lost.append((place, error))

@@ -7,7 +7,7 @@ one gradient for the whole flush. To PyTorch's autograd the flush is one functio
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ from gluonjit.engines.torch.held import Held
 from gluonjit.engines.torch.hooked import run_backward
 from gluonjit.engines.torch.overwrites import savers
 from gluonjit.engines.torch.program import pieces
-from gluonjit.engines.torch.reached import part_of, reach, reached_nodes, rows_at
+from gluonjit.engines.torch.reached import Route, part_of, pass_over, reach, reached_nodes, route, rows_at
 from gluonjit.engines.torch.written import modified
 from gluonjit.graph import line_of, origin_of
 from gluonjit.hybrid import LOCAL, Report
@@ -153,8 +153,11 @@ class Tape:
         self._readers = [chunk.readers for chunk in found]
         return found
 
-    def gradients(self, heads: tuple[Any, ...], retain: bool) -> list[Any]:
-        """Gradients of the sources, given those of what can be read; None for those that these do not depend on."""
+    def gradients(self, heads: tuple[Any, ...], retain: bool, asked: Sequence[bool]) -> list[Any]:
+        """Gradients of the sources, given those of what can be read; None for those that these do not depend on.
+
+        asked: of each source whether its gradient is asked for.
+        """
         if self.freed:
             raise RuntimeError(TWICE)
         begin = perf_counter()
@@ -168,12 +171,16 @@ class Tape:
         free = not retain and all(readers.spent for readers in self._readers)
         found: dict[int, Any] = {}
         laps = []
+        way = self._way(asked)
         for ran in reversed(self._steps):
+            if way is not None and ran.number not in way.steps:
+                pass_over(self.plan.steps[ran.number], reached)
+                continue
             first = perf_counter()
             if isinstance(ran, RanFused):
                 went = self._backward_fused(ran, arenas, reached, found)
             else:
-                went = self._backward(ran, arenas, reached, found, free)
+                went = self._backward(ran, arenas, reached, found, free, way)
             if went:
                 laps.append((ran.number, perf_counter() - first))
         self._refuse_overwritten(reached)
@@ -186,6 +193,14 @@ class Tape:
             self.free()
         self._account(begin, laps)
         return gradients
+
+    def _way(self, asked: Sequence[bool]) -> Route | None:
+        """The way to the sources that are asked for; None where all are."""
+        if all(asked):
+            return None
+        weights = {id(tensor) for pair, wanted in zip(self._constants.values(), asked) if wanted for tensor in pair}
+        inputs = zip(self._inputs, asked[len(self._constants) :])
+        return route(self.plan, [place for (place, _), wanted in inputs if wanted], weights)
 
     def note_read(self, place: Place, held: Held) -> None:
         """Rows that were there before, of a tensor that may be written to."""
@@ -214,7 +229,9 @@ class Tape:
             )
         return arenas[number]
 
-    def _backward(self, ran: Ran, arenas: list[Any], reached: list[Any], found: dict[int, Any], free: bool) -> bool:
+    def _backward(
+        self, ran: Ran, arenas: list[Any], reached: list[Any], found: dict[int, Any], free: bool, way: Route | None
+    ) -> bool:
         """Go backward through a step; False where nothing depends on its results."""
         given = [
             (place, result) for place, result in ran.results if reached[place.arena][place.begin : place.end].any()
@@ -224,15 +241,21 @@ class Tape:
         step = self.plan.steps[ran.number]
         nodes = reached_nodes(step, [place for place, _ in given], reached)
         heads = [(result, self._arena(arenas, place.arena)[place.begin : place.end]) for place, result in given]
-        inputs = [operand for _, _, operand in ran.operands] + ran.consts
+        operands, consts = ran.operands, ran.consts
+        if way is not None:
+            operands = [(place, index, part) for place, index, part in operands if way.meets(place, index)]
+            consts = [leaf for leaf in consts if id(leaf) in way.weights]
+        inputs = [part for _, _, part in operands] + consts
+        if not inputs:
+            return False
         results, gradients = zip(*heads)
         got = self.engine(results, gradients, not free, False, tuple(inputs), True, False)
         got = [with_memory(gradient) for gradient in got]
-        for (place, index, _), gradient in zip(ran.operands, got):
+        for (place, index, _), gradient in zip(operands, got):
             if gradient is not None:
                 self._add(place, index, gradient, arenas)
                 reach(step, nodes, place, index, reached)
-        for leaf, gradient in zip(ran.consts, got[len(ran.operands) :]):
+        for leaf, gradient in zip(consts, got[len(operands) :]):
             if gradient is not None:
                 known = found.get(id(leaf))
                 if gradient.layout is not torch.strided:  # of a sparse look-up; its own add_ takes no dense one

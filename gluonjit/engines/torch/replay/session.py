@@ -14,10 +14,10 @@ from gluonjit.analysis.plan import LeafChunk, LookupChunk, Place
 from gluonjit.engines.torch.chunks import TWICE
 from gluonjit.engines.torch.held import version_of
 from gluonjit.engines.torch.hooked import plain
-from gluonjit.engines.torch.reached import part_of, reach, reached_nodes, rows_at
+from gluonjit.engines.torch.reached import Route, part_of, pass_over, reach, reached_nodes, rows_at
 from gluonjit.engines.torch.replay.plans import Skeleton
 from gluonjit.engines.torch.replay.skeleton import Outline
-from gluonjit.engines.torch.replay.static import Heads, StaticPlan
+from gluonjit.engines.torch.replay.static import Back, StaticPlan
 from gluonjit.engines.torch.session import Session
 from gluonjit.engines.torch.tape import Tape
 from gluonjit.engines.torch.written import modified
@@ -158,7 +158,7 @@ class ReplayTape(Tape):
         for gather in [gather for step in plan.steps for gather in step.gathers]:
             self._read[gather.place.arena][rows_at(gather.place, gather.index)] = True
 
-    def gradients(self, heads: tuple[Any, ...], retain: bool) -> list[Any]:
+    def gradients(self, heads: tuple[Any, ...], retain: bool, asked: Sequence[bool]) -> list[Any]:
         """Gradients of the sources; None for those that these results do not depend on."""
         static = self._static
         if self.freed or static is None:
@@ -172,7 +172,7 @@ class ReplayTape(Tape):
             if head is not None:
                 static.add_head(self._numbers[place], head)
                 reached[place.arena][place.begin : place.end] |= readers.take_given(place.end - place.begin)
-        weights = set(static.backward(self._heads(reached)))
+        weights = static.backward(self._backs(reached, self._way(asked)))
         self._refuse_overwritten(reached)
         wanted = [static.learned[key] if key in weights else None for key in self._constants]
         for place, _ in self._inputs:
@@ -192,11 +192,14 @@ class ReplayTape(Tape):
                 return rows[part.begin - place.begin : part.end - place.begin]
         raise IndexError(f"there is no input at {part}")
 
-    def _heads(self, reached: Sequence[Any]) -> Heads:
-        """The steps that these rows were computed by, last first, and what of their results has a gradient."""
+    def _backs(self, reached: Sequence[Any], way: Route | None) -> tuple[Back, ...]:
+        """The steps on the way that these rows were computed by, last first."""
         found = []
         for number in range(len(self.plan.steps) - 1, -1, -1):
             step, form = self.plan.steps[number], self._outline.steps[number]
+            if way is not None and number not in way.steps:
+                pass_over(step, reached)
+                continue
             given = tuple(
                 [
                     position
@@ -204,19 +207,28 @@ class ReplayTape(Tape):
                     if form.reach[position] is not None and reached[place.arena][place.begin : place.end].any()
                 ]
             )
-            if not given:
+            reaches = [goes for goes in [form.reach[position] for position in given] if goes is not None]
+            operands = {operand for goes in reaches for operand in goes.operands}
+            consts = {const for goes in reaches for const in goes.consts}
+            parts = self._parts(number)
+            if way is not None:
+                operands = {operand for operand in operands if way.meets(*parts[operand])}
+                consts = {const for const in consts if id(form.program.consts[const]) in way.weights}
+            if not (operands or consts):
                 continue
-            found.append((number, given))
+            found.append(Back(number, given, tuple(sorted(operands)), tuple(sorted(consts))))
             nodes = reached_nodes(step, [step.places[position] for position in given], reached)
-            operands = {operand for position in given for operand in (form.reach[position] or ((), ()))[0]}
-            first = 0
-            for gather, group in zip(step.gathers, form.groups):
-                size = gather.rows // group.roles
-                for role in range(group.roles):
-                    if first + role in operands:
-                        reach(step, nodes, *part_of(gather, role * size, size), reached)
-                first += group.roles
+            for operand in operands:
+                reach(step, nodes, *parts[operand], reached)
         return tuple(found)
+
+    def _parts(self, number: int) -> list[tuple[Place, Any]]:
+        """The rows of each operand of a step."""
+        found = []
+        for gather, group in zip(self.plan.steps[number].gathers, self._outline.steps[number].groups):
+            size = gather.rows // group.roles
+            found += [part_of(gather, role * size, size) for role in range(group.roles)]
+        return found
 
     def _check(self, static: StaticPlan) -> None:
         """Weights that have changed would give other gradients. Where autograd itself runs, it says so."""

@@ -19,8 +19,14 @@ from gluonjit.engines.torch.replay.padding import Padding, Span
 from gluonjit.engines.torch.replay.recorders import Recorder, recorder_for
 from gluonjit.engines.torch.replay.skeleton import Outline, StepForm
 
-Heads = tuple[tuple[int, tuple[int, ...]], ...]
-"""A backward pass: steps in the order in which it goes through them, each with its results that have gradients."""
+
+class Back(NamedTuple):
+    """A step that a backward pass goes through: results that have gradients, operands and constants that get some."""
+
+    step: int
+    results: tuple[int, ...]
+    operands: tuple[int, ...]
+    consts: tuple[int, ...]
 
 
 class Ran(NamedTuple):
@@ -197,33 +203,27 @@ class StaticPlan:
         span = self.padding.spans[place]
         return self.gradients[span.arena][span.begin : span.begin + count]
 
-    def backward(self, heads: Heads) -> list[int]:
-        """Go backward through these steps; returns which weights, by identity, have a gradient now."""
-        reached: dict[int, None] = {}
-        for number, given in heads:
-            step = self.steps[number]
-            for position in given:
-                reach = step.reach[position]
-                assert reach is not None
-                reached.update((id(step.program.consts[const]), None) for const in reach.consts)
+    def backward(self, way: tuple[Back, ...]) -> set[int]:
+        """Go backward through these steps, in this order; returns which weights, by identity, have a gradient now."""
         written = [room for room in [*self.gradients, *self.learned.values()] if room is not None]
-        self.recorder.backward(heads, partial(self._backward, heads), written)
-        return list(reached)
+        self.recorder.backward(way, partial(self._backward, way), written)
+        return {id(self.steps[back.step].program.consts[const]) for back in way for const in back.consts}
 
-    def _backward(self, heads: Heads) -> None:
+    def _backward(self, way: tuple[Back, ...]) -> None:
         with plain():
             written: set[int] = set()
-            for number, given in heads:
-                self._back(number, given, written)
+            for back in way:
+                self._back(back, written)
 
-    def _back(self, number: int, given: tuple[int, ...], written: set[int]) -> None:
+    def _back(self, back: Back, written: set[int]) -> None:
+        number = back.step
         step, ran = self.steps[number], self._ran[number]
-        consts = {id(weight): leaf for weight, leaf in zip(step.program.consts, ran.consts) if leaf.requires_grad}
-        results = tuple([ran.results[position] for position in given])
-        tops = tuple([self._gradient_at(self.padding.spans[step.results[position].place]) for position in given])
-        inputs = (*ran.operands.values(), *consts.values())
+        consts = {id(step.program.consts[const]): ran.consts[const] for const in back.consts}
+        results = tuple([ran.results[position] for position in back.results])
+        tops = tuple([self._gradient_at(self.padding.spans[step.results[position].place]) for position in back.results])
+        inputs = (*[ran.operands[operand] for operand in back.operands], *consts.values())
         got = [with_memory(gradient) for gradient in run_backward(results, tops, True, False, inputs, True, False)]
-        of_operand = dict(zip(ran.operands, got))
+        of_operand = dict(zip(back.operands, got))
         first = 0
         for position, group in enumerate(step.groups):
             for role in range(group.roles):
@@ -231,7 +231,7 @@ class StaticPlan:
                 if gradient is not None:
                     self._add(number, position, role, gradient)
             first += group.roles
-        for key, gradient in zip(consts, got[len(ran.operands) :]):
+        for key, gradient in zip(consts, got[len(back.operands) :]):
             if gradient is not None:
                 target = self.learned[key]
                 if key in written:

@@ -14,6 +14,7 @@ from weakref import ref
 import torch
 
 from gluonjit.engines.torch.arrays import dtype_named, with_memory
+from gluonjit.engines.torch.chunks import is_asked_for
 from gluonjit.engines.torch.hooked import plain, run_backward
 from gluonjit.engines.torch.lifting import Owners
 from gluonjit.engines.torch.replay.recorders import Recorder, step_recorder_for, stream_of
@@ -128,11 +129,15 @@ class StaticStep:
         alias = tensor.data if self.recorder.remembers else tensor.detach()
         return alias.requires_grad_(self.form.taped and tensor.requires_grad)
 
-    def backward(self, heads: Sequence[Any], operands: Sequence[int]) -> list[Any]:
-        """Copies of the gradients of what learns, operands of so many rows and weights, given those of results."""
+    def backward(self, heads: Sequence[Any], operands: Sequence[int], asked: Sequence[bool]) -> list[Any]:
+        """Copies of the gradients of what learns, operands of so many rows and weights, given those of results.
+
+        asked: of each of what learns whether its gradient is asked for.
+        """
         self.recorder.begin()
-        key = tuple([number for number, head in enumerate(heads) if head is not None])
-        for number in key:
+        given = tuple([number for number, head in enumerate(heads) if head is not None])
+        key = given, tuple(asked)
+        for number in given:
             room = self.heads[number]
             room[: len(heads[number])].copy_(heads[number])
             room[len(heads[number]) :].zero_()
@@ -141,15 +146,20 @@ class StaticStep:
         parts = [room[:size] for room, size in zip(self.gradients, sizes)] + self.gradients[len(sizes) :]
         return [part.clone() if reached else None for part, reached in zip(parts, self._reached[key])]
 
-    def _backward(self, key: tuple[int, ...]) -> None:
+    def _backward(self, key: tuple[tuple[int, ...], tuple[bool, ...]]) -> None:
+        given, asked = key
+        wanted = [number for number, is_asked in enumerate(asked) if is_asked]
+        reached = self._reached[key] = [False] * len(asked)
+        if not wanted:
+            return
         with plain():
-            results = tuple([self._ran.results[number] for number in key])
-            heads = tuple([self.heads[number] for number in key])
-            got = run_backward(results, heads, True, False, tuple(self._ran.inputs), True, False)
-            for room, gradient in zip(self.gradients, got):
+            results = tuple([self._ran.results[number] for number in given])
+            heads = tuple([self.heads[number] for number in given])
+            inputs = tuple([self._ran.inputs[number] for number in wanted])
+            for number, gradient in zip(wanted, run_backward(results, heads, True, False, inputs, True, False)):
                 if gradient is not None:
-                    room.copy_(with_memory(gradient))
-            self._reached[key] = [gradient is not None for gradient in got]
+                    self.gradients[number].copy_(with_memory(gradient))
+                    reached[number] = True
 
 
 def _fill(room: Any, rows: Any, unit: int) -> None:
@@ -181,7 +191,9 @@ class Step(torch.autograd.Function):  # type: ignore[misc]
         """Gradients of what it was given."""
         _ = ctx.saved_tensors
         with plain():
-            found = ctx.static.backward(heads, ctx.sizes)
+            sources = ctx.next_functions[-ctx.count :]  # before them is that of the owners, where these are a tensor
+            asked = [is_asked_for(sources[number][0]) for number in ctx.needed]
+            found = ctx.static.backward(heads, ctx.sizes, asked)
         gradients = [None] * ctx.count
         for number, gradient in zip(ctx.needed, found):
             gradients[number] = gradient

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -11,66 +9,39 @@ import mxnet as mx
 import numpy as np
 import pytest
 from mxnet import autograd, gluon
+from state_cases import READING, SEEN, WRITING, Stateful, blind
+from state_cases import restore as restore_cases
 
 import gluonjit
 from gluonjit.errors import StateError
-from gluonjit.hybrid.guards import AGAIN, Noted, Variant
-
-LOG = logging.getLogger("state")
-SCALE = 1.0
-SEEN: list[Any] = []
+from gluonjit.hybrid.guards import AGAIN, Noted
 
 
-class Config:
-    """Options of a model."""
-
-    gain = 1.0
-
-    def __init__(self) -> None:
-        self.beta = 1.0
-
-    @property
-    def double(self) -> float:
-        return 2 * self.beta
+def ones(count: int) -> Any:
+    return mx.nd.ones((count,))
 
 
-class Cell(gluon.HybridBlock):
+class Cell(Stateful, gluon.HybridBlock):
     """A call of it is one node, where that can be."""
-
-    factor = 1.0
 
     def __init__(self, body: Callable[..., Any]) -> None:
         super().__init__()
         with self.name_scope():
             self.dense = gluon.nn.Dense(3, in_units=3, flatten=False)
-        self.cfg = Config()
-        self.weights = [1.0, 2.0]
-        self.opt: dict[str, Any] = {"beta": 1.0}
-        self.count = 0
-        self.history: list[Any] = []
-        self.cache: dict[Any, Any] = {}
-        self.body = body
+        self.begin(body, ones)
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
         return self.body(self, F, F.tanh(self.dense(x)))
 
 
-class Method(gluon.Block):
+class Method(Stateful, gluon.Block):
     """The same as a block with a method that is declared as a cell."""
-
-    factor = 1.0
 
     def __init__(self, body: Callable[..., Any]) -> None:
         super().__init__()
         with self.name_scope():
             self.dense = gluon.nn.Dense(3, in_units=3, flatten=False)
-        self.cfg = Config()
-        self.weights = [1.0, 2.0]
-        self.opt: dict[str, Any] = {"beta": 1.0}
-        self.count = 0
-        self.history: list[Any] = []
-        self.cache: dict[Any, Any] = {}
-        self.body = body
+        self.begin(body, ones)
 
     def forward(self, x: Any) -> Any:
         return self.cell(x)
@@ -97,126 +68,12 @@ class Net(gluon.Block):
         return (self.cell(first) * self.cell(x)).sum()
 
 
-def set_global(cell: Any, turn: int) -> None:
-    global SCALE
-    SCALE = 1.0 / turn
-
-
-def closure() -> tuple[Any, Any]:
-    factor = 1.0
-
-    def body(self: Any, F: Any, x: Any) -> Any:
-        return x * factor
-
-    def change(cell: Any, turn: int) -> None:
-        nonlocal factor
-        factor = 1.0 / turn
-
-    return body, change
-
-
-body_of_closure, change_of_closure = closure()
-
-
-def helper(x: Any, scale: float = 1.0) -> Any:
-    return x * scale
-
-
-def nested(self: Any, F: Any, x: Any) -> Any:
-    def inner(y: Any) -> Any:
-        return F.sigmoid(y) * self.cfg.beta
-
-    return inner(x)
-
-
-def setting(path: str) -> Callable[[Any, int], None]:
-    def change(cell: Any, turn: int) -> None:
-        exec(f"{path} = value", {"cell": cell, "value": 1.0 / turn, "Cell": Cell, "Method": Method, "Config": Config})
-
-    return change
-
-
-def of_class(cell: Any, turn: int) -> None:
-    Cell.factor = Method.factor = 1.0 / turn
-
-
-def of_default(cell: Any, turn: int) -> None:
-    helper.__defaults__ = (1.0 / turn,)
-
-
-READING: dict[str, tuple[Callable[..., Any], Callable[[Any, int], None]]] = {
-    "an object's attribute": (lambda self, F, x: x * self.cfg.beta, setting("cell.cfg.beta")),
-    "an item of a list": (lambda self, F, x: x * self.weights[0], setting("cell.weights[0]")),
-    "a loop over a list": (lambda self, F, x: F.add_n(*[x * w for w in self.weights]), setting("cell.weights[1]")),
-    "an option in a dict": (lambda self, F, x: x * self.opt["beta"], setting("cell.opt['beta']")),
-    "dict.get": (lambda self, F, x: x * self.opt.get("new", 3.0), setting("cell.opt['new']")),
-    "its own attribute": (lambda self, F, x: x * self.count, setting("cell.count")),
-    "a global": (lambda self, F, x: x * SCALE, set_global),
-    "a closure's variable": (body_of_closure, change_of_closure),
-    "a class attribute": (lambda self, F, x: x * self.factor, of_class),
-    "a class attribute of an object": (lambda self, F, x: x * self.cfg.gain, setting("Config.gain")),
-    "a default": (lambda self, F, x: helper(x), of_default),
-    "a property": (lambda self, F, x: x * self.cfg.double, setting("cell.cfg.beta")),
-    "nested helpers": (nested, setting("cell.cfg.beta")),
-    "a partial": (lambda self, F, x: functools.partial(helper, scale=self.cfg.beta)(x), setting("cell.cfg.beta")),
-}
-
-
-def counts(self: Any, F: Any, x: Any) -> Any:
-    self.count += 1
-    return x * self.count
-
-
-def appends(self: Any, F: Any, x: Any) -> Any:
-    self.history.append(x)
-    return x * len(self.history)
-
-
-def caches(self: Any, F: Any, x: Any) -> Any:
-    if "key" not in self.cache:
-        self.cache["key"] = mx.nd.ones((3,)) * 2
-    return x * self.cache["key"]
-
-
-def prints(self: Any, F: Any, x: Any) -> Any:
-    print("called")
-    return x
-
-
-def logs(self: Any, F: Any, x: Any) -> Any:
-    LOG.warning("called")
-    return x
-
-
-def adds_to_a_global(self: Any, F: Any, x: Any) -> Any:
-    SEEN.append(1)
-    return x * len(SEEN)
-
-
-@functools.cache
-def remembered(key: int) -> float:
-    SEEN.append(key)
-    return float(key)
-
-
-def calls_what_is_remembered(self: Any, F: Any, x: Any) -> Any:
-    return x * remembered(3)
-
-
 def draws(self: Any, F: Any, x: Any) -> Any:
     return x * float(np.random.uniform())
 
 
-WRITING = [counts, appends, caches, prints, logs, adds_to_a_global, calls_what_is_remembered, draws]
-
-
 def restore() -> None:
-    global SCALE
-    SCALE, Cell.factor, Method.factor, Config.gain = 1.0, 1.0, 1.0, 1.0
-    helper.__defaults__ = (1.0,)
-    change_of_closure(None, 1)
-    del SEEN[:]
-    remembered.cache_clear()
+    restore_cases()
     np.random.seed(3)
 
 
@@ -278,7 +135,7 @@ def test_what_only_reads_is_one_node(name: str) -> None:
 
 @pytest.mark.filterwarnings("ignore::gluonjit.errors.GluonJITWarning")
 @pytest.mark.parametrize("kind", [Cell, Method])
-@pytest.mark.parametrize("body", WRITING)
+@pytest.mark.parametrize("body", [*WRITING, draws])
 def test_side_effects_happen_for_each_call(body: Callable[..., Any], kind: Any, capsys: Any, caplog: Any) -> None:
     effects = []
 
@@ -303,11 +160,6 @@ def test_a_state_with_a_new_value_in_each_call_makes_it_no_node_and_the_report_s
     with gluonjit.batching(granularity="cell") as batch:
         [net(mx.nd.ones((3,))) for _ in range(40)]
     assert batch.report.unbatched[net.cell.name].startswith("self.cfg.beta had 16 values")
-
-
-def blind(self: Noted, key: Any) -> Variant:
-    """A variant whose guards see nothing."""
-    return Variant(key, None, (), (), self.traced)
 
 
 @pytest.mark.parametrize("seen", [True, False])

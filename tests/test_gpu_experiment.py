@@ -23,6 +23,7 @@ from experiments.gpu.floor import Rates, floor_of
 from experiments.gpu.profiling import kernels_of, union
 from experiments.gpu.report import draw, table
 from experiments.throughput.counts import Product
+from gluonjit.engines.torch import compiling
 
 ROOT = Path(__file__).resolve().parent.parent
 QUICK = ["--device", "cpu", "--quick", "--hidden", "4", "--batch-size", "2"]
@@ -33,9 +34,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(DATA_VARIABLE, raising=False)
     monkeypatch.setattr(builtin, "SCENES", 20)
     monkeypatch.setattr(builtin, "SIZES", {"train": 64, "dev": 2, "test": 2})
-    monkeypatch.setattr(
-        torch, "compile", lambda run, **options: run
-    )  # its own tests are elsewhere, and it takes seconds
+    for module, name in ((torch, "compile"), (compiling, "original_compile")):  # tested elsewhere, and takes seconds
+        monkeypatch.setattr(module, name, lambda run, **options: run)
     for name in ("CHECKED", "FEW", "WARM_UP", "WARM_UP_DYNAMIC"):
         monkeypatch.setattr(measuring, name, 2)
 

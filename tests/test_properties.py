@@ -176,7 +176,7 @@ def minibatches(draw: Any, most: int = 4) -> list[Sample]:
     ]
 
 
-@examples(400)
+@examples(200)
 @given(samples=minibatches(), way=ways)
 def test_programs(net: Interpreter, samples: list[Sample], way: Way) -> None:
     """Any program, run in any way, gives what it gives one sample at a time."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -76,9 +77,8 @@ def a_target_is_changed_after_the_loss(t: Any) -> None:
     t.see("gradients", t.gradients(net))
 
 
-@habit(forms=FORMS)
-def a_state_is_kept_between_calls(t: Any) -> None:
-    """A recurrent net that remembers, and forgets at the start of a minibatch."""
+def remembering(t: Any, joined: Callable[..., Any] = lambda F, h, hidden: h + 0.5 * hidden) -> Any:
+    """A recurrent net that keeps its state on itself."""
 
     class Net(t.Net):
         def setup(self) -> None:
@@ -86,10 +86,16 @@ def a_state_is_kept_between_calls(t: Any) -> None:
 
         def body(self, F: Any, x: Any) -> Any:
             h = self.inner(x)
-            self.hidden = h if self.hidden is None else h + 0.5 * self.hidden
+            self.hidden = h if self.hidden is None else joined(F, h, self.hidden)
             return self.out(self.hidden)
 
-    net = t.net(net=Net)
+    return Net
+
+
+@habit(forms=FORMS)
+def a_state_is_kept_between_calls(t: Any) -> None:
+    """A recurrent net that remembers, and forgets at the start of a minibatch."""
+    net = t.net(net=remembering(t))
     for turn in range(2):
         net.hidden = None
         t.minibatch(net, label=f"{turn}", step=True)
@@ -98,16 +104,7 @@ def a_state_is_kept_between_calls(t: Any) -> None:
 
 @habit(forms=FORMS)
 def a_state_is_detached_between_minibatches(t: Any) -> None:
-    class Net(t.Net):
-        def setup(self) -> None:
-            self.hidden = None
-
-        def body(self, F: Any, x: Any) -> Any:
-            h = self.inner(x)
-            self.hidden = h if self.hidden is None else h + 0.5 * self.hidden
-            return self.out(self.hidden)
-
-    net = t.net(net=Net)
+    net = t.net(net=remembering(t))
     for turn in range(3):
         t.minibatch(net, label=f"{turn}", step=True)
         net.hidden = net.hidden.detach()
@@ -117,17 +114,7 @@ def a_state_is_detached_between_minibatches(t: Any) -> None:
 @habit("mxnet", forms=FORMS)
 def a_state_without_detach_needs_its_history(t: Any) -> None:
     """Backward goes through the last minibatch a second time, which MXNet refuses, and batches in PyTorch don't."""
-
-    class Net(t.Net):
-        def setup(self) -> None:
-            self.hidden = None
-
-        def body(self, F: Any, x: Any) -> Any:
-            h = self.inner(x)
-            self.hidden = h if self.hidden is None else F.tanh(h * self.hidden)
-            return self.out(self.hidden)
-
-    net = t.net(net=Net)
+    net = t.net(net=remembering(t, lambda F, h, hidden: F.tanh(h * hidden)))
     t.minibatch(net, label="first")
     with t.raises("second"):
         t.minibatch(net, label="second")

@@ -91,18 +91,23 @@ def a_hook_before_the_call_counts(t: Any) -> None:
     t.see("seen", seen)
 
 
-@habit()
-def training_and_evaluation_alternate(t: Any) -> None:
-    """Dropout of nothing: the mode is read, no number is drawn."""
+def dropping(t: Any, rate: float) -> Any:
+    """A net with dropout."""
 
     class Net(t.Net):
         def setup(self) -> None:
-            self.drop = t.dropout(0.0)
+            self.drop = t.dropout(rate)
 
         def body(self, F: Any, x: Any) -> Any:
             return self.out(self.drop(self.inner(x)))
 
-    net = t.net(net=Net)
+    return Net
+
+
+@habit()
+def training_and_evaluation_alternate(t: Any) -> None:
+    """Dropout of nothing: the mode is read, no number is drawn."""
+    net = t.net(net=dropping(t, 0.0))
     for turn in range(2):
         t.mode(net, True)
         t.minibatch(net, label=f"training {turn}", step=True)
@@ -113,14 +118,7 @@ def training_and_evaluation_alternate(t: Any) -> None:
 
 @habit()
 def dropout_is_off_in_evaluation(t: Any) -> None:
-    class Net(t.Net):
-        def setup(self) -> None:
-            self.drop = t.dropout(0.5)
-
-        def body(self, F: Any, x: Any) -> Any:
-            return self.out(self.drop(self.inner(x)))
-
-    net = t.net(net=Net)
+    net = t.net(net=dropping(t, 0.5))
     t.mode(net, False)
     with t.pause():
         t.see("evaluation", [t.call(net, x) for x in t.inputs()])
@@ -177,15 +175,7 @@ def an_attribute_that_nothing_reads_is_set(t: Any) -> None:
 @habit()
 def everything_is_dropped_or_nothing(t: Any) -> None:
     """The rate is changed between minibatches: 0 keeps all, and 1 - 1e-7 nothing, whatever is drawn."""
-
-    class Net(t.Net):
-        def setup(self) -> None:
-            self.drop = t.dropout(0.0)
-
-        def body(self, F: Any, x: Any) -> Any:
-            return self.out(self.drop(self.inner(x)))
-
-    net = t.net(net=Net)
+    net = t.net(net=dropping(t, 0.0))
     for rate in (0.0, 1 - 1e-7, 0.0):
         if t.engine == "torch":
             net.drop.p = rate

@@ -57,8 +57,9 @@ def functions_lie_in_a_list(t: Any) -> None:
     t.minibatch(net, label="one")
 
 
-@habit(forms=FORMS)
-def a_method_of_the_object_is_replaced(t: Any) -> None:
+def squashing(t: Any) -> Any:
+    """A part with a method of the user's."""
+
     class Part(t.Part):
         def squash(self, F: Any, h: Any) -> Any:
             return F.tanh(h)
@@ -66,7 +67,12 @@ def a_method_of_the_object_is_replaced(t: Any) -> None:
         def body(self, F: Any, x: Any) -> Any:
             return self.squash(F, self.layer(x))
 
-    net = t.net(Part)
+    return Part
+
+
+@habit(forms=FORMS)
+def a_method_of_the_object_is_replaced(t: Any) -> None:
+    net = t.net(squashing(t))
     t.minibatch(net, label="tanh")
     net.part.squash = lambda F, h: F.sigmoid(h)
     t.minibatch(net, label="sigmoid")
@@ -76,13 +82,7 @@ def a_method_of_the_object_is_replaced(t: Any) -> None:
 
 @habit(forms=FORMS)
 def a_method_of_the_class_is_replaced(t: Any) -> None:
-    class Part(t.Part):
-        def squash(self, F: Any, h: Any) -> Any:
-            return F.tanh(h)
-
-        def body(self, F: Any, x: Any) -> Any:
-            return self.squash(F, self.layer(x))
-
+    Part = squashing(t)
     net = t.net(Part)
     t.minibatch(net, label="tanh")
     Part.squash = lambda self, F, h: F.sigmoid(h)

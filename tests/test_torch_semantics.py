@@ -416,8 +416,9 @@ def test_a_small_input_may_be_written_to_after_its_capture_and_a_large_one_is_no
     large = torch.randn(6000, 4)
     waiting = net(large)
     large.zero_()
-    with pytest.raises(CaptureError, match="was written to after captured calls had read it"):
+    with pytest.raises(CaptureError, match="was written to after captured calls had read it") as caught:
         waiting.sum().item()
+    assert isinstance(caught.value, RuntimeError), "as PyTorch's own errors of writes in place are"
 
 
 def test_a_weight_that_is_written_to_while_calls_wait_is_noticed() -> None:

@@ -55,6 +55,7 @@ class State:
     """
 
     __slots__ = (
+        "__weakref__",  # C keeps one
         "batch",
         "explicit",
         "inside",

@@ -10,6 +10,7 @@ typedef struct {
     PyObject *number; /* the way as Python has it */
     PyObject *container, *key, *found;
     Py_ssize_t index; /* of an item, or how many there are */
+    uint64_t version; /* of the dict or the class, when it was last seen to hold; 0 where that is not known */
 } Fact;
 
 typedef struct {
@@ -78,6 +79,18 @@ static PyObject *look_up(Guards *self, Fact *fact) {
     return Py_XNewRef(now);
 }
 
+/* What every change of a dict or a class changes: 0 where there is nothing of the sort. */
+static uint64_t version_of(Fact *fact) {
+    if (fact->way == CLASS) {
+        PyTypeObject *type = (PyTypeObject *)fact->container;
+        return PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG) ? type->tp_version_tag : 0;
+    }
+#if PY_VERSION_HEX < 0x030C0000
+    if (fact->way == ENTRY) return ((PyDictObject *)fact->container)->ma_version_tag;
+#endif
+    return 0;
+}
+
 /* 1, 0, or -1 and an exception. */
 int guards_hold(PyObject *guards) {
     Guards *self = (Guards *)guards;
@@ -96,8 +109,10 @@ int guards_hold(PyObject *guards) {
             holds = same_items(self, fact->container, fact->found);
             continue;
         }
+        if (fact->version != 0 && fact->version == version_of(fact)) continue;
         now = look_up(self, fact);
         holds = now == NULL ? -1 : same(self, now, fact->found);
+        fact->version = now == fact->found ? version_of(fact) : 0; /* the same object: nothing has run since */
         Py_XDECREF(now);
     }
     Py_DECREF(self);

@@ -95,44 +95,37 @@ static PyObject *value_row_list(Value *self, PyObject *ignored) {
     return list;
 }
 
+/* Read-only: the interpreter reads such slots without a call. What is put there value_set looks at. */
+#define SLOT_OF(name) {#name, T_OBJECT_EX, offsetof(Value, name), READONLY, NULL}
+
 static PyMemberDef value_members[] = {
+    SLOT_OF(result),
+    SLOT_OF(base),
+    SLOT_OF(graph),
+    SLOT_OF(rows),
+    SLOT_OF(spec),
     {"depth", T_PYSSIZET, offsetof(Value, depth), 0, NULL},
     {"taped", T_BOOL, offsetof(Value, taped), 0, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 
-static PyObject *value_get(Value *self, void *where) {
-    return Py_NewRef(*(PyObject **)((char *)self + (size_t)where));
-}
-
-static int value_set(Value *self, PyObject *content, void *where) {
-    PyObject **place = (PyObject **)((char *)self + (size_t)where), *old = *place;
+static int value_set(PyObject *self, PyObject *name, PyObject *content) {
+    PyMemberDef *member = value_members;
+    PyObject **place, *old;
+    while (member->type == T_OBJECT_EX && PyUnicode_CompareWithASCIIString(name, member->name) != 0) member++;
+    if (member->type != T_OBJECT_EX) return PyObject_GenericSetAttr(self, name, content);
     if (content == NULL) {
         PyErr_SetString(PyExc_AttributeError, "nothing of a Value can be deleted");
         return -1;
     }
+    place = (PyObject **)((char *)self + member->offset);
+    old = *place;
     *place = Py_NewRef(content);
+    /* Who has a result is left by its graph, and may be a part of any circle from then on. */
+    if (member == value_members) tracked(self);
     Py_DECREF(old);
     return 0;
 }
-
-/* Who has a result is left by its graph, and may be a part of any circle from then on. */
-static int value_set_result(Value *self, PyObject *result, void *where) {
-    if (value_set(self, result, where) < 0) return -1;
-    tracked((PyObject *)self);
-    return 0;
-}
-
-#define FIELD(name, set) {#name, (getter)value_get, (setter)set, NULL, (void *)offsetof(Value, name)}
-
-static PyGetSetDef value_getset[] = {
-    FIELD(rows, value_set),
-    FIELD(spec, value_set),
-    FIELD(graph, value_set),
-    FIELD(base, value_set),
-    FIELD(result, value_set_result),
-    {NULL, NULL, NULL, NULL, NULL},
-};
 
 static PyMethodDef value_methods[] = {
     {"row_list", (PyCFunction)value_row_list, METH_NOARGS, "The numbers of the rows, one by one."},
@@ -146,9 +139,9 @@ PyTypeObject ValueType = {
     .tp_doc = "One captured array: see gluonjit/graph/values.py.",
     .tp_new = value_make,
     .tp_dealloc = (destructor)value_dealloc,
+    .tp_setattro = value_set,
     .tp_traverse = (traverseproc)value_traverse,
     .tp_clear = (inquiry)value_clear,
     .tp_members = value_members,
-    .tp_getset = value_getset,
     .tp_methods = value_methods,
 };

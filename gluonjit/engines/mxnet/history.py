@@ -57,16 +57,14 @@ class Target(NamedTuple):
 
 
 def is_learned(array: NDArray) -> bool:
-    """Tells whether gradients go on from an array: it is a variable, or computed from one under recording."""
-    if array.grad is not None:
-        return True
-    # What was used together with a variable counts as one to MXNet, which names it so.
+    """Tells whether gradients go on from an array: it is a variable, or was computed from one under recording."""
+    # A variable, and what was used together with one, which counts as one to MXNet, is named so.
     return any(not name.startswith("null") for name in _history(array))
 
 
 def has_history(array: NDArray) -> bool:
     """Tells whether autograd knows the array, as a variable or as a result under recording."""
-    return array.grad is not None or bool(_history(array))
+    return bool(_history(array))
 
 
 def _history(array: NDArray) -> list[str]:

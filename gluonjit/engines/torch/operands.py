@@ -98,7 +98,7 @@ def _new_leaf(batch: Batch, tensor: Any, version: int) -> tuple[Value, Held]:
     if tensor.__class__ is TraceTensor or tensor.layout is not torch.strided or tensor.is_quantized:
         raise Unfit(f"an argument is a {type(tensor).__name__}, of which a batch has no rows")
     spec = spec_of(tensor)
-    if not spec.bytes or tensor.is_complex() or tensor.is_meta:
+    if not spec.bytes or tensor.is_complex() or spec.device == "meta":
         raise Unfit(f"an argument of shape {spec.shape} and dtype {spec.dtype} has no rows of numbers")
     if spec.dtype in _INTEGERS and len(spec.shape) <= 1:
         return host_rows(batch, tensor, spec), Held(tensor, version, None)

@@ -49,7 +49,10 @@ def _inplace(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Tells whether a function of torch.nn.functional is told to work in place."""
     if "inplace" in kwargs:
         return bool(kwargs["inplace"])
-    if not any(arg is True for arg in args[1:]):
+    for arg in args:
+        if arg is True:
+            break
+    else:  # as mostly: no generator for this
         return False
     place = _places.get(func)
     if place is None:

@@ -11,11 +11,11 @@ from gluonjit.errors import StateError
 from gluonjit.graph import Record
 
 EVERY = 1000
-_SHARE = 0.01
+_SHARE = 0.003
 
 
 class Again:
-    """Says which calls are traced again: each thousandth, but not so many that it takes more than 1 % of the time."""
+    """Says which calls are traced again: each thousandth, but not so many that it takes more than 0.3 % of the time."""
 
     def __init__(self) -> None:
         self.found = 0

@@ -47,17 +47,20 @@ def tape_of(value: Value) -> Tape | None:
     return session.tape
 
 
+def places_of(value: Value) -> list[Place]:
+    """Where the rows of a flushed value lie in its batch: one place, or one for each row."""
+    if value.result is not None:
+        begin = value.result.position
+        return [Place(value.result.arena, begin, begin + value.spec.rows)]
+    arena, positions = placed(value, results_of(value))
+    if positions == list(range(positions[0], positions[0] + len(positions))):
+        return [Place(arena, positions[0], positions[0] + len(positions))]
+    return [Place(arena, position, position + 1) for position in positions]
+
+
 def spent(value: Value, tape: Tape) -> bool:
     """Whether backward went through this flushed value already and freed its history."""
-    if tape.freed:
-        return True
-    positions: Sequence[int]
-    if value.result is not None:
-        arena = value.result.arena
-        positions = range(value.result.position, value.result.position + value.spec.rows)
-    else:
-        arena, positions = placed(value, results_of(value))
-    return all(tape.spent.reaches(Place(arena, position, position + 1)) for position in positions)
+    return tape.freed or all(tape.spent.reaches_all(place) for place in places_of(value))
 
 
 def is_entered(value: Value) -> bool:
@@ -90,9 +93,7 @@ def seed_of(value: Value, gradient: NDArray) -> list[Seed]:
     spec = value.spec
     if gradient.shape != (spec.rows, *spec.row_shape):
         gradient = gradient.reshape((spec.rows, *spec.row_shape))
-    if value.result is not None:
-        return [Seed(value.result.arena, value.result.position, gradient)]
-    arena, positions = placed(value, results_of(value))
-    if positions == list(range(positions[0], positions[0] + len(positions))):
-        return [Seed(arena, positions[0], gradient)]
-    return [Seed(arena, position, slice_rows(gradient, k, k + 1)) for k, position in enumerate(positions)]
+    places = places_of(value)
+    if len(places) == 1:
+        return [Seed(places[0].arena, places[0].begin, gradient)]
+    return [Seed(place.arena, place.begin, slice_rows(gradient, k, k + 1)) for k, place in enumerate(places)]

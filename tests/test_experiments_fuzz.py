@@ -22,6 +22,7 @@ from experiments.fuzz.habits import draw_with_habits
 from experiments.fuzz.judge import Judge, Verdict
 from experiments.fuzz.loop import Setting, fuzz
 from experiments.fuzz.plants import planted
+from experiments.fuzz.unread import without_unread
 
 ROOT = Path(__file__).parent.parent
 SEED = 1
@@ -195,3 +196,19 @@ def test_a_case_that_hangs_is_written(monkeypatch: Any) -> None:
     fuzz(Setting(SEED, [7], quiet=True), hung.append)
     (failure,) = hung[0].failures
     assert (failure.case, failure.kind) == (7, "hang") and failure.program.startswith("Case(")
+
+
+def test_calls_that_nobody_reads_are_left_out() -> None:
+    """What reads them in turn, and numbers without a name, but no write and no call for its effect."""
+    text = (
+        "def program_0(net, a0):\n    v0 = net.embed(a0)\n    v1 = v0 * 2\n    v1 + a0\n    p = a0 * 1.5\n"
+        "    nd.relu(p, out=p)\n    return [p]\n"
+        "def run(net):\n    unread = 1\n    out = attempt(found, 'sample 0', lambda: net(program_0, (1, 2)))\n"
+        '    out = attempt(found, "sample 1", lambda: net(program_0, (1, 2)))\n'
+    )
+    wanted = (
+        "def program_0(net, a0):\n    p = a0 * 1.5\n    nd.relu(p, out=p)\n    return [p]\n\n"
+        "def run(net):\n    unread = 1\n    out = attempt(found, 'sample 0', lambda: net(program_0, (1, 2)))\n"
+        "    out = attempt(found, 'sample 1', lambda: 1 / 0)\n"
+    )
+    assert without_unread(text, ["sample 1"]) == wanted

@@ -12,6 +12,7 @@ from experiments.fuzz.case import Case
 from experiments.fuzz.framework import Framework
 from experiments.fuzz.net import compiled, make_net
 from experiments.fuzz.render import Rendered, render
+from experiments.fuzz.unread import without_unread
 
 Found = dict[str, Any]
 FINE, COARSE = 1e-6, 1e-3
@@ -72,16 +73,22 @@ class Judge:
         if any(framework.limit(wanted.get(name), found.get(name), rendered.text) for name in apart):
             return Verdict("discarded", "a documented limit of batches")
         tolerance = self.tolerance(rendered)
-        wrong = framework.prelude.difference(found, wanted, tolerance)
-        wrong = sorted(
-            (pair for pair in wrong if not self._known(wanted, found, pair[0])),
-            key=lambda pair: "raises" not in pair[0],
-        )
+        wrong = sorted(self._wrong(wanted, found, tolerance), key=lambda pair: "raises" not in pair[0])
+        if any(framework.recorded(wanted.get(name)) for name in apart if name not in found):
+            if self._equals_without_unread(rendered, net, found, tolerance):
+                return Verdict("discarded", "refused for calls that nobody reads, without which all is equal")
         if wrong and self._shaky(rendered, net, wanted, found, [name for name, _ in wrong], tolerance):
             return Verdict("discarded", "rounding alone changes the eager program's results as much")
         if not wrong:
             return Verdict("equal")
         return Verdict(_kind(*wrong[0]), "; ".join(f"{name}: {how}" for name, how in wrong[:4]))
+
+    def _equals_without_unread(self, rendered: Rendered, net: Any, found: Found, tolerance: float) -> bool:
+        """Whether the eager program without calls that nobody reads gives what a batch gives, but for its refusals."""
+        refused = [name for name, value in found.items() if self.framework.recorded(value)]
+        text = without_unread(rendered.text, [name.removesuffix(" raises") for name in refused])
+        wrong = self._wrong(self.play(text, net, False), found, tolerance)
+        return all(name in refused for name, _ in wrong)
 
     def _shaky(
         self, rendered: Rendered, net: Any, wanted: Found, found: Found, names: list[str], tolerance: float
@@ -106,6 +113,11 @@ class Judge:
                 found["run raises"] = error.with_traceback(None)
             self.framework.end(net, found, batched)
         return found
+
+    def _wrong(self, wanted: Found, found: Found, tolerance: float) -> list[tuple[str, str]]:
+        """What differs, and is not meant to."""
+        pairs = self.framework.prelude.difference(found, wanted, tolerance)
+        return [pair for pair in pairs if not self._known(wanted, found, pair[0])]
 
     def _known(self, wanted: Found, found: Found, name: str) -> bool:
         """Whether a difference is one that is meant."""

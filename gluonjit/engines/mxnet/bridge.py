@@ -73,7 +73,7 @@ def bridged(value: Value) -> NDArray:
                 pending += missing
             else:
                 inputs = [array for origin in origins for array in _begun(origin, known)]
-                known[id(current)] = _joined(current, tape, inputs) if inputs else _plain(current)
+                known[id(current)] = _joined(current, tape, inputs)
     return known[id(value)]
 
 
@@ -91,8 +91,13 @@ def _joined(value: Value, tape: Tape, inputs: list[NDArray]) -> NDArray:
     with as_captured(0):
         joined = _with_axes(numbers_of(value))
     if autograd.is_recording():
-        tape.bridges += 1
-        differentiable(joined, [_with_axes(array) for array in inputs], Bridge(value, tape).backward)
+        if inputs:
+            tape.bridges += 1
+            differentiable(joined, [_with_axes(array) for array in inputs], Bridge(value, tape).backward)
+        else:  # computed of what only lies in a graph: MXNet refuses some writes then
+            nothing = mx.nd.zeros(1)
+            nothing.attach_grad()
+            differentiable(joined, [nothing], lambda gradient, training: [])
     return joined if value.spec.shape else as_shape(joined, ())
 
 

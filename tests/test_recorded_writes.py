@@ -353,3 +353,49 @@ def test_a_write_before_backward_leaves_gradients_of_the_numbers_at_the_call() -
     p = np.exp(-given * given)
     wanted = -2 * given * p * (given * kept).sum() + p.sum() * kept
     np.testing.assert_allclose(x.grad.asnumpy(), wanted, rtol=1e-5)
+
+
+@gluonjit.cell
+def blended(x: Any, y: Any) -> list[Any]:
+    """Of which y itself is read beside nothing that learns."""
+    return [nd.tanh(x * 0.5 + y * 0.25), x - y * 0.5]
+
+
+@gluonjit.cell
+def multiplied(x: Any, y: Any) -> Any:
+    """Of which y is read beside x in the second operator."""
+    return nd.sin(y) + x * y
+
+
+@gluonjit.cell
+def weighed(x: Any, y: Any) -> Any:
+    """Of which one result is of y alone."""
+    return [x * 0.5, nd.sin(y) * y]
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+@pytest.mark.parametrize("cell", [blended, multiplied, weighed])
+def test_a_cell_lets_into_the_graph_what_its_operators_read_beside_what_is_in_it(cell: Any, flushed: bool) -> None:
+    found = []
+    for dynamic in (False, True):
+        net = Calls()
+        net.initialize(mx.init.One())
+        net.hybridize(dynamic_batch=dynamic)
+        x = nd.array([[0.2, -0.9, -0.3]])
+
+        def program(net: Calls, x: Any) -> Any:
+            y = nd.array([[0.5, 0.25, 1]])
+            made = cell(net.layer(x), y)
+            if flushed:
+                (made if isinstance(made, list) else [made])[0].wait_to_read()
+            z = y + y
+            z += 1
+            return z * 2
+
+        with autograd.record():
+            try:
+                found.append(net(program, x).asnumpy().tolist())
+            except mx.base.MXNetError:
+                found.append("refused")
+    assert found[0] == found[1]
+    assert (found[0] == "refused") == (cell is multiplied)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from experiments.fuzz import cli, loop
+from experiments.fuzz.allowing import allowing
 from experiments.fuzz.case import draw
 from experiments.fuzz.cli import ENGINES, HABITS, PLANTS
 from experiments.fuzz.framework import Framework, framework
@@ -22,7 +23,6 @@ from experiments.fuzz.habits import draw_with_habits
 from experiments.fuzz.judge import Judge, Verdict
 from experiments.fuzz.loop import Setting, fuzz
 from experiments.fuzz.plants import planted
-from experiments.fuzz.unread import without_unread
 
 ROOT = Path(__file__).parent.parent
 SEED = 1
@@ -51,7 +51,8 @@ def test_programs_agree(engine: str) -> None:
     # Most of these in PyTorch go backward twice through what was before the batch, which frees it (docs/torch.md).
     assert findings.cases == 300 and findings.discarded < {"mxnet": 0.05, "torch": 0.1}[engine] * 300
     assert len(findings.counts.operators) >= 120
-    # Writes, and cells with side effects or with state that changes, take what they call apart.
+    # Writes, and cells with side effects or with state that changes, take what they call apart. On MXNet a write to a
+    # captured array runs what waits, which is a third of what runs alone (0.72 without habits, 0.65 with them).
     assert findings.counts.nodes_batched >= 0.6 * findings.counts.nodes
 
 
@@ -198,17 +199,17 @@ def test_a_case_that_hangs_is_written(monkeypatch: Any) -> None:
     assert (failure.case, failure.kind) == (7, "hang") and failure.program.startswith("Case(")
 
 
-def test_calls_that_nobody_reads_are_left_out() -> None:
-    """What reads them in turn, and numbers without a name, but no write and no call for its effect."""
+def test_what_mxnet_refuses_needlessly_is_allowed() -> None:
+    """Calls that nobody reads go, with what reads them in turn, but no write and no call for its effect."""
     text = (
-        "def program_0(net, a0):\n    v0 = net.embed(a0)\n    v1 = v0 * 2\n    v1 + a0\n    p = a0 * 1.5\n"
+        "def program_0(net, a0):\n    v0 = net.embed(a0)\n    v1 = v0 * 2\n    v1 + a0\n    p = a0[0:1] * 1.5\n"
         "    nd.relu(p, out=p)\n    return [p]\n"
         "def run(net):\n    unread = 1\n    out = attempt(found, 'sample 0', lambda: net(program_0, (1, 2)))\n"
         '    out = attempt(found, "sample 1", lambda: net(program_0, (1, 2)))\n'
     )
     wanted = (
-        "def program_0(net, a0):\n    p = a0 * 1.5\n    nd.relu(p, out=p)\n    return [p]\n\n"
+        "def program_0(net, a0):\n    p = a0.detach()[0:1] * 1.5\n    nd.relu(p, out=p)\n    return [p]\n\n"
         "def run(net):\n    unread = 1\n    out = attempt(found, 'sample 0', lambda: net(program_0, (1, 2)))\n"
         "    out = attempt(found, 'sample 1', lambda: 1 / 0)\n"
     )
-    assert without_unread(text, ["sample 1"]) == wanted
+    assert allowing(text, ["sample 1"]) == wanted

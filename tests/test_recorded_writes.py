@@ -399,3 +399,25 @@ def test_a_cell_lets_into_the_graph_what_its_operators_read_beside_what_is_in_it
                 found.append("refused")
     assert found[0] == found[1]
     assert (found[0] == "refused") == (cell is multiplied)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_result_that_a_later_flush_has_read_beside_a_weight_is_in_the_graph(dynamic: bool) -> None:
+    net = Calls()
+    net.initialize()
+    net.hybridize(dynamic_batch=dynamic)
+
+    def program(net: Calls, x: Any) -> Any:
+        y = nd.relu(x)
+        y.wait_to_read()
+        z = y * 2
+        z += 1  # nothing has read y beside a weight yet
+        read = net.layer(y)
+        read.wait_to_read()
+        z = y * 2
+        with pytest.raises(mx.base.MXNetError, match="already in a computational graph"):
+            z[0:1] = 1
+        return read
+
+    with autograd.record():
+        net(program, nd.array([[0.2, -0.9, -0.3]]))

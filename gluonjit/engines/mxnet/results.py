@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
 from mxnet.ndarray import NDArray
 
@@ -63,8 +64,11 @@ def spent(value: Value, tape: Tape) -> bool:
     return tape.freed or all(tape.spent.reaches_all(place) for place in places_of(value))
 
 
-def is_entered(value: Value) -> bool:
-    """Whether the history of a batch that has run, and was not differentiated since, holds an array of this value."""
+def is_entered(value: Value, before: float = inf) -> bool:
+    """Whether the history of a batch that has run, and was not differentiated since, holds an array of this value.
+
+    `before` leaves out batches from this number on.
+    """
     positions: Sequence[int]
     if value.result is not None:
         result = value.result
@@ -77,7 +81,23 @@ def is_entered(value: Value) -> bool:
         arena, positions = placed(value, results)
     else:
         return False
-    return tape is not None and not spent(value, tape) and tape.has_entered(arena, list(positions), is_entered)
+    if tape is None or spent(value, tape):
+        return False
+    return tape.has_entered(arena, list(positions), is_entered) or _entered_later(tape, arena, positions, before)
+
+
+def _entered_later(tape: Tape, arena: int, positions: Sequence[int], before: float) -> bool:
+    """Whether these rows of a batch have entered a graph with calls of a later one, which have read them."""
+    for later in [found for found in list(tape.later) if found.number < before]:
+        for source in later.sources:
+            if source.value is None or tape_of(source.value) is not tape or later.spent.reaches(source.place):
+                continue
+            rows = [row for place in places_of(source.value) if place.arena == arena for row in range(*place[1:])]
+            if set(positions) <= set(rows):
+                at = [source.place.begin + rows.index(position) for position in positions]
+                if later.has_entered(source.place.arena, at, is_entered):
+                    return True
+    return False
 
 
 def is_read(array: NDArray) -> bool:

@@ -121,13 +121,15 @@ class Tape:
         """The gradient of a constant, None where it is not learned."""
         return self._constants[id(given)][2]
 
-    def has_entered(self, arena: int, positions: Sequence[int], goes_back: Callable[[Value], bool]) -> bool:
+    def has_entered(self, arena: int, positions: Sequence[int], goes_back: Callable[[Value, float], bool]) -> bool:
         """Whether MXNet would have an array of these rows in a computational graph, which refuses writes to it.
 
-        goes_back: whether it would have a value of an earlier flush in one.
+        goes_back: whether it would have a value of an earlier flush in one, by flushes before that of this number.
         """
         if self._entered is None:
-            sources = [source for source in self.sources if source.value is None or goes_back(source.value)]
+            sources = [
+                source for source in self.sources if source.value is None or goes_back(source.value, self.number)
+            ]
             begun = [place for source in sources for place in [p for _, p in source.parts] or [source.place]]
             before = sorted((tape for tape in list(LIVING) if tape.number < self.number), key=lambda tape: tape.number)
             for array, place in self.read.values():  # what an earlier flush has read beside a weight is in a graph
@@ -136,7 +138,7 @@ class Tape:
             self._entered = entered(self.plan, begun, lambda array: self._constants[id(array)][2] is not None)
         return bool(self._entered[arena][positions].all())
 
-    def holds(self, array: NDArray, goes_back: Callable[[Value], bool]) -> bool:
+    def holds(self, array: NDArray, goes_back: Callable[[Value, float], bool]) -> bool:
         """Whether this history, not differentiated since, holds an array of the program that learns nothing."""
         known = self.read.get(id(array))
         if known is None or self.spent.reaches(known[1]):

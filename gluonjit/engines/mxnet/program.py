@@ -27,7 +27,7 @@ class Program(Protocol):
     used: list[bool]  # whether the results depend on it, for each group of operands and each constant
     left: list[Any]  # weights whose products with zeros are left out: their gradients are zeros
     depends: list[set[int]]  # for each result what of these it depends on, by position
-    enters: list[set[int]] | None  # which operands each operand and constant in a graph lets in; None: all of them
+    enters: list[int] | None  # for each operand what lets it into a graph (`reach.let_in`); None: anything
     operators: int  # that one call runs, of any number of nodes, or where they run alone of one node
 
     def __call__(
@@ -62,7 +62,7 @@ class Batched:
     ) -> None:
         self.consts = consts
         self.left: list[Any] = []
-        self.enters: list[set[int]] | None = None
+        self.enters: list[int] | None = None
         self.may_fail = False
         self.numpy = bool(LOCAL.state.numpy & SHAPES)
         self.parameters: list[tuple[Any, Any]] = []  # which parameters the constants are the arrays of
@@ -143,7 +143,7 @@ class Lone:
     ) -> None:
         self.consts = consts
         self.left: list[Any] = []
-        self.enters: list[set[int]] | None = None
+        self.enters: list[int] | None = None
         self.operators = 1
         self.may_fail = may_fail
         self.numpy = bool(LOCAL.state.numpy & SHAPES)

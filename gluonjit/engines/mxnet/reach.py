@@ -115,20 +115,20 @@ def entered(plan: Plan, begun: Iterable[Place], learned: Callable[[Any], bool]) 
     return [np.isfinite(times) for times in since]
 
 
-def let_in(trace: Trace) -> list[set[int]]:
-    """For each operand and constant that is in a computational graph the operands that MXNet lets in with it.
+def let_in(trace: Trace) -> list[int]:
+    """For each operand which of the operands and constants, as bits, let it into a computational graph by being in it.
 
-    It records an operator that reads something that is in, which lets in what else it reads, and its results.
+    MXNet records an operator that reads something that is in, which lets in what else it reads, and its results.
     """
-    count = len(trace.operands)
-    found = []
-    for begun in [*range(count), *(position for position, _ in trace.consts)]:
-        inside = {begun}
-        for op in trace.ops:
-            if not inside.isdisjoint(op.inputs):
-                inside.update(op.inputs, op.outputs)
-        found.append({position for position in inside if position < count})
-    return found
+    sources = [*range(len(trace.operands)), *(position for position, _ in trace.consts)]
+    by = {position: 1 << k for k, position in enumerate(sources)}
+    for op in trace.ops:
+        reads = 0
+        for position in op.inputs:
+            reads |= by.get(position, 0)
+        for position in (*op.inputs, *op.outputs):
+            by[position] = reads
+    return [by[position] for position in range(len(trace.operands))]
 
 
 class _Entering:
@@ -139,7 +139,7 @@ class _Entering:
         # A kind that is split has the operands of its call, and the program of what is left of it.
         self._enters = None if kind.split is not None or kind.children else program.enters
         self._left = any(map(learned, program.left))
-        self._consts = [len(kind.operands) + k for k, array in enumerate(program.consts) if learned(array)]
+        self._consts = sum(1 << len(kind.operands) + k for k, array in enumerate(program.consts) if learned(array))
 
     def results(self, inside: dict[tuple[int, ...], Any], count: int) -> Any:
         """The nodes whose results enter."""
@@ -149,9 +149,9 @@ class _Entering:
         """The nodes whose operand of a role enters."""
         if self._enters is None or self._left:
             return self.results(inside, count)
-        always = any(role[0] in self._enters[k] for k in self._consts)
-        by = [nodes for (k,), nodes in inside.items() if role[0] in self._enters[k]]
-        return np.any([np.full(count, always), *by], axis=0)
+        by = self._enters[role[0]]
+        read = [nodes for (k,), nodes in inside.items() if by >> k & 1]
+        return np.any([np.full(count, bool(by & self._consts)), *read], axis=0)
 
 
 def _enter(step: Step, since: list[Any], entering: _Entering) -> None:

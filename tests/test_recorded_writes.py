@@ -353,3 +353,71 @@ def test_a_write_before_backward_leaves_gradients_of_the_numbers_at_the_call() -
     p = np.exp(-given * given)
     wanted = -2 * given * p * (given * kept).sum() + p.sum() * kept
     np.testing.assert_allclose(x.grad.asnumpy(), wanted, rtol=1e-5)
+
+
+@gluonjit.cell
+def blended(x: Any, y: Any) -> list[Any]:
+    """Of which y itself is read beside nothing that learns."""
+    return [nd.tanh(x * 0.5 + y * 0.25), x - y * 0.5]
+
+
+@gluonjit.cell
+def multiplied(x: Any, y: Any) -> Any:
+    """Of which y is read beside x in the second operator."""
+    return nd.sin(y) + x * y
+
+
+@gluonjit.cell
+def weighed(x: Any, y: Any) -> Any:
+    """Of which one result is of y alone."""
+    return [x * 0.5, nd.sin(y) * y]
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+@pytest.mark.parametrize("cell", [blended, multiplied, weighed])
+def test_a_cell_lets_into_the_graph_what_its_operators_read_beside_what_is_in_it(cell: Any, flushed: bool) -> None:
+    found = []
+    for dynamic in (False, True):
+        net = Calls()
+        net.initialize(mx.init.One())
+        net.hybridize(dynamic_batch=dynamic)
+        x = nd.array([[0.2, -0.9, -0.3]])
+
+        def program(net: Calls, x: Any) -> Any:
+            y = nd.array([[0.5, 0.25, 1]])
+            made = cell(net.layer(x), y)
+            if flushed:
+                (made if isinstance(made, list) else [made])[0].wait_to_read()
+            z = y + y
+            z += 1
+            return z * 2
+
+        with autograd.record():
+            try:
+                found.append(net(program, x).asnumpy().tolist())
+            except mx.base.MXNetError:
+                found.append("refused")
+    assert found[0] == found[1]
+    assert (found[0] == "refused") == (cell is multiplied)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_result_that_a_later_flush_has_read_beside_a_weight_is_in_the_graph(dynamic: bool) -> None:
+    net = Calls()
+    net.initialize()
+    net.hybridize(dynamic_batch=dynamic)
+
+    def program(net: Calls, x: Any) -> Any:
+        y = nd.relu(x)
+        y.wait_to_read()
+        z = y * 2
+        z += 1  # nothing has read y beside a weight yet
+        read = net.layer(y)
+        read.wait_to_read()
+        z = y * 2
+        with pytest.raises(mx.base.MXNetError, match="already in a computational graph"):
+            z[0:1] = 1
+        return read
+
+    with autograd.record():
+        net(program, nd.array([[0.2, -0.9, -0.3]]))

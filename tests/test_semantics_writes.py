@@ -268,3 +268,24 @@ def test_what_was_looked_at_for_a_write_is_let_go_of_with_its_batch() -> None:
     assert result.asnumpy().shape == (2, 3)
     gc.collect()
     assert graph() is None
+
+
+def test_a_weight_written_between_two_backward_passes() -> None:
+    """Each pass reads a layer's weights as they are then."""
+    found = []
+    for dynamic in (False, True):
+        net = Recurrent(SIZE)
+        net.initialize(mx.init.One())
+        net.hybridize(dynamic_batch=dynamic)
+        x = nd.array(rows(3, SIZE).asnumpy() * 0.1)
+        x.attach_grad()
+        with autograd.record():
+            loss = (net(x) ** 2).sum()
+        loss.backward(retain_graph=True)
+        parts = [x.grad.asnumpy()]
+        for parameter in net.collect_params().values():
+            parameter.data()[:] = 0.5
+        loss.backward()
+        found.append([*parts, x.grad.asnumpy()])
+    for wanted, numbers in zip(*found):
+        assert_close(numbers, wanted, "x")

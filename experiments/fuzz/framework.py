@@ -117,6 +117,10 @@ class Framework(ABC):
         """Whether a batch need not refuse that, because it has its own copies of what was written to."""
         return False
 
+    def recorded(self, value: Any) -> bool:
+        """Whether a result is the eager program's refusal of a write to what recorded calls have read."""
+        return False
+
     def limit(self, wanted: Any, found: Any, text: str) -> bool:
         """Whether an error that one of the runs raises, while the other gives None, is a documented limit."""
         return False

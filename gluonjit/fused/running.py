@@ -161,8 +161,13 @@ class Launches:
 
     def __del__(self) -> None:
         """Leave the memory of packed weights to the next flush: the system's own takes longer than packing."""
+        self.forget_weights()
+
+    def forget_weights(self) -> None:
+        """Pack weights anew from here on: they may have been written to."""
         for packed in self._packed.values():
             _given_back(packed)
+        self._packed.clear()
 
     def _pack(self, array: Any, weight: Weight, stride: int, turned: bool, memory: Memory) -> Room:
         key = (id(array), weight, turned)

@@ -97,6 +97,10 @@ class Steps:
             fused.sources[results] = fused.program.sources(results)
         return fused.sources[results]
 
+    def forget_weights(self) -> None:
+        """Read weights anew from here on: they may have been written to."""
+        self._launches.forget_weights()
+
     def backward(self, number: int, done: Done, memory: Memory) -> None:
         """Add to the gradients of a step's operands and weights."""
         consts = self.plan.steps[number].kind.program.consts

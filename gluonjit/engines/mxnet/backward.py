@@ -175,7 +175,7 @@ def _through_batches(
                 if not target.reached:
                     continue
                 if target.value is None:
-                    for array, gradient in target.parts or ((target.array, target.gradient),):
+                    for array, gradient in target.pairs:
                         with as_captured(2):  # a result of the array: a variable as head would overwrite its gradient
                             ready.append(target.again() if target.again is not None else same_elements(array))
                         gradients.append(gradient)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
 from weakref import WeakSet
 
 import mxnet as mx
@@ -10,7 +9,9 @@ from mxnet import autograd
 from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.arrays import FLOATS
-from gluonjit.engines.mxnet.results import is_entered, numbers_of, seed_of, spent, tape_of
+from gluonjit.engines.mxnet.function import differentiable
+from gluonjit.engines.mxnet.history import Target
+from gluonjit.engines.mxnet.results import is_entered, numbers_of, places_of, seed_of, spent, tape_of
 from gluonjit.engines.mxnet.semantics import as_shape, classic
 from gluonjit.engines.mxnet.session import as_captured
 from gluonjit.engines.mxnet.tape import Tape
@@ -19,24 +20,18 @@ from gluonjit.graph import Value
 _living: WeakSet[Bridge] = WeakSet()
 
 
-class Bridge(autograd.Function):  # type: ignore[misc]
-    """A value as a function of everything its batch learns from. Its backward is that of the whole batch."""
+class Bridge:
+    """A value as a function of all that it was computed from. Its backward is that of its batch."""
 
     def __init__(self, value: Value, tape: Tape) -> None:
-        super().__init__()
         self._value = value
         self._tape = tape
         _living.add(self)
 
-    def forward(self, *inputs: NDArray) -> NDArray:
-        """The value's numbers; they have been computed already."""
-        return _with_axes(numbers_of(self._value))
-
-    def backward(self, gradient: NDArray) -> Any:
-        """Gradients of the inputs, in their order."""
-        targets = self._tape.gradients(seed_of(self._value, gradient), True, True)
-        gradients = [_with_axes(target.gradient) for target in targets]
-        return gradients[0] if len(gradients) == 1 else gradients
+    def backward(self, gradient: NDArray, training: bool) -> list[NDArray]:
+        """Gradients of what the value was computed from, in the order of `Tape.origins`."""
+        targets = self._tape.gradients(seed_of(self._value, gradient), True, training)
+        return [_with_axes(found) for target in targets if target.reached for _, found in target.pairs]
 
 
 def finish() -> bool:
@@ -72,19 +67,37 @@ def bridged(value: Value) -> NDArray:
         elif tape is None or spent(current, tape) or current.spec.dtype not in FLOATS or not is_entered(current):
             known[id(current)] = _plain(current)
         else:
-            origins = tape.origins()
-            missing = [origin for _, origin in origins if origin is not None and id(origin) not in known]
+            origins = tape.origins(places_of(current))
+            missing = [origin.value for origin in origins if origin.value is not None and id(origin.value) not in known]
             if missing:
                 pending += missing
             else:
-                inputs = [classic(array) if origin is None else known[id(origin)] for array, origin in origins]
-                known[id(current)] = _joined(current, tape, inputs) if inputs else _plain(current)
+                inputs = [array for origin in origins for array in _begun(origin, known)]
+                known[id(current)] = _joined(current, tape, inputs)
     return known[id(value)]
 
 
+def _begun(origin: Target, known: dict[int, NDArray]) -> list[NDArray]:
+    """The arrays with which MXNet's history goes on where that of a batch begins."""
+    if origin.value is not None:
+        return [known[id(origin.value)]]
+    if origin.again is None:
+        return [classic(array) for array, _ in origin.pairs]
+    with as_captured(2):  # backward from another sample may free the history of the rows that are there
+        return [origin.again()]
+
+
 def _joined(value: Value, tape: Tape, inputs: list[NDArray]) -> NDArray:
-    tape.bridges += 1
-    joined: NDArray = Bridge(value, tape)(*[_with_axes(array) for array in inputs])
+    with as_captured(0):
+        joined = _with_axes(numbers_of(value))
+    if autograd.is_recording():
+        if inputs:
+            tape.bridges += 1
+            differentiable(joined, [_with_axes(array) for array in inputs], Bridge(value, tape).backward)
+        else:  # computed of what only lies in a graph: MXNet refuses some writes then
+            nothing = mx.nd.zeros(1)
+            nothing.attach_grad()
+            differentiable(joined, [nothing], lambda gradient, training: [])
     return joined if value.spec.shape else as_shape(joined, ())
 
 

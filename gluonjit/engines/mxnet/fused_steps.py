@@ -81,6 +81,11 @@ class FusedSteps:
         done = self._steps.run(number, learned, weights, results, self)
         return None if done is None else Ran(self, number, done)
 
+    def begin_backward(self) -> None:
+        """Read weights anew, as MXNet's own backward does, when what was written to them since is there."""
+        self._constants.clear()
+        self._steps.forget_weights()
+
     def backward(self, ran: Ran) -> None:
         """Add to the gradients of a step's operands and weights."""
         self._steps.backward(ran.number, ran.done, self)

@@ -55,6 +55,11 @@ class Target(NamedTuple):
     parts: tuple[tuple[NDArray, NDArray], ...] = ()
     again: Callable[[], NDArray] | None = None
 
+    @property
+    def pairs(self) -> tuple[tuple[NDArray, NDArray], ...]:
+        """The arrays of the program, each with its gradient."""
+        return self.parts or ((self.array, self.gradient),)
+
 
 def is_learned(array: NDArray) -> bool:
     """Tells whether gradients go on from an array: it is a variable, or was computed from one under recording."""

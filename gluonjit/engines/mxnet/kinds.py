@@ -146,6 +146,8 @@ def _kind_of(
         return str(refusal)
     built.program.parameters = parameters
     built.program.left = [] if left is None else left.weights
+    if left is not None:  # what met zeros is no more in the trace
+        built.program.enters = None
     flat = type(structure) is tuple and list(structure) == list(range(len(results)))
     kind = Kind(
         name=cell.name,

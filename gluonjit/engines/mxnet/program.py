@@ -10,6 +10,7 @@ import mxnet as mx
 
 from gluonjit.engines.mxnet import rules
 from gluonjit.engines.mxnet.hooked import original_invoke, slice_rows
+from gluonjit.engines.mxnet.reach import let_in
 from gluonjit.engines.mxnet.semantics import SHAPES, as_shape
 from gluonjit.engines.mxnet.sized import Sized, Sizes
 from gluonjit.engines.mxnet.trace import Attrs, Trace
@@ -26,6 +27,7 @@ class Program(Protocol):
     used: list[bool]  # whether the results depend on it, for each group of operands and each constant
     left: list[Any]  # weights whose products with zeros are left out: their gradients are zeros
     depends: list[set[int]]  # for each result what of these it depends on, by position
+    enters: list[int] | None  # for each operand what lets it into a graph (`reach.let_in`); None: anything
     operators: int  # that one call runs, of any number of nodes, or where they run alone of one node
 
     def __call__(
@@ -60,6 +62,7 @@ class Batched:
     ) -> None:
         self.consts = consts
         self.left: list[Any] = []
+        self.enters: list[int] | None = None
         self.may_fail = False
         self.numpy = bool(LOCAL.state.numpy & SHAPES)
         self.parameters: list[tuple[Any, Any]] = []  # which parameters the constants are the arrays of
@@ -140,6 +143,7 @@ class Lone:
     ) -> None:
         self.consts = consts
         self.left: list[Any] = []
+        self.enters: list[int] | None = None
         self.operators = 1
         self.may_fail = may_fail
         self.numpy = bool(LOCAL.state.numpy & SHAPES)
@@ -267,6 +271,7 @@ def _build(trace: Trace, results: Sequence[int], poly: bool, direct: bool) -> Bu
         direct=direct,
     )
     program.may_fail = may_fail
+    program.enters = let_in(trace)
     program.adds = [
         all(op.name == "FullyConnected" for op in trace.ops if position in op.inputs) for position, _ in trace.consts
     ]

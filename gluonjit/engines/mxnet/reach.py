@@ -9,8 +9,9 @@ import numpy as np
 
 from gluonjit.analysis import Plan, Step
 from gluonjit.analysis.liveness import base_rows
-from gluonjit.analysis.operands import joined, operand_matrices
+from gluonjit.analysis.operands import operand_matrices
 from gluonjit.analysis.plan import Index, Place
+from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.graph import Graph, Kind
 
 
@@ -78,16 +79,19 @@ def entered_waiting(graph: Graph, begun: Iterable[int], learned: Callable[[Any],
         if record.mode >= 2 and record.bases:
             numbers = base_rows(record)
             made = numbers[:, None] + np.arange(record.kind.rows)
-            consts = (*record.kind.program.consts, *record.kind.program.left)
-            reads = joined(operand_matrices(record), len(numbers))
-            calls.append((numbers, reads, made, any(map(learned, consts))))
+            calls.append((numbers, operand_matrices(record), made, _Entering(record.kind, learned)))
     changed = True
     while changed:
         before = since.copy()
-        for numbers, reads, made, always in calls:
-            nodes = (since[reads] < numbers[:, None]).any(1) | always
-            for rows in (reads, made):
+        for numbers, reads, made, entering in calls:
+            inside: dict[tuple[int, ...], Any] = {
+                (k,): (since[rows] < numbers[:, None]).any(1) for k, rows in enumerate(reads)
+            }
+            for k, rows in enumerate(reads):
+                nodes = entering.operand((k,), inside, len(numbers))
                 np.minimum.at(since, rows[nodes], numbers[nodes, None])
+            nodes = entering.results(inside, len(numbers))
+            np.minimum.at(since, made[nodes], numbers[nodes, None])
         changed = not np.array_equal(before, since)
     return np.isfinite(since)
 
@@ -106,28 +110,73 @@ def entered(plan: Plan, begun: Iterable[Place], learned: Callable[[Any], bool]) 
     while changed:  # a node may have let in what one of an earlier step reads
         before = [times.copy() for times in since]
         for step in recorded:
-            _let_in(step, since, any(map(learned, (*step.kind.program.consts, *step.kind.program.left))))
+            _enter(step, since, _Entering(step.kind, learned))
         changed = not all(map(np.array_equal, before, since))
     return [np.isfinite(times) for times in since]
 
 
-def _let_in(step: Step, since: list[Any], always: bool) -> None:
-    """Note what the nodes of a step let in, those that read what is in already, or all (`always`)."""
+def let_in(trace: Trace) -> list[int]:
+    """For each operand which of the operands and constants, as bits, let it into a computational graph by being in it.
+
+    MXNet records an operator that reads something that is in, which lets in what else it reads, and its results.
+    """
+    sources = [*range(len(trace.operands)), *(position for position, _ in trace.consts)]
+    by = {position: 1 << k for k, position in enumerate(sources)}
+    for op in trace.ops:
+        reads = 0
+        for position in op.inputs:
+            reads |= by.get(position, 0)
+        for position in (*op.inputs, *op.outputs):
+            by[position] = reads
+    return [by[position] for position in range(len(trace.operands))]
+
+
+class _Entering:
+    """What recorded nodes of a kind let into a graph, given those whose operands are in it, by role."""
+
+    def __init__(self, kind: Kind, learned: Callable[[Any], bool]) -> None:
+        program = kind.program
+        # A kind that is split has the operands of its call, and the program of what is left of it.
+        self._enters = None if kind.split is not None or kind.children else program.enters
+        self._left = any(map(learned, program.left))
+        self._consts = sum(1 << len(kind.operands) + k for k, array in enumerate(program.consts) if learned(array))
+
+    def results(self, inside: dict[tuple[int, ...], Any], count: int) -> Any:
+        """The nodes whose results enter."""
+        return np.any([np.full(count, bool(self._left or self._consts)), *inside.values()], axis=0)
+
+    def operand(self, role: tuple[int, ...], inside: dict[tuple[int, ...], Any], count: int) -> Any:
+        """The nodes whose operand of a role enters."""
+        if self._enters is None or self._left:
+            return self.results(inside, count)
+        by = self._enters[role[0]]
+        read = [nodes for (k,), nodes in inside.items() if by >> k & 1]
+        return np.any([np.full(count, bool(by & self._consts)), *read], axis=0)
+
+
+def _enter(step: Step, since: list[Any], entering: _Entering) -> None:
+    """Note what the nodes of a step let in."""
     numbers = np.concatenate([base_rows(record)[nodes] for record, nodes in step.parts])
-    nodes = np.full(step.count, always)
-    reads = []
+    reads, inside = [], {}
     for number, (gather, group) in enumerate(zip(step.gathers, step.kind.groups)):
         place = gather.place
         taken = np.arange(place.begin, place.end) if gather.index is None else gather.index
-        owners = _nodes(step, [_rows_of_role(number, role) for role in range(len(group))])
-        nodes[owners[since[place.arena][taken] < numbers[owners]]] = True
-        reads.append((since[place.arena], taken, owners))
+        begin = 0
+        for position, role in enumerate(group):
+            owners = _nodes(step, [_rows_of_role(number, position)])
+            rows = taken[begin : begin + len(owners)]
+            begin += len(owners)
+            nodes = inside[role] = np.zeros(step.count, dtype=bool)
+            nodes[owners[since[place.arena][rows] < numbers[owners]]] = True
+            reads.append((since[place.arena], rows, owners, role))
+    for times, rows, owners, role in reads:
+        kept = entering.operand(role, inside, step.count)[owners]
+        np.minimum.at(times, rows[kept], numbers[owners[kept]])
+    nodes = entering.results(inside, step.count)
     for number, place in enumerate(step.places):
         owners = _nodes(step, [_rows_of_output(number)])
-        reads.append((since[place.arena], np.arange(place.begin, place.end), owners))
-    for times, taken, owners in reads:
         kept = nodes[owners]
-        np.minimum.at(times, taken[kept], numbers[owners[kept]])
+        np.minimum.at(since[place.arena], np.arange(place.begin, place.end)[kept], numbers[owners[kept]])
 
 
 def _rows_of_output(number: int) -> Callable[[Kind], int]:

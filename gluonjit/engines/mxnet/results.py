@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
 from mxnet.ndarray import NDArray
 
@@ -47,21 +48,27 @@ def tape_of(value: Value) -> Tape | None:
     return session.tape
 
 
+def places_of(value: Value) -> list[Place]:
+    """Where the rows of a flushed value lie in its batch: one place, or one for each row."""
+    if value.result is not None:
+        begin = value.result.position
+        return [Place(value.result.arena, begin, begin + value.spec.rows)]
+    arena, positions = placed(value, results_of(value))
+    if positions == list(range(positions[0], positions[0] + len(positions))):
+        return [Place(arena, positions[0], positions[0] + len(positions))]
+    return [Place(arena, position, position + 1) for position in positions]
+
+
 def spent(value: Value, tape: Tape) -> bool:
     """Tells whether backward went through this flushed value already and freed its history."""
-    if tape.freed:
-        return True
-    positions: Sequence[int]
-    if value.result is not None:
-        arena = value.result.arena
-        positions = range(value.result.position, value.result.position + value.spec.rows)
-    else:
-        arena, positions = placed(value, results_of(value))
-    return all(tape.spent.reaches(Place(arena, position, position + 1)) for position in positions)
+    return tape.freed or all(tape.spent.reaches_all(place) for place in places_of(value))
 
 
-def is_entered(value: Value) -> bool:
-    """Tells whether the history of a batch that ran, and was not differentiated since, holds an array of this value."""
+def is_entered(value: Value, before: float = inf) -> bool:
+    """Tells whether the history of a batch that has run, and was not differentiated since, holds an array of this value.
+
+    `before` leaves out batches from this number on.
+    """
     positions: Sequence[int]
     if value.result is not None:
         result = value.result
@@ -74,7 +81,23 @@ def is_entered(value: Value) -> bool:
         arena, positions = placed(value, results)
     else:
         return False
-    return tape is not None and not spent(value, tape) and tape.has_entered(arena, list(positions), is_entered)
+    if tape is None or spent(value, tape):
+        return False
+    return tape.has_entered(arena, list(positions), is_entered) or _entered_later(tape, arena, positions, before)
+
+
+def _entered_later(tape: Tape, arena: int, positions: Sequence[int], before: float) -> bool:
+    """Whether these rows of a batch have entered a graph with calls of a later one, which have read them."""
+    for later in [found for found in list(tape.later) if found.number < before]:
+        for source in later.sources:
+            if source.value is None or tape_of(source.value) is not tape or later.spent.reaches(source.place):
+                continue
+            rows = [row for place in places_of(source.value) if place.arena == arena for row in range(*place[1:])]
+            if set(positions) <= set(rows):
+                at = [source.place.begin + rows.index(position) for position in positions]
+                if later.has_entered(source.place.arena, at, is_entered):
+                    return True
+    return False
 
 
 def is_read(array: NDArray) -> bool:
@@ -90,9 +113,7 @@ def seed_of(value: Value, gradient: NDArray) -> list[Seed]:
     spec = value.spec
     if gradient.shape != (spec.rows, *spec.row_shape):
         gradient = gradient.reshape((spec.rows, *spec.row_shape))
-    if value.result is not None:
-        return [Seed(value.result.arena, value.result.position, gradient)]
-    arena, positions = placed(value, results_of(value))
-    if positions == list(range(positions[0], positions[0] + len(positions))):
-        return [Seed(arena, positions[0], gradient)]
-    return [Seed(arena, position, slice_rows(gradient, k, k + 1)) for k, position in enumerate(positions)]
+    places = places_of(value)
+    if len(places) == 1:
+        return [Seed(places[0].arena, places[0].begin, gradient)]
+    return [Seed(place.arena, place.begin, slice_rows(gradient, k, k + 1)) for k, place in enumerate(places)]

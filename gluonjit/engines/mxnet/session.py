@@ -105,7 +105,10 @@ class Session:
                 return
             index = mx.nd.array(np.array(chunk.indices, dtype=np.int32), ctx=context, dtype="int32")
         learned = self.tape is not None and table.taped and table.weight.grad is not None
-        again = partial(mx.nd.Embedding, index, classic(table.weight), **dict(table.attrs))
+
+        def again() -> NDArray:  # with indices of its own, which MXNet forgets about after a backward
+            return mx.nd.Embedding(index.detach(), classic(table.weight), **dict(table.attrs))
+
         with as_captured(2 if learned else 0):
             try:
                 rows = again()

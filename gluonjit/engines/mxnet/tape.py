@@ -121,13 +121,15 @@ class Tape:
         """The gradient of a constant, None where it is not learned."""
         return self._constants[id(given)][2]
 
-    def has_entered(self, arena: int, positions: Sequence[int], goes_back: Callable[[Value], bool]) -> bool:
+    def has_entered(self, arena: int, positions: Sequence[int], goes_back: Callable[[Value, float], bool]) -> bool:
         """Tells whether MXNet would have an array of these rows in a computational graph, which refuses writes to it.
 
-        goes_back: whether it would have a value of an earlier flush in one.
+        goes_back: whether it would have a value of an earlier flush in one, by flushes before that of this number.
         """
         if self._entered is None:
-            sources = [source for source in self.sources if source.value is None or goes_back(source.value)]
+            sources = [
+                source for source in self.sources if source.value is None or goes_back(source.value, self.number)
+            ]
             begun = [place for source in sources for place in [p for _, p in source.parts] or [source.place]]
             before = sorted((tape for tape in list(LIVING) if tape.number < self.number), key=lambda tape: tape.number)
             for array, place in self.read.values():  # what an earlier flush has read beside a weight is in a graph
@@ -136,7 +138,7 @@ class Tape:
             self._entered = entered(self.plan, begun, lambda array: self._constants[id(array)][2] is not None)
         return bool(self._entered[arena][positions].all())
 
-    def holds(self, array: NDArray, goes_back: Callable[[Value], bool]) -> bool:
+    def holds(self, array: NDArray, goes_back: Callable[[Value, float], bool]) -> bool:
         """Tells whether this history, not differentiated since, holds an array of the program that learns nothing."""
         known = self.read.get(id(array))
         if known is None or self.spent.reaches(known[1]):
@@ -205,7 +207,7 @@ class Tape:
         return target._replace(gradient=target.gradient.copy(), parts=parts)
 
     def _backward(self, seeds: Sequence[Seed], retain: bool, train_mode: bool, hold: bool) -> list[Target]:
-        reach, steps = self._reached(seeds)
+        reach, steps = self._reached([seed.place for seed in seeds])
         if not retain:
             self.spent.add(reach)
         keep = retain or hold or self.bridges > 0 or self._awaited() or not self._all_spent()
@@ -219,6 +221,8 @@ class Tape:
                 if self._finite is not None:
                     self._finite.head(seed.gradient)
         self._addresses.clear()
+        for steps_in_c in {ran.steps for _, _, ran in steps if ran is not None}:
+            steps_in_c.begin_backward()
         laps, begin = [], self._now()
         for number, results, ran in steps:
             step = self.plan.steps[number]
@@ -235,12 +239,7 @@ class Tape:
             if self._finite is not None:
                 self._finite.gradients(number, self._gradients, self._gradients_of(step))
         self.laps = laps if self.profiles else ()
-        targets = [
-            Target(array, None, gradient, id(array) in reach.constants)
-            for array, _, gradient in self._constants.values()
-            if gradient is not None
-        ]
-        targets += [self._target(source, reach) for source in self._learned()]
+        targets = self._targets(reach)
         if not keep:
             self.free()
         return targets
@@ -256,6 +255,19 @@ class Tape:
         """Tells whether each step is waited for. Not where MXNet may call back: it would wait for the call to end."""
         return self._profile and not self.bridges
 
+    def origins(self, places: Sequence[Place]) -> list[Target]:
+        """What gradients of these rows go on to."""
+        return [target for target in self._targets(self._reached(places)[0]) if target.reached]
+
+    def _targets(self, reach: Reach) -> list[Target]:
+        weights = [
+            Target(array, None, gradient, id(array) in reach.constants)
+            for array, _, gradient in self._constants.values()
+            if gradient is not None
+        ]
+        sources = [source for source in self.sources if self._gradients[source.place.arena] is not None]
+        return weights + [self._target(source, reach) for source in sources]
+
     def _target(self, source: Source, reach: Reach) -> Target:
         rows = self._rows(source.place)
         if not source.parts:
@@ -264,12 +276,12 @@ class Tape:
         parts = tuple([(array, self._rows(place).reshape(array.shape)) for array, place in reached])
         return Target(source.array, None, rows, bool(parts), parts)
 
-    def _reached(self, seeds: Sequence[Seed]) -> tuple[Reach, list[tuple[int, list[NDArray], Ran | None]]]:
-        """Finds what these rows depend on, and the steps to go backward through, the last one first."""
+    def _reached(self, places: Sequence[Place]) -> tuple[Reach, list[tuple[int, list[NDArray], Ran | None]]]:
+        """What these rows depend on, and the steps to go backward through, the last one first."""
         reach = Reach(self.plan)
-        for seed in seeds:
-            if self._gradients[seed.arena] is not None:
-                reach.start(seed.place)
+        for place in places:
+            if self._gradients[place.arena] is not None:
+                reach.start(place)
         steps = []
         for number, results, ran in reversed(self._steps):
             step = self.plan.steps[number]
@@ -302,16 +314,6 @@ class Tape:
     def _gradients_of(self, step: Step) -> list[NDArray | None]:
         """The gradients of the weights of a step."""
         return [self._constants[id(array)][2] for array in step.kind.program.consts]
-
-    def origins(self) -> list[tuple[NDArray, Value | None]]:
-        """Lists what `gradients` gives gradients for, in its order."""
-        found: list[tuple[NDArray, Value | None]] = [
-            (array, None) for array, _, gradient in self._constants.values() if gradient is not None
-        ]
-        return found + [(source.array, source.value) for source in self._learned()]
-
-    def _learned(self) -> list[Source]:
-        return [source for source in self.sources if self._gradients[source.place.arena] is not None]
 
     def _rows(self, place: Place) -> NDArray:
         gradient = self._gradients[place.arena]

@@ -15,7 +15,7 @@ from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import as_lazy, capture, expand, foreign, open_batch
 from gluonjit.engines.torch.kinds import LOOPS
 from gluonjit.engines.torch.lazy import waits
-from gluonjit.engines.torch.ops import captured
+from gluonjit.engines.torch.operators import captured
 from gluonjit.engines.torch.records import Refusal
 from gluonjit.errors import OptionError
 from gluonjit.graph import is_own

@@ -15,7 +15,7 @@ import torch
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch.arrays import FLOATS, device_named, dtype_named, meta_of
 from gluonjit.engines.torch.hooked import make_subclass
-from gluonjit.engines.torch.operands import concrete, current
+from gluonjit.engines.torch.operands import Key, concrete, current
 from gluonjit.graph import Value
 from gluonjit.graph.references import indexed, quick_slice, row
 from gluonjit.hybrid import LOCAL, Batch, engine_of
@@ -25,15 +25,6 @@ _SCALAR: tuple[int, ...] = ()
 
 def _engine() -> Any:
     return engine_of("torch")
-
-
-class Key:
-    """A key of `[]` that is neither a whole number nor a slice."""
-
-    __slots__ = ("key",)
-
-    def __init__(self, key: Any) -> None:
-        self.key = key
 
 
 class LazyTensor(torch.Tensor):  # type: ignore[misc]
@@ -246,13 +237,6 @@ def wrap(value: Value) -> LazyTensor:
 make = wrap
 if FAST is not None:  # takes one that has ended where there is one of this look
     wrap = FAST.tensor
-
-
-def wrap_concrete(value: Value, computed: Any) -> LazyTensor:
-    """A lazy tensor whose numbers exist already: slices of it are references to its rows."""
-    tensor = wrap(value)
-    tensor._c = computed
-    return tensor
 
 
 def noted(view: LazyTensor, tensor: LazyTensor, key: Any) -> LazyTensor:

@@ -185,9 +185,12 @@ def _entries(table: Any, index: Any, shape: Shape) -> Any:
 
 
 def gathered(call: Call) -> list[Val]:
-    """gather."""
-    val = call["self"]
+    """gather; of rows of any number by as many of the index."""
+    val, index = call["self"], call["index"]
     dim = axis(len(val.shape), call["dim"])
+    if val.lead == index.lead == ANY and dim and val.shape[0] == index.shape[0]:
+        placed = {"self": call.form(val, ANY, val.shape[1:]), "index": call.form(index, ANY, index.shape[1:])}
+        return [call.result(call.again({**placed, "dim": dim}), ANY, call.outputs[0][0][1:])]
     changes = {"self": call.spread(val), "index": call.spread(call["index"]), "dim": dim + 1}
     return [call.stacked(call.again(changes))]
 

@@ -59,6 +59,10 @@ class Call(NamedTuple):
     noted: Noted  # what it reads of Python's state
 
 
+MADE: dict[Callable[..., Any], Callable[[Call], Kind]] = {}
+"""Functions of our own whose kinds need no trace."""
+
+
 class _Found(NamedTuple):
     """What tracing a call has found: the trace, where the results are in it and in what the call returns."""
 
@@ -71,10 +75,14 @@ class _Found(NamedTuple):
 def make_kind(call: Call) -> Kind | str:
     """Trace a call and build its batched program. A string says why the call cannot be one node. Raises Plain."""
     cell, owner, _, args, kwargs, values, batch, _ = call
+    made: Any
     specs = [value.spec for value in values]
     devices = {spec.device for spec in specs}
     if len(devices) > 1:
         return f"its operands are on several devices: {', '.join(sorted(devices))}"
+    made = MADE.get(call.run)
+    if made is not None:
+        return made(call)
     if isinstance(owner, torch.nn.Module) and any(isinstance(part, torch.nn.RNNBase) for part in owner.modules()):
         cell.never = LOOPS
         return LOOPS

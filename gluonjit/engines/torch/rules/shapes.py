@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from gluonjit.engines.torch.rules.values import ANY, Call, NotBatchable, Shape, Val
 
 
@@ -168,16 +170,31 @@ def of_diagonal(call: Call) -> list[Val]:
 
 
 def picked(call: Call) -> list[Val]:
-    """index_select with an index that is the same for all nodes; or entries of a shared table."""
+    """index_select with an index that is the same for all nodes, or of each node's own, or of a shared table."""
     val, index = call["self"], call["index"]
     dim = axis(len(val.shape), call["dim"])
     if index.shared:
         placed, back = along(call, val, dim)
         rest = _rest(placed, val.shape, call.outputs[0][0], back)
         return [call.result(call.again({"self": placed, "dim": back}), placed.lead, rest)]
-    if not val.shared or dim:
-        raise NotBatchable(f"{call.name}: each sample picks by numbers of its own")
-    return [call.stacked(call.emit(_entries, [val, call.stack(index)], call.outputs[0][0]))]
+    if val.shared and not dim:
+        return [call.stacked(call.emit(_entries, [val, call.stack(index)], call.outputs[0][0]))]
+    return [call.stacked(call.emit(_each_picks, [call.spread(val), call.stack(index)], dim + 1))]
+
+
+def _each_picks(values: Any, index: Any, dim: int) -> Any:
+    """index_select of each node, along a dimension after that of the nodes."""
+    nodes, size = values.shape[0], values.shape[dim]
+    front = values.movedim(dim, 1)
+    flat = front.reshape(nodes * size, *front.shape[2:])
+    found = flat.index_select(0, of_all(index.reshape(nodes, -1), size).flatten())
+    return found.reshape(nodes, -1, *front.shape[2:]).movedim(1, dim)
+
+
+def of_all(index: Any, size: int) -> Any:
+    """Places along a dimension of `size` of each node, as places among those of all nodes."""
+    own = torch.arange(index.shape[0], device=index.device) * size
+    return index.remainder(size) + own.view(-1, *[1] * (index.dim() - 1))
 
 
 def _entries(table: Any, index: Any, shape: Shape) -> Any:

@@ -173,7 +173,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         if (
             keeps_statistics(func, args)
             or func.namespace not in ("aten", "prim")
-            or not _BY_NUMBERS.isdisjoint(func.tags)
+            or (not _BY_NUMBERS.isdisjoint(func.tags) and not self._by_whole_numbers(func, args))
         ):
             raise NeedsValue
         named = dict(zip([argument.name for argument in schema.arguments], args), **(kwargs or {}))
@@ -193,6 +193,20 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
             tensor = named["self"]
             return self._tensor(self._new_constant(tensor)) if tensor.__class__ is not TraceTensor else tensor
         return self._record(func, named)
+
+    def _by_whole_numbers(self, func: Any, args: Any) -> bool:
+        """Whether a call indexes by whole numbers, so that its shape depends on no value.
+
+        Not where a module's call does by an argument: outside of one node rows by numbers that are known are references.
+        """
+        if func is not torch.ops.aten.index.Tensor:
+            return False
+        for item in args[1]:
+            if item is not None and (item.dtype is torch.bool or item.dtype is torch.uint8):
+                return False
+            if item.__class__ is TraceTensor and item.outside and self.follower is not None:
+                return False
+        return True
 
     def _new_numbers(self, func: Any, named: dict[str, Any], written: TraceTensor) -> int:
         """The position of what an operator writes, as a tensor of its own."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from gluonjit.engines.torch.rules.values import ANY, Call, NotBatchable, Shape, Val
 
 
@@ -79,7 +77,7 @@ def cut(call: Call) -> list[Val]:
     """slice and select: along one dimension."""
     val = call["self"]
     placed, back = along(call, val, call.get("dim", 0))
-    rest = _rest(placed, val.shape, call.outputs[0][0], back)
+    rest = rest_of(placed, val.shape, call.outputs[0][0], back)
     return [call.result(call.again({"self": placed, "dim": back}), placed.lead, rest)]
 
 
@@ -91,11 +89,11 @@ def cut_list(call: Call) -> list[Val]:
     if pieces == 1:
         if "unbind" in call.name:
             found = call.emit(_only, [placed], back)
-            return [call.result(found, placed.lead, _rest(placed, val.shape, call.outputs[0][0], back))]
+            return [call.result(found, placed.lead, rest_of(placed, val.shape, call.outputs[0][0], back))]
         return [Val(placed.slot, val.shape, val.dtype, placed.lead, placed.rest)]
     slots = call.again({"self": placed, "dim": back}, pieces)
     return [
-        call.result(slot, placed.lead, _rest(placed, val.shape, call.outputs[k][0], back), k)
+        call.result(slot, placed.lead, rest_of(placed, val.shape, call.outputs[k][0], back), k)
         for k, slot in enumerate(slots)
     ]
 
@@ -104,7 +102,7 @@ def _only(tensor: Any, dim: int) -> Any:
     return tensor.select(dim, 0)
 
 
-def _rest(placed: Val, before: Shape, after: Shape, back: int) -> Shape:
+def rest_of(placed: Val, before: Shape, after: Shape, back: int) -> Shape:
     """The rows' shape when along that dimension the shape of a node's value has become `after`."""
     kept = len(placed.rest) + back
     where = len(before) + back
@@ -167,60 +165,6 @@ def of_diagonal(call: Call) -> list[Val]:
     first, second = (axis(len(val.shape), call.get(name, k)) for k, name in enumerate(("dim1", "dim2")))
     changes = {"self": call.stack(val), "offset": call.get("offset", 0), "dim1": first + 1, "dim2": second + 1}
     return [call.stacked(call.again(changes))]
-
-
-def picked(call: Call) -> list[Val]:
-    """index_select with an index that is the same for all nodes, or of each node's own, or of a shared table."""
-    val, index = call["self"], call["index"]
-    dim = axis(len(val.shape), call["dim"])
-    if index.shared:
-        placed, back = along(call, val, dim)
-        rest = _rest(placed, val.shape, call.outputs[0][0], back)
-        return [call.result(call.again({"self": placed, "dim": back}), placed.lead, rest)]
-    if val.shared and not dim:
-        return [call.stacked(call.emit(_entries, [val, call.stack(index)], call.outputs[0][0]))]
-    return [call.stacked(call.emit(_each_picks, [call.spread(val), call.stack(index)], dim + 1))]
-
-
-def _each_picks(values: Any, index: Any, dim: int) -> Any:
-    """index_select of each node, along a dimension after that of the nodes."""
-    nodes, size = values.shape[0], values.shape[dim]
-    front = values.movedim(dim, 1)
-    flat = front.reshape(nodes * size, *front.shape[2:])
-    found = flat.index_select(0, of_all(index.reshape(nodes, -1), size).flatten())
-    return found.reshape(nodes, -1, *front.shape[2:]).movedim(1, dim)
-
-
-def of_all(index: Any, size: int) -> Any:
-    """Places along a dimension of `size` of each node, as places among those of all nodes."""
-    own = torch.arange(index.shape[0], device=index.device) * size
-    return index.remainder(size) + own.view(-1, *[1] * (index.dim() - 1))
-
-
-def _entries(table: Any, index: Any, shape: Shape) -> Any:
-    return table.index_select(0, index.flatten()).reshape(-1, *shape)
-
-
-def gathered(call: Call) -> list[Val]:
-    """gather; of rows of any number by as many of the index."""
-    val, index = call["self"], call["index"]
-    dim = axis(len(val.shape), call["dim"])
-    if val.lead == index.lead == ANY and dim and val.shape[0] == index.shape[0]:
-        placed = {"self": call.form(val, ANY, val.shape[1:]), "index": call.form(index, ANY, index.shape[1:])}
-        return [call.result(call.again({**placed, "dim": dim}), ANY, call.outputs[0][0][1:])]
-    changes = {"self": call.spread(val), "index": call.spread(call["index"]), "dim": dim + 1}
-    return [call.stacked(call.again(changes))]
-
-
-def embedded(call: Call) -> list[Val]:
-    """embedding: entries of a table that is the same for all nodes."""
-    weight, indices = call["weight"], call["indices"]
-    if not weight.shared:
-        raise NotBatchable(f"{call.name}: a table of each sample's own")
-    if call.get("scale_grad_by_freq"):
-        raise NotBatchable(f"{call.name}: gradients are divided by how often a word comes in each call")
-    slot = call.again({"weight": weight, "indices": indices})
-    return [call.result(slot, indices.lead, (*indices.rest, weight.shape[1]))]
 
 
 def diagonal(call: Call) -> list[Val]:

@@ -97,8 +97,12 @@ _METHODS = (
 ).split()
 VIEWING: set[Any] = {
     getattr(place, name) for name in _METHODS for place in (torch, torch.Tensor) if callable(getattr(place, name, None))
-} | {getattr(torch.Tensor, name).__get__ for name in ("T", "mT", "H", "mH", "real")}
+} | {getattr(torch.Tensor, name).__get__ for name in ("T", "mT", "H", "mH", "real", "data")}
 """Functions of which a result may share its memory with the first argument."""
+
+
+DATA: Any = torch.Tensor.data.__get__  # type: ignore[attr-defined]
+"""What `tensor.data` is."""
 
 
 def linked(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], found: Any) -> Any:

@@ -83,7 +83,7 @@ def index(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return None
     if not any(part.__class__ is torch.Tensor for part in key):
         return _view(batch, tensor, value, key, _has_tensor(given))
-    if 0 in dummy(value.spec, False)[key].shape:
+    if not all(part.numel() for part in key if part.__class__ is torch.Tensor):
         return dummy(value.spec, value.taped)[key]  # with a history of its own: nothing of the tensor is in it
     found = _rows(batch, value, key)
     if found is None and not (key == given or (key,) == given):

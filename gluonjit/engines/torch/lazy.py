@@ -118,7 +118,11 @@ class LazyTensor(torch.Tensor):  # type: ignore[misc]
 
     @property
     def data(self) -> Any:
-        """The computed tensor without history; what is written to it shows here, as eagerly."""
+        """The tensor without history; what is written to it shows here, as eagerly."""
+        state = LOCAL.state
+        batch = state.batch
+        if batch is not None and current(self).graph is batch.graph and not state.paused and state.trace is None:
+            return self.__torch_function__(torch.Tensor.data.__get__, (LazyTensor,), (self,))
         return _engine().opened(self).data
 
     @data.setter

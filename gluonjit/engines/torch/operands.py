@@ -73,6 +73,8 @@ def concrete(lazy: Any) -> Any:
 def in_memory(lazy: Any) -> Any:
     """The tensor of a view of one that is there, such as an input: nothing has to run for it. Else None."""
     base = lazy._b
+    if base is None and not lazy._n and lazy._v.depth == 0 and lazy._v.base.__class__ is torch.Tensor:
+        return lazy._v.base  # it was made for it
     if base is None or base._c is None or lazy._v.taped or base._c.requires_grad:
         return None
     keys, key = [], lazy._k
@@ -136,7 +138,8 @@ def _new_leaf(batch: Batch, tensor: Any, version: int) -> tuple[Value, Held]:
     taped = tensor.requires_grad and spec.dtype in FLOATS
     key: Any = (id(tensor), version)
     small = not taped and spec.bytes <= _SMALL and spec.device == "cpu" and spec.dtype in _BY_NUMBERS
-    raw = tensor.numpy().tobytes() if small else None
+    # Of a copy: memory that numpy has been given may be written to by others from then on, for all that PyTorch knows.
+    raw = tensor.clone().numpy().tobytes() if small else None
     if raw is not None:
         key = (spec, raw)
         known = batch.graph.leaves.get(key)

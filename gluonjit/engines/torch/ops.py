@@ -7,12 +7,13 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch import recurrent
-from gluonjit.engines.torch.aliases import VIEWING, linked
+from gluonjit.engines.torch.aliases import DATA, VIEWING, linked
 from gluonjit.engines.torch.buffers import note_written
 from gluonjit.engines.torch.cells import capture, open_batch
 from gluonjit.engines.torch.indexing import index, select
 from gluonjit.engines.torch.known import CHEAP, computed
 from gluonjit.engines.torch.lazy import LazyTensor, waits
+from gluonjit.engines.torch.making import MAKING, made
 from gluonjit.engines.torch.operands import concrete
 from gluonjit.engines.torch.operators import captured, cell_of
 from gluonjit.engines.torch.records import Refusal, noting
@@ -24,7 +25,7 @@ from gluonjit.engines.torch.writes import target_of, write
 from gluonjit.hybrid import LOCAL
 from gluonjit.hybrid.structure import map_structure
 
-_DETACHING = {torch.detach, torch.Tensor.detach}
+_DETACHING = {torch.detach, torch.Tensor.detach, DATA}
 
 
 def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -48,6 +49,10 @@ def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         return run_now(func, args, kwargs)
     if func in CHEAP:
         found = computed(func, args, kwargs)
+        if found is not None:
+            return found
+    if func in MAKING and args[0].__class__ is LazyTensor:
+        found = made(open_batch(), func, args, kwargs)
         if found is not None:
             return found
     if func in _DETACHING:  # its result learns as little as one without recording

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from gluonjit.engines.torch.aliases import Step, dummy, is_alias, path_of
+from gluonjit.engines.torch.aliases import DATA, Step, dummy, is_alias, path_of
 from gluonjit.engines.torch.arrays import spec_of
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import capture, open_batch
@@ -68,7 +68,8 @@ def write(func: Any, name: str, target: Any, args: tuple[Any, ...], kwargs: dict
     """Run or capture a call that writes to a lazy tensor; returns what it gives, mostly the tensor itself."""
     base, path = base_of(target)
     batch = LOCAL.state.batch
-    if batch is not None and base._c is None and current(base).graph is batch.graph and name not in _RESHAPING:
+    at_once = name in _RESHAPING or any(step.func is DATA for step in path)  # which autograd does not notice
+    if batch is not None and base._c is None and current(base).graph is batch.graph and not at_once:
         try:
             return _captured(func, name, base, path, target, args, kwargs)
         except Refusal as refusal:

@@ -106,7 +106,9 @@ def _summary(report: Shown) -> list[str]:
     cache = f"batched graphs: {report.cache['hits']} from the cache, {report.cache['misses']} made"
     reuse = report.reuse
     reused = f"reused calls: {reuse.hits} ({reuse.checked} checked), {reuse.misses} captured to be reused"
+    reads = f"read in samples: {report.reads['answered']} values that were there, {report.reads['flushed']} that had to run"
     lines = [head, f"ms: {times}", cache, *([reused] if reuse.hits or reuse.misses else [])]
+    lines += [reads] if any(report.reads.values()) else []
     return lines + report.ways + _executed(report)
 
 

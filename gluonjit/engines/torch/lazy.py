@@ -15,7 +15,7 @@ import torch
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch.arrays import FLOATS, device_named, dtype_named, meta_of
 from gluonjit.engines.torch.hooked import make_subclass
-from gluonjit.engines.torch.operands import Key, concrete, current
+from gluonjit.engines.torch.operands import Key, concrete, current, in_memory
 from gluonjit.graph import Value
 from gluonjit.graph.references import indexed, quick_slice, row
 from gluonjit.hybrid import LOCAL, Batch, engine_of
@@ -25,6 +25,18 @@ _SCALAR: tuple[int, ...] = ()
 
 def _engine() -> Any:
     return engine_of("torch")
+
+
+def _read(lazy: LazyTensor) -> Any:
+    """The computed tensor, of which a program reads numbers; in the middle of samples the report counts that."""
+    state = LOCAL.state
+    batch = state.batch
+    if batch is not None and (state.inside or state.explicit) and state.trace is None and not state.paused:
+        current(lazy)
+        if lazy._c is None:
+            lazy._c = in_memory(lazy)
+        batch.report.reads["flushed" if waits(lazy) else "answered"] += 1
+    return concrete(lazy)
 
 
 class LazyTensor(torch.Tensor):  # type: ignore[misc]
@@ -183,31 +195,31 @@ class LazyTensor(torch.Tensor):  # type: ignore[misc]
 
     def item(self) -> Any:
         """As torch.Tensor.item."""
-        return concrete(self).item()
+        return _read(self).item()
 
     def tolist(self) -> Any:
         """As torch.Tensor.tolist."""
-        return concrete(self).tolist()
+        return _read(self).tolist()
 
     def numpy(self, *, force: bool = False) -> Any:
         """As torch.Tensor.numpy."""
-        return concrete(self).numpy(force=force)
+        return _read(self).numpy(force=force)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        numbers = concrete(self).__array__() if dtype is None else concrete(self).__array__(dtype)
+        numbers = _read(self).__array__() if dtype is None else _read(self).__array__(dtype)
         return numbers.copy() if copy else numbers
 
     def __bool__(self) -> bool:
-        return bool(concrete(self))
+        return bool(_read(self))
 
     def __float__(self) -> float:
-        return float(concrete(self))
+        return float(_read(self))
 
     def __int__(self) -> int:
-        return int(concrete(self))
+        return int(_read(self))
 
     def __index__(self) -> int:
-        return int(concrete(self).__index__())
+        return int(_read(self).__index__())
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         return repr(concrete(self))

@@ -84,6 +84,14 @@ def _found(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 def run_now(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The function on computed tensors; runs what they wait for."""
+    batch = LOCAL.state.batch
+    if batch is not None:
+        batch.caller = getattr(func, "__name__", "")
+        try:
+            given, named = map_structure(args, _computed), map_structure(kwargs, _computed)
+        finally:
+            batch.caller = ""
+        return func(*given, **named)
     return func(*map_structure(args, _computed), **map_structure(kwargs, _computed))
 
 

@@ -86,9 +86,7 @@ def index(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if not all(part.numel() for part in key if part.__class__ is torch.Tensor):
         return dummy(value.spec, value.taped)[key]  # with a history of its own: nothing of the tensor is in it
     found = _rows(batch, value, key)
-    if found is None and not (key == given or (key,) == given):
-        found = captured(torch.Tensor.__getitem__, (tensor, key))
-    return found
+    return captured(torch.Tensor.__getitem__, (tensor, key)) if found is None else found
 
 
 def select(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -29,7 +29,7 @@ _NAMES = """
     any all sum prod max min amax amin argmax argmin aminmax cumsum cumprod sort argsort unique unique_consecutive
     nonzero count_nonzero argwhere bincount diff flip roll searchsorted bucketize tril triu outer
     __getitem__ index_select masked_select take take_along_dim gather select narrow unbind split chunk tensor_split
-    view reshape flatten unflatten ravel squeeze unsqueeze transpose t permute movedim swapaxes expand expand_as
+    view view_as reshape reshape_as flatten unflatten ravel squeeze unsqueeze transpose t permute movedim swapaxes expand expand_as
     broadcast_to repeat repeat_interleave tile diagonal cat concat concatenate stack hstack vstack
     clone contiguous detach to type cpu long int bool short zeros_like ones_like full_like new_zeros new_ones new_full
     new_tensor new_empty empty_like tolist
@@ -37,6 +37,12 @@ _NAMES = """
     __rfloordiv__ __mod__ __rmod__ __and__ __rand__ __or__ __ror__ __xor__ __rxor__ __invert__ __neg__ __abs__
     __lshift__ __rshift__ __reversed__ __contains__
 """
+LIKE: dict[Any, Any] = {
+    torch.Tensor.view_as: torch.Tensor.view,
+    torch.Tensor.reshape_as: torch.Tensor.reshape,
+    torch.Tensor.expand_as: torch.Tensor.expand,
+}
+"""Functions that take nothing but the shape of their second argument, and those that take that."""
 CHEAP: frozenset[Any] = frozenset(
     [
         getattr(place, name)
@@ -86,6 +92,8 @@ class _Waits(Exception):
 
 def computed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What a cheap function gives of known tensors; None where one of its arguments is not known."""
+    if func in LIKE and len(args) == 2 and isinstance(args[1], torch.Tensor):
+        func, args = LIKE[func], (args[0], args[1].shape)
     try:
         given = [_opened(arg) for arg in args]
         named = {name: _opened(arg) for name, arg in kwargs.items()} if kwargs else kwargs

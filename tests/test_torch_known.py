@@ -365,3 +365,18 @@ def test_the_warning_says_what_to_type(name: str) -> None:
             sum([F.softplus(net(*sample)).sum() for sample in sentences()]).backward()
     texts = [str(one.message) for one in found if one.category is EarlyFlushWarning]
     assert any(said in text for text in texts), texts
+
+
+@pytest.mark.parametrize("learning", [True, False])
+def test_a_transformer_that_does_not_train_is_taken_apart(learning: bool) -> None:
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+    net = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()
+    own = gluonjit.hybridize(copy.deepcopy(net), dynamic_batch=True)
+    samples = [torch.randn(1, n, 8) for n in (3, 4, 3, 4, 3, 4)]
+    with torch.set_grad_enabled(learning):
+        wanted = [net(sample) for sample in samples]
+        for actual, expected in zip([own(sample) for sample in samples], wanted):
+            torch.testing.assert_close(actual + 0, expected, rtol=1e-4, atol=1e-5)
+    report = gluonjit.explain()
+    assert not report.alone and report.flushes == 1 and report.launches <= (20 if learning else 6)
+    assert torch.backends.mha.get_fastpath_enabled()

@@ -404,11 +404,14 @@ def recording(trace: Trace, constant: Callable[[Any], bool], taped: bool = False
     recorder = Recorder(trace, constant, taped)
     outer, state.trace = state.trace, recorder
     cached = torch.is_autocast_cache_enabled()
+    whole = torch.backends.mha.get_fastpath_enabled()  # one operator for a layer, which cannot be taken apart
     try:
+        torch.backends.mha.set_fastpath_enabled(False)
         torch.set_autocast_cache_enabled(False)  # of weights that are cast here, other calls would take placeholders
         # Leaving inference mode lets gradients be recorded, whatever held before.
         with torch.inference_mode(False), torch.set_grad_enabled(recorder.learns), recorder:
             yield recorder
     finally:
         torch.set_autocast_cache_enabled(cached)
+        torch.backends.mha.set_fastpath_enabled(whole)
         state.trace = outer

@@ -184,10 +184,7 @@ def test_an_input_that_is_written_to_is_read_as_it_is_then() -> None:
     wanted = [net(x, numbers.clone())[1] for x, numbers in given]
     mine = [numbers.clone() for _, numbers in given]
     assert [own(x, numbers)[1] for (x, _), numbers in zip(given, mine)] == wanted
-    for (x, _), numbers in zip(given, mine):
-        expected = given[0][1].clone()
-        net(x, expected := given[[n for n, g in enumerate(given) if g[0] is x][0]][1].clone())
-        assert torch.equal(numbers, expected)
+    assert [numbers.tolist() for numbers in mine] == [[k + 5, 7, k + 2] for k in range(4)]
 
 
 class Layer(nn.Module):
@@ -273,7 +270,7 @@ def test_a_crf_that_indexes_by_its_tags() -> None:
 
 
 MAKING: dict[str, Callable[..., Any]] = {
-    "new": lambda h: (h[:1] + h.data.new(1, SIZE).fill_(0.5)),
+    "new": lambda h: h[:1] + h.data.new(1, SIZE).fill_(0.5),
     "new that learns": lambda h: h[:1] * h[0].data.new(1, SIZE).fill_(0.5).requires_grad_(),
     "new_zeros": lambda h: h + h.new_zeros(SIZE),
     "new_ones": lambda h: h * h.new_ones(h.shape),

@@ -98,12 +98,12 @@ _DECIDES = (
 )
 _INTO = "type `out = out.{}(...)`, which gives a new tensor and is captured"
 _BY_VALUES = (
-    "how many rows it gives depends on values: keep all rows, as by torch.where(mask, x, 0), or make the mask of inputs "
-    "of whole numbers, which are known"
+    "how many rows it gives depends on values: keep all rows, as by torch.where(mask, x, 0), or make the mask of "
+    "inputs of whole numbers, which are known"
 )
 _INSTEAD = {
-    "__setitem__": "begin with a tensor made like a captured one, as `out = h.new_zeros(...)`, or collect the rows in a "
-    "list and torch.stack them",
+    "__setitem__": "begin with a tensor made like a captured one, as `out = h.new_zeros(...)`, or collect the rows in "
+    "a list and torch.stack them",
     "masked_select": _BY_VALUES,
     "nonzero": _BY_VALUES,
     "unique": _BY_VALUES,

@@ -111,8 +111,8 @@ class Report:
     unbatched: calls that are not one node, and why; by_number: cells that run apart for each number of children, and
     why; unfused: kinds whose steps do not run in C as a whole, and why; reasons: how often what made the batch run;
     cache: hits and misses of the cache of batched graphs; retraced: calls found in it that were traced again, to
-    compare; reads: values that programs read in the middle of samples: "answered" from what was there, such as inputs of
-    whole numbers, or "flushed", because they waited to be computed; reuse: what became of calls that may be reused.
+    compare; reads: values that programs read in the middle of samples: "answered" from what was there, such as inputs
+    of whole numbers, or "flushed", because they waited to be computed; reuse: what became of calls that may be reused.
     """
 
     calls: int = 0

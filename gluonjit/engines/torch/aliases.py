@@ -10,7 +10,8 @@ import torch
 from gluonjit.engines.torch.arrays import FLOATS, dtype_named
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.known import LIKE
-from gluonjit.engines.torch.lazy import Key, LazyTensor, noted
+from gluonjit.engines.torch.lazy import LazyTensor, noted
+from gluonjit.engines.torch.operands import Key
 from gluonjit.graph import Spec
 
 _MOST = 4096
@@ -102,8 +103,16 @@ VIEWING: set[Any] = {
 """Functions of which a result may share its memory with the first argument."""
 
 
-DATA: Any = torch.Tensor.data.__get__  # type: ignore[attr-defined]
+DATA: Any = torch.Tensor.data.__get__
 """What `tensor.data` is."""
+
+
+_DATA_STEP = Step(DATA, (), (), None, True)
+
+
+def data_step() -> Step:
+    """The step from a tensor to its `data`."""
+    return _DATA_STEP
 
 
 def linked(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], found: Any) -> Any:

@@ -15,8 +15,9 @@ from gluonjit.engines.torch.aliases import dummy
 from gluonjit.engines.torch.buffers import is_constant
 from gluonjit.engines.torch.cells import as_lazy
 from gluonjit.engines.torch.known import as_known, known
-from gluonjit.engines.torch.lazy import Key, LazyTensor, noted, wrap
+from gluonjit.engines.torch.lazy import LazyTensor, noted, wrap
 from gluonjit.engines.torch.lookups import entries, table_of, whole
+from gluonjit.engines.torch.operands import Key
 from gluonjit.engines.torch.operators import captured
 from gluonjit.engines.torch.references import value_to_slice
 from gluonjit.graph import Spec, Value

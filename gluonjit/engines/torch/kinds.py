@@ -75,14 +75,13 @@ class _Found(NamedTuple):
 def make_kind(call: Call) -> Kind | str:
     """Trace a call and build its batched program. A string says why the call cannot be one node. Raises Plain."""
     cell, owner, _, args, kwargs, values, batch, _ = call
-    made: Any
     specs = [value.spec for value in values]
     devices = {spec.device for spec in specs}
     if len(devices) > 1:
         return f"its operands are on several devices: {', '.join(sorted(devices))}"
-    made = MADE.get(call.run)
-    if made is not None:
-        return made(call)
+    maker = MADE.get(call.run)
+    if maker is not None:
+        return maker(call)
     if isinstance(owner, torch.nn.Module) and any(isinstance(part, torch.nn.RNNBase) for part in owner.modules()):
         cell.never = LOOPS
         return LOOPS

@@ -29,8 +29,8 @@ _NAMES = """
     any all sum prod max min amax amin argmax argmin aminmax cumsum cumprod sort argsort unique unique_consecutive
     nonzero count_nonzero argwhere bincount diff flip roll searchsorted bucketize tril triu outer
     __getitem__ index_select masked_select take take_along_dim gather select narrow unbind split chunk tensor_split
-    view view_as reshape reshape_as flatten unflatten ravel squeeze unsqueeze transpose t permute movedim swapaxes expand expand_as
-    broadcast_to repeat repeat_interleave tile diagonal cat concat concatenate stack hstack vstack
+    view view_as reshape reshape_as flatten unflatten ravel squeeze unsqueeze transpose t permute movedim swapaxes
+    expand expand_as broadcast_to repeat repeat_interleave tile diagonal cat concat concatenate stack hstack vstack
     clone contiguous detach to type cpu long int bool short zeros_like ones_like full_like new_zeros new_ones new_full
     new_tensor new_empty empty_like tolist
     __eq__ __ne__ __lt__ __le__ __gt__ __ge__ __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __floordiv__

@@ -21,6 +21,8 @@ from gluonjit.graph.references import indexed, quick_slice, row
 from gluonjit.hybrid import LOCAL, Batch, engine_of
 
 _SCALAR: tuple[int, ...] = ()
+_UNSEEN = object()
+"""As `_n`: no value of the view has been found yet."""
 
 
 def _engine() -> Any:
@@ -134,7 +136,9 @@ class LazyTensor(torch.Tensor):  # type: ignore[misc]
         state = LOCAL.state
         batch = state.batch
         if batch is not None and current(self).graph is batch.graph and not state.paused and state.trace is None:
-            return self.__torch_function__(torch.Tensor.data.__get__, (LazyTensor,), (self,))
+            found = noted(wrap(self._v), self, _engine().data_step())
+            found._n = _UNSEEN  # what asks more than how it looks takes it anew
+            return found
         return _engine().opened(self).data
 
     @data.setter

@@ -6,9 +6,10 @@ from typing import Any
 
 import torch
 
+from gluonjit.engines.torch.arrays import FLOATS
+from gluonjit.engines.torch.cells import open_batch
 from gluonjit.engines.torch.lazy import wrap
 from gluonjit.engines.torch.operands import Unfit, leaf
-from gluonjit.hybrid import Batch
 
 _BARE = {torch.Tensor.new, torch.Tensor.new_empty}
 _FILLED = {torch.Tensor.new_zeros, torch.Tensor.new_ones, torch.Tensor.new_full}
@@ -16,24 +17,34 @@ MAKING: set[Any] = _BARE | _FILLED
 """Functions that take of a tensor nothing but its dtype and device, where no other is given."""
 
 
-def made(batch: Batch, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+_likes: dict[Any, Any] = {}
+
+
+def made(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What such a function gives; None where another of its arguments is more than a number.
 
     What is written over next, as what `new` gives, is the program's own; what has its numbers may be captured.
     """
-    if not all(map(_is_plain, (*args[1:], *kwargs.values()))):
+    spec = args[0]._v.spec
+    if spec.dtype not in FLOATS or not all(map(_is_plain, (*args[1:], *kwargs.values()))):
         return None
-    like = torch.empty(0, dtype=args[0].dtype, device=args[0].device)
+    like = _likes.get((spec.dtype, spec.device))
+    if like is None:
+        like = torch.empty(0, dtype=args[0].dtype, device=args[0].device)
+        _likes[spec.dtype, spec.device] = like
     found = func(like, *args[1:], **kwargs)
     if func in _BARE or found.requires_grad:
         return found
     try:
-        return wrap(leaf(batch, found))
+        return wrap(leaf(open_batch(), found))
     except Unfit:
         return found
+
+
+_PLAIN = (type(None), int, float, torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 
 def _is_plain(item: Any) -> bool:
     if isinstance(item, (tuple, list)):
         return all(map(_is_plain, item))
-    return item is None or isinstance(item, (int, float, torch.dtype, torch.device, torch.layout, torch.memory_format))
+    return isinstance(item, _PLAIN)

@@ -38,6 +38,10 @@ def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         refuse_used(args[0], f"{func.__name__}() on a result")
     if state.paused:
         return run_now(func, args, kwargs)
+    if func in MAKING and state.inside and args[0].__class__ is LazyTensor:
+        found = made(func, args, kwargs)
+        if found is not None:
+            return found
     name = getattr(func, "__name__", str(func))
     target = target_of(func, name, args, kwargs)
     if target.__class__ is LazyTensor:
@@ -49,10 +53,6 @@ def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         return run_now(func, args, kwargs)
     if func in CHEAP:
         found = computed(func, args, kwargs)
-        if found is not None:
-            return found
-    if func in MAKING and args[0].__class__ is LazyTensor:
-        found = made(open_batch(), func, args, kwargs)
         if found is not None:
             return found
     if func in _DETACHING:  # its result learns as little as one without recording
@@ -133,4 +133,3 @@ AT_ONCE: set[Any] = {
     torch.unique,
 }
 """Functions that read numbers, memory, or attach something to a tensor."""
-

@@ -197,7 +197,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
     def _by_whole_numbers(self, func: Any, args: Any) -> bool:
         """Whether a call indexes by whole numbers, so that its shape depends on no value.
 
-        Not where a module's call does by an argument: outside of one node rows by numbers that are known are references.
+        Not where a module's call does by an argument: outside of one node rows by known numbers are references.
         """
         if func is not torch.ops.aten.index.Tensor:
             return False

@@ -25,6 +25,7 @@ from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind, Output, Spec
 from gluonjit.hybrid import Batch
 
+
 def _spread(index: Any, source: Any) -> Any:
     return index.view(-1, *[1] * (source.dim() - 1)).expand_as(source)
 
@@ -63,7 +64,7 @@ def _kind(call: Call) -> Kind:
     """The kind of calls with these numbers of rows; its program is that of any."""
     specs = tuple([value.spec for value in call.values])
     way, *settings = call.args[5:]
-    base, source, index, *_ = specs
+    base, _, index, *_ = specs
     key = (way, *settings, base.row_shape, base.dtype, base.device, index.dtype)
     first = call.cell.families.get(key)
     program = _program(specs, way, settings) if first is None else first.program

@@ -67,6 +67,7 @@ class Cell:
         self.by_number = ""  # why calls with other numbers of children run apart, if they do
         self.lookup: Any = None
         self.never = ""  # why no call of it is one node, if so
+        self.refused: dict[Any, str] = {}  # why none is, by whether gradients are recorded and the module trains
         self.seen: Any = None  # what the module looked like when its calls were traced
         self.met = False  # whether a call of it has been traced, be it forgotten
         _cells.add(self)
@@ -83,6 +84,7 @@ class Cell:
         self.products.clear()
         self.expanded.clear()
         self.patterns.clear()
+        self.refused.clear()
         self.plain.clear()
         self.joints.clear()
         self.by_number = ""

@@ -151,6 +151,8 @@ def _captured(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
         reason = "it has forward hooks, which must run for each call"
     else:
         reason = foreign(batch, args)
+    if not reason and cell.refused:
+        reason = cell.refused.get((torch.is_grad_enabled(), module.training), "")
     if not reason:
         try:
             return capture(cell, module, module.forward, args, kwargs, batch)

@@ -19,7 +19,7 @@ from gluonjit.engines.torch.operators import captured, cell_of
 from gluonjit.engines.torch.records import Refusal, noting
 from gluonjit.engines.torch.references import REFERENCES
 from gluonjit.engines.torch.results import refuse_used
-from gluonjit.engines.torch.segments import INTO_ROWS
+from gluonjit.engines.torch.segments import INTO_ROWS, mean
 from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.engines.torch.writes import target_of, write
 from gluonjit.hybrid import LOCAL
@@ -107,6 +107,8 @@ BY_NUMBERS: dict[Any, Any] = {
     torch.Tensor.__getitem__: index,
     torch.Tensor.index_select: select,
     torch.index_select: select,
+    torch.mean: mean,
+    torch.Tensor.mean: mean,
     **{
         getattr(place, name): put
         for name, put in INTO_ROWS.items()

@@ -178,6 +178,8 @@ def _note_refusal(call: Call, reason: str) -> None:
     pattern.refused[reason] = pattern.refused.get(reason, 0) + 1
     if pattern.refused[reason] >= _ENOUGH and not pattern.records:
         pattern.never = reason
+        if not call.cell.kinds and not call.cell.plain:  # nor is any other call: not even its arguments need a look
+            call.cell.refused[torch.is_grad_enabled(), getattr(call.owner, "training", None)] = reason
 
 
 def _note_record(call: Call, record: Record) -> None:

@@ -203,3 +203,20 @@ INTO_ROWS: dict[str, Callable[..., Any]] = {
     "scatter_reduce": scatter_reduce,
 }
 """Functions and methods of PyTorch's by name."""
+
+
+def divided(total: Any, count: Any) -> Any:
+    """The mean of what has this sum."""
+    return total / count
+
+
+def mean(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`tensor.mean(0)` of any number of rows: their sum, by a number that is an operand."""
+    given = _given(args, kwargs, "self dim")
+    if given is None or given[0].__class__ is not LazyTensor or given[1] not in (0, (0,), [0]) or given[1] is False:
+        return None
+    spec = given[0]._v.spec
+    if spec.mode != "rows" or len(spec.shape) < 2 or spec.dtype not in FLOATS or spec.device != "cpu":
+        return None
+    total = captured(torch.Tensor.sum, (given[0], 0))
+    return captured(divided, (total, wrap(whole(batch, spec.rows))))

@@ -59,7 +59,7 @@ def in_memory(array: Any) -> NDArray | None:
             if part.__class__ is not int and part.__class__ is not slice:
                 return None
             found = found[part]
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def compute(array: Any) -> NDArray:

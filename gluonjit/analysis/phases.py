@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from gluonjit.analysis.liveness import base_rows
+from gluonjit.analysis.liveness import result_rows
 from gluonjit.analysis.operands import joined
 from gluonjit.analysis.plan import Index, Mask
 from gluonjit.graph import Record
@@ -27,8 +27,7 @@ def phases(
     count = max(families.values(), default=-1) + 1
     producer = np.full(rows, -1, dtype=np.int64)
     for record, mask in keep.items():
-        for output in range(record.kind.rows):
-            producer[base_rows(record)[mask] + output] = families[record]
+        producer[result_rows(record)[mask]] = families[record]
     uses: list[set[int]] = [set() for _ in range(count)]
     for record, mask in keep.items():
         read = joined(operands[record], len(mask))[mask]

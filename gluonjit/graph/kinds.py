@@ -55,7 +55,7 @@ class Kind:
 
     Kinds whose operands may have any number of rows (`poly`) share one `program`, so `family`, not the kind,
     says what runs together. So do kinds whose nodes have any number of children: `children` says for each role which
-    operands those are, child by child.
+    operands those are, child by child. Where operands have numbers of rows of their own they are gathered `apart`.
     """
 
     name: str
@@ -73,12 +73,13 @@ class Kind:
     work: Work = ONE_OPERATOR
     structure: Any = None  # how the engine puts the results together again
     children: tuple[tuple[int, ...], ...] = ()
+    apart: bool = False
     bytes: int = field(init=False, default=0)
     groups: tuple[Group, ...] = field(init=False, default=())
 
     def __post_init__(self) -> None:
         self.bytes = sum(output.spec.bytes for output in self.outputs)
-        if self.lone is None:
+        if self.lone is None and not self.apart:
             self.groups = operand_groups(self.operands, self.poly, self.children)
         else:
             self.groups = tuple(((position,),) for position in range(len(self.operands)))

@@ -82,7 +82,7 @@ def after_flush(
 ) -> None:
     """Advises after the flush of so many samples; `line` made it run, `early` is an earlier one that came too early."""
     if early is not None:
-        _early(early.line)
+        _early(early)
         _streaks.alone = 0
     _alone(report, flush)
     _thrashing(report, flush, line)
@@ -91,14 +91,40 @@ def after_flush(
     _operators(flush)
 
 
-def _early(line: Line | None) -> None:
+_DECIDES = (
+    "If the number is only wanted for a look, read it after the minibatch; if the program has to decide by it, let all "
+    "samples reach this place before the first one reads, or type torch.where(condition, a, b) (mx.nd.where), which "
+    "needs no value. Whole numbers that are inputs are read without running anything."
+)
+_INTO = "type `out = out.{}(...)`, which gives a new tensor and is captured"
+_BY_VALUES = (
+    "how many rows it gives depends on values: keep all rows, as by torch.where(mask, x, 0), or make the mask of "
+    "inputs of whole numbers, which are known"
+)
+_INSTEAD = {
+    "__setitem__": "begin with a tensor made like a captured one, as `out = h.new_zeros(...)`, or collect the rows in "
+    "a list and torch.stack them",
+    "masked_select": _BY_VALUES,
+    "nonzero": _BY_VALUES,
+    "unique": _BY_VALUES,
+    "__getitem__": _BY_VALUES,
+    "requires_grad_": "make the tensor that learns before, of numbers that are there (torch.zeros)",
+}
+"""What to type instead of a function that needs values; by its name, as the framework has it."""
+
+
+def _early(early: Early) -> None:
+    said = _INSTEAD.get(early.caller)
+    if said is None and early.caller.endswith("_") and not early.caller.endswith("__"):
+        said = _INTO.format(early.caller[:-1])
+    if said is not None:
+        said = f"{early.caller} needs values here: {said}."
     advise(
         EarlyFlushWarning,
-        line,
+        early.line,
         "a value is needed here while samples are being captured, so what they have captured so far runs "
-        "by itself, in small batches. If the number is only wanted for a look, read it after the minibatch; if "
-        "the program has to decide by it, let all samples reach this place before the first one reads.",
-        line,
+        f"by itself, in small batches. {said or _DECIDES}",
+        early.line,
     )
 
 

@@ -103,6 +103,7 @@ class Batch:
         self.misses = 0  # of the cache, up to the last flush that the cost model has learned from
         self.traced = 0  # of the cache's misses, up to the last flush
         self.reason = ""  # why it ran last
+        self.caller = ""  # the function of the framework's for which values are being computed, if one is
         self.foreign: dict[type, str] = {}  # classes of arguments that are no part of a node, and why
         self.changes = 0  # of attributes of models, as far as engines notice them
         self.memory: Any = None  # the engine's account of the memory that captured calls have read
@@ -257,7 +258,7 @@ class Batch:
             report.took("release", "capture", begin, released)  # it is as much as was captured
         MINIBATCH.ran(self, bool(carried), history)
         apart = len(set(begun) - carried) if self.sample else int(not carried)
-        early = MINIBATCH.came_early(plan, samples, apart, middle, line)
+        early = MINIBATCH.came_early(plan, samples, apart, middle, line, self.caller)
         try:
             if self.options.granularity == captured.granularity or captured.granularity != "op":
                 after_flush(report, provenance, samples, why, line, early)  # else operators are the library's own idea

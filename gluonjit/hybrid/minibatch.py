@@ -29,11 +29,15 @@ class Piece(NamedTuple):
 
 
 class Early(NamedTuple):
-    """A flush that came early: what made it run, `"sample"` or `"scope"` it was in the middle of, and its kinds."""
+    """A flush that came early: what made it run, `"sample"` or `"scope"` it was in the middle of, and its kinds.
+
+    caller: the function of the framework's that needed values, where one did.
+    """
 
     line: Line | None
     middle: str
     kinds: frozenset[int]
+    caller: str = ""
 
 
 class Minibatch(threading.local):
@@ -88,7 +92,9 @@ class Minibatch(threading.local):
         known = any(piece.report is batch.report for piece in self.pieces)
         return self.pieces if known else [*self.pieces, Piece(batch.report, None, ref(batch))]
 
-    def came_early(self, plan: Plan, samples: int, apart: int, middle: str, line: Line | None) -> Early | None:
+    def came_early(
+        self, plan: Plan, samples: int, apart: int, middle: str, line: Line | None, caller: str
+    ) -> Early | None:
         """Note that a flush came in the `middle` of something, if it did; the earlier one that has cost something.
 
         Of so many `samples` that were begun, `apart` use no results that were there: they could have run earlier. Only
@@ -99,7 +105,7 @@ class Minibatch(threading.local):
         launches = sum(step.count if step.kind.lone else 1 for step in plan.steps)
         little = samples == 1 or (not samples and plan.nodes < TOO_FEW * launches)
         if middle and kinds and (middle == "sample" or little):
-            self._early = Early(line, middle, kinds)
+            self._early = Early(line, middle, kinds, caller)
         if before is None or not apart or not (before.kinds & kinds):
             return None
         return before if before.middle == "sample" or little else None
@@ -136,7 +142,7 @@ MINIBATCH = Minibatch()
 
 _NUMBERS = "calls nodes dropped launches units groups fused gathers gathered padded flushes".split()
 _NOTES = ("alone", "unbatched", "by_number", "unfused", "fine")
-_COUNTS = ("reasons", "cache", "ms")
+_COUNTS = ("reasons", "cache", "ms", "reads")
 
 
 def copied(report: Report) -> Report:

@@ -36,6 +36,7 @@ class Shown(Protocol):
     kinds: dict[str, Any]
     cache: dict[str, int]
     reuse: Any
+    reads: dict[str, int]
     executed: Any
     padded: int
     ms: dict[str, float]
@@ -106,7 +107,10 @@ def _summary(report: Shown) -> list[str]:
     cache = f"batched graphs: {report.cache['hits']} from the cache, {report.cache['misses']} made"
     reuse = report.reuse
     reused = f"reused calls: {reuse.hits} ({reuse.checked} checked), {reuse.misses} captured to be reused"
+    answered, flushed = report.reads["answered"], report.reads["flushed"]
+    reads = f"read in samples: {answered} values that were there, {flushed} that had to run"
     lines = [head, f"ms: {times}", cache, *([reused] if reuse.hits or reuse.misses else [])]
+    lines += [reads] if any(report.reads.values()) else []
     return lines + report.ways + _executed(report)
 
 

@@ -111,7 +111,8 @@ class Report:
     unbatched: calls that are not one node, and why; by_number: cells that run apart for each number of children, and
     why; unfused: kinds whose steps do not run in C as a whole, and why; reasons: how often what made the batch run;
     cache: hits and misses of the cache of batched graphs; retraced: calls found in it that were traced again, to
-    compare; reuse: what became of calls that may be reused.
+    compare; reads: values that programs read in the middle of samples: "answered" from what was there, such as inputs
+    of whole numbers, or "flushed", because they waited to be computed; reuse: what became of calls that may be reused.
     """
 
     calls: int = 0
@@ -132,6 +133,7 @@ class Report:
     reasons: dict[str, int] = field(default_factory=dict)
     kinds: dict[str, KindRow] = field(default_factory=dict)
     cache: dict[str, int] = field(default_factory=lambda: {"hits": 0, "misses": 0})
+    reads: dict[str, int] = field(default_factory=lambda: {"answered": 0, "flushed": 0})
     reuse: Reuse = field(default_factory=Reuse)
     retraced: int = 0
     executed: Executed = field(default_factory=Executed)

@@ -121,8 +121,6 @@ case("index_select.default", w(5, 4), 0, i(5, 3))
 case("index_select.default", w(5, 4), 0, i(5, 1))
 case("index_select.default", w(5, 4), 0, i(5))
 case("index_select.default", w(5), 0, i(5, 3))
-case("index_select.default", w(5, 4), 1, i(4, 3), alone=True)
-case("index_select.default", x(5, 4), 0, i(5, 3), alone=True)
 case("gather.default", x(4), 0, i(4, 3))
 case("gather.default", x(4), 0, i(4), alone=True)  # of one number, which a batch of them is not
 case("embedding.default", w(9, 4), i(9, 3), poly=True)

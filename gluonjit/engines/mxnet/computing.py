@@ -13,7 +13,7 @@ from gluonjit.engines.mxnet.refusals import has_history, refuse_recorded, refuse
 from gluonjit.engines.mxnet.session import as_captured
 from gluonjit.engines.mxnet.trace import NeedsValue, Trace
 from gluonjit.graph import Value
-from gluonjit.hybrid import LOCAL, engine_of
+from gluonjit.hybrid import LOCAL, UNCAPTURED, engine_of
 
 _LINKED = object()
 _WRITTEN = "an array that captured calls use was written to"
@@ -29,6 +29,37 @@ def concrete(array: Any) -> NDArray:
     if array._b is not None and is_stale(array):
         renew(array)
     return array._c if array._c is not None else compute(array)
+
+
+def read(array: Any) -> NDArray:
+    """The computed array, of which numbers are read; in the middle of samples the report counts that.
+
+    Of a view of an input nothing has to run: it is the program's own memory, as it is now.
+    """
+    state = LOCAL.state
+    batch = state.batch
+    found = in_memory(array) if array._c is None else array._c
+    if batch is not None and (state.inside or state.explicit) and not state.paused:
+        batch.report.reads["flushed" if found is None else "answered"] += 1
+    return concrete(array) if found is None or array._c is not None else found
+
+
+def in_memory(array: Any) -> NDArray | None:
+    """A view of an array that is there, such as an input, without history; None where it is another."""
+    base = array._b
+    if base is None or base._c is None or LOCAL.state.trace is not None:
+        return None
+    keys, key = [], array._k
+    while key.__class__ is tuple:
+        key, last = key
+        keys.append(last)
+    found = base._c
+    with UNCAPTURED, as_captured(0):
+        for part in (key, *reversed(keys)):
+            if part.__class__ is not int and part.__class__ is not slice:
+                return None
+            found = found[part]
+    return found
 
 
 def compute(array: Any) -> NDArray:

@@ -19,7 +19,7 @@ from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet import references
 from gluonjit.engines.mxnet.aliases import DETACHED, Step, is_view, noted, seen
 from gluonjit.engines.mxnet.arrays import context_of
-from gluonjit.engines.mxnet.computing import concrete, created, own, plain, waits
+from gluonjit.engines.mxnet.computing import concrete, created, own, plain, read, waits
 from gluonjit.engines.mxnet.indices import basic_index, expanded, is_basic
 from gluonjit.engines.mxnet.operands import owned, value_of
 from gluonjit.engines.mxnet.session import as_captured
@@ -90,7 +90,7 @@ class Lazy(_Silent):  # type: ignore[misc]
 
     def asnumpy(self) -> Any:
         """As NDArray.asnumpy. Who reads numbers needs no history, also while recording."""
-        return concrete(self).asnumpy()
+        return read(self).asnumpy()
 
     def wait_to_read(self) -> None:
         """As NDArray.wait_to_read."""

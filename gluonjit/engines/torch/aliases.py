@@ -9,7 +9,9 @@ import torch
 
 from gluonjit.engines.torch.arrays import FLOATS, dtype_named
 from gluonjit.engines.torch.hooked import plain
-from gluonjit.engines.torch.lazy import Key, LazyTensor, noted
+from gluonjit.engines.torch.known import LIKE
+from gluonjit.engines.torch.lazy import LazyTensor, noted
+from gluonjit.engines.torch.operands import Key
 from gluonjit.graph import Spec
 
 _MOST = 4096
@@ -97,8 +99,20 @@ _METHODS = (
 ).split()
 VIEWING: set[Any] = {
     getattr(place, name) for name in _METHODS for place in (torch, torch.Tensor) if callable(getattr(place, name, None))
-} | {getattr(torch.Tensor, name).__get__ for name in ("T", "mT", "H", "mH", "real")}
+} | {getattr(torch.Tensor, name).__get__ for name in ("T", "mT", "H", "mH", "real", "data")}
 """Functions of which a result may share its memory with the first argument."""
+
+
+DATA: Any = torch.Tensor.data.__get__
+"""What `tensor.data` is."""
+
+
+_DATA_STEP = Step(DATA, (), (), None, True)
+
+
+def data_step() -> Step:
+    """The step from a tensor to its `data`."""
+    return _DATA_STEP
 
 
 def linked(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], found: Any) -> Any:
@@ -110,18 +124,11 @@ def linked(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], found: Any)
     for number, part in enumerate(found if several else (found,)):
         if part.__class__ is LazyTensor and part is not tensor and part._b is None:
             like = [item._v.spec.shape if item.__class__ is LazyTensor else item for item in args[1:]]
-            given = (tensor, *like) if func in _LIKE else args
-            step = step_of(_LIKE.get(func, func), given, kwargs, number if several else None) if args else None
+            given = (tensor, *like) if func in LIKE else args
+            step = step_of(LIKE.get(func, func), given, kwargs, number if several else None) if args else None
             if step is not None:
                 noted(part, tensor, step)
     return found
-
-
-_LIKE: dict[Any, Any] = {
-    torch.Tensor.view_as: torch.Tensor.view,
-    torch.Tensor.reshape_as: torch.Tensor.reshape,
-    torch.Tensor.expand_as: torch.Tensor.expand,
-}
 
 
 def _is_basic(key: Any) -> bool:

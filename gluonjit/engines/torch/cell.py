@@ -14,6 +14,22 @@ from gluonjit.hybrid.pacing import NO_CHOICE, Paces
 _cells: WeakSet[Cell] = WeakSet()
 
 
+class Pattern:
+    """What calls of a cell have come to whose arguments have the same classes and numbers of axes.
+
+    refused: by the reason, how many signatures; records: of the first that were made one node; again: whether one of
+    those has come again; never: why no further signature is traced, if so.
+    """
+
+    __slots__ = ("again", "never", "records", "refused")
+
+    def __init__(self) -> None:
+        self.refused: dict[str, int] = {}
+        self.records: list[Any] = []
+        self.again = False
+        self.never = ""
+
+
 def cells_known() -> list[Cell]:
     """Every cell there is."""
     return list(_cells)
@@ -45,11 +61,13 @@ class Cell:
         self.families: dict[Any, Kind] = {}
         self.products: dict[Any, Kind] = {}  # cut out of the cell's kinds
         self.expanded: dict[Any, str] = {}
+        self.patterns: dict[Any, Pattern] = {}  # what calls with arguments of the same classes have come to
         self.plain: dict[Any, Any] = {}  # what calls give that is no tensor: it follows from shapes alone
         self.joints: dict[Any, Any] = {}  # calls that may differ in the number of children alone
         self.by_number = ""  # why calls with other numbers of children run apart, if they do
         self.lookup: Any = None
         self.never = ""  # why no call of it is one node, if so
+        self.refused: dict[Any, str] = {}  # why none is, by whether gradients are recorded and the module trains
         self.seen: Any = None  # what the module looked like when its calls were traced
         self.met = False  # whether a call of it has been traced, be it forgotten
         _cells.add(self)
@@ -65,6 +83,8 @@ class Cell:
         self.families.clear()
         self.products.clear()
         self.expanded.clear()
+        self.patterns.clear()
+        self.refused.clear()
         self.plain.clear()
         self.joints.clear()
         self.by_number = ""

@@ -15,6 +15,7 @@ from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.effects import attributes
 from gluonjit.engines.torch.hooked import autocast, current_mode
 from gluonjit.engines.torch.kinds import Call
+from gluonjit.engines.torch.known import as_known, known, may_be_known
 from gluonjit.engines.torch.lazy import LazyTensor, wrap
 from gluonjit.engines.torch.lookups import look_up, table_of
 from gluonjit.engines.torch.operands import Unfit, current, leaf, value_of
@@ -206,8 +207,7 @@ def foreign(batch: Batch, args: tuple[Any, ...]) -> str:
 def captured_lookup(cell: Cell, batch: Batch, indices: Any, learning: bool) -> Any:
     """A call that is nothing but a look-up, by integers that are known."""
     if indices.__class__ is LazyTensor:
-        current(indices)
-        indices = indices._c
+        indices = known(indices)
     if not isinstance(indices, torch.Tensor):
         return None
     weight, attrs, module = cell.lookup
@@ -242,6 +242,8 @@ def as_lazy(arg: Any) -> Any:
     batch = LOCAL.state.batch
     if arg.__class__ is not torch.Tensor or batch is None:
         return arg
+    if may_be_known(arg):
+        return as_known(arg)
     try:
         value = leaf(batch, arg)
     except Unfit:

@@ -15,7 +15,7 @@ from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import as_lazy, capture, expand, foreign, open_batch
 from gluonjit.engines.torch.kinds import LOOPS
 from gluonjit.engines.torch.lazy import waits
-from gluonjit.engines.torch.ops import captured
+from gluonjit.engines.torch.operators import captured
 from gluonjit.engines.torch.records import Refusal
 from gluonjit.errors import OptionError
 from gluonjit.graph import is_own
@@ -151,6 +151,8 @@ def _captured(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
         reason = "it has forward hooks, which must run for each call"
     else:
         reason = foreign(batch, args)
+    if not reason and cell.refused:
+        reason = cell.refused.get((torch.is_grad_enabled(), module.training), "")
     if not reason:
         try:
             return capture(cell, module, module.forward, args, kwargs, batch)

@@ -10,6 +10,7 @@ import torch
 
 from gluonjit.analysis import Plan
 from gluonjit.analysis.costs.measured import Measured, Progress
+from gluonjit.engines.torch.aliases import data_step
 from gluonjit.engines.torch.arrays import VERSIONS
 from gluonjit.engines.torch.cell import Cell, cells_known
 from gluonjit.engines.torch.cells import capture, expand, open_batch
@@ -76,6 +77,10 @@ class TorchEngine:
     def renew(self, lazy: Any) -> None:
         """Find the value of a view anew."""
         renew(lazy)
+
+    def data_step(self) -> Any:
+        """The step from a tensor to its `data`, of which views of it are made."""
+        return data_step()
 
     def opened(self, lazy: Any) -> Any:
         """A computed tensor with memory of its own, that may be written to without our knowing."""

@@ -15,25 +15,30 @@ import torch
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch.arrays import FLOATS, device_named, dtype_named, meta_of
 from gluonjit.engines.torch.hooked import make_subclass
-from gluonjit.engines.torch.operands import concrete, current
+from gluonjit.engines.torch.operands import Key, concrete, current, in_memory
 from gluonjit.graph import Value
 from gluonjit.graph.references import indexed, quick_slice, row
 from gluonjit.hybrid import LOCAL, Batch, engine_of
 
 _SCALAR: tuple[int, ...] = ()
+_UNSEEN = object()
+"""As `_n`: no value of the view has been found yet."""
 
 
 def _engine() -> Any:
     return engine_of("torch")
 
 
-class Key:
-    """A key of `[]` that is neither a whole number nor a slice."""
-
-    __slots__ = ("key",)
-
-    def __init__(self, key: Any) -> None:
-        self.key = key
+def _read(lazy: LazyTensor) -> Any:
+    """The computed tensor, of which a program reads numbers; in the middle of samples the report counts that."""
+    state = LOCAL.state
+    batch = state.batch
+    if batch is not None and (state.inside or state.explicit) and state.trace is None and not state.paused:
+        current(lazy)
+        if lazy._c is None:
+            lazy._c = in_memory(lazy)
+        batch.report.reads["flushed" if waits(lazy) else "answered"] += 1
+    return concrete(lazy)
 
 
 class LazyTensor(torch.Tensor):  # type: ignore[misc]
@@ -127,7 +132,13 @@ class LazyTensor(torch.Tensor):  # type: ignore[misc]
 
     @property
     def data(self) -> Any:
-        """The computed tensor without history; what is written to it shows here, as eagerly."""
+        """The tensor without history; what is written to it shows here, as eagerly."""
+        state = LOCAL.state
+        batch = state.batch
+        if batch is not None and current(self).graph is batch.graph and not state.paused and state.trace is None:
+            found = noted(wrap(self._v), self, _engine().data_step())
+            found._n = _UNSEEN  # what asks more than how it looks takes it anew
+            return found
         return _engine().opened(self).data
 
     @data.setter
@@ -188,31 +199,31 @@ class LazyTensor(torch.Tensor):  # type: ignore[misc]
 
     def item(self) -> Any:
         """As torch.Tensor.item."""
-        return concrete(self).item()
+        return _read(self).item()
 
     def tolist(self) -> Any:
         """As torch.Tensor.tolist."""
-        return concrete(self).tolist()
+        return _read(self).tolist()
 
     def numpy(self, *, force: bool = False) -> Any:
         """As torch.Tensor.numpy."""
-        return concrete(self).numpy(force=force)
+        return _read(self).numpy(force=force)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        numbers = concrete(self).__array__() if dtype is None else concrete(self).__array__(dtype)
+        numbers = _read(self).__array__() if dtype is None else _read(self).__array__(dtype)
         return numbers.copy() if copy else numbers
 
     def __bool__(self) -> bool:
-        return bool(concrete(self))
+        return bool(_read(self))
 
     def __float__(self) -> float:
-        return float(concrete(self))
+        return float(_read(self))
 
     def __int__(self) -> int:
-        return int(concrete(self))
+        return int(_read(self))
 
     def __index__(self) -> int:
-        return int(concrete(self).__index__())
+        return int(_read(self).__index__())
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         return repr(concrete(self))
@@ -246,13 +257,6 @@ def wrap(value: Value) -> LazyTensor:
 make = wrap
 if FAST is not None:  # takes one that has ended where there is one of this look
     wrap = FAST.tensor
-
-
-def wrap_concrete(value: Value, computed: Any) -> LazyTensor:
-    """A lazy tensor whose numbers exist already: slices of it are references to its rows."""
-    tensor = wrap(value)
-    tensor._c = computed
-    return tensor
 
 
 def noted(view: LazyTensor, tensor: LazyTensor, key: Any) -> LazyTensor:

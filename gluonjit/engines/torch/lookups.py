@@ -3,27 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 from gluonjit.engines.torch.arrays import name_of_device, name_of_dtype
 from gluonjit.engines.torch.buffers import note_version
+from gluonjit.engines.torch.inputs import looked_up
 from gluonjit.graph import Spec, Value, intern_spec
 from gluonjit.hybrid import Batch
 from gluonjit.hybrid.failures import refused
 
 
 class Table:
-    """A weight whose rows are looked up in one batch. `attrs` are arguments of torch.nn.functional.embedding."""
+    """A weight whose rows are looked up in one batch. `attrs` are arguments of torch.nn.functional.embedding.
 
-    __slots__ = ("attrs", "row", "size", "taped", "weight")
+    An entry is what the first `dims` dimensions tell apart, in order.
+    """
 
-    def __init__(self, weight: Any, attrs: Mapping[str, Any], taped: bool) -> None:
+    __slots__ = ("attrs", "dims", "row", "size", "taped", "weight")
+
+    def __init__(self, weight: Any, attrs: Mapping[str, Any], taped: bool, dims: int) -> None:
         self.weight = weight
         self.attrs = attrs
         self.taped = taped
-        self.size = int(weight.shape[0])
+        self.dims = dims
+        self.size = prod(weight.shape[:dims])
         device = name_of_device(weight.device)
-        self.row = intern_spec(tuple(weight.shape[1:]), name_of_dtype(weight.dtype), device, "stack")
+        self.row = intern_spec(tuple(weight.shape[dims:]), name_of_dtype(weight.dtype), device, "stack")
+
+    def entries(self, numbers: Any) -> Any:
+        """The entries of these numbers, a tensor, with their history where that is recorded."""
+        weight = self.weight
+        if weight.dim() == 2 and self.dims == 1:
+            return looked_up(weight, numbers, self.attrs)
+        flat = weight.reshape(self.size, prod(self.row.shape))
+        return looked_up(flat, numbers, self.attrs).reshape(-1, *self.row.shape)
 
 
 class Integers:
@@ -33,12 +47,12 @@ class Integers:
     taped = False
 
 
-def table_of(batch: Batch, weight: Any, attrs: tuple[tuple[str, Any], ...], taped: bool) -> Table:
+def table_of(batch: Batch, weight: Any, attrs: tuple[tuple[str, Any], ...], taped: bool, dims: int = 1) -> Table:
     """The batch's table for a weight."""
-    key = (id(weight), attrs, taped)
+    key = (id(weight), attrs, taped, dims)
     table: Table | None = batch.tables.get(key)
     if table is None:
-        table = batch.tables[key] = Table(weight, dict(attrs), taped)
+        table = batch.tables[key] = Table(weight, dict(attrs), taped, dims)
         note_version(batch, weight)
     return table
 
@@ -60,19 +74,32 @@ def look_up(batch: Batch, indices: Any, table: Table) -> Value | None:
             f"(0 to {table.size - 1}): index out of range in self. Check the vocabulary that made the indices."
         )
         raise refused(IndexError, text)
+    return entries(batch, table, numbers, single)
+
+
+def entries(batch: Batch, table: Table, numbers: list[int], single: bool) -> Value:
+    """The entries of these numbers, or a `single` one."""
     return _rows_of(batch, table, table.row, numbers, single, table.taped, None)
 
 
 def host_rows(batch: Batch, tensor: Any, spec: Spec) -> Value:
     """An integer, or a one-dimensional tensor of them, as rows numbered by value."""
-    key = ("host", spec.dtype, spec.device)
+    listed = tensor.tolist()
+    single = not spec.shape
+    return _integers(batch, spec.dtype, spec.device, [listed] if single else listed, single, tensor)
+
+
+def whole(batch: Batch, number: int) -> Value:
+    """A whole number, as a tensor of it would be."""
+    return _integers(batch, "int64", "cpu", [number], True, None)
+
+
+def _integers(batch: Batch, dtype: str, device: str, numbers: list[int], single: bool, base: Any) -> Value:
+    key = ("host", dtype, device)
     table = batch.tables.get(key)
     if table is None:
         table = batch.tables[key] = Integers()
-    row = intern_spec((), spec.dtype, spec.device, "stack")
-    listed = tensor.tolist()
-    single = not spec.shape
-    return _rows_of(batch, table, row, [listed] if single else listed, single, False, tensor)
+    return _rows_of(batch, table, intern_spec((), dtype, device, "stack"), numbers, single, False, base)
 
 
 def _rows_of(batch: Batch, table: Any, row: Spec, numbers: list[int], single: bool, taped: bool, base: Any) -> Value:

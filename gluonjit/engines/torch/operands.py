@@ -26,6 +26,15 @@ class Unfit(Exception):
     """A tensor that is no operand of a batch; the text says why."""
 
 
+class Key:
+    """A key of `[]` that is neither a whole number nor a slice."""
+
+    __slots__ = ("key",)
+
+    def __init__(self, key: Any) -> None:
+        self.key = key
+
+
 def value_of(batch: Batch, tensor: Any) -> Value:
     """The value of a tensor in the batch's graph. Raises Unfit."""
     if tensor.__class__ is torch.Tensor:
@@ -35,7 +44,8 @@ def value_of(batch: Batch, tensor: Any) -> Value:
     value = current(tensor)
     if value.graph is batch.graph:
         return value
-    batch.carried.add(batch.sample - 1)
+    if value.graph is not None or value.base is not tensor._c:  # else it is known, and nothing had to run for it
+        batch.carried.add(batch.sample - 1)
     return leaf(batch, concrete(tensor))
 
 
@@ -54,8 +64,31 @@ def concrete(lazy: Any) -> Any:
     if lazy._c is None:
         if LOCAL.state.trace is not None:
             raise NeedsValue
-        lazy._c = engine_of("torch").force(lazy._v)  # type: ignore[attr-defined]
+        lazy._c = in_memory(lazy)
+        if lazy._c is None:
+            lazy._c = engine_of("torch").force(lazy._v)  # type: ignore[attr-defined]
     return lazy._c
+
+
+def in_memory(lazy: Any) -> Any:
+    """The tensor of a view of one that is there, such as an input: nothing has to run for it. Else None."""
+    base = lazy._b
+    if base is None and not lazy._n and lazy._v.depth == 0 and lazy._v.base.__class__ is torch.Tensor:
+        return lazy._v.base  # it was made for it
+    if base is None or base._c is None or lazy._v.taped or base._c.requires_grad:
+        return None
+    keys, key = [], lazy._k
+    while key.__class__ is tuple:
+        key, last = key
+        keys.append(last)
+    found = base._c
+    for part in (key, *reversed(keys)):
+        if part.__class__ is not int and part.__class__ is not slice:
+            if part.__class__ is not Key:
+                return None
+            part = part.key
+        found = found[part]
+    return found
 
 
 def leaf(batch: Batch, tensor: Any) -> Value:
@@ -105,7 +138,8 @@ def _new_leaf(batch: Batch, tensor: Any, version: int) -> tuple[Value, Held]:
     taped = tensor.requires_grad and spec.dtype in FLOATS
     key: Any = (id(tensor), version)
     small = not taped and spec.bytes <= _SMALL and spec.device == "cpu" and spec.dtype in _BY_NUMBERS
-    raw = tensor.numpy().tobytes() if small else None
+    # Of a copy: memory that numpy has been given may be written to by others from then on, for all that PyTorch knows.
+    raw = tensor.clone().numpy().tobytes() if small else None
     if raw is not None:
         key = (spec, raw)
         known = batch.graph.leaves.get(key)

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import Any
 
 import torch
 
 from gluonjit.engines.torch import recurrent
-from gluonjit.engines.torch.aliases import VIEWING, linked
+from gluonjit.engines.torch.aliases import DATA, VIEWING, linked
 from gluonjit.engines.torch.buffers import note_written
-from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import capture, open_batch
+from gluonjit.engines.torch.indexing import index, select
+from gluonjit.engines.torch.known import CHEAP, computed
 from gluonjit.engines.torch.lazy import LazyTensor, waits
+from gluonjit.engines.torch.making import MAKING, made
 from gluonjit.engines.torch.operands import concrete
+from gluonjit.engines.torch.operators import captured, cell_of
 from gluonjit.engines.torch.records import Refusal, noting
 from gluonjit.engines.torch.references import REFERENCES
 from gluonjit.engines.torch.results import refuse_used
+from gluonjit.engines.torch.segments import INTO_ROWS, mean
 from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.engines.torch.writes import target_of, write
-from gluonjit.hybrid import LOCAL, Options
+from gluonjit.hybrid import LOCAL
 from gluonjit.hybrid.structure import map_structure
 
-_MOST = 4096
-_DETACHING = {torch.detach, torch.Tensor.detach}
-_operators: OrderedDict[Any, Cell] = OrderedDict()
+_DETACHING = {torch.detach, torch.Tensor.detach, DATA}
 
 
 def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -37,6 +38,10 @@ def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         refuse_used(args[0], f"{func.__name__}() on a result")
     if state.paused:
         return run_now(func, args, kwargs)
+    if func in MAKING and state.inside and args[0].__class__ is LazyTensor:
+        found = made(func, args, kwargs)
+        if found is not None:
+            return found
     name = getattr(func, "__name__", str(func))
     target = target_of(func, name, args, kwargs)
     if target.__class__ is LazyTensor:
@@ -46,6 +51,10 @@ def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     if target is not None:
         note_written(target)
         return run_now(func, args, kwargs)
+    if func in CHEAP:
+        found = computed(func, args, kwargs)
+        if found is not None:
+            return found
     if func in _DETACHING:  # its result learns as little as one without recording
         with torch.no_grad():
             found = _found(func, name, args, kwargs)
@@ -57,7 +66,7 @@ def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
 def _found(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     batch = open_batch()
     try:
-        reference = REFERENCES.get(func)
+        reference = BY_NUMBERS.get(func) or REFERENCES.get(func)
         if reference is not None:
             found = reference(batch, args, kwargs)
             if found is not None:
@@ -66,20 +75,23 @@ def _found(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
             found = recurrent.run(func, args, captured)
             if found is not None:
                 return found
-        return capture(_cell_of(func, name), None, func, args, kwargs, batch)
+        return capture(cell_of(func, name), None, func, args, kwargs, batch)
     except Refusal as refusal:
         why = refusal
     with noting(batch, name, why):
         return run_now(func, args, kwargs)
 
 
-def captured(func: Any, args: tuple[Any, ...]) -> Any:
-    """A call of one of our own functions, as one node."""
-    return capture(_cell_of(func, func.__name__), None, func, args, {}, open_batch())
-
-
 def run_now(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The function on computed tensors; runs what they wait for."""
+    batch = LOCAL.state.batch
+    if batch is not None:
+        batch.caller = getattr(func, "__name__", "")
+        try:
+            given, named = map_structure(args, _computed), map_structure(kwargs, _computed)
+        finally:
+            batch.caller = ""
+        return func(*given, **named)
     return func(*map_structure(args, _computed), **map_structure(kwargs, _computed))
 
 
@@ -91,6 +103,20 @@ def _computed(item: Any) -> Any:
     return item
 
 
+BY_NUMBERS: dict[Any, Any] = {
+    torch.Tensor.__getitem__: index,
+    torch.Tensor.index_select: select,
+    torch.index_select: select,
+    torch.mean: mean,
+    torch.Tensor.mean: mean,
+    **{
+        getattr(place, name): put
+        for name, put in INTO_ROWS.items()
+        for place in (torch, torch.Tensor)
+        if hasattr(place, name)
+    },
+}
+"""Functions that need no computing, or no numbers in their kinds, where the numbers they are given are known."""
 _OBSERVING = {torch.Tensor.retain_grad, torch.Tensor.register_hook}
 AT_ONCE: set[Any] = {
     *_OBSERVING,
@@ -109,12 +135,3 @@ AT_ONCE: set[Any] = {
     torch.unique,
 }
 """Functions that read numbers, memory, or attach something to a tensor."""
-
-
-def _cell_of(func: Any, name: str) -> Cell:
-    cell = _operators.get(func)
-    if cell is None:
-        cell = _operators[func] = Cell(name, Options(), operator=True)
-        while len(_operators) > _MOST:
-            _operators.popitem(last=False)
-    return cell

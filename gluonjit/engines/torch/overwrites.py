@@ -18,6 +18,8 @@ from gluonjit.engines.torch.reached import part_of, rows_at
 from gluonjit.engines.torch.saved import kept
 from gluonjit.graph import Graph, Kind, Record, Value
 
+ENTRY = "entry"
+"""The name of a node that stands for a view by a number: one entry of a tensor."""
 _MOST_NODES = 4096  # that are looked at for one write
 
 Flags = tuple[bool, ...]
@@ -144,7 +146,7 @@ def _meets(rows: Any, count: int, shared: Iterable[tuple[int, int]]) -> bool:
 
 def _is_view(kind: Kind) -> bool:
     found: bool = kind.program.trace.ops != [] and all(op.name in _VIEWS for op in kind.program.trace.ops)
-    return found
+    return found or kind.name == ENTRY
 
 
 _VIEWS = set(

@@ -195,9 +195,10 @@ def _build(trace: Trace, results: Sequence[int], poly: bool) -> Built:
             examples.check(found, shaped, [position in used for position in op.outputs])
         examples.operator = "a result"
         finals = [stored(values[position], writer) for position in results]
-    outputs, rows = lay_out([trace.shapes[position] for position in results], trace.device)
+    wide = tuple([val.lead == ANY for val in finals])
+    outputs, rows = lay_out([trace.shapes[position] for position in results], trace.device, wide)
     program = Batched(trace, results, writer, count, [val.slot for val in finals])
-    program.wide = tuple([val.lead == ANY for val in finals])
+    program.wide = wide
     return Built(program, outputs, rows, poly)
 
 
@@ -249,19 +250,28 @@ def placed(value: Any, inputs: Sequence[Val]) -> Any:
 
 
 def stored(val: Val, writer: Writer) -> Val:
-    """A result in the form in which it is kept: from two dimensions on as rows, and (1,) too."""
+    """A result in the form in which it is kept: from two dimensions on as rows, and (1,) too.
+
+    And any number of numbers, one a row.
+    """
     call = rules.Call("the result", None, {}, [], writer)
     whole = call.spread(val) if val.shared else val
-    if natural_mode(val.shape) == "stack":
+    if natural_mode(val.shape) == "stack" and (whole.lead != ANY or not val.shape):
         return call.stack(whole)
     return call.form(whole, ANY if whole.lead == ANY else val.shape[0], val.shape[1:])
 
 
-def lay_out(shaped: Sequence[tuple[tuple[int, ...], str]], device: str) -> tuple[tuple[Output, ...], int]:
-    """Outputs of a node, one after the other, and the number of rows they take."""
+def lay_out(
+    shaped: Sequence[tuple[tuple[int, ...], str]], device: str, wide: Sequence[bool] = ()
+) -> tuple[tuple[Output, ...], int]:
+    """Outputs of a node, one after the other, and the number of rows they take.
+
+    wide: which of them are rows of any number.
+    """
     outputs, offset = [], 0
-    for shape, dtype in shaped:
-        spec = intern_spec(shape, dtype, device, natural_mode(shape))
+    for number, (shape, dtype) in enumerate(shaped):
+        mode = "rows" if wide and wide[number] else natural_mode(shape)
+        spec = intern_spec(shape, dtype, device, mode)
         outputs.append(Output(spec, offset))
         offset += spec.rows
     return tuple(outputs), offset

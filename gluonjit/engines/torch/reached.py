@@ -29,6 +29,8 @@ def part_of(gather: Gather, begin: int, size: int) -> tuple[Place, Any]:
 def reached_nodes(step: Step, places: Sequence[Place], reached: Sequence[Any]) -> Any:
     """The nodes that gradients of these results are of, or the rows where nodes have any number; None for all."""
     found: Any = None
+    if step.kind.apart:
+        return None
     for place in places:
         rows = reached[place.arena][place.begin : place.end]
         if rows.all() or (not step.kind.poly and len(rows) % step.count):

@@ -173,7 +173,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         if (
             keeps_statistics(func, args)
             or func.namespace not in ("aten", "prim")
-            or not _BY_NUMBERS.isdisjoint(func.tags)
+            or (not _BY_NUMBERS.isdisjoint(func.tags) and not self._by_whole_numbers(func, args))
         ):
             raise NeedsValue
         named = dict(zip([argument.name for argument in schema.arguments], args), **(kwargs or {}))
@@ -193,6 +193,20 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
             tensor = named["self"]
             return self._tensor(self._new_constant(tensor)) if tensor.__class__ is not TraceTensor else tensor
         return self._record(func, named)
+
+    def _by_whole_numbers(self, func: Any, args: Any) -> bool:
+        """Whether a call indexes by whole numbers, so that its shape depends on no value.
+
+        Not where a module's call does by an argument: outside of one node rows by known numbers are references.
+        """
+        if func is not torch.ops.aten.index.Tensor:
+            return False
+        for item in args[1]:
+            if item is not None and (item.dtype is torch.bool or item.dtype is torch.uint8):
+                return False
+            if item.__class__ is TraceTensor and item.outside and self.follower is not None:
+                return False
+        return True
 
     def _new_numbers(self, func: Any, named: dict[str, Any], written: TraceTensor) -> int:
         """The position of what an operator writes, as a tensor of its own."""
@@ -390,11 +404,14 @@ def recording(trace: Trace, constant: Callable[[Any], bool], taped: bool = False
     recorder = Recorder(trace, constant, taped)
     outer, state.trace = state.trace, recorder
     cached = torch.is_autocast_cache_enabled()
+    whole = torch.backends.mha.get_fastpath_enabled()  # one operator for a layer, which cannot be taken apart
     try:
+        torch.backends.mha.set_fastpath_enabled(False)
         torch.set_autocast_cache_enabled(False)  # of weights that are cast here, other calls would take placeholders
         # Leaving inference mode lets gradients be recorded, whatever held before.
         with torch.inference_mode(False), torch.set_grad_enabled(recorder.learns), recorder:
             yield recorder
     finally:
         torch.set_autocast_cache_enabled(cached)
+        torch.backends.mha.set_fastpath_enabled(whole)
         state.trace = outer

@@ -13,7 +13,7 @@ import torch
 from gluonjit.analysis import Plan
 from gluonjit.analysis.plan import LookupChunk, Place
 from gluonjit.engines.torch.buffers import SNAPSHOTS, VERSIONS, note_version, note_written
-from gluonjit.engines.torch.cell import Cell
+from gluonjit.engines.torch.cell import Cell, Pattern
 from gluonjit.engines.torch.effects import attributes
 from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.kinds import RAISED, Call, Plain, difference, make_kind
@@ -92,7 +92,9 @@ def record_of(call: Call, key: tuple[Any, ...]) -> Record | Any:
     training = getattr(owner, "training", None)
     wanted = _wanted(call, key, training)
     reason = cell.expanded.get(wanted)
-    if reason is not None:
+    if reason is None and not cell.operator:
+        reason = _refused_before(call, wanted)
+    if reason:
         raise Refusal(reason)
     variant = holding(cell.variants.get(wanted, ()))
     if variant is not None and variant.key in cell.plain:
@@ -118,7 +120,75 @@ def record_of(call: Call, key: tuple[Any, ...]) -> Record | Any:
     taped = key[-1] or (key[1] and learns(kind))
     note_constants(batch, kind)
     assert variant is not None
-    return put_record(batch.records, key, kind, variant, 2 if taped else 0, share_of(kind, batch))
+    record = put_record(batch.records, key, kind, variant, 2 if taped else 0, share_of(kind, batch))
+    if not cell.operator:
+        _note_record(call, record)
+    return record
+
+
+_ENOUGH = 2
+_CHILDREN = 2
+_NEW = (
+    "its arguments have another structure in each call, and as one node each would be traced by itself: what it calls "
+    "is captured instead"
+)
+
+
+def _pattern_of(call: Call) -> Pattern:
+    """What calls of the cell with like arguments have come to."""
+    looks = [torch.is_grad_enabled(), getattr(call.owner, "training", None)]
+    looks += [(value.spec.dtype, len(value.spec.shape)) for value in call.values] if not _is_nested(call) else []
+    key = (*looks, *map(type, call.args), *call.kwargs)
+    found = call.cell.patterns.get(key)
+    if found is None:
+        found = call.cell.patterns[key] = Pattern()
+    return found
+
+
+def _is_nested(call: Call) -> bool:
+    """Whether an argument has a structure of its own: deeper than a list of children, each of some tensors."""
+    return max(map(_depth, (*call.args, *call.kwargs.values())), default=0) > _CHILDREN
+
+
+def _depth(arg: Any) -> int:
+    if isinstance(arg, dict):
+        arg = list(arg.values())
+    return 1 + max(map(_depth, arg), default=0) if isinstance(arg, (tuple, list)) else 0
+
+
+def _refused_before(call: Call, wanted: tuple[Any, ...]) -> str | None:
+    """Why a signature never seen before is no node, where that can be told from those that were."""
+    if not call.cell.patterns or wanted in call.cell.variants:
+        return None
+    pattern = _pattern_of(call)
+    if not pattern.never and len(pattern.records) >= _ENOUGH and not pattern.again:
+        if all(record.calls <= 1 for record in pattern.records) and _is_nested(call):
+            pattern.never = _NEW
+            pattern.records.clear()
+    if pattern.never:
+        call.batch.report.fine.add(call.cell.name)
+    return pattern.never or None
+
+
+def _note_refusal(call: Call, reason: str) -> None:
+    """Remember why a signature is no node: where several are none for one reason, no other is tried."""
+    if call.cell.operator or reason.startswith(RAISED):
+        return
+    pattern = _pattern_of(call)
+    pattern.refused[reason] = pattern.refused.get(reason, 0) + 1
+    if pattern.refused[reason] >= _ENOUGH and not pattern.records:
+        pattern.never = reason
+        if not call.cell.kinds and not call.cell.plain:  # nor is any other call: not even its arguments need a look
+            call.cell.refused[torch.is_grad_enabled(), getattr(call.owner, "training", None)] = reason
+
+
+def _note_record(call: Call, record: Record) -> None:
+    """Remember calls that are one node, whose structure may or may not come again."""
+    pattern = _pattern_of(call)
+    if any(other.kind.family is record.kind.family for other in pattern.records):
+        pattern.again = True
+    elif len(pattern.records) < _ENOUGH:
+        pattern.records.append(record)
 
 
 def _looks(owner: Any, batch: Batch) -> Any:
@@ -196,6 +266,7 @@ def _made(call: Call, wanted: tuple[Any, ...]) -> tuple[Variant, Any]:
         made = plain
     if isinstance(made, str):
         cell.expanded[wanted] = made
+        _note_refusal(call, made)
         raise Refusal(made)
     variant = call.noted.variant(variant_key(wanted, len(known)))
     cell.variants.setdefault(wanted, known).append(variant)

@@ -14,14 +14,14 @@ import torch
 from gluonjit.engines.torch.lazy import wrap
 from gluonjit.engines.torch.operands import Unfit, value_of
 from gluonjit.graph import Value
-from gluonjit.graph.references import indexed, joined, reshaped, row, row_range, same_rows
+from gluonjit.graph.references import joined, reshaped, row, row_range, same_rows
 from gluonjit.hybrid import Batch
 
 Reference = Callable[[Batch, tuple[Any, ...], dict[str, Any]], Any]
 _SCALAR: tuple[int, ...] = ()
 
 
-def _value(batch: Batch, item: Any) -> Value | None:
+def value_to_slice(batch: Batch, item: Any) -> Value | None:
     """The value of a tensor whose slices are references: what is sliced while nothing records has no history."""
     if not isinstance(item, torch.Tensor):
         return None
@@ -40,13 +40,8 @@ def _given(args: tuple[Any, ...], kwargs: dict[str, Any], position: int, name: s
     return args[position] if len(args) > position else kwargs.get(name, default)
 
 
-def _index(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    value = _value(batch, args[0])
-    return None if value is None else _wrapped(indexed(value, args[1], _SCALAR))
-
-
 def _reshape(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    value = _value(batch, args[0])
+    value = value_to_slice(batch, args[0])
     shape = args[1:] if len(args) != 2 or isinstance(args[1], int) else args[1]
     if value is None or kwargs or not isinstance(shape, (tuple, list)):  # `view` takes a dtype too
         return None
@@ -56,7 +51,7 @@ def _reshape(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
 
 
 def _unsqueeze(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    value = _value(batch, args[0])
+    value = value_to_slice(batch, args[0])
     dim = _given(args, kwargs, 1, "dim")
     if value is None or dim not in (0, -1 - len(value.spec.shape)):
         return None
@@ -64,7 +59,7 @@ def _unsqueeze(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
 
 
 def _squeeze(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    value = _value(batch, args[0])
+    value = value_to_slice(batch, args[0])
     if value is None:
         return None
     shape, dim = value.spec.shape, _given(args, kwargs, 1, "dim")
@@ -74,7 +69,7 @@ def _squeeze(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
 
 
 def _select(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    value = _value(batch, args[0])
+    value = value_to_slice(batch, args[0])
     dim, index = _given(args, kwargs, 1, "dim"), _given(args, kwargs, 2, "index")
     if value is None or dim != 0 or not isinstance(index, int):
         return None
@@ -82,7 +77,7 @@ def _select(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _narrow(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    value = _value(batch, args[0])
+    value = value_to_slice(batch, args[0])
     dim, start, length = (_given(args, kwargs, k, name) for k, name in ((1, "dim"), (2, "start"), (3, "length")))
     if value is None or dim != 0 or not isinstance(start, int) or not isinstance(length, int) or start < 0:
         return None
@@ -90,7 +85,7 @@ def _narrow(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _unbind(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    value = _value(batch, args[0])
+    value = value_to_slice(batch, args[0])
     if value is None or _given(args, kwargs, 1, "dim", 0) != 0 or value.spec.mode != "rows":
         return None
     found = [row(value, k, _SCALAR) for k in range(value.spec.rows)]
@@ -98,7 +93,7 @@ def _unbind(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _split(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    value = _value(batch, args[0])
+    value = value_to_slice(batch, args[0])
     size = _given(args, kwargs, 1, "split_size_or_sections", kwargs.get("split_size"))
     if value is None or _given(args, kwargs, 2, "dim", 0) != 0 or value.spec.mode != "rows":
         return None
@@ -129,7 +124,7 @@ def _joiner(mode: str) -> Reference:
             return None
         values: list[Value] = []
         for item in listed:
-            value = _value(batch, item)
+            value = value_to_slice(batch, item)
             if value is None or (mode == "stack" and value.spec.shape != values[0].spec.shape if values else False):
                 return None
             values.append(value)
@@ -142,7 +137,7 @@ def _joiner(mode: str) -> Reference:
 
 
 def _same(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    value = _value(batch, args[0])
+    value = value_to_slice(batch, args[0])
     if value is None or len(args) > 1 or kwargs:
         return None
     return wrap(same_rows(value, value.spec, value.rows))
@@ -152,7 +147,7 @@ def _plus_nothing(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     """`0 + x`, with which the built-in `sum` begins."""
     if kwargs or len(args) != 2 or args[1].__class__ is not int or args[1]:
         return None
-    value = _value(batch, args[0])
+    value = value_to_slice(batch, args[0])
     if value is None or value.spec.dtype == "bool":
         return None
     batch.graph.copies.append(value.row_list())
@@ -160,7 +155,6 @@ def _plus_nothing(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 
 REFERENCES: dict[Any, Reference] = {
-    torch.Tensor.__getitem__: _index,
     torch.Tensor.reshape: _reshape,
     torch.reshape: _reshape,
     torch.Tensor.view: _reshape,

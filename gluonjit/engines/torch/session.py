@@ -23,7 +23,7 @@ from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.history import joined_history
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.indices import owners_of, uploaded
-from gluonjit.engines.torch.inputs import AsItWas, looked_up
+from gluonjit.engines.torch.inputs import AsItWas
 from gluonjit.engines.torch.program import join, pieces
 from gluonjit.engines.torch.tape import Tape
 from gluonjit.errors import CaptureError, GluonJITError
@@ -99,7 +99,7 @@ class Session:
             if table.weight is None:
                 rows = rows.to(dtype_named(chunk.spec.dtype))
             else:
-                rows = looked_up(table.weight, rows, table.attrs)
+                rows = table.entries(rows)
         with plain():
             self._put(chunk.place, rows, True)
         if rows.requires_grad:

@@ -14,17 +14,19 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from gluonjit.engines.torch.aliases import Step, dummy, is_alias, path_of
+from gluonjit.engines.torch.aliases import DATA, Step, dummy, is_alias, path_of
 from gluonjit.engines.torch.arrays import spec_of
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import capture, open_batch
 from gluonjit.engines.torch.hooked import plain
+from gluonjit.engines.torch.indexing import opened as opened_key
 from gluonjit.engines.torch.kinds import ALL_CONSTANT
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import concrete, current, leaf
 from gluonjit.engines.torch.overwrites import note_write, note_written_result
 from gluonjit.engines.torch.recorder import TraceTensor
 from gluonjit.engines.torch.records import Refusal, noting
+from gluonjit.engines.torch.segments import INTO_ROWS
 from gluonjit.graph import Value
 from gluonjit.hybrid import LOCAL, Batch, Options
 from gluonjit.hybrid.structure import map_structure
@@ -71,7 +73,8 @@ def write(func: Any, name: str, target: Any, args: tuple[Any, ...], kwargs: dict
     """Run or capture a call that writes to a lazy tensor; returns what it gives, mostly the tensor itself."""
     base, path = base_of(target)
     batch = LOCAL.state.batch
-    if batch is not None and base._c is None and current(base).graph is batch.graph and name not in _RESHAPING:
+    at_once = name in _RESHAPING or any(step.func is DATA for step in path)  # which autograd does not notice
+    if batch is not None and base._c is None and current(base).graph is batch.graph and not at_once:
         try:
             return _captured(func, name, base, path, target, args, kwargs)
         except Refusal as refusal:
@@ -137,6 +140,12 @@ def _captured(
     by_out = kwargs.get("out") is target
     taped = base._v.taped
     quiet = taped and not torch.is_grad_enabled()
+    if name == "__setitem__":
+        args = _by_numbers(args)
+    elif not path and not quiet and name[:-1] in INTO_ROWS and not kwargs.get("out"):
+        found = _into_rows(name, base, args, kwargs)
+        if found is not None:
+            return target
     rest = args if by_out else args[1:]
     named = {key: value for key, value in kwargs.items() if not (by_out and key == "out")}
     key = (func, path, by_out, quiet, taped)
@@ -157,6 +166,29 @@ def _captured(
     base._v = found._v
     _count(base)
     return target
+
+
+def _by_numbers(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments of a write by a key in which what is known is whole numbers."""
+    key = opened_key(args[1])
+    return args if key is None else (args[0], key, *args[2:])
+
+
+def _into_rows(name: str, base: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Rows put into those of all of a tensor, by numbers that are known; None where that is another case."""
+    batch = open_batch()
+    if current(base).graph is not batch.graph:
+        return None
+    captured = batch.graph.rows
+    before = base._v
+    found = INTO_ROWS[name[:-1]](batch, args, kwargs)
+    if found is None or found.dtype is not base.dtype:
+        return None
+    if before.taped:
+        note_write(batch.graph, before, captured, torch.is_grad_enabled())
+    base._v = current(found)
+    _count(base)
+    return base
 
 
 def _constant(

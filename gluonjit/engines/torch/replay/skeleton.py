@@ -129,6 +129,8 @@ class _Reader:
             raise Unfit(f"{kind.name} runs sample by sample")
         if not kind.pure:
             raise Unfit(f"{kind.name} draws random numbers")
+        if kind.apart:
+            raise Unfit(f"{kind.name} takes operands of several numbers of rows")
         first = len(self.sizes)
         self.sizes += [step.count, 0, 0 if step.arities is None else int(step.arities.sum())]
         groups = tuple([self._group(number, position, gather, first) for position, gather in enumerate(step.gathers)])

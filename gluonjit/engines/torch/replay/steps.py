@@ -73,6 +73,9 @@ def _replayed(plan: Plan, report: Report, number: int) -> Runs:
     if kind.lone or not kind.pure:
         report.executed.decline(f"{kind.name} {'runs sample by sample' if kind.lone else 'draws random numbers'}")
         return program
+    if kind.apart:
+        report.executed.decline(f"{kind.name} takes operands of several numbers of rows")
+        return program
     known = static_steps(program)
 
     def run(operands: Sequence[Any], consts: Sequence[Any], count: int, besides: Sequence[Any] = ()) -> Any:

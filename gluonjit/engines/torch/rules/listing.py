@@ -11,7 +11,7 @@ import torch
 from gluonjit.engines.torch.aten import without_rule
 from gluonjit.hybrid.listing import Page, Row, of_kind, unknown
 
-from . import layers, linear, losses, pointwise, reductions, shapes
+from . import layers, linear, losses, picking, pointwise, reductions, shapes
 from .table import RANDOM, RULES, operator_named, rule_of
 
 HOW = {
@@ -19,6 +19,7 @@ HOW = {
     "reduction": "as it stands",
     "layer": "as it stands",
     "shape": "rewritten",
+    "picking": "rewritten",
     "product": "rewritten",
     "loss": "rewritten",
     "made": "as it stands",
@@ -33,6 +34,7 @@ KINDS = {
     "reduction": "along dimensions, on rows or on stacked samples, counted from the last one",
     "layer": "over a leading dimension of samples, which all samples together have too",
     "shape": "the same elements in another shape, on rows or on stacked samples",
+    "picking": "by whole numbers, each sample's among its own elements",
     "product": "products with a weight on all rows of all samples, others as products of a batch",
     "loss": "element by element, then summed or averaged for each sample",
     "made": "made like another tensor",
@@ -46,6 +48,7 @@ _KIND_OF: dict[Any, str] = {
     layers: "layer",
     linear: "product",
     losses: "loss",
+    picking: "picking",
     pointwise: "elementwise",
     reductions: "reduction",
     shapes: "shape",

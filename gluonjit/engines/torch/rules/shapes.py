@@ -77,7 +77,7 @@ def cut(call: Call) -> list[Val]:
     """slice and select: along one dimension."""
     val = call["self"]
     placed, back = along(call, val, call.get("dim", 0))
-    rest = _rest(placed, val.shape, call.outputs[0][0], back)
+    rest = rest_of(placed, val.shape, call.outputs[0][0], back)
     return [call.result(call.again({"self": placed, "dim": back}), placed.lead, rest)]
 
 
@@ -89,11 +89,11 @@ def cut_list(call: Call) -> list[Val]:
     if pieces == 1:
         if "unbind" in call.name:
             found = call.emit(_only, [placed], back)
-            return [call.result(found, placed.lead, _rest(placed, val.shape, call.outputs[0][0], back))]
+            return [call.result(found, placed.lead, rest_of(placed, val.shape, call.outputs[0][0], back))]
         return [Val(placed.slot, val.shape, val.dtype, placed.lead, placed.rest)]
     slots = call.again({"self": placed, "dim": back}, pieces)
     return [
-        call.result(slot, placed.lead, _rest(placed, val.shape, call.outputs[k][0], back), k)
+        call.result(slot, placed.lead, rest_of(placed, val.shape, call.outputs[k][0], back), k)
         for k, slot in enumerate(slots)
     ]
 
@@ -102,7 +102,7 @@ def _only(tensor: Any, dim: int) -> Any:
     return tensor.select(dim, 0)
 
 
-def _rest(placed: Val, before: Shape, after: Shape, back: int) -> Shape:
+def rest_of(placed: Val, before: Shape, after: Shape, back: int) -> Shape:
     """The rows' shape when along that dimension the shape of a node's value has become `after`."""
     kept = len(placed.rest) + back
     where = len(before) + back
@@ -165,42 +165,6 @@ def of_diagonal(call: Call) -> list[Val]:
     first, second = (axis(len(val.shape), call.get(name, k)) for k, name in enumerate(("dim1", "dim2")))
     changes = {"self": call.stack(val), "offset": call.get("offset", 0), "dim1": first + 1, "dim2": second + 1}
     return [call.stacked(call.again(changes))]
-
-
-def picked(call: Call) -> list[Val]:
-    """index_select with an index that is the same for all nodes; or entries of a shared table."""
-    val, index = call["self"], call["index"]
-    dim = axis(len(val.shape), call["dim"])
-    if index.shared:
-        placed, back = along(call, val, dim)
-        rest = _rest(placed, val.shape, call.outputs[0][0], back)
-        return [call.result(call.again({"self": placed, "dim": back}), placed.lead, rest)]
-    if not val.shared or dim:
-        raise NotBatchable(f"{call.name}: each sample picks by numbers of its own")
-    return [call.stacked(call.emit(_entries, [val, call.stack(index)], call.outputs[0][0]))]
-
-
-def _entries(table: Any, index: Any, shape: Shape) -> Any:
-    return table.index_select(0, index.flatten()).reshape(-1, *shape)
-
-
-def gathered(call: Call) -> list[Val]:
-    """gather."""
-    val = call["self"]
-    dim = axis(len(val.shape), call["dim"])
-    changes = {"self": call.spread(val), "index": call.spread(call["index"]), "dim": dim + 1}
-    return [call.stacked(call.again(changes))]
-
-
-def embedded(call: Call) -> list[Val]:
-    """embedding: entries of a table that is the same for all nodes."""
-    weight, indices = call["weight"], call["indices"]
-    if not weight.shared:
-        raise NotBatchable(f"{call.name}: a table of each sample's own")
-    if call.get("scale_grad_by_freq"):
-        raise NotBatchable(f"{call.name}: gradients are divided by how often a word comes in each call")
-    slot = call.again({"weight": weight, "indices": indices})
-    return [call.result(slot, indices.lead, (*indices.rest, weight.shape[1]))]
 
 
 def diagonal(call: Call) -> list[Val]:

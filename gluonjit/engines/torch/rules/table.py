@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from gluonjit.engines.torch.rules import layers, linear, losses, pointwise, reductions, shapes
+from gluonjit.engines.torch.rules import layers, linear, losses, picking, pointwise, reductions, shapes
 from gluonjit.engines.torch.rules.values import FAST, Call, NotBatchable, Shaped, Val, Writer, call_operator
 
 Rule = Callable[[Call], list[Val]]
@@ -26,9 +26,13 @@ _ROWS: list[tuple[Rule, str]] = [
     (shapes.stacked, "stack.default"),
     (shapes.repeated, "repeat.default"),
     (shapes.flipped, "flip.default"),
-    (shapes.picked, "index_select.default"),
-    (shapes.gathered, "gather.default"),
-    (shapes.embedded, "embedding.default"),
+    (picking.picked, "index_select.default"),
+    (picking.gathered, "gather.default"),
+    (picking.embedded, "embedding.default"),
+    (picking.indexed, "index.Tensor"),
+    (picking.put, "index_put.default"),
+    (picking.added, "index_add.default index_copy.default"),
+    (picking.scattered, "scatter.src scatter.value scatter_add.default scatter_reduce.two"),
     (shapes.diagonal, "tril.default triu.default"),
     (shapes.of_diagonal, "diagonal.default"),
     (linear.mm, "mm.default"),

@@ -1,0 +1,197 @@
+"""Indexing by whole numbers that are known: rows are references, entries of a weight are looked up.
+
+What is left is captured as a node, to which the numbers are operands: so one kind does for all of them.
+"""
+
+from __future__ import annotations
+
+from itertools import takewhile
+from typing import Any
+
+import numpy as np
+import torch
+
+from gluonjit.engines.torch.aliases import dummy
+from gluonjit.engines.torch.buffers import is_constant
+from gluonjit.engines.torch.cells import as_lazy
+from gluonjit.engines.torch.known import as_known, known
+from gluonjit.engines.torch.lazy import LazyTensor, noted, wrap
+from gluonjit.engines.torch.lookups import entries, table_of, whole
+from gluonjit.engines.torch.operands import Key
+from gluonjit.engines.torch.operators import captured
+from gluonjit.engines.torch.references import value_to_slice
+from gluonjit.graph import Spec, Value
+from gluonjit.graph.references import indexed, picked, row
+from gluonjit.hybrid import Batch
+
+_EVERYTHING = slice(None)
+
+
+def opened(key: Any) -> Any:
+    """A key of `[]` in which what is known is whole numbers, or computed tensors of one axis or more.
+
+    Truth values are the places where they hold. None where something in it waits.
+    """
+    parts = []
+    for part in key if key.__class__ is tuple else (key,):
+        kind = part.__class__
+        if kind is LazyTensor or kind is torch.Tensor:
+            tensor = known(part)
+            if tensor is None:
+                return None
+            if tensor.dtype is torch.bool or tensor.dtype is torch.uint8:
+                if not tensor.dim():
+                    return None
+                parts += tensor.nonzero(as_tuple=True)
+            else:
+                parts.append(tensor if tensor.dim() else int(tensor))
+        elif kind is list or kind is np.ndarray:
+            tensor = torch.as_tensor(part) if len(part) else None
+            if tensor is None or tensor.dtype is not torch.int64:
+                return None
+            parts.append(tensor)
+        elif kind is slice:
+            ends = [_number(end) for end in (part.start, part.stop, part.step)]
+            if any(end is NotImplemented for end in ends):
+                return None
+            parts.append(slice(*ends))
+        elif part is None or part is Ellipsis or (isinstance(part, (int, np.integer)) and kind is not bool):
+            parts.append(int(part) if isinstance(part, np.integer) else part)
+        else:
+            return None
+    return tuple(parts)
+
+
+def _number(end: Any) -> Any:
+    if end.__class__ is LazyTensor or end.__class__ is torch.Tensor:
+        tensor = known(end)
+        return NotImplemented if tensor is None or tensor.dim() else int(tensor)
+    return end
+
+
+def index(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`tensor[key]` by what is known; None where it has to be captured as it is."""
+    if len(args) != 2 or kwargs:
+        return None
+    tensor, given = args
+    key = opened(given)
+    if key is None:
+        return None
+    if tensor.__class__ is not LazyTensor:
+        return _of_weight(batch, tensor, key)
+    value = value_to_slice(batch, tensor)
+    if value is None:
+        return None
+    if not any(part.__class__ is torch.Tensor for part in key):
+        return _view(batch, tensor, value, key, _has_tensor(given))
+    if not all(part.numel() for part in key if part.__class__ is torch.Tensor):
+        return dummy(value.spec, value.taped)[key]  # with a history of its own: nothing of the tensor is in it
+    found = _rows(batch, value, key)
+    return captured(torch.Tensor.__getitem__, (tensor, key)) if found is None else found
+
+
+def select(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`tensor.index_select(0, index)` by what is known."""
+    if len(args) != 3 or kwargs or args[1] != 0:
+        return None
+    numbers = known(args[2])
+    if numbers is None or numbers.dim() != 1 or (numbers < 0).any():
+        return None
+    return index(batch, (args[0], numbers), {})
+
+
+def _has_tensor(key: Any) -> bool:
+    return any(isinstance(part, torch.Tensor) for part in (key if key.__class__ is tuple else (key,)))
+
+
+def _rows(batch: Batch, value: Value, key: tuple[Any, ...]) -> Any:
+    """Rows by an array of numbers, and of each an entry by another array."""
+    arrays = list(takewhile(lambda part: part.__class__ is torch.Tensor, key))
+    first = arrays[0] if arrays else None
+    if first is None or first.dim() != 1 or any(part.shape != first.shape for part in arrays):
+        return None
+    if any(part.__class__ is not slice or part != _EVERYTHING for part in key[len(arrays) :]):
+        return None
+    found = picked(value, first.tolist())
+    if found is None:
+        return None
+    rows = wrap(found)
+    for part in arrays[1:]:
+        size = rows.shape[1]
+        _check(part.tolist(), size)
+        rows = captured(entry_of_each, (rows, as_known(part % size)))
+    return rows
+
+
+def _view(batch: Batch, tensor: Any, value: Value, key: tuple[Any, ...], changed: bool) -> Any:
+    """By whole numbers and slices: a row, and of that an entry."""
+    found = indexed(value, key, ())
+    if found is not None:
+        return noted(wrap(found), tensor, key[0] if len(key) == 1 and key[0].__class__ is int else Key(key))
+    if not key or any(part.__class__ is not int for part in key) or len(key) > len(value.spec.shape):
+        return captured(torch.Tensor.__getitem__, (tensor, key)) if changed else None
+    numbers = list(key)
+    if value.spec.mode == "rows":
+        first = row(value, numbers.pop(0), ())
+        assert first is not None
+        value = first
+    lifted = changed or _many(value.spec, key)
+    if not lifted:
+        return None
+    for number in numbers:
+        size = value.spec.shape[0]
+        _check([number], size)
+        value = captured(entry, (wrap(value), wrap(whole(batch, number % size))))._v
+    return noted(wrap(value), tensor, Key(key))
+
+
+_FEW = 4
+_seen: dict[Spec, set[Any]] = {}
+
+
+def _many(spec: Spec, key: Any) -> bool:
+    """Whether entries at so many places have been taken that each by itself would be a kind too many."""
+    if len(_seen) > 1_000:
+        _seen.clear()
+    places = _seen.setdefault(spec, set())
+    if len(places) < _FEW:
+        places.add(key)
+    return key not in places
+
+
+def _check(numbers: list[int], size: int) -> None:
+    for number in numbers:
+        if not -size <= number < size:
+            raise IndexError(f"index {number} is out of bounds for a dimension of size {size}")
+
+
+def entry(tensor: Any, number: Any) -> Any:
+    """`tensor[number]`, of which backward saves nothing, as of a view."""
+    return tensor.index_select(0, number.reshape(1)).squeeze(0)
+
+
+def entry_of_each(rows: Any, numbers: Any) -> Any:
+    """Of each row the entry of a number of its own."""
+    rest = rows.shape[2:]
+    return rows.gather(1, numbers.reshape(-1, 1, *[1] * len(rest)).expand(-1, 1, *rest)).squeeze(1)
+
+
+def _of_weight(batch: Batch, tensor: Any, key: tuple[Any, ...]) -> Any:
+    """Entries of a weight by numbers: they are looked up. Of another tensor they are taken at once."""
+    if not isinstance(tensor, torch.nn.Parameter) and not tensor.requires_grad:
+        return as_lazy(tensor[key])
+    dims = len([part for part in key if part.__class__ is int or part.__class__ is torch.Tensor])
+    arrays = [part for part in key[:dims] if part.__class__ is torch.Tensor]
+    if not is_constant(batch, tensor) or not tensor.is_leaf or tensor.dim() < dims:
+        return None
+    if any(part.__class__ is not slice or part != _EVERYTHING for part in key[dims:]) or not dims:
+        return None
+    if any(part.dim() != 1 or part.shape != arrays[0].shape or not part.numel() for part in arrays):
+        return None
+    numbers = [0] * (len(arrays[0]) if arrays else 1)
+    for part, size in zip(key, tensor.shape):
+        listed = part.tolist() if part.__class__ is torch.Tensor else [part] * len(numbers)
+        _check(listed, size)
+        numbers = [before * size + number % size for before, number in zip(numbers, listed)]
+    table = table_of(batch, tensor, (), torch.is_grad_enabled() and tensor.requires_grad, dims)
+    return wrap(entries(batch, table, numbers, not arrays))

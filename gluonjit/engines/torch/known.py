@@ -1,0 +1,128 @@
+"""Whole numbers and truth values that are known: inputs, views of them, and what is computed of these, on the host.
+
+Of such nothing waits: what asks for numbers is answered from the program's own memory, and cheap functions of nothing
+else run at the call, as eagerly. What they give is lazy only so that what is computed of it and of waiting tensors is
+captured.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._C._functorch import is_functorch_wrapped_tensor
+
+from gluonjit.engines.torch.arrays import spec_of
+from gluonjit.engines.torch.lazy import LazyTensor, waits, wrap
+from gluonjit.engines.torch.operands import concrete, current, in_memory
+from gluonjit.graph import Value
+
+WHOLE = frozenset(["int64", "int32", "int16", "int8", "uint8", "bool"])
+_WHOLE = frozenset(getattr(torch, name) for name in WHOLE)
+_CPU = torch.device("cpu")
+
+_NAMES = """
+    eq ne lt le gt ge greater greater_equal less less_equal not_equal isin equal
+    add sub subtract mul multiply floor_divide remainder fmod neg negative abs square sign bitwise_not
+    bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift
+    logical_and logical_or logical_xor logical_not minimum maximum clamp clip where
+    any all sum prod max min amax amin argmax argmin aminmax cumsum cumprod sort argsort unique unique_consecutive
+    nonzero count_nonzero argwhere bincount diff flip roll searchsorted bucketize tril triu outer
+    __getitem__ index_select masked_select take take_along_dim gather select narrow unbind split chunk tensor_split
+    view view_as reshape reshape_as flatten unflatten ravel squeeze unsqueeze transpose t permute movedim swapaxes
+    expand expand_as broadcast_to repeat repeat_interleave tile diagonal cat concat concatenate stack hstack vstack
+    clone contiguous detach to type cpu long int bool short zeros_like ones_like full_like new_zeros new_ones new_full
+    new_tensor new_empty empty_like tolist
+    __eq__ __ne__ __lt__ __le__ __gt__ __ge__ __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __floordiv__
+    __rfloordiv__ __mod__ __rmod__ __and__ __rand__ __or__ __ror__ __xor__ __rxor__ __invert__ __neg__ __abs__
+    __lshift__ __rshift__ __reversed__ __contains__
+"""
+LIKE: dict[Any, Any] = {
+    torch.Tensor.view_as: torch.Tensor.view,
+    torch.Tensor.reshape_as: torch.Tensor.reshape,
+    torch.Tensor.expand_as: torch.Tensor.expand,
+}
+"""Functions that take nothing but the shape of their second argument, and those that take that."""
+CHEAP: frozenset[Any] = frozenset(
+    [
+        getattr(place, name)
+        for name in _NAMES.split()
+        for place in (torch, torch.Tensor)
+        if callable(getattr(place, name, None))
+    ]
+    + [getattr(torch.Tensor, name).__get__ for name in ("T", "mT", "data")]
+)
+"""Functions that run at the call where all their tensors are known."""
+
+
+def is_whole(tensor: Any) -> bool:
+    """Whether a computed tensor holds whole numbers or truth values, on the host."""
+    return tensor.dtype in _WHOLE and tensor.device == _CPU and tensor.layout is torch.strided
+
+
+def as_known(tensor: Any) -> LazyTensor:
+    """A tensor of whole numbers that is there, as what a program that is captured works on."""
+    found = wrap(Value(0, 0, spec_of(tensor), None, False, tensor))
+    found._c = tensor
+    return found
+
+
+def may_be_known(tensor: Any) -> bool:
+    """Whether an argument of a program that is captured is of whole numbers that may be read at any time."""
+    return tensor.dtype in _WHOLE and is_whole(tensor) and not is_functorch_wrapped_tensor(tensor)
+
+
+def known(item: Any) -> Any:
+    """The tensor of whole numbers behind an argument, for which nothing has to run; None where there is none."""
+    if item.__class__ is not LazyTensor:
+        return item if item.__class__ is torch.Tensor and is_whole(item) else None
+    spec = current(item).spec
+    if spec.dtype not in WHOLE or spec.device != "cpu":
+        return None
+    if item._c is None:
+        item._c = in_memory(item)
+        if item._c is None:
+            return None if waits(item) else concrete(item)
+    return item._c
+
+
+class _Waits(Exception):
+    """An argument is not known."""
+
+
+def computed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What a cheap function gives of known tensors; None where one of its arguments is not known."""
+    if func in LIKE and len(args) == 2 and isinstance(args[1], torch.Tensor):
+        func, args = LIKE[func], (args[0], args[1].shape)
+    try:
+        given = [_opened(arg) for arg in args]
+        named = {name: _opened(arg) for name, arg in kwargs.items()} if kwargs else kwargs
+    except _Waits:
+        return None
+    found = func(*given, **named)
+    if found.__class__ is torch.Tensor:
+        return as_known(found) if is_whole(found) else None
+    if isinstance(found, (tuple, list)):
+        if not all(part.__class__ is torch.Tensor and is_whole(part) for part in found):
+            return None
+        parts = [as_known(part) for part in found]
+        return tuple(parts) if found.__class__ is tuple else found.__class__(parts)
+    return found
+
+
+def _opened(arg: Any) -> Any:
+    kind = arg.__class__
+    if kind is LazyTensor:
+        found = known(arg)
+        if found is None:
+            raise _Waits
+        return found
+    if isinstance(arg, torch.Tensor):
+        if not is_whole(arg) or kind is not torch.Tensor:
+            raise _Waits
+        return arg
+    if kind is tuple or kind is list:
+        return kind([_opened(item) for item in arg])
+    if kind is slice:
+        return slice(_opened(arg.start), _opened(arg.stop), _opened(arg.step))
+    return arg

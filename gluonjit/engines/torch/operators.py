@@ -1,0 +1,28 @@
+"""The cells of single operators, PyTorch's and our own: what is known of calls of them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+from gluonjit.engines.torch.cell import Cell
+from gluonjit.engines.torch.cells import capture, open_batch
+from gluonjit.hybrid import Options
+
+_MOST = 4096
+_operators: OrderedDict[Any, Cell] = OrderedDict()
+
+
+def captured(func: Any, args: tuple[Any, ...]) -> Any:
+    """A call of a function as one node. Raises Refusal where that cannot be."""
+    return capture(cell_of(func, func.__name__), None, func, args, {}, open_batch())
+
+
+def cell_of(func: Any, name: str) -> Cell:
+    """The cell of a function."""
+    cell = _operators.get(func)
+    if cell is None:
+        cell = _operators[func] = Cell(name, Options(), operator=True)
+        while len(_operators) > _MOST:
+            _operators.popitem(last=False)
+    return cell

@@ -1,0 +1,166 @@
+"""Picking and putting by whole numbers: those of a sample count among its own elements alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from gluonjit.engines.torch.rules.shapes import along, axis, rest_of
+from gluonjit.engines.torch.rules.values import ANY, Call, NotBatchable, Shape, Val
+
+
+def picked(call: Call) -> list[Val]:
+    """index_select with an index that is the same for all nodes, or of each node's own, or of a shared table."""
+    val, index = call["self"], call["index"]
+    dim = axis(len(val.shape), call["dim"])
+    if index.shared:
+        placed, back = along(call, val, dim)
+        rest = rest_of(placed, val.shape, call.outputs[0][0], back)
+        return [call.result(call.again({"self": placed, "dim": back}), placed.lead, rest)]
+    if val.shared and not dim:
+        return [call.stacked(call.emit(_entries, [val, call.stack(index)], call.outputs[0][0]))]
+    return [call.stacked(call.emit(_each_picks, [call.spread(val), call.stack(index)], dim + 1))]
+
+
+def _each_picks(values: Any, index: Any, dim: int) -> Any:
+    """index_select of each node, along a dimension after that of the nodes."""
+    nodes, size = values.shape[0], values.shape[dim]
+    front = values.movedim(dim, 1)
+    flat = front.reshape(nodes * size, *front.shape[2:])
+    found = flat.index_select(0, of_all(index.reshape(nodes, -1), size).flatten())
+    return found.reshape(nodes, -1, *front.shape[2:]).movedim(1, dim)
+
+
+def of_all(index: Any, size: int, low: int = 0) -> Any:
+    """Places along a dimension of `size` of each node, as places among those of all nodes. Raises IndexError."""
+    outside = (index < low) | (index >= size)
+    if index.device.type != "cpu":
+        torch._assert_async(~outside.any())
+    elif outside.any():
+        raise IndexError(f"index {int(index[outside][0])} is out of range of a dimension of size {size}")
+    own = torch.arange(len(index), device=index.device) * size
+    return index.remainder(size) + own.view(-1, *[1] * (index.dim() - 1))
+
+
+def _entries(table: Any, index: Any, shape: Shape) -> Any:
+    return table.index_select(0, index.flatten()).reshape(-1, *shape)
+
+
+def gathered(call: Call) -> list[Val]:
+    """gather; of rows of any number by as many of the index."""
+    val, index = call["self"], call["index"]
+    dim = axis(len(val.shape), call["dim"])
+    if val.lead == index.lead == ANY and dim and val.shape[0] == index.shape[0]:
+        placed = {"self": call.form(val, ANY, val.shape[1:]), "index": call.form(index, ANY, index.shape[1:])}
+        return [call.result(call.again({**placed, "dim": dim}), ANY, call.outputs[0][0][1:])]
+    changes = {"self": call.spread(val), "index": call.spread(call["index"]), "dim": dim + 1}
+    return [call.stacked(call.again(changes))]
+
+
+def embedded(call: Call) -> list[Val]:
+    """embedding: entries of a table that is the same for all nodes."""
+    weight, indices = call["weight"], call["indices"]
+    if not weight.shared:
+        raise NotBatchable(f"{call.name}: a table of each sample's own")
+    if call.get("scale_grad_by_freq"):
+        raise NotBatchable(f"{call.name}: gradients are divided by how often a word comes in each call")
+    slot = call.again({"weight": weight, "indices": indices})
+    return [call.result(slot, indices.lead, (*indices.rest, weight.shape[1]))]
+
+
+def indexed(call: Call) -> list[Val]:
+    """Indexing by tensors of whole numbers, along some dimensions."""
+    val, axes, arrays = _indices(call)
+    if val.shared and axes == list(range(len(axes))) and _alike(arrays):
+        first = arrays[0]
+        slot = call.emit(_taken, [val, *arrays])
+        return [call.result(slot, first.lead, (*first.rest, *val.shape[len(axes) :]))]
+    static = (tuple(axes), len(val.shape))
+    return [call.stacked(call.emit(_each_indexed, [call.spread(val), *map(call.spread, arrays)], *static))]
+
+
+def _indices(call: Call) -> tuple[Val, list[int], list[Val]]:
+    """What is indexed, along which dimensions, and by what."""
+    val: Val = call["self"]
+    axes = [k for k, index in enumerate(call["indices"]) if index is not None]
+    arrays = [index for index in call["indices"] if index is not None]
+    if any(index.dtype in ("bool", "uint8") for index in arrays):
+        raise NotBatchable(f"{call.name}: by truth values, which say how many there are")
+    return val, axes, arrays
+
+
+def _alike(arrays: list[Val]) -> bool:
+    first = arrays[0]
+    return all((index.lead, index.rest, index.shape) == (first.lead, first.rest, first.shape) for index in arrays)
+
+
+def _taken(table: Any, *arrays: Any) -> Any:
+    return table[arrays]
+
+
+def _of_each(arrays: Any) -> tuple[Any, ...]:
+    """Indices of each node's own elements: the number of the node first."""
+    rank = max(index.dim() for index in arrays)
+    aligned = [index.reshape(len(index), *[1] * (rank - index.dim()), *index.shape[1:]) for index in arrays]
+    nodes = len(arrays[0])
+    return torch.arange(nodes, device=arrays[0].device).view(nodes, *[1] * (rank - 1)), *aligned
+
+
+def _each_indexed(values: Any, *given: Any) -> Any:
+    *arrays, axes, rank = given
+    front = values.movedim([k + 1 for k in axes], list(range(1, len(axes) + 1)))
+    found = front[_of_each(arrays)]
+    if axes[0] and axes[-1] - axes[0] == len(axes) - 1:  # side by side: the new dimensions are where those were
+        new = found.dim() - 1 - (rank - len(axes))
+        found = found.movedim(list(range(1, new + 1)), list(range(axes[0] + 1, axes[0] + new + 1)))
+    return found
+
+
+def put(call: Call) -> list[Val]:
+    """index_put along the first dimensions."""
+    val, axes, arrays = _indices(call)
+    if axes != list(range(len(axes))):
+        raise NotBatchable(f"{call.name}: not along the first dimensions")
+    placed = [call.spread(item) for item in (val, call["values"], *arrays)]
+    shape = torch.broadcast_shapes(*[index.shape for index in arrays])
+    static = (len(shape) + len(val.shape) - len(axes), bool(call.get("accumulate", False)))
+    return [call.stacked(call.emit(_each_put, placed, *static))]
+
+
+def _each_put(values: Any, new: Any, *given: Any) -> Any:
+    *arrays, rank, accumulate = given
+    aligned = new.reshape(len(new), *[1] * (rank + 1 - new.dim()), *new.shape[1:])
+    return values.index_put(_of_each(arrays), aligned, accumulate)
+
+
+def added(call: Call) -> list[Val]:
+    """index_add and index_copy: slices of one tensor into those of another, along a dimension."""
+    val, source = call["self"], call["source"]
+    if not val.shape or not source.shape or len(source.shape) != len(val.shape):
+        raise NotBatchable(f"{call.name}: of single numbers")
+    dim = axis(len(val.shape), call["dim"])
+    placed = [call.spread(item) for item in (val, call["index"], source)]
+    name = call.name.partition(".")[0]
+    return [call.stacked(call.emit(_each_added, placed, name, dim + 1, call.get("alpha", 1)))]
+
+
+def _each_added(values: Any, index: Any, source: Any, name: str, dim: int, alpha: Any) -> Any:
+    nodes, size = values.shape[0], values.shape[dim]
+    front = values.movedim(dim, 1)
+    flat, new = front.flatten(0, 1), source.movedim(dim, 1).flatten(0, 1)
+    places = of_all(index.reshape(nodes, -1), size).flatten()
+    done = flat.index_add(0, places, new, alpha=alpha) if name == "index_add" else flat.index_copy(0, places, new)
+    return done.view(front.shape).movedim(1, dim)
+
+
+def scattered(call: Call) -> list[Val]:
+    """scatter, scatter_add and scatter_reduce."""
+    val = call["self"]
+    if not val.shape or not call["index"].shape:
+        raise NotBatchable(f"{call.name}: of single numbers")
+    changes: dict[str, Any] = {"dim": axis(len(val.shape), call["dim"]) + 1}
+    for name in ("self", "index", "src"):
+        if isinstance(call.get(name), Val):
+            changes[name] = call.spread(call[name])
+    return [call.stacked(call.again(changes))]

@@ -1,0 +1,222 @@
+"""Rows that are added, or put, into rows of another tensor by numbers that are known: one kind for any number of both.
+
+An edge list gives each sample numbers of nodes and of edges of its own. As a node of a fixed shape it would be traced
+for each pair of them; here only the two numbers differ, and they are operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from gluonjit.engines.torch.arrays import FLOATS
+from gluonjit.engines.torch.kinds import MADE, Call
+from gluonjit.engines.torch.known import as_known, known
+from gluonjit.engines.torch.lazy import LazyTensor, wrap
+from gluonjit.engines.torch.lookups import whole
+from gluonjit.engines.torch.operands import Unfit, value_of
+from gluonjit.engines.torch.operators import captured
+from gluonjit.engines.torch.program import Batched
+from gluonjit.engines.torch.rules import Writer
+from gluonjit.engines.torch.trace import Operand, Trace, TraceOp
+from gluonjit.engines.torch.work import work_of
+from gluonjit.graph import Kind, Output, Spec
+from gluonjit.hybrid import Batch
+
+
+def _spread(index: Any, source: Any) -> Any:
+    return index.view(-1, *[1] * (source.dim() - 1)).expand_as(source)
+
+
+def _index_add(base: Any, index: Any, source: Any, alpha: Any) -> Any:
+    return base.index_add(0, index, source, alpha=alpha)
+
+
+def _index_put(base: Any, index: Any, source: Any, accumulate: bool) -> Any:
+    return base.index_put((index,), source, accumulate)
+
+
+def _index_copy(base: Any, index: Any, source: Any) -> Any:
+    return base.index_copy(0, index, source)
+
+
+def _scatter_reduce(base: Any, index: Any, source: Any, reduce: str, include_self: bool) -> Any:
+    return base.scatter_reduce(0, _spread(index, source), source, reduce, include_self=include_self)
+
+
+WAYS: dict[str, tuple[Callable[..., Any], str, tuple[str, ...]]] = {
+    "index_add": (_index_add, "self dim index source", ("alpha",)),
+    "index_put": (_index_put, "self indices values", ("accumulate",)),
+    "index_copy": (_index_copy, "self dim index source", ()),
+    "scatter_reduce": (_scatter_reduce, "self dim index src", ("reduce", "include_self")),
+}
+"""How rows go into rows: what does it for all nodes; the arguments of the operator that does it for one."""
+
+
+def into_rows(base: Any, source: Any, index: Any, rows: Any, count: Any, way: str, *settings: Any) -> Any:
+    """What one node is: rows of `source` into those of `base`, of which there are so many."""
+    raise NotImplementedError
+
+
+def _kind(call: Call) -> Kind:
+    """The kind of calls with these numbers of rows; its program is that of any."""
+    specs = tuple([value.spec for value in call.values])
+    way, *settings = call.args[5:]
+    base, _, index, *_ = specs
+    key = (way, *settings, base.row_shape, base.dtype, base.device, index.dtype)
+    first = call.cell.families.get(key)
+    program = _program(specs, way, settings) if first is None else first.program
+    kind = Kind(
+        way,
+        specs,
+        (Output(base, 0),),
+        base.rows,
+        program,
+        operator=True,
+        poly=True,
+        apart=True,
+        work=work_of(program.trace, program.operators),
+    )
+    if first is None:
+        call.cell.families[key] = kind
+    else:
+        kind.family = first
+    return kind
+
+
+def _program(specs: tuple[Spec, ...], way: str, settings: list[Any]) -> Batched:
+    run, names, more = WAYS[way]
+    base = specs[0]
+    places = {"self": Operand(0), "dim": 0, "index": Operand(1), "indices": (Operand(1),)}
+    attrs = [(name, places.get(name, Operand(2))) for name in names.split()] + list(zip(more, settings))
+
+    def all_nodes(given: Any, source: Any, index: Any, rows: Any, counts: Any) -> Any:
+        before = (rows.cumsum(0) - rows).repeat_interleave(counts)
+        return run(given, index + before, source, *settings)
+
+    trace = Trace(specs)
+    trace.shapes.append((base.shape, base.dtype))
+    name = f"{way}.{'two' if way == 'scatter_reduce' else 'default'}"
+    trace.ops.append(TraceOp(name, tuple(attrs), (0, 2, 1), (5,)))
+    writer = Writer(5)
+    finals = writer.emit(all_nodes, [0, 1, 2, 3, 4], f"{way} of rows {base.row_shape} {base.dtype} {settings}")
+    program = Batched(trace, (5,), writer, 5, finals)
+    program.wide = (True,)
+    return program
+
+
+MADE[into_rows] = _kind
+
+
+def put(batch: Batch, way: str, base: Any, index: Any, source: Any, *settings: Any) -> Any:
+    """Rows of a tensor into those of another, at numbers; None where that is another case."""
+    numbers = known(index)
+    if numbers is None or not isinstance(base, torch.Tensor) or not isinstance(source, torch.Tensor):
+        return None
+    if base.dim() < 1 or numbers.dim() != 1 or source.shape != (len(numbers), *base.shape[1:]):
+        return None
+    if base.__class__ is not LazyTensor and source.__class__ is not LazyTensor:
+        return None
+    if not len(numbers):
+        return base * 1
+    low, high = int(numbers.min()), int(numbers.max())
+    if low < 0 or high >= len(base):
+        return None  # PyTorch refuses it, or counts from the end
+    try:
+        values = value_of(batch, base), value_of(batch, source)
+    except Unfit:
+        return None
+    first, second = values[0].spec, values[1].spec
+    if first.mode != "rows" or second.mode != "rows" or first.dtype != second.dtype or first.dtype not in FLOATS:
+        return None
+    sizes = [wrap(whole(batch, count)) for count in (first.rows, second.rows)]
+    return captured(into_rows, (wrap(values[0]), wrap(values[1]), as_known(numbers.long()), *sizes, way, *settings))
+
+
+def _given(args: tuple[Any, ...], kwargs: dict[str, Any], names: str) -> list[Any] | None:
+    """The arguments by their names, None for those that are not given; None where others are."""
+    listed = names.split()
+    if len(args) > len(listed) or set(kwargs) - set(listed):
+        return None
+    return [*args, *[kwargs.get(name) for name in listed[len(args) :]]]
+
+
+def index_add(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`tensor.index_add(0, index, source)`."""
+    given = _given(args, kwargs, "self dim index source alpha")
+    if given is None or given[1] != 0:
+        return None
+    base, _, index, source, alpha = given
+    return put(batch, "index_add", base, index, source, 1 if alpha is None else alpha)
+
+
+def index_copy(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`tensor.index_copy(0, index, source)`."""
+    given = _given(args, kwargs, "self dim index source")
+    return put(batch, "index_copy", given[0], *given[2:]) if given is not None and given[1] == 0 else None
+
+
+def index_put(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`tensor.index_put((index,), values)`."""
+    given = _given(args, kwargs, "self indices values accumulate")
+    if given is None or not isinstance(given[1], (tuple, list)) or len(given[1]) != 1:
+        return None
+    return put(batch, "index_put", given[0], given[1][0], given[2], bool(given[3]))
+
+
+def scatter_add(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`tensor.scatter_add(0, index, src)` by an index that is one number a row."""
+    given = _given(args, kwargs, "self dim index src")
+    index = _of_rows(given)
+    return None if given is None or index is None else put(batch, "index_add", given[0], index, given[3], 1)
+
+
+def scatter_reduce(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`tensor.scatter_reduce(0, index, src, reduce)` by an index that is one number a row."""
+    given = _given(args, kwargs, "self dim index src reduce include_self")
+    index = _of_rows(given)
+    if given is None or index is None or given[4] not in ("sum", "prod", "mean", "amax", "amin"):
+        return None
+    return put(batch, "scatter_reduce", given[0], index, given[3], given[4], given[5] is not False)
+
+
+def _of_rows(given: list[Any] | None) -> Any:
+    """The number of each row of an index by elements, where it is the same in all of it."""
+    if given is None or given[1] != 0 or not isinstance(given[3], torch.Tensor):
+        return None
+    index = known(given[2])
+    if index is None or not index.dim() or index.shape != given[3].shape:
+        return None
+    first = index.reshape(len(index), -1)[:, 0] if index.numel() else None
+    if first is None or not torch.equal(_spread(first, index), index):
+        return None
+    return first
+
+
+INTO_ROWS: dict[str, Callable[..., Any]] = {
+    "index_add": index_add,
+    "index_copy": index_copy,
+    "index_put": index_put,
+    "scatter_add": scatter_add,
+    "scatter_reduce": scatter_reduce,
+}
+"""Functions and methods of PyTorch's by name."""
+
+
+def divided(total: Any, count: Any) -> Any:
+    """The mean of what has this sum."""
+    return total / count
+
+
+def mean(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`tensor.mean(0)` of any number of rows: their sum, by a number that is an operand."""
+    given = _given(args, kwargs, "self dim")
+    if given is None or given[0].__class__ is not LazyTensor or given[1] not in (0, (0,), [0]) or given[1] is False:
+        return None
+    spec = given[0]._v.spec
+    if spec.mode != "rows" or len(spec.shape) < 2 or spec.dtype not in FLOATS or spec.device != "cpu":
+        return None
+    total = captured(torch.Tensor.sum, (given[0], 0))
+    return captured(divided, (total, wrap(whole(batch, spec.rows))))

@@ -11,6 +11,7 @@ import gluonjit
 from experiments.fuzz.case import Case
 from experiments.fuzz.framework import Framework
 from experiments.fuzz.net import compiled, make_net
+from experiments.fuzz.plants import end_turns
 from experiments.fuzz.render import Rendered, render
 
 Found = dict[str, Any]
@@ -105,6 +106,7 @@ class Judge:
             except Exception as error:
                 found["run raises"] = error.with_traceback(None)
             self.framework.end(net, found, batched)
+        end_turns()
         return found
 
     def _known(self, wanted: Found, found: Found, name: str) -> bool:

@@ -13,7 +13,7 @@ import pytest
 import gluonjit
 from gluonjit.analysis.pace import Pace, Ran
 from gluonjit.errors import OptionError
-from gluonjit.hybrid import pacing
+from gluonjit.hybrid import LOCAL, pacing
 
 Tree = tuple[int, list[Any]]
 TREES: list[Tree] = [(0, []), (1, [(0, []), (2, [])]), (2, [(1, [(3, [])])]), (3, [(0, [(1, [])]), (2, []), (1, [])])]
@@ -193,6 +193,60 @@ def test_what_is_measured_is_kept(program: Any, free: None, monkeypatch: pytest.
     program.hybridize()
     check(program, 12)
     assert told.count(False) <= 2 and told[-1]
+
+
+def decide(program: Any, eager: bool) -> None:
+    """Let it be known how both ways compare, in both phases."""
+    for pace in paces_of(program).phases:
+        pace.compare()
+        for _ in range(3):
+            pace.add(Ran(True, 4.0, 4))
+        pace.add(Ran(False, 40.0 if eager else 0.4, 4))
+        assert pace.decided is eager
+
+
+def paces_of(program: Any) -> Any:
+    return program.nets[1].__dict__["_gluonjit"].paces
+
+
+def test_what_is_decided_to_run_eagerly_costs_no_question(program: Any, free: None) -> None:
+    """Outermost calls are counted down, by C where it is there; every end of a stretch is noticed all the same."""
+    program.hybridize()
+    decide(program, True)
+    program.infer(1)
+    assert LOCAL.state.spare == 1024 - len(TREES)
+    found = program.train(1)  # another phase
+    assert LOCAL.state.spare == 0 and pacing.HERE.stretch is None  # the optimizer has made a step
+    assert found == pytest.approx(program.train(0), rel=1e-5)
+    check(program, 2)
+    with gluonjit.batching() as batch:  # nothing is eager in here
+        program.infer(1)
+    assert batch.report.calls > 0
+    program.infer(1)
+    program.hybridize()
+    assert LOCAL.state.spare == 0 and paces_of(program).phases[0].decided is None
+
+
+def test_calls_of_another_model_are_asked_for_themselves(program: Any, free: None) -> None:
+    """One that is known to be faster batched is, after one that is not."""
+    other = type(program)()
+    for each, eager in ((program, True), (other, False)):
+        each.hybridize()
+        decide(each, eager)
+    program.infer(1)
+    assert LOCAL.state.spare > 0
+    other.infer(1)
+    assert gluonjit.explain().calls > 0 and LOCAL.state.spare == 0
+    program.infer(1)
+    np.testing.assert_allclose(other.infer(1), other.infer(0), rtol=1e-4, atol=1e-6)
+
+
+def test_verify_batches_whatever_is_faster(program: Any, free: None) -> None:
+    program.hybridize()
+    decide(program, True)
+    program.infer(1)
+    assert gluonjit.verify(program.nets[1], [(tree,) for tree in TREES]).calls > 0
+    assert paces_of(program).phases[0].decided is True
 
 
 def test_the_old_name_of_an_executor(program: Any) -> None:

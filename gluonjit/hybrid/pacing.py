@@ -114,8 +114,9 @@ class Stretch:
         self.free = not (named or forced or HERE.held) and bool(engine.may_choose())
         self.eager = pace.wants_eager if self.free else named or (forced and FORCED[-1]())
         self.timed = self.free and not (self.eager and pace.decided)
-        settled = self.eager and not self.timed and not forced
-        self.most = _LONGEST if training or settled or not self.eager else pace.calls or _UNMARKED
+        settled = self.eager and not self.timed
+        unmarked = self.eager and not training and (self.timed or forced)
+        self.most = (pace.calls or _UNMARKED) if unmarked else _LONGEST
         self.calls = 0
         self.given = 0  # calls that run eagerly without coming here, at most
         if settled:

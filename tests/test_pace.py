@@ -137,5 +137,5 @@ def test_looks_at_other_ways_to_batch_have_a_budget() -> None:
     while pace.may_look:
         pace.add(Ran(False, CALLS * 5e-3, CALLS, explores=True))
     assert pace.decided is False and pace.unit == 0.5e-3
-    run(pace, 1e-3, 0.5e-3, 200)
+    run(pace, 1e-3, 0.5e-3, 500)
     assert pace.may_look

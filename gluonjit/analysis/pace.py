@@ -21,7 +21,7 @@ _SURE = (2.0, 1.3, 1.0)  # by how much one way has to be faster where one, two, 
 _ENOUGH = len(_SURE)
 _FAR = _SURE[0]
 _HOPELESS = 4.0  # and two that were traced in, if they were so many times as slow without what the tracing took
-_TIE = 0.97  # batches that are no faster than that are not worth their first minibatches
+_TIE = 0.95  # batches that are no faster than that are not worth their first minibatches
 _MOST = 8  # looks after which it is decided by what there is: tracing is what this program does
 _WORSE = 1.1  # batches that have become so much slower than eager was are compared anew
 _KEPT = 15  # stretches of each way whose median counts
@@ -139,7 +139,7 @@ class Pace:
     @property
     def may_look(self) -> bool:
         """Whether other ways to batch may be looked at: when it is decided that it is batched."""
-        return self.decided is False and self.allowed > 0
+        return self.decided is False and self.allowed > self.needed
 
     def spent(self, seconds: float, calls: int) -> bool:
         """Whether a look that has taken so long, for so many calls so far, has spent what it may lose."""
@@ -171,10 +171,11 @@ class Pace:
             self._decide()
 
     def _lose(self, ran: Ran) -> None:
-        """Count what a look has lost. What was traced is not traced again, but an abandoned one needs as much again."""
+        """Count what a look has lost. What was traced is not traced again; else the next one may lose as much again."""
         lost = ran.seconds - self.unit * ran.calls
         self.lost = max(self.lost + lost, -_GRANT * self.unit)
-        self.needed = 0.0 if ran.whole else min(lost, _GRANT * self.unit)
+        traced = self.decided is None and ran.whole
+        self.needed = 0.0 if traced else lost if self.decided is False else min(lost, _GRANT * self.unit)
 
     def _decide(self) -> None:
         """Keep a way where one is far better, or where enough is known of both."""
@@ -194,7 +195,7 @@ class Pace:
             self._keep(True)
 
     def _keep(self, eager: bool) -> None:
-        self.decided, self.size, self.since, self.unlike = eager, self.calls, 0, 0
+        self.decided, self.size, self.since, self.unlike, self.needed = eager, self.calls, 0, 0, 0.0
 
     def _watch(self, ran: Ran, each: float, usual: bool) -> None:
         """Compare anew where stretches are of another size, batches slower than eager, or long after the last time."""

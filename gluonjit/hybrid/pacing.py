@@ -92,6 +92,7 @@ class Stretch:
         "last",
         "most",
         "pace",
+        "pause",
         "pauses",
         "rate",
         "seconds",
@@ -124,6 +125,7 @@ class Stretch:
             state.spare_mode, state.spare_of = 2 * training, paces
         self.inside = 0
         self.seconds = 0.0
+        self.pause = _PAUSE * pace.unit  # a longer time between two calls does not count
         self.traced = 0.0  # seconds
         self.traces = 0
         self.ended = False  # the next call begins another one
@@ -143,7 +145,7 @@ class Stretch:
         if self.inside == 1:
             now = perf_counter()
             gap = now - self.last
-            if gap < _PAUSE * (self.pace.unit or self.seconds / max(self.calls - 1, 1)):
+            if gap < (self.pause or _PAUSE * self.seconds / max(self.calls - 1, 1)):
                 self.seconds += gap
             self.last = now
 

@@ -91,7 +91,7 @@ class Soak:
         self.batch_size = batch_size
         self.net = TreeModel(units)
         self.net.initialize()
-        self.net.hybridize(dynamic_batch=True)
+        self.net.hybridize(dynamic_batch=True, granularity="batched")
         self.trainer = gluon.Trainer(self.net.collect_params(), "adam", {"learning_rate": 1e-3})
         self.loss = gluon.loss.L2Loss()
 

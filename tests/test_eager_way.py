@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import gluonjit
-from gluonjit.analysis.pace import Pace
+from gluonjit.analysis.pace import Pace, Ran
 from gluonjit.errors import OptionError
-from gluonjit.hybrid import pacing
+from gluonjit.hybrid import LOCAL, pacing
 
 Tree = tuple[int, list[Any]]
 TREES: list[Tree] = [(0, []), (1, [(0, []), (2, [])]), (2, [(1, [(3, [])])]), (3, [(0, [(1, [])]), (2, []), (1, [])])]
@@ -123,18 +123,19 @@ def check(program: Any, rounds: int = 6) -> None:
         np.testing.assert_allclose(program.infer(1), program.infer(0), rtol=1e-4, atol=1e-6)
 
 
-@pytest.fixture
-def free() -> Iterator[None]:
-    """What is measured decides, and nothing is known."""
-    pacing.HERE.stretch = None
+@pytest.fixture(autouse=True)
+def unknown() -> Iterator[None]:
+    """Nothing is known of how long calls take."""
     gluonjit.clear_caches()
     yield
     gluonjit.clear_caches()
 
 
 @pytest.mark.parametrize("ways", [[True, False], [False, False, True], [True]])
-def test_a_mind_that_changes_changes_no_number(program: Any, ways: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
-    program.hybridize(granularity="measured")
+def test_a_mind_that_changes_changes_no_number(
+    program: Any, free: None, ways: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program.hybridize()
     turns = cycle(ways)
     monkeypatch.setattr(pacing, "FORCED", [lambda: next(turns)])
     check(program)
@@ -161,7 +162,7 @@ def test_nothing_runs_eagerly_in_a_scope_or_where_a_way_is_named(program: Any, f
     program.hybridize(granularity="cell")
     program.infer(1)
     assert gluonjit.explain().calls > 0
-    program.hybridize(granularity="measured")
+    program.hybridize()
     with gluonjit.batching() as batch:
         program.infer(1)
     assert batch.report.calls > 0
@@ -174,7 +175,7 @@ def test_a_look_that_is_abandoned_in_the_middle(
     """What was captured runs, the rest of the call and of the minibatch runs eagerly, and no number differs."""
     asked = iter(range(10_000))
     monkeypatch.setattr(Pace, "spent", lambda self, seconds, calls: next(asked) >= after)
-    program.hybridize(granularity="measured")
+    program.hybridize()
     check(program)
 
 
@@ -183,16 +184,69 @@ def test_what_is_measured_is_kept(program: Any, free: None, monkeypatch: pytest.
     told: list[bool] = []
     original: Callable[..., None] = Pace.add
 
-    def add(self: Pace, eager: bool, seconds: float, calls: int, usual: bool = True, whole: bool = True) -> None:
-        told.append(eager)
-        original(self, eager, calls * (1.0 if eager else 100.0), calls, usual, whole)
+    def add(self: Pace, ran: Ran) -> None:
+        told.append(ran.eager)
+        original(self, ran._replace(seconds=ran.calls * (1.0 if ran.eager else 100.0)))
 
     monkeypatch.setattr(Pace, "add", add)
-    monkeypatch.setattr(Pace, "probed", lambda self, seconds: setattr(self, "least", 1.0))
     monkeypatch.setattr(Pace, "spent", lambda self, seconds, calls: False)
-    program.hybridize(granularity="measured")
+    program.hybridize()
     check(program, 12)
     assert told.count(False) <= 2 and told[-1]
+
+
+def decide(program: Any, eager: bool) -> None:
+    """Let it be known how both ways compare, in both phases."""
+    for pace in paces_of(program).phases:
+        pace.compare()
+        for _ in range(3):
+            pace.add(Ran(True, 4.0, 4))
+        pace.add(Ran(False, 40.0 if eager else 0.4, 4))
+        assert pace.decided is eager
+
+
+def paces_of(program: Any) -> Any:
+    return program.nets[1].__dict__["_gluonjit"].paces
+
+
+def test_what_is_decided_to_run_eagerly_costs_no_question(program: Any, free: None) -> None:
+    """Outermost calls are counted down, by C where it is there; every end of a stretch is noticed all the same."""
+    program.hybridize()
+    decide(program, True)
+    program.infer(1)
+    assert LOCAL.state.spare == 1024 - len(TREES)
+    found = program.train(1)  # another phase
+    assert LOCAL.state.spare == 0 and pacing.HERE.stretch is None  # the optimizer has made a step
+    assert found == pytest.approx(program.train(0), rel=1e-5)
+    check(program, 2)
+    with gluonjit.batching() as batch:  # nothing is eager in here
+        program.infer(1)
+    assert batch.report.calls > 0
+    program.infer(1)
+    program.hybridize()
+    assert LOCAL.state.spare == 0 and paces_of(program).phases[0].decided is None
+
+
+def test_calls_of_another_model_are_asked_for_themselves(program: Any, free: None) -> None:
+    """One that is known to be faster batched is, after one that is not."""
+    other = type(program)()
+    for each, eager in ((program, True), (other, False)):
+        each.hybridize()
+        decide(each, eager)
+    program.infer(1)
+    assert LOCAL.state.spare > 0
+    other.infer(1)
+    assert gluonjit.explain().calls > 0 and LOCAL.state.spare == 0
+    program.infer(1)
+    np.testing.assert_allclose(other.infer(1), other.infer(0), rtol=1e-4, atol=1e-6)
+
+
+def test_verify_batches_whatever_is_faster(program: Any, free: None) -> None:
+    program.hybridize()
+    decide(program, True)
+    program.infer(1)
+    assert gluonjit.verify(program.nets[1], [(tree,) for tree in TREES]).calls > 0
+    assert paces_of(program).phases[0].decided is True
 
 
 def test_the_old_name_of_an_executor(program: Any) -> None:
@@ -201,8 +255,7 @@ def test_the_old_name_of_an_executor(program: Any) -> None:
 
 
 def test_the_report_says_what_was_measured(program: Any, free: None) -> None:
-    program.hybridize(granularity="measured")
+    program.hybridize()
     check(program, 8)
     said = str(gluonjit.explain())
-    assert "training, 4 calls a minibatch: eager" in said and "inference, " in said
-    program.hybridize(granularity="cell")
+    assert said.count("eager: ") == 2 and "(4 calls)" in said and " in training; " in said and " in inference; " in said

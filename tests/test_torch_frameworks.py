@@ -14,7 +14,7 @@ import torch
 net = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Tanh())
 given = [torch.randn(4) for _ in range(5)]
 expected = torch.stack([net(x) for x in given]).detach()
-gluonjit.hybridize(net, dynamic_batch=True)
+gluonjit.hybridize(net, dynamic_batch=True, granularity="batched")
 found = torch.stack([net(x) for x in given]).detach()
 report = gluonjit.explain()
 assert torch.allclose(found, expected, atol=1e-6)
@@ -45,7 +45,7 @@ other = mx.gluon.nn.Dense(3, in_units=4)
 other.initialize()
 inputs = [mx.nd.random.normal(shape=(1, 4)) for _ in range(5)]
 wanted = [other(x).asnumpy() for x in inputs]
-gluonjit.hybridize(other, dynamic_batch=True)
+gluonjit.hybridize(other, dynamic_batch=True, granularity="batched")
 waiting = net(given[0])
 results = [other(x) for x in inputs]
 with gluonjit.batching() as batch:

@@ -62,13 +62,22 @@ class Minibatch(NamedTuple):
 
 
 class Way(NamedTuple):
-    """How a program is run: in part what must not change its results."""
+    """How a program is run: in part what must not change its results.
+
+    turns: whether stretches of calls run eagerly, one after the other and again from the first; none: all are batched.
+    """
 
     options: tuple[tuple[str, Any], ...] = ()
     how: str = "hybridize"
     record: bool = True
     train_mode: bool = True
     dtype: str = "float32"
+    turns: tuple[bool, ...] = ()
+
+    def turning(self, number: int) -> Way:
+        """This way with calls that run eagerly in every other stretch, and options that leave that open."""
+        options = tuple([pair for pair in self.options if pair[0] in ("max_nodes", "max_bytes")])
+        return self._replace(options=options, how="hybridize", turns=(bool(number % 2), not number % 2))
 
 
 class Case(NamedTuple):

@@ -48,6 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.shrink,
         engine=options.engine,
         without=tuple(options.without_habits or ()),
+        turns=options.turns,
     )
     findings = fuzz(setting, on_hang, show)
     if options.json:
@@ -77,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--without-habits", nargs="+", choices=HABITS, metavar="NAME", help="leave out habits: " + ", ".join(HABITS)
     )
+    parser.add_argument("--turns", action="store_true", help="run every other minibatch eagerly, whatever is faster")
     parser.add_argument("--plant", choices=PLANTS, metavar="NAME", help="build in a fault: " + ", ".join(PLANTS))
     parser.add_argument(
         "--shrink", type=whole, default=20, metavar="SECONDS", help="time to cut one failure down (default 20)"

@@ -12,6 +12,7 @@ from experiments.fuzz.allowing import allowing
 from experiments.fuzz.case import Case
 from experiments.fuzz.framework import Framework
 from experiments.fuzz.net import compiled, make_net
+from experiments.fuzz.plants import end_turns
 from experiments.fuzz.render import Rendered, render
 
 Found = dict[str, Any]
@@ -118,6 +119,7 @@ class Judge:
             except Exception as error:
                 found["run raises"] = error.with_traceback(None)
             self.framework.end(net, found, batched)
+        end_turns()
         return found
 
     def _wrong(self, wanted: Found, found: Found, tolerance: float) -> list[tuple[str, str]]:

@@ -59,7 +59,7 @@ class Setting:
     """What to run: the cases of a seed, with a planted fault or none.
 
     seconds: for shrinking one failure; most: failures after which to stop, None for never; without: habits
-    to leave out.
+    to leave out; turns: whether every other stretch of calls runs eagerly.
     """
 
     seed: int
@@ -70,6 +70,7 @@ class Setting:
     quiet: bool = False
     engine: str = "mxnet"
     without: tuple[str, ...] = ()
+    turns: bool = False
 
 
 HANGS = 120.0
@@ -124,6 +125,8 @@ def examine(
 ) -> Failure | None:
     """Run one case and count it; a failure is shrunk."""
     case = draw_with_habits(judge.framework.choices, setting.seed, number, setting.without)
+    if setting.turns:
+        case = case._replace(way=case.way.turning(number))
     watch = Timer(HANGS, _hangs, (case, number, findings, on_hang))
     watch.daemon = True
     watch.start()

@@ -10,6 +10,11 @@ from experiments.fuzz.habits import BEFORE_BACKWARD, STATEFUL, changed
 from experiments.fuzz.net import layers_in
 from experiments.fuzz.run import FLOATS, Run, dtype_name
 
+_TURNS = """from itertools import cycle
+    from gluonjit.hybrid import pacing
+    pacing.FORCED[:] = [cycle({}).__next__]
+    """
+
 
 class Rendered(NamedTuple):
     """The text of a case: a function for each program, and `run(net, batched)`; the layers it uses; the dtypes."""
@@ -46,8 +51,10 @@ class _Writer:
             learn = given.learn and dtype_of(given) in FLOATS
             body += framework.given(f"x{k}", numbers_of(given), dtype_of(given), learn)
         if way.how != "scope":
-            options = "".join(f", {name}={value!r}" for name, value in way.options)
-            body.append(f"if batched:\n    {framework.hybridize(options)}")
+            named = dict(way.options) if way.turns else {"granularity": "batched", **dict(way.options)}
+            options = "".join(f", {name}={value!r}" for name, value in named.items())
+            turns = _TURNS.format(way.turns) if way.turns else ""
+            body.append(f"if batched:\n    {turns}{framework.hybridize(options)}")
         if any(action.what == "trainer" for m in case.minibatches for action in m.actions):
             body.append(framework.trainer())
         outputs: list[list[Any] | None] = []

@@ -21,8 +21,9 @@ class Configuration(NamedTuple):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options as keyword arguments."""
-        return {**self._asdict(), "max_nodes": MOST_NODES}
+        """The options as keyword arguments: where the library chooses, among ways to batch."""
+        granularity = "batched" if self.automatic else self.granularity
+        return {**self._asdict(), "granularity": granularity, "max_nodes": MOST_NODES}
 
     @property
     def label(self) -> str:

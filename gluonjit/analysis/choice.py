@@ -27,6 +27,7 @@ _LOOKS, _SAMPLES = 3, 24  # a way is looked at in so many flushes, of so many sa
 _DRIFT = 1.5  # a study begins anew where nodes a sample have changed by this factor
 _MEMORY = 64  # samples, after which a running mean has forgotten half
 _FAR = 1.3  # a way that seems worse by this factor is not captured to see more exactly
+_LOSES = 2.0  # nor is a schedule that seems worse by this one made again
 
 
 class Capture(NamedTuple):
@@ -126,6 +127,7 @@ class Study:
 
     allowed: Allowed
     flushes: dict[Capture, int] = field(default_factory=dict)
+    profiled: set[Capture] = field(default_factory=set)
     estimates: dict[Setting, Estimate] = field(default_factory=dict)
     ruled_out: dict[str, str] = field(default_factory=dict)  # ways that cannot pay, and why
     chosen: Setting | None = None
@@ -133,12 +135,13 @@ class Study:
     _usual: float = 0.0  # nodes a sample when it was chosen
     _mean: float = 0.0  # and since
 
-    @property
-    def capture(self) -> Capture:
-        """The way in which the next flush should be captured."""
+    def capture(self, look: bool = True) -> Capture:
+        """How the next flush should be captured; as in the best known way if it is not to `look` at others."""
         if self.chosen is not None:
             return self.chosen.capture
-        return self._todo[0] if self._todo else self.allowed.first.capture
+        if self._todo and look:
+            return self._todo[0]
+        return self._best.setting.capture if self.estimates else self.allowed.first.capture
 
     def scheduler(self, capture: Capture) -> str:
         """The best known scheduler for what was captured so."""
@@ -176,8 +179,8 @@ class Study:
         return max(self._mean, self._usual) > _DRIFT * min(self._mean, self._usual)
 
     def profiles(self, capture: Capture) -> bool:
-        """Tells whether to profile this flush: the second; in the first, which may be the only one, all is new."""
-        return self.chosen is None and self.flushes.get(capture) == 2
+        """Tells whether this flush should be profiled: the second, as in the first, which may be the only one, all is new."""
+        return self.chosen is None and self.flushes.get(capture, 0) >= 2 and capture not in self.profiled
 
     def wants(self, capture: Capture) -> bool:
         """Tells whether to look at a graph captured so: when the model has seen what its steps take."""
@@ -232,6 +235,8 @@ class Study:
         others = self._of(setting.capture)
         if str(setting) in self.ruled_out:
             return
+        if setting in self.estimates and self.estimates[setting].per_sample > _LOSES * _best(others).per_sample:
+            return
         if others and setting not in self.estimates:
             one = others[0]
             if model.analysis(setting.scheduler, one.nodes // one.flushes, 1) > _avoidable(one, seen, model):
@@ -240,6 +245,16 @@ class Study:
         found = _estimate(setting, plan_by(setting.scheduler, setting.granularity), seen, model)
         known = self.estimates.get(setting)
         self.estimates[setting] = found if known is None else known.plus(found)
+
+    def made(self, setting: Setting, seconds: float) -> None:
+        """Take into account how long a schedule took to make, which the model may not know: a dear one is out."""
+        first = self.allowed.first.scheduler
+        best = [estimate for estimate in self._of(setting.capture) if estimate.setting.scheduler == first]
+        if setting not in self.estimates or not best or setting.scheduler == first:
+            return
+        if seconds > best[0].costs.total / best[0].flushes:
+            del self.estimates[setting]
+            self.ruled_out[str(setting)] = f"its analysis took {seconds * 1e3:.1f} ms, more than a minibatch by {first}"
 
     def _look_at_structures(self, plan_by: PlanBy, seen: Seen, model: CostModel) -> None:
         """Rule out that samples of one structure run as one, where what was captured for others says it is far off."""

@@ -1,9 +1,12 @@
 """Eager as one of the ways: keeps, of eager and batched execution, the one in which an outermost call takes less.
 
 The unit is seconds for an outermost call: its forward pass and, in training, its share of backward and of what follows
-up to the optimizer's step. They are measured over stretches (see `gluonjit.hybrid.pacing`), in both ways in turns.
-Looks at batching have a budget, in seconds that they lose against eager: a few calls' worth at first, and a part of
-what eager calls take later. A look that has spent it is abandoned.
+up to the optimizer's step. They are measured over stretches (see `gluonjit.hybrid.pacing`): eagerly first, then both
+ways in turns.
+
+What looks lose is bounded. A look is a stretch in another way than the one that is kept: batched, as long as nothing is
+decided; later with other schedulers, or captured otherwise. All looks together may lose what `_GRANT` calls take and
+the part `_SHARE` of all seconds there were. One that has spent that is abandoned.
 """
 
 from __future__ import annotations
@@ -11,22 +14,43 @@ from __future__ import annotations
 from statistics import median
 from typing import NamedTuple
 
-_GRANT = 96.0  # calls' worth of eager seconds that looks may lose before anything is known
-_SHARE = 0.08  # and the part of eager seconds that they may lose later
-_TRAINING = 3.0  # a training call takes at least about so many forward passes
-_ENOUGH = 3  # stretches of each way that decide
-_MOST = 16  # looks after which it is decided by what there is
-_FAR = 2.0  # one look decides where a way is so many times as fast
-_SLACK = 8  # calls' worth that a look at another way to batch may take in any case
+_CALLS, _STRETCHES = 8, 2  # that run eagerly before the first look: the first ones take longer than those to come
+_GRANT = 48.0
+_SHARE = 0.05
+_SURE = (2.0, 1.3, 1.0)  # by how much one way has to be faster where one, two, or three looks are to decide
+_ENOUGH = len(_SURE)
+_FAR = _SURE[0]
+_HOPELESS = 4.0  # and two that were traced in, if they were so many times as slow without what the tracing took
+_TIE = 0.95  # batches that are no faster than that are not worth their first minibatches
+_MOST = 8  # looks after which it is decided by what there is: tracing is what this program does
 _WORSE = 1.1  # batches that have become so much slower than eager was are compared anew
-_KEPT = 9  # stretches of each way whose median counts
+_KEPT = 15  # stretches of each way whose median counts
+_AGAIN = 256  # stretches after which eager is compared anew, and twice as many each time
+
+
+class Ran(NamedTuple):
+    """What became of a stretch: so many outermost calls, in so many seconds.
+
+    rate: seconds of a call that was batched, without what tracing took; unlike: whether something was done that is not
+    in every minibatch; whole: whether it was not abandoned; explores: whether it was captured to see whether that is
+    better than the way that is kept; way: the way to batch, as it is shown.
+    """
+
+    eager: bool
+    seconds: float
+    calls: int
+    rate: float = 0.0
+    unlike: bool = False
+    whole: bool = True
+    explores: bool = False
+    way: str = ""
 
 
 class Shown(NamedTuple):
     """A page on one phase of a block: all that is known of it.
 
     decided: "eager", "batched", or "" while both are looked at; eager, batched: seconds of an outermost call, None
-    where they are not known; calls: those of the last stretch.
+    where they are not known; calls: those of a stretch; way: the way to batch.
     """
 
     training: bool
@@ -34,126 +58,163 @@ class Shown(NamedTuple):
     eager: float | None
     batched: float | None
     calls: int
+    way: str
 
     def __str__(self) -> str:
-        ways = (("eager", self.eager), ("batched", self.batched))
-        known = [f"{name} {1e3 * each * self.calls:.1f} ms" for name, each in ways if each is not None]
         phase = "training" if self.training else "inference"
-        kept = f"runs {self.decided}" if self.decided else "not decided yet"
-        return f"{phase}, {self.calls} calls a minibatch: {', '.join(known) or 'not measured yet'}; {kept}"
+        decided = {"": "not decided yet", "eager": "runs eagerly", "batched": "runs batched"}[self.decided]
+        eager, batched = (None if each is None else f"{1e3 * each * self.calls:.1f}" for each in self[2:4])
+        known = f"eager: {eager or '?'} ms a minibatch ({self.calls} calls)"
+        if batched:
+            known += f", {self.way or 'batched'} {batched}"
+        return f"{known} in {phase}; {decided}"
 
 
 class Pace:
     """The pace of one phase, training or inference, of one block: all that is known of it."""
 
     __slots__ = (
+        "again",
         "batched",
         "calls",
-        "credit",
         "decided",
         "eager",
-        "least",
+        "hopeless",
         "looks",
+        "lost",
+        "met",
         "needed",
+        "seconds",
+        "since",
         "size",
+        "strange",
         "training",
         "unlike",
+        "way",
     )
 
     def __init__(self, training: bool) -> None:
         self.training = training
-        self.forget()
-
-    def forget(self) -> None:
-        """Know nothing."""
-        self.eager: list[float] = []  # seconds a call, of whole stretches
-        self.batched: list[float] = []  # of whole ones in which nothing was traced
-        self.least = 0.0  # seconds of an eager call, as single ones took
-        self.credit = 0.0  # seconds that looks may lose
-        self.decided: bool | None = None  # True: eager
-        self.looks = 0  # not those that were abandoned
-        self.needed = 0.0  # credit that the next one needs
+        self.seconds = 0.0  # of all stretches
+        self.lost = 0.0  # of them what looks have taken longer than they would have in the way that is kept
+        self.again = _AGAIN
+        self.way = ""
         self.calls = 0  # of the last batched stretch
-        self.size = 0  # of the one by which it was decided
-        self.unlike = 0  # stretches since, one after the other, that were of another size or slower
+        self.compare()
+
+    def compare(self) -> None:
+        """Compare both ways anew. What looks have lost is not forgotten."""
+        self.eager: list[float] = []  # seconds a call
+        self.batched: list[float] = []  # of whole stretches in which nothing was traced
+        self.strange: list[float] = []  # of those in which something was
+        self.met = 0  # eager calls
+        self.looks = 0  # stretches that were batched, abandoned or not
+        self.hopeless = 0  # of them far slower than eager, whatever was traced
+        self.needed = 0.0  # seconds that the next look needs
+        self.decided: bool | None = None  # True: eager
+        self.size = 0  # calls of the stretch by which it was decided
+        self.since = 0  # stretches since
+        self.unlike = 0  # of them, one after the other, that were of another size or slower
 
     @property
-    def expected(self) -> float:
-        """Seconds of an eager call, as far as they are known."""
-        return median(self.eager) if self.eager else self.least
+    def unit(self) -> float:
+        """Seconds of a call in the way that is kept, as far as they are known; eagerly as long as none is."""
+        known = self.batched if self.decided is False else self.eager
+        return median(known) if len(known) >= _ENOUGH else min(known, default=0.0)
 
-    def probed(self, seconds: float) -> None:
-        """Note the forward pass of a single eager call, before the first look."""
-        seconds *= _TRAINING if self.training else 1.0
-        self.least = min(self.least or seconds, seconds)
-        self.credit = _GRANT * self.least
+    @property
+    def allowed(self) -> float:
+        """Seconds that looks may lose now."""
+        return _GRANT * self.unit + _SHARE * self.seconds - self.lost
 
     @property
     def wants_eager(self) -> bool:
         """Tells whether the next stretch should run eagerly."""
         if self.decided is not None:
             return self.decided
-        if len(self.eager) < (self.looks > 0) + len(self.batched):
+        if len(self.eager) < _STRETCHES + self.looks or self.met < _CALLS:
             return True  # in turns
-        return self.needed > self.credit
+        return self.needed >= self.allowed
+
+    @property
+    def may_look(self) -> bool:
+        """Whether other ways to batch may be looked at: when it is decided that it is batched."""
+        return self.decided is False and self.allowed > self.needed
 
     def spent(self, seconds: float, calls: int) -> bool:
-        """Tells whether a look that has taken so long, for so many calls so far, has spent the budget."""
-        return self.decided is None and seconds - self.expected * calls > self.credit
+        """Tells whether a look that has taken so long, for so many calls so far, has spent what it may lose."""
+        return seconds - self.unit * calls > self.allowed
 
-    def far_off(self, seconds: float, calls: int) -> bool:
-        """Tells whether another way to batch, which has taken so long for so many calls, is far off."""
-        each = median(self.batched) if self.batched else self.expected
-        return not self.decided and seconds > _FAR * each * (calls + _SLACK)
-
-    def add(self, eager: bool, seconds: float, calls: int, usual: bool = True, whole: bool = True) -> None:
-        """Take a stretch into account: not a `usual` one where something was traced in it, nor `whole` if abandoned."""
-        each = seconds / calls
-        if usual and not (eager and self.calls):
-            self.calls = calls
+    def add(self, ran: Ran) -> None:
+        """Take a stretch into account."""
+        each = ran.seconds / ran.calls
+        self.seconds += ran.seconds or self.unit * ran.calls
+        usual = not (ran.unlike or ran.explores) and ran.whole
+        if usual and not (ran.eager and self.calls):
+            self.calls = ran.calls
+        if not ran.eager and (self.decided is None or not usual):
+            self._lose(ran)
         if self.decided is not None:
-            self._watch(eager, each, calls, usual)
-        elif eager:
+            self._watch(ran, each, usual)
+        elif ran.eager:
+            self.met += ran.calls
             self.eager = [*self.eager[1 - _KEPT :], each]
-            self.credit += _SHARE * seconds
-            self._decide(each)
+            self._decide()
         else:
-            self.looks += whole
-            lost = seconds - self.expected * calls
-            self.credit -= lost
-            self.needed = 0.0 if whole else lost  # what was traced is not traced again
-            if usual:
-                self.batched = [*self.batched[1 - _KEPT :], each]
-            self._decide(each)
+            self.looks += 1
+            self.way = ran.way or self.way
+            if ran.whole:
+                known = self.batched if usual else self.strange
+                known.append(each)
+            if not usual and ran.rate > _HOPELESS * self.unit:
+                self.hopeless += 1
+            self._decide()
 
-    def _decide(self, each: float) -> None:
+    def _lose(self, ran: Ran) -> None:
+        """Count what a look has lost. What was traced is not traced again; else the next one may lose as much again."""
+        lost = ran.seconds - self.unit * ran.calls
+        self.lost = max(self.lost + lost, -_GRANT * self.unit)
+        traced = self.decided is None and ran.whole
+        self.needed = 0.0 if traced else lost if self.decided is False else min(lost, _GRANT * self.unit)
+
+    def _decide(self) -> None:
         """Keep a way where one is far better, or where enough is known of both."""
         if not self.eager or not self.looks:
             return
-        if not self.batched:
-            if self.looks >= _MOST:  # something is traced in every one
-                self._keep(True)
-            return
-        ratio = median(self.batched) / self.expected
-        enough = min(len(self.batched), len(self.eager)) >= _ENOUGH or self.looks >= _MOST
-        if enough or not 1 / _FAR < ratio < _FAR:
-            self._keep(ratio > 1)
+        if self.batched:
+            ratio, sure = median(self.batched) / self.unit, _SURE[min(len(self.batched), _ENOUGH) - 1]
+            if not 1 / sure < ratio < sure:
+                self._keep(ratio > _TIE)
+        elif self.strange and self.strange[-1] * _FAR < self.unit:  # even so
+            self.batched.append(self.strange[-1])
+            self._keep(False)
+        elif self.looks >= _MOST and len(self.strange) >= _ENOUGH:
+            self.batched = self.strange[-_ENOUGH:]
+            self._keep(median(self.batched) > _TIE * self.unit)
+        elif self.looks >= _MOST or self.hopeless >= 2:
+            self._keep(True)
 
     def _keep(self, eager: bool) -> None:
-        self.decided, self.size, self.unlike = eager, self.calls, 0
+        self.decided, self.size, self.since, self.unlike, self.needed = eager, self.calls, 0, 0, 0.0
 
-    def _watch(self, eager: bool, each: float, calls: int, usual: bool) -> None:
-        """Compare anew where stretches are no longer of the size that was decided by, or batches slower than eager."""
-        other = not self.size <= 2 * calls <= 4 * self.size
-        slow = usual and not eager and bool(self.eager) and each > _WORSE * self.expected
+    def _watch(self, ran: Ran, each: float, usual: bool) -> None:
+        """Compare anew where stretches are of another size, batches slower than eager, or long after the last time."""
+        marked = self.training or not ran.eager  # else there is no telling how many calls come together
+        self.since += 1 if marked else max(1, ran.calls // max(self.size, 1))
+        if usual and not ran.eager:
+            self.batched = [*self.batched[1 - _KEPT :], each]
+            self.way = ran.way or self.way
+        other = marked and not self.size <= 2 * ran.calls <= 4 * self.size
+        slow = usual and not ran.eager and bool(self.eager) and each > _WORSE * median(self.eager)
         self.unlike = self.unlike + 1 if other or slow else 0
-        if self.unlike >= _ENOUGH:
-            credit, least = self.credit, each if eager else self.expected
-            self.forget()
-            self.least, self.credit = least, max(credit, _GRANT * least)
+        late = bool(self.decided) and self.since >= self.again
+        if self.unlike >= _ENOUGH or late:
+            self.again *= 2 if late else 1
+            self.calls = 0 if other else self.calls
+            self.compare()
 
     def shown(self) -> Shown:
         """Shows what is known."""
         decided = "" if self.decided is None else "eager" if self.decided else "batched"
-        batched = median(self.batched) if self.batched else None
-        return Shown(self.training, decided, self.expected or None, batched, self.calls)
+        eager, batched = (median(known) if known else None for known in (self.eager, self.batched or self.strange))
+        return Shown(self.training, decided, eager, batched, self.calls, self.way)

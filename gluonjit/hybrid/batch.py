@@ -29,7 +29,7 @@ from gluonjit.hybrid.choosing import Choice, chooser_of
 from gluonjit.hybrid.costs import cost_model
 from gluonjit.hybrid.minibatch import MINIBATCH
 from gluonjit.hybrid.options import Options
-from gluonjit.hybrid.pacing import FLUSH, note_flush
+from gluonjit.hybrid.pacing import FLUSH, Flushed, note_flush, note_look
 from gluonjit.hybrid.protocol import Engine, Session
 from gluonjit.hybrid.provenance import Provenance
 from gluonjit.hybrid.report import STEP_PARTS, Report
@@ -142,6 +142,7 @@ class Batch:
             self._number_anew()
         if self.empty:
             self._choose()
+            note_look(self.chooser if self.chooser.explores(self.setting) else None)
         if self.setting.granularity == "graph":  # samples that share a node do not run as one
             self.calls.clear()
             for record in self.records.values():
@@ -225,13 +226,13 @@ class Batch:
                 records = list(graph.records.values())
                 planner = Planner(graph, self.engine.sum_kind, _shared(captured))
                 planned = planner.records
-                explores = self.chooser.explores(captured)
                 plan = self.chooser.plan(planner, records, captured, samples, self._model)
                 rows = [row for row in graph.overwritten if plan.arena[row] >= 0]  # others nobody reads
                 plan.overwritten.extend([(int(plan.arena[row]), int(plan.position[row])) for row in rows])
                 report.choice = choice = self.chooser.choice
-                unusual = choice.looked or choice.profiled or report.cache["misses"] > self.traced
-                note_flush(unusual, self.chooser if explores else None)
+                looked = choice.looked or choice.profiled
+                way = f"{choice.setting.granularity}/{choice.setting.scheduler}"
+                note_flush(Flushed(looked, report.cache["misses"] > self.traced, way))
                 self.traced = report.cache["misses"]
                 report.model = self._model
                 provenance = Provenance(plan, graph.marks)

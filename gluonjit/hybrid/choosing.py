@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from threading import Lock
+from time import perf_counter
 from typing import Any, NamedTuple
 
 from gluonjit.analysis import Plan, Planner
@@ -16,7 +17,8 @@ from gluonjit.analysis.choice import Allowed, Estimate, Seen, Setting, Study, co
 from gluonjit.analysis.costs import CostModel
 from gluonjit.analysis.schedulers import SCHEDULERS
 from gluonjit.graph import Record
-from gluonjit.hybrid.options import AUTO, EAGER, MEASURED, Options
+from gluonjit.hybrid.options import AUTO, BATCHED, EAGER, Options
+from gluonjit.hybrid.pacing import may_look
 
 _MOST_REGIONS = 256
 _GRANULARITIES = ("cell", "graph", "op")
@@ -60,7 +62,7 @@ class Chooser:
 
     def __init__(self, options: Options) -> None:
         self._allowed = Allowed(
-            _GRANULARITIES if options.granularity in (AUTO, MEASURED, EAGER) else (options.granularity,),
+            _GRANULARITIES if options.granularity in (AUTO, BATCHED, EAGER) else (options.granularity,),
             (True, False) if options.sharing == AUTO else (bool(options.sharing),),
             _SCHEDULERS if options.scheduler == AUTO else (options.scheduler,),
         )
@@ -76,7 +78,8 @@ class Chooser:
         last = self._last.get(training)
         if last is None:
             return self._allowed.first
-        return Setting(*last.capture, last.scheduler(last.capture))
+        capture = last.capture(may_look())
+        return Setting(*capture, last.scheduler(capture))
 
     def explores(self, captured: Setting) -> bool:
         """Tells whether this was captured to see whether another way is better than the best known."""
@@ -105,19 +108,27 @@ class Chooser:
 
         def plan_by(*way: str) -> Plan:
             if way not in plans:
+                begin = perf_counter()
                 plans[way] = planner.plan(*way)
+                took[way] = perf_counter() - begin
             return plans[way]
 
         plans: dict[tuple[str, ...], Plan] = {}
+        took: dict[tuple[str, ...], float] = {}
         training = any(record.mode >= 2 for record in records)
         seen = Seen(counts_of(records), samples, training)
         key = (training, samples.bit_length())
         study = self._last[training] = self._studies.setdefault(key, Study(self._allowed))
         study.count(captured.capture)
-        profiled = not self._allowed.pinned and study.profiles(captured.capture)
-        looked = not self._allowed.pinned and study.wants(captured.capture)
-        if looked:
+        open_ = not self._allowed.pinned and may_look()
+        profiled = open_ and study.profiles(captured.capture)
+        looked = open_ and study.wants(captured.capture)
+        if profiled:
+            study.profiled.add(captured.capture)
+        elif looked:
             study.look(captured.capture, plan_by, seen, model())
+            for (scheduler, granularity), seconds in took.items():
+                study.made(Setting(granularity, captured.sharing, scheduler), seconds)
         setting = Setting(*captured.capture, study.scheduler(captured.capture))
         plan = plan_by(setting.scheduler, setting.granularity)
         if self._waits == AUTO and samples:

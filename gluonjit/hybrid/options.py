@@ -11,7 +11,7 @@ from gluonjit.analysis.schedulers import SCHEDULERS
 from gluonjit.errors import OptionError
 
 AUTO = "auto"
-EAGER, MEASURED = "eager", "measured"
+EAGER, BATCHED = "eager", "batched"
 
 SWITCHES = {
     "arity": "a cell that does the same for each child is one kind for any number of children",
@@ -32,8 +32,9 @@ class Options:
 
     sharing: equal calls on equal operands run once: True, False or "auto".
     granularity: "cell" captures a HybridBlock call as one node, "op" each operator in it; "graph" captures cells, and
-        runs samples of one structure as one; "eager" captures nothing. "auto" chooses among those that batch, and
-        "measured" times what that takes beside "eager", and keeps the faster (see docs/choice.md).
+        runs samples of one structure as one; "batched" chooses among these, and "eager" captures nothing. "auto" times
+        what was chosen beside "eager" and keeps the faster, where no other option names a way; in `batching()`, and
+        where one does, it is "batched" (see docs/choice.md).
     expand: HybridBlocks, by name or by class name, that are no nodes: what they call is captured.
     scheduler: in which order, and so in which company, nodes run; one of `gluonjit.analysis.schedulers`, or "auto".
     flush_at: an open batch runs itself when it holds so many samples; "auto": as many as pay; None: no such number.
@@ -71,6 +72,11 @@ class Options:
     executor: str = AUTO
     reuse: Callable[..., Any] | None = None
     check_reuse: int | None = 1000
+
+    @property
+    def leave_the_way_open(self) -> bool:
+        """Whether calls may run eagerly where that is faster: no way to run them is named."""
+        return all(getattr(self, name) == default for name, default in _WAYS.items())
 
     def updated(self, call: str, changes: dict[str, Any]) -> Options:
         """These options with `changes`; `call` is the user's call, for the error.
@@ -166,7 +172,7 @@ _FLAG: _Rule = (lambda value: isinstance(value, bool), "is True or False")
 _COUNT: _Rule = (_is_count, "is a whole number of at least 1")
 _RULES: dict[str, _Rule] = {
     "sharing": (lambda value: isinstance(value, bool) or value == AUTO, "is True, False or 'auto'"),
-    "granularity": _one_of(AUTO, MEASURED, EAGER, "graph", "cell", "op"),
+    "granularity": _one_of(AUTO, BATCHED, EAGER, "graph", "cell", "op"),
     "expand": (_is_names, "is a tuple of names of blocks, or of their classes"),
     "scheduler": _one_of(AUTO, *sorted(SCHEDULERS)),
     "flush_at": (
@@ -188,3 +194,7 @@ _RULES: dict[str, _Rule] = {
     "check_reuse": (lambda value: value is None or _is_count(value), "is a whole number of at least 1, or None"),
 }
 assert set(_RULES) == {field.name for field in fields(Options)}
+
+_LIMITS = {"max_nodes", "max_bytes", "copy_inputs", "check_reuse"}
+_WAYS = {field.name: field.default for field in fields(Options) if field.name not in _LIMITS}
+"""Options that name a way to run calls, or something that only batches do, with what they are by default."""

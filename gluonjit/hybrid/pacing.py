@@ -10,21 +10,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
-from gluonjit.analysis.pace import Pace, Shown
-from gluonjit.hybrid.options import EAGER, MEASURED, Options
+from gluonjit.analysis.pace import Pace, Ran, Shown
+from gluonjit.hybrid.options import EAGER, Options
 
 _PAUSE = 10.0  # calls: a longer time between two of them does not count
-_PROBES = 2  # calls that run eagerly before the first look, to know what a call takes
 _UNMARKED = 32  # calls of an eager stretch in inference, where no batch has told how many come together
 _LONGEST = 1024  # calls of any stretch
 
 SPENT = "a look at another way to run took longer than it may"
 """The reason for running a batch in the middle of a minibatch, without any fault of the program."""
 FORCED: list[Callable[[], bool]] = []
-"""The last one says whether the next stretch runs eagerly, in place of what is measured: for tests."""
+"""The last one says whether the next stretch runs eagerly, in place of what is measured: for tests and the fuzzer."""
+PINNED: list[bool] = []
+"""Not empty where blocks for which no way is named run batched: for tests of what batches do."""
 
 
 class Paces:
@@ -40,7 +41,7 @@ class Paces:
 
     def shown(self) -> list[Shown]:
         """The phases that have been seen."""
-        return [pace.shown() for pace in self.phases if pace.least]
+        return [pace.shown() for pace in self.phases if pace.seconds]
 
     def __reduce__(self) -> Any:
         return Paces, (self.open, self.named)
@@ -52,56 +53,87 @@ NO_CHOICE = Paces(False)
 
 
 def paces_for(options: Options) -> Paces:
-    """Those of a block with these options."""
-    return Paces(options.granularity in (EAGER, MEASURED), options.granularity == EAGER)
+    """Those of a block with these options, from now on."""
+    drop()
+    named = options.granularity == EAGER
+    return Paces(named or (options.leave_the_way_open and not PINNED), named)
 
 
 def clear_paces() -> None:
     """Forget what eager and batched calls took."""
+    drop()
     for paces in _known:
-        for pace in paces.phases:
-            pace.forget()
+        paces.phases = (Pace(False), Pace(True))
+
+
+class Flushed(NamedTuple):
+    """What a flush tells its stretch.
+
+    looked: whether other ways were looked at in it; traced: whether something was traced for it; way: how it was
+    captured and scheduled.
+    """
+
+    looked: bool
+    traced: bool
+    way: str
 
 
 class Stretch:
     """Outermost calls of one thread, in one way."""
 
     __slots__ = (
-        "calling",
         "calls",
         "eager",
         "ended",
         "explores",
         "free",
+        "given",
         "inside",
         "last",
+        "most",
         "pace",
+        "pause",
         "pauses",
-        "probing",
+        "rate",
         "seconds",
+        "state",
         "timed",
-        "usual",
+        "traced",
+        "traces",
+        "unlike",
         "wait",
+        "way",
         "whole",
     )
 
-    def __init__(self, pace: Pace, engine: Any, named: bool) -> None:
-        self.pace = pace
+    def __init__(self, state: Any, paces: Paces, training: bool, engine: Any) -> None:
+        self.pace = pace = paces.phases[training]
+        self.state = state  # of this thread
+        named = paces.named
         self.wait: Callable[[], None] = engine.wait
-        self.free = not named and not FORCED and bool(engine.may_choose())
-        self.probing = self.free and not pace.least
-        if self.free:
-            self.eager = self.probing or pace.wants_eager
-        else:
-            self.eager = named or bool(FORCED and FORCED[-1]())
+        forced = bool(FORCED) and not HERE.held
+        self.free = not (named or forced or HERE.held) and bool(engine.may_choose())
+        self.eager = pace.wants_eager if self.free else named or (forced and FORCED[-1]())
         self.timed = self.free and not (self.eager and pace.decided)
+        settled = self.eager and not self.timed
+        unmarked = self.eager and not training and (self.timed or forced)
+        self.most = (pace.calls or _UNMARKED) if unmarked else _LONGEST
         self.calls = 0
-        self.calling = False
+        self.given = 0  # calls that run eagerly without coming here, at most
+        if settled:
+            self.given = state.spare = self.most - 1
+            state.spare_mode, state.spare_of = 2 * training, paces
         self.inside = 0
         self.seconds = 0.0
+        self.pause = _PAUSE * pace.unit  # a longer time between two calls does not count
+        self.traced = 0.0  # seconds
+        self.traces = 0
         self.ended = False  # the next call begins another one
-        self.usual = self.whole = True
-        self.explores: Any = None
+        self.unlike = False
+        self.explores: Any = None  # the chooser that looks at another way to capture
+        self.whole = True
+        self.rate = 0.0  # seconds of a call that was batched, where this was abandoned
+        self.way = ""
         self.pauses = False  # the rest of this call runs eagerly
         if self.free and pace.decided is None:
             self.wait()
@@ -113,7 +145,7 @@ class Stretch:
         if self.inside == 1:
             now = perf_counter()
             gap = now - self.last
-            if not self.pace.least or gap < _PAUSE * self.pace.expected:
+            if gap < (self.pause or _PAUSE * self.seconds / max(self.calls - 1, 1)):
                 self.seconds += gap
             self.last = now
 
@@ -125,77 +157,95 @@ class Stretch:
             self.seconds += now - self.last
             self.last = now
 
-    def left_call(self) -> None:
-        """An outermost call has ended."""
-        self.calling = False
-        if not self.timed:
-            return
-        before = self.last
-        self.leave()
-        if self.probing:
-            self.wait()
-            self.pace.probed(perf_counter() - before)
-            self.ended = self.calls >= _PROBES
+    def count(self) -> None:
+        """Count the calls that did not come here; from now on all do."""
+        if self.given:
+            self.calls += self.given - self.state.spare
+            self.given = self.state.spare = 0
+
+    def end(self) -> None:
+        """The next call begins another stretch."""
+        self.count()
+        self.ended = True
 
     def over(self, training: bool) -> bool:
         """Tells whether the next call begins another stretch, as far as no captured value waits."""
-        if self.ended or self.pace.training is not training or self.calls >= _LONGEST:
-            return True
-        return self.eager and not training and not self.probing and self.calls >= (self.pace.calls or _UNMARKED)
+        return self.ended or self.pace.training is not training or self.calls >= self.most
 
     def abandon(self) -> None:
-        """Go on eagerly: in training up to the end of the minibatch, which has a backward pass to come."""
-        self.eager, self.usual, self.whole = True, False, False
+        """Go on in the way that is kept, or eagerly: in training up to the minibatch's end, as backward is to come."""
+        self.whole, self.rate = False, self._rate()
+        if self.explores is not None:
+            self.explores.give_up(self.pace.training)
+            return
+        self.eager = True
         self.ended = not self.pace.training
 
     def spent(self) -> bool:
-        """Tells whether this look has spent its budget."""
-        if self.eager or not self.free:
+        """Tells whether this look has spent what it may lose, or would by one trace more."""
+        looks = self.pace.decided is None or self.explores is not None
+        if self.eager or not (self.free and self.whole and looks):
             return False
-        since = perf_counter() - self.last if self.inside else 0.0
-        return self.pace.spent(self.seconds + since, self.calls)
+        coming = self.traced / self.traces if self.traces else 0.0
+        return self.pace.spent(self._so_far() + coming, self.calls)
+
+    def _so_far(self) -> float:
+        return self.seconds + (perf_counter() - self.last if self.inside else 0.0)
+
+    def _rate(self) -> float:
+        return (self._so_far() - self.traced) / self.calls
 
     def close(self) -> None:
         """Tell what it took."""
-        if self.probing or not self.calls or not self.free:
+        if not self.calls or not self.free:
             return
         if self.pace.decided is None:
             self.enter()
             self.wait()
             self.leave()
-        if self.explores and self.pace.far_off(self.seconds, self.calls):
+        eager, explores = self.eager and self.whole, self.explores is not None
+        if explores and self.whole and self.pace.spent(self.seconds, self.calls):
             self.explores.give_up(self.pace.training)
-        self.pace.add(self.eager and self.whole, self.seconds, self.calls, self.usual, self.whole)
+        rate = self._rate() if self.whole else self.rate
+        self.pace.add(Ran(eager, self.seconds, self.calls, rate, self.unlike, self.whole, explores, self.way))
 
 
-def begin(batch: Any, paces: Paces, training: bool, engine: Any) -> Stretch:
-    """The stretch of an outermost call that begins now; `batch` is the open one, if there is one."""
-    stretch = HERE.stretch
+def begin(state: Any, paces: Paces, training: bool, engine: Any) -> Stretch | None:
+    """The stretch of an outermost call that begins now; None where it runs eagerly and nothing is to be done.
+
+    `state` is that of the thread.
+    """
+    if state.spare > 0 and state.spare_of is paces and state.spare_mode == 2 * training:
+        state.spare -= 1
+        return None
+    stretch, batch = HERE.stretch, state.batch
     waits = batch is not None and not batch.empty
     if stretch is not None and not stretch.inside:
+        if stretch.given:
+            stretch.count()
+            stretch.ended = stretch.ended or (not training and state.spare_of is not paces)
         if stretch.spent():
-            stretch.abandon()
             if waits:
                 batch.flush(SPENT)
                 waits = False
+            stretch.abandon()
         if not waits and stretch.over(training):
             HERE.stretch = None
             stretch.close()
             stretch = None
     if stretch is None:
-        stretch = HERE.stretch = Stretch(paces.phases[training], engine, paces.named)
+        stretch = HERE.stretch = Stretch(state, paces, training, engine)
         HERE.paces = paces
     stretch.calls += 1
-    stretch.calling = True
     if stretch.timed:
         stretch.enter()
     return stretch
 
 
-def chosen() -> bool:
-    """Tells whether the way of the call that is made now has been chosen."""
+def may_look() -> bool:
+    """Tells whether other ways to batch may be looked at now: where eager is no way, or batches are faster than it."""
     stretch = HERE.stretch
-    return stretch is not None and stretch.calling
+    return stretch is None or not stretch.free or stretch.pace.may_look
 
 
 def measured() -> list[str]:
@@ -204,20 +254,26 @@ def measured() -> list[str]:
     return [] if paces is None else [str(shown) for shown in paces.shown()]
 
 
-def note_flush(unusual: bool, explores: Any) -> None:
-    """Tell the stretch of a flush that is `unusual`: something was traced or measured in it that is not in every one.
-
-    `explores` is the chooser where it was captured to see whether another way to batch is better.
-    """
+def note_flush(flushed: Flushed) -> None:
+    """Tell the stretch of a flush."""
     stretch = HERE.stretch
     if stretch is not None:
-        stretch.usual = stretch.usual and not unusual
-        stretch.explores = explores
+        stretch.unlike = stretch.unlike or flushed.looked or flushed.traced
+        stretch.way = flushed.way
+
+
+def note_look(chooser: Any) -> None:
+    """Tell the stretch that a batch is begun which is captured to see whether that is better, by its `chooser`."""
+    stretch = HERE.stretch
+    if stretch is not None and chooser is not None:
+        stretch.explores = chooser
 
 
 class _Here(threading.local):
     stretch: Stretch | None = None
     paces: Paces | None = None
+    held = 0  # regions in which nothing runs eagerly by choice
+    begun = 0.0  # when something began to be traced
 
 
 HERE = _Here()
@@ -229,7 +285,15 @@ def close() -> None:
     stretch = HERE.stretch
     if stretch is not None and not stretch.inside:
         HERE.stretch = None
+        stretch.count()
         stretch.close()
+
+
+def drop() -> None:
+    """A stretch ends here, and nobody is told."""
+    stretch, HERE.stretch = HERE.stretch, None
+    if stretch is not None:
+        stretch.count()
 
 
 class _Work:
@@ -250,10 +314,47 @@ class _Work:
         if stretch is not None:
             stretch.leave()
             if not stretch.inside and stretch.pace.training is self.phase:
-                stretch.ended = True
+                stretch.end()
 
 
 FLUSH = _Work(False)
 """For `with`: a flush, after which a stretch of inference has ended."""
 BACKWARD = _Work(True)
 """For `with`: a backward pass, after which a stretch of training has ended."""
+
+
+class _Trace:
+    """For `with`: something is traced, for the first time or anew, one thing after the other."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        HERE.begun = perf_counter()
+
+    def __exit__(self, *error: object) -> None:
+        stretch = HERE.stretch
+        if stretch is not None:
+            stretch.traced += perf_counter() - HERE.begun
+            stretch.traces += 1
+
+
+TRACE = _Trace()
+"""For `with`: what is traced inside is not traced again."""
+
+
+class _Batched:
+    """For `with`: nothing inside runs eagerly by choice."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        close()
+        HERE.held += 1
+
+    def __exit__(self, *error: object) -> None:
+        HERE.held -= 1
+        drop()
+
+
+BATCHED = _Batched()
+"""For `with`: what is to be seen inside is what batches do."""

@@ -139,7 +139,7 @@ class Report:
     executed: Executed = field(default_factory=Executed)
     ms: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
     choice: Choice | None = None  # what was chosen for the last flush, and between what
-    ways: list[str] = field(default_factory=list)  # with granularity "measured": what eager and batched calls took
+    ways: list[str] = field(default_factory=list)  # what eager and batched calls took, where both are timed
     missed: str = field(default="", repr=False)  # the last name that missed the cache
     anew: str = field(default="", repr=False)  # its class, where that was the first call of an object
     fine: set[str] = field(default_factory=set, repr=False)  # of `unbatched`: as meant, or nobody could mend it

@@ -15,7 +15,7 @@ from gluonjit.graph import LIBRARIES, Value, line_of, origin_of
 from gluonjit.hybrid.batch import RUNNING, Batch
 from gluonjit.hybrid.minibatch import MINIBATCH
 from gluonjit.hybrid.options import EAGER, Options
-from gluonjit.hybrid.pacing import HERE, SPENT, Stretch, measured
+from gluonjit.hybrid.pacing import HERE, SPENT, Paces, Stretch, measured
 from gluonjit.hybrid.protocol import Engine
 from gluonjit.hybrid.report import Report
 
@@ -51,7 +51,8 @@ class State:
     batch: the innermost open batch; explicit: those opened by `batching`, outermost first; inside: how many
     dynamically batched blocks are being called; trace: the cell being traced; paused > 0: capture is off;
     mode: 2 * recording + training; numpy: which of the framework's array semantics hold, as the engine numbers
-    them; recorded: the call that is being captured to be reused.
+    them; recorded: the call that is being captured to be reused; spare: how many outermost calls of the model that
+    `spare_of` belongs to run eagerly without a question, in mode `spare_mode`: 2 for training (see `pacing`).
     """
 
     __slots__ = (
@@ -66,6 +67,9 @@ class State:
         "paused",
         "recorded",
         "singles",
+        "spare",
+        "spare_mode",
+        "spare_of",
         "trace",
     )
 
@@ -81,6 +85,9 @@ class State:
         self.options = Options()
         self.pass_seen = -1  # the backward pass of the framework's that has last gone through a batch
         self.singles = 0  # batches of one sample that were differentiated, one after the other
+        self.spare = 0
+        self.spare_mode = 0
+        self.spare_of: Paces | None = None
 
     def one_at_a_time(self, samples: int, first: bool, number: int = -1) -> bool:
         """Note a backward pass through a batch of so many samples, `first` its first; whether to warn of it.
@@ -166,18 +173,19 @@ def abandoned_look() -> bool:
     Asked before something is traced, which takes longest.
     """
     stretch, state = HERE.stretch, LOCAL.state
-    if stretch is None or not stretch.inside or not stretch.spent() or state.batch is None:
+    if stretch is None or not stretch.inside or stretch.explores or state.batch is None or not stretch.spent():
         return False
+    state.batch.flush(SPENT)
     stretch.abandon()
     stretch.pauses = True
-    state.batch.flush(SPENT)
     state.paused += 1
     return True
 
 
 def left_call(stretch: Stretch) -> None:
     """An outermost call has ended."""
-    stretch.left_call()
+    if stretch.timed:
+        stretch.leave()
     if stretch.pauses:
         stretch.pauses = False
         LOCAL.state.paused -= 1

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gluonjit.graph import Line, line_of, origin_of
+from gluonjit.hybrid.pacing import BATCHED
 from gluonjit.hybrid.structure import items_of, map_structure
 
 Loss = Callable[[Any, Any], Any]
@@ -104,14 +105,16 @@ def called(
 def batched_with(
     net: Any, key: str, options: dict[str, Any], enable: Callable[[Any, Any], None], disable: Callable[[Any], None]
 ) -> Iterator[None]:
-    """The net with these options, or those it has; afterwards as it was."""
+    """The net with these options, or those it has, batched wherever that can be; afterwards as it was."""
     cell = net.__dict__.get(key)
     if cell is not None and not options:
-        yield
+        with BATCHED:
+            yield
         return
     enable(net, options)
     try:
-        yield
+        with BATCHED:
+            yield
     finally:
         if cell is None:
             disable(net)

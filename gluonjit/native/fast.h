@@ -46,18 +46,20 @@ typedef struct {
     PyTypeObject *lazy[2];  /* LazyArray and LazyNumpy, or LazyTensor */
     PyTypeObject *plain[2]; /* NDArray and mx.np.ndarray, or Tensor */
     PyTypeObject *cell_type;
-    Py_ssize_t lazy_v[2], lazy_c[2], cell_lookup;
+    Py_ssize_t lazy_v[2], lazy_c[2], cell_lookup, cell_paces;
     Py_ssize_t lazy_b[2], lazy_k[2]; /* what it is a view of, and which */
     Py_ssize_t lazy_n;               /* of LazyTensor: how often that was written to */
     PyObject *value_of; /* (batch, array) -> Value, or raises `empty` */
     PyObject *empty;
+    PyObject *original; /* the call of a block or module as it was */
     PyObject *rebuild;  /* (structure, values) -> what the call returns; in PyTorch (structure, values, arguments) */
 } Framework;
 
 typedef struct {
     Framework mxnet, torch;
     PyTypeObject *state_type, *batch_type, *graph_type, *record_type, *spec_type, *table_type, *torch_table_type, *hybrid_type;
-    Py_ssize_t state_batch, state_inside, state_mode, state_numpy, state_paused, state_trace;
+    Py_ssize_t state_batch, state_explicit, state_inside, state_mode, state_numpy, state_paused, state_spare, state_spare_mode,
+        state_spare_of, state_trace;
     Py_ssize_t batch_changes, batch_engine, batch_foreign, batch_graph, batch_imports, batch_noted, batch_parameters, batch_records,
         batch_room, batch_sharing, batch_signatures, batch_tables;
     Py_ssize_t graph_lookups, graph_rows, graph_single_rows;
@@ -83,7 +85,6 @@ typedef struct {
     PyObject *autocast;    /* () -> whether autocast is on */
     PyObject *make;        /* (value) -> a new LazyTensor */
     PyObject *look_up;     /* (cell, batch, indices, learning) -> a LazyTensor, or None where that is no look-up */
-    PyObject *original;    /* Module.__call__ as it was */
     PyObject *expanded;    /* (batch, cell, class): a call with such an argument was expanded */
     void *get_shape, *get_dtype, *get_context, *copy_out; /* MXNDArrayGetShapeEx64 and so on */
 } Names;
@@ -138,11 +139,15 @@ static inline int has_room(PyObject *batch) {
 /* Whether the state is that of a program that runs, and not of one that is traced or paused. */
 int is_running(PyObject *state);
 
-/* Go into a call (1) or out of it (-1): 0, or -1 and an exception. */
-int step_inside(PyObject *state, int by);
+/* Count up what a slot of the state counts: 0, or -1 and an exception. */
+int step_by(PyObject *state, Py_ssize_t counter, int by);
 
-/* Go out of a call, whether it failed or not: its result, or NULL and an exception. */
-PyObject *step_out(PyObject *state, PyObject *result);
+/* Count down again after a call, whether it failed or not: its result, or NULL and an exception. */
+PyObject *step_out(PyObject *state, Py_ssize_t counter, PyObject *result);
+
+/* What `begin` of gluonjit.hybrid.pacing lets run eagerly without a question: an outermost call of a model in a mode, 2 for
+   training. NULL where Python has to be asked, or with an exception. */
+PyObject *spare_call(const Framework *of, PyObject *state, PyObject *cell, int mode, PyObject *const *args, Py_ssize_t count);
 
 /* bodies.c: a lazy tensor of a value, of a body that lies ready or a new one */
 

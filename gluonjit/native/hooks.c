@@ -25,7 +25,7 @@ static PyObject *forward(PyObject *state, PyObject *dict, PyObject *const *args,
     if (number_at(state, names.state_numpy) != 0) return NULL;
     for (k = 1; k < count; k++)
         if (Py_TYPE(args[k]) == names.mxnet.plain[0] || Py_TYPE(args[k]) == names.mxnet.plain[1]) return NULL;
-    if (step_inside(state, 1) < 0) return NULL;
+    if (step_by(state, names.state_inside, 1) < 0) return NULL;
     result = PyObject_VectorcallMethod(str_forward, args, (size_t)count, NULL);
     if (result != NULL && (!unhooked(dict, str_hooks) || number_at(state, names.state_numpy) != 0)) {
         rest = PyTuple_New(count - 1); /* forward has registered a hook, or changed what arrays are */
@@ -39,7 +39,7 @@ static PyObject *forward(PyObject *state, PyObject *dict, PyObject *const *args,
             Py_XDECREF(done);
         }
     }
-    return step_out(state, result);
+    return step_out(state, names.state_inside, result);
 }
 
 /* A call outside of all samples, such as that of a loss: the time it took is noted. */
@@ -83,6 +83,11 @@ static PyObject *quick_call(PyObject *const *args, Py_ssize_t count) {
     if (names.mxnet.cell_type == NULL) return NULL;
     state = state_here();
     if (state == NULL) return NULL;
+    if (number_at(state, names.state_paused) > 0 && SLOT(state, names.state_trace) == Py_None) {
+        Py_DECREF(state); /* what runs eagerly costs no more than this */
+        return PyObject_Vectorcall(names.mxnet.original, args, (size_t)count, NULL);
+    }
+    if (PyErr_Occurred()) PyErr_Clear();
     if (!is_running(state)) goto done;
     inside = number_at(state, names.state_inside) > 0;
     if (PyErr_Occurred()) goto done;
@@ -94,8 +99,11 @@ static PyObject *quick_call(PyObject *const *args, Py_ssize_t count) {
     cell = Py_XNewRef(PyDict_GetItemWithError(dict, names.key));
     if (cell == NULL && !PyErr_Occurred()) cell = automatic(state, args, count);
     if (cell == NULL || Py_TYPE(cell) != names.mxnet.cell_type) goto done;
+    if (!inside && SLOT(cell, names.cell_chooses) == Py_True) {
+        result = spare_call(&names.mxnet, state, cell, (int)(number_at(state, names.state_mode) & 2), args, count);
+        goto done;
+    }
     if (!unhooked(dict, str_hooks) || !unhooked(dict, str_pre_hooks)) goto done;
-    if (!inside && SLOT(cell, names.cell_chooses) == Py_True) goto done;
     if (SLOT(cell, names.cell_is_node) != Py_True)
         result = inside ? forward(state, dict, args, count) : NULL;
     else if (SLOT(cell, names.mxnet.cell_lookup) != Py_None)

@@ -19,10 +19,14 @@ typedef struct {
 
 static Where slots[] = {
     {PACKAGE, "State", "batch", &names.state_batch},
+    {PACKAGE, "State", "explicit", &names.state_explicit},
     {PACKAGE, "State", "inside", &names.state_inside},
     {PACKAGE, "State", "mode", &names.state_mode},
     {PACKAGE, "State", "numpy", &names.state_numpy},
     {PACKAGE, "State", "paused", &names.state_paused},
+    {PACKAGE, "State", "spare", &names.state_spare},
+    {PACKAGE, "State", "spare_mode", &names.state_spare_mode},
+    {PACKAGE, "State", "spare_of", &names.state_spare_of},
     {PACKAGE, "State", "trace", &names.state_trace},
     {PACKAGE, "Batch", "changes", &names.batch_changes},
     {PACKAGE, "Batch", "engine", &names.batch_engine},
@@ -58,6 +62,7 @@ static Where slots[] = {
     {MXNET, "Cell", "chooses", &names.cell_chooses},
     {MXNET, "Cell", "is_node", &names.cell_is_node},
     {MXNET, "Cell", "lookup", &names.mxnet.cell_lookup},
+    {MXNET, "Cell", "paces", &names.mxnet.cell_paces},
     {MXNET, "Table", "known", &names.table_known},
     {MXNET, "Table", "row", &names.table_row},
     {MXNET, "Table", "size", &names.table_size},
@@ -72,6 +77,7 @@ static Where slots[] = {
     {MXNET, "LazyNumpy", "_b", &names.mxnet.lazy_b[1]},
     {MXNET, "LazyNumpy", "_k", &names.mxnet.lazy_k[1]},
     {TORCH, "Cell", "lookup", &names.torch.cell_lookup},
+    {TORCH, "Cell", "paces", &names.torch.cell_paces},
     {TORCH, "Table", "row", &names.torch_table_row},
     {TORCH, "Table", "size", &names.torch_table_size},
     {TORCH, "Table", "taped", &names.torch_table_taped},
@@ -116,6 +122,7 @@ static struct {
     {PACKAGE, "local", &names.local},
     {PACKAGE, "known", &names.known},
     {PACKAGE, "is_library", &names.is_library},
+    {MXNET, "original", &names.mxnet.original},
     {MXNET, "key", &names.key},
     {MXNET, "value_of", &names.mxnet.value_of},
     {MXNET, "empty", &names.mxnet.empty},
@@ -134,7 +141,7 @@ static struct {
     {TORCH, "autocast", &names.autocast},
     {TORCH, "make", &names.make},
     {TORCH, "look_up", &names.look_up},
-    {TORCH, "original", &names.original},
+    {TORCH, "original", &names.torch.original},
     {TORCH, "expanded", &names.expanded},
     {0, NULL, NULL},
 };
@@ -209,27 +216,37 @@ int is_running(PyObject *state) {
            PyLong_AsLong(paused) == 0;
 }
 
-int step_inside(PyObject *state, int by) {
-    Py_ssize_t deep = number_at(state, names.state_inside);
+int step_by(PyObject *state, Py_ssize_t counter, int by) {
+    Py_ssize_t deep = number_at(state, counter);
     PyObject *number;
     if ((deep == -1 && PyErr_Occurred()) || __builtin_add_overflow(deep, by, &deep)) return -1;
     number = PyLong_FromSsize_t(deep);
     if (number == NULL) return -1;
-    set_slot(state, names.state_inside, number);
+    set_slot(state, counter, number);
     return 0;
 }
 
-PyObject *step_out(PyObject *state, PyObject *result) {
+PyObject *step_out(PyObject *state, Py_ssize_t counter, PyObject *result) {
     PyObject *type, *error, *trace;
     int failed;
     PyErr_Fetch(&type, &error, &trace);
-    failed = step_inside(state, -1) < 0;
+    failed = step_by(state, counter, -1) < 0;
     if (result == NULL) {
         PyErr_Restore(type, error, trace);
         return NULL;
     }
     if (failed) Py_CLEAR(result);
     return result;
+}
+
+PyObject *spare_call(const Framework *of, PyObject *state, PyObject *cell, int mode, PyObject *const *args, Py_ssize_t count) {
+    PyObject *scopes, *paces = SLOT(cell, of->cell_paces);
+    if (number_at(state, names.state_spare) <= 0 || paces == NULL || paces != SLOT(state, names.state_spare_of)) return NULL;
+    if (number_at(state, names.state_spare_mode) != mode) return NULL;
+    scopes = list_at(state, names.state_explicit);
+    if (scopes == NULL || PyList_GET_SIZE(scopes) > 0) return NULL;
+    if (step_by(state, names.state_spare, -1) < 0 || step_by(state, names.state_paused, 1) < 0) return NULL;
+    return step_out(state, names.state_paused, PyObject_Vectorcall(of->original, args, (size_t)count, NULL));
 }
 
 /* The offset of a slot, which a class has as a member descriptor; -1 where it has none. */

@@ -34,11 +34,11 @@ static PyObject *foreign(PyObject *batch, PyObject *const *args, Py_ssize_t coun
 static PyObject *expand(PyObject *state, PyObject *batch, PyObject *cell, PyObject *kind, PyObject *const *args,
                         Py_ssize_t count) {
     PyObject *result, *done;
-    if (step_inside(state, 1) < 0) return NULL;
+    if (step_by(state, names.state_inside, 1) < 0) return NULL;
     Py_INCREF(batch);
     Py_INCREF(kind);
-    result = PyObject_Vectorcall(names.original, args, (size_t)count, NULL);
-    result = step_out(state, result);
+    result = PyObject_Vectorcall(names.torch.original, args, (size_t)count, NULL);
+    result = step_out(state, names.state_inside, result);
     if (result != NULL) {
         done = PyObject_CallFunctionObjArgs(names.expanded, batch, cell, kind, NULL);
         if (done == NULL) Py_CLEAR(result);
@@ -167,17 +167,19 @@ static int is_inside(PyObject *state, PyObject *batch) {
 PyObject *quick_module(PyObject *const *args, Py_ssize_t count) {
     PyObject *state, *batch, *dict = NULL, *cell = NULL, *result = NULL, *kind;
     Py_ssize_t paused;
+    int spare;
     if (names.engine == NULL) return NULL;
     state = state_here();
     if (state == NULL) return NULL;
     paused = number_at(state, names.state_paused);
     if (paused > 0 && SLOT(state, names.state_trace) == Py_None) { /* what runs eagerly costs no more than this */
         Py_DECREF(state);
-        return PyObject_Vectorcall(names.original, args, (size_t)count, NULL);
+        return PyObject_Vectorcall(names.torch.original, args, (size_t)count, NULL);
     }
     if (PyErr_Occurred()) PyErr_Clear();
     batch = Py_XNewRef(SLOT(state, names.state_batch));
-    if (!is_inside(state, batch)) goto done;
+    spare = is_running(state) && number_at(state, names.state_spare) > 0 && number_at(state, names.state_inside) == 0;
+    if (!spare && !is_inside(state, batch)) goto done;
     dict = PyObject_GenericGetDict(args[0], NULL);
     if (dict == NULL) {
         PyErr_Clear();
@@ -185,6 +187,11 @@ PyObject *quick_module(PyObject *const *args, Py_ssize_t count) {
     }
     cell = Py_XNewRef(PyDict_GetItemWithError(dict, names.key));
     if (cell == NULL || Py_TYPE(cell) != names.torch.cell_type) goto done;
+    if (spare) {
+        int learning = torch_mode(names.learning);
+        if (learning >= 0) result = spare_call(&names.torch, state, cell, 2 * learning, args, count);
+        goto done;
+    }
     if (!is_noted(batch, args[0]) || !unhooked(dict, str_hooks) || !unhooked(dict, str_pre_hooks)) goto done;
     kind = foreign(batch, args, count);
     if (kind != NULL)

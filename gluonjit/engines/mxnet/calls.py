@@ -26,9 +26,9 @@ from gluonjit.engines.mxnet.ops import capture_op, is_pending
 from gluonjit.engines.mxnet.reuse import MISSED, Call
 from gluonjit.engines.mxnet.trace import operator_call
 from gluonjit.engines.mxnet.writes import before_write
-from gluonjit.hybrid import LOCAL, UNCAPTURED, Batch
+from gluonjit.hybrid import LOCAL, Batch
 from gluonjit.hybrid.failures import of_sample
-from gluonjit.hybrid.pacing import begin, chosen
+from gluonjit.hybrid.pacing import begin
 from gluonjit.hybrid.reuse import refuse
 from gluonjit.hybrid.state import left_call
 
@@ -92,68 +92,79 @@ def call(self: gluon.Block, *args: Any) -> Any:
     """gluon.Block.__call__, with no frames of its own beside MXNet's: recursion may go as deep as without it."""
     state = LOCAL.state
     cell: Cell | None = None
-    reused: Call | None = None
     if state.trace is None and not state.paused:
         cell = self.__dict__.get(KEY)
         if cell is None:
             if state.batch is not None and isinstance(self, _HybridBlock):
                 cell = automatic_cell(self, args)
-        elif cell.chooses and not state.inside and not chosen() and (cell.paces.named or not state.explicit):
-            return _paced(self, cell, args)
+        elif not state.inside:
+            if cell.chooses and (cell.paces.named or not state.explicit):
+                return _paced(self, cell, args)
+            return _outermost(self, cell, args)
         if cell is not None and cell.is_node:
-            if self._forward_hooks or self._forward_pre_hooks:
-                return _call_with_hooks(self, cell, args)
-            return capture_cell(cell, self, None, args)
+            return _node(self, cell, args)
     elif state.trace is not None and state.trace.follower is not None:
         if not (self._forward_hooks or self._forward_pre_hooks):
             out = called(state.trace.follower, self, args)
             after_forward(self, args, out)
             return out
-    begin = 0.0
     if cell is not None:  # not one node: what it calls is captured. Its arrays become lazy, so that slices are rows
-        if not state.inside:
-            key = None if cell.reuse is None else cell.reuse(*args)
-            begin = perf_counter()
-            batch = _begin_sample(self, cell)
-            if key is not None:
-                reused = Call(self, cell, args, key)
+        args = tuple([_lazy(arg) for arg in args])
         state.inside += 1
+    try:
+        for hook in self._forward_pre_hooks.values():
+            hook(self, args)
+        out = self.forward(*args)
+        after_forward(self, args, out)
+        return out
+    finally:
+        if cell is not None:
+            state.inside -= 1
+
+
+def _paced(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
+    """An outermost call that runs in the way that is faster."""
+    state = LOCAL.state
+    stretch = begin(state, cell.paces, hooked.current_mode() >= 2, ENGINE)
+    eager = stretch is None or stretch.eager
+    state.paused += eager
+    try:
+        return hooked.original_call(block, *args) if eager else _outermost(block, cell, args)
+    finally:
+        state.paused -= eager
+        if stretch is not None:
+            left_call(stretch)
+
+
+def _outermost(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
+    """A call inside of no other: a node, or else a sample, which may be captured again by what it was before."""
+    if cell.is_node:
+        return _node(block, cell, args)
+    state = LOCAL.state
+    key = None if cell.reuse is None else cell.reuse(*args)
+    begin = perf_counter()
+    batch = _begin_sample(block, cell)
+    reused = None if key is None else Call(block, cell, args, key)
+    state.inside += 1
     try:
         if reused is not None:
             found = reused.begin(batch)
             if found is not MISSED:
                 return found
-        if cell is not None:
-            args = tuple([_lazy(arg) for arg in args])
-        for hook in self._forward_pre_hooks.values():
-            hook(self, args)
-        out = self.forward(*args)
-        after_forward(self, args, out)
+        args = tuple([_lazy(arg) for arg in args])
+        for hook in block._forward_pre_hooks.values():
+            hook(block, args)
+        out = block.forward(*args)
+        after_forward(block, args, out)
         return out if reused is None else reused.end(out)
     except Exception as error:
-        if begin:  # in no variable, which would keep all frames alive
-            raise of_sample(error, batch)  # noqa: B904 (it has its cause)
-        raise
+        raise of_sample(error, batch)  # noqa: B904 (it has its cause; in no variable, which would keep frames alive)
     finally:
         if reused is not None:
             reused.close()
-        if cell is not None:
-            state.inside -= 1
-            if begin:
-                batch.end_sample()
-                batch.report.note(f"sample {batch.sample - 1}", "capture", begin, perf_counter())
-
-
-def _paced(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
-    """An outermost call that runs in the way that is faster."""
-    stretch = begin(LOCAL.state.batch, cell.paces, hooked.current_mode() >= 2, ENGINE)
-    try:
-        if stretch.eager:
-            with UNCAPTURED:
-                return hooked.original_call(block, *args)
-        return call(block, *args)
-    finally:
-        left_call(stretch)
+        state.inside -= 1
+        batch.end_sample()
+        batch.report.note(f"sample {batch.sample - 1}", "capture", begin, perf_counter())
 
 
 def after_forward(block: gluon.Block, args: tuple[Any, ...], out: Any) -> None:
@@ -164,7 +175,10 @@ def after_forward(block: gluon.Block, args: tuple[Any, ...], out: Any) -> None:
         _check_all_np_ndarrays(out)
 
 
-def _call_with_hooks(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
+def _node(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
+    """The call of a cell, and its hooks."""
+    if not (block._forward_hooks or block._forward_pre_hooks):
+        return capture_cell(cell, block, None, args)
     for hook in block._forward_pre_hooks.values():
         hook(block, args)
     out = capture_cell(cell, block, None, args)

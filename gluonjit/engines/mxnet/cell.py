@@ -39,7 +39,7 @@ class Cell:
     A copy or a pickle of a block gets a cell of its own, with the same options and nothing cached.
     """
 
-    __slots__ = ("__dict__", "__weakref__", "chooses", "is_node", "lookup")
+    __slots__ = ("__dict__", "__weakref__", "chooses", "is_node", "lookup", "paces")
 
     def __init__(self, name: str, options: Options, paces: Paces = NO_CHOICE) -> None:
         self.name = name

@@ -28,6 +28,7 @@ from gluonjit.engines.mxnet.trace import map_structure
 from gluonjit.graph import Kind, Record, Value, is_own
 from gluonjit.hybrid import FULL, LOCAL, RUNNING, Batch, engine_of
 from gluonjit.hybrid.guards import AGAIN, Noted, changed, holding, put_record, too_many, variant_key
+from gluonjit.hybrid.pacing import TRACE
 
 _MOST_KINDS = 4096
 _CONSTANTS = (type(None), bool, int, float, str, ModuleType, gluon.Block, type)
@@ -183,7 +184,7 @@ def _record(
         noted = Noted()
         made: Kind | str = too_many(known) if variant is None else ""
         if not made:
-            with RUNNING:
+            with RUNNING, TRACE:
                 made = make_kind(cell, owner, run, args, batch, noted)
         if len(cell.kinds) + len(cell.expanded) >= _MOST_KINDS:
             cell.clear()

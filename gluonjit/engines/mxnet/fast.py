@@ -13,7 +13,7 @@ from mxnet.ndarray._internal import NDArrayBase
 from mxnet.numpy import ndarray
 
 from gluonjit.compiled import FAST
-from gluonjit.engines.mxnet import calls
+from gluonjit.engines.mxnet import calls, hooked
 from gluonjit.engines.mxnet.cell import Cell
 from gluonjit.engines.mxnet.cells import rebuild
 from gluonjit.engines.mxnet.dynamic import KEY, automatic_cell
@@ -38,6 +38,7 @@ def block_call() -> Any:
         NDArray=NDArray,
         ndarray=ndarray,
         key=KEY,
+        original=hooked.original_call,
         value_of=value_of,
         empty=Empty,
         zero=ZERO,

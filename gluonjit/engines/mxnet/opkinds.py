@@ -17,6 +17,7 @@ from gluonjit.engines.mxnet.work import work_of
 from gluonjit.graph import Kind, Spec, Work, family_key, intern_spec, natural_mode
 from gluonjit.hybrid import LOCAL, RUNNING, Batch
 from gluonjit.hybrid.failures import refused
+from gluonjit.hybrid.pacing import TRACE
 
 ADDITIONS = {"elemwise_add", "broadcast_add", "add_n", "_npi_add"}
 _kinds: dict[Any, Kind] = {}
@@ -76,7 +77,7 @@ def operator_kind(
             f"Move them to one with as_in_context."
         )
         raise refused(mx.base.MXNetError, text)
-    with RUNNING:
+    with RUNNING, TRACE:
         kind = _make_kind(handle, name, attrs, sources, training, without)
     if kind is not None:
         if len(_kinds) >= _MOST_KINDS:

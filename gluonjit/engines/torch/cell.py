@@ -41,7 +41,7 @@ class Cell:
     A copy or a pickle of a module gets a cell of its own, with the same options and nothing cached.
     """
 
-    __slots__ = ("__dict__", "__weakref__", "lookup")
+    __slots__ = ("__dict__", "__weakref__", "chooses", "lookup", "paces")
 
     def __init__(
         self,
@@ -54,6 +54,7 @@ class Cell:
         self.name = name
         self.options = options
         self.paces = paces  # those of the model it belongs to
+        self.chooses = paces.open
         self.operator = operator
         self.stateless = stateless  # of any module that looks so
         self.kinds: dict[Any, Kind] = {}

@@ -65,7 +65,7 @@ def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         if cell is None:
             if state.batch is not None:
                 cell = _automatic_cell(self, args, kwargs)
-        elif cell.paces.open and not state.inside and (cell.paces.named or not state.explicit):
+        elif cell.chooses and not state.inside and (cell.paces.named or not state.explicit):
             return _paced(self, cell, args, kwargs)
         if cell is not None:
             if not state.inside and traced_otherwise():
@@ -79,14 +79,16 @@ def call(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _paced(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
     """An outermost call that runs in the way that is faster."""
-    stretch = begin(LOCAL.state.batch, cell.paces, torch.is_grad_enabled(), engine_of("torch"))
+    state = LOCAL.state
+    stretch = begin(state, cell.paces, torch.is_grad_enabled(), engine_of("torch"))
+    eager = stretch is None or stretch.eager
+    state.paused += eager
     try:
-        if not stretch.eager:
-            return _captured(module, cell, args, kwargs)
-        with UNCAPTURED:
-            return hooked.original_call(module, *args, **kwargs)
+        return hooked.original_call(module, *args, **kwargs) if eager else _captured(module, cell, args, kwargs)
     finally:
-        left_call(stretch)
+        state.paused -= eager
+        if stretch is not None:
+            left_call(stretch)
 
 
 def _aside(module: Any, args: Any, kwargs: Any) -> Any:

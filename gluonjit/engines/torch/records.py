@@ -22,7 +22,7 @@ from gluonjit.graph import Kind, Record
 from gluonjit.hybrid import LOCAL, RUNNING, Batch, Report
 from gluonjit.hybrid.failures import both
 from gluonjit.hybrid.guards import AGAIN, Variant, changed, holding, put_record, too_many, variant_key
-from gluonjit.hybrid.pacing import SPENT
+from gluonjit.hybrid.pacing import SPENT, TRACE
 from gluonjit.hybrid.state import abandoned_look
 
 _MOST_KINDS = 4096
@@ -260,7 +260,7 @@ def _made(call: Call, wanted: tuple[Any, ...]) -> tuple[Variant, Any]:
     made: Any = too_many(known)
     try:
         if not made:
-            with RUNNING:
+            with RUNNING, TRACE:
                 made = make_kind(call)
     except Plain as plain:
         made = plain

@@ -1,0 +1,25 @@
+"""What holds for all tests: they are of what batches do, so nothing runs eagerly where no way is named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from gluonjit.hybrid import pacing
+
+pacing.PINNED.append(True)
+
+
+@pytest.fixture(autouse=True)
+def fresh_stretch() -> Iterator[None]:
+    """No test goes on with the stretch of calls of another."""
+    pacing.drop()
+    yield
+    pacing.drop()
+
+
+@pytest.fixture
+def free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is measured decides between eager and batched, as it does by default."""
+    monkeypatch.setattr(pacing, "PINNED", [])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -12,6 +12,8 @@ from experiments.zoo.row import Net, Row
 
 Arrays = dict[str, np.ndarray]
 """Losses, and gradients by the names of their parameters."""
+
+RATE = 1e-4  # of learning, where minibatches are timed
 
 SCALE = 0.8  # so large that gradients are not differences of almost equal numbers, which would be rounding mostly
 
@@ -35,6 +37,9 @@ class Engine(Protocol):
 
     def run(self, net: Net, samples: Sequence[Any], row: Row, training: bool) -> Arrays:
         """Return each sample's loss, and in training the gradients of their sum."""
+
+    def runner(self, net: Net, row: Row, training: bool) -> Callable[[Sequence[Any]], Any]:
+        """Return what runs a minibatch, up to the updated weights in training, and else to the losses on the host."""
 
 
 MODULES = {"mxnet": "experiments.zoo.mxnet.engine", "torch": "experiments.zoo.torch.engine"}

@@ -8,7 +8,7 @@ from pathlib import Path
 from experiments.zoo.measure import Measured
 from gluonjit.writing import write_whole
 
-_BEGIN, _END = "<!-- zoo, {}: begin -->", "<!-- zoo, {}: end -->"
+_BEGIN, _END = "<!-- {}, {}: begin -->", "<!-- {}, {}: end -->"
 
 HEAD = (
     "model",
@@ -42,27 +42,28 @@ def line(measured: Measured) -> str:
         str(inference.lower_bound),
         "; ".join(f"{name}: {why}" for name, why in sorted(training.alone.items())) or "nothing",
     )
-    return _joined(cells)
+    return joined(cells)
 
 
 def table(results: Sequence[Measured], command: str) -> str:
     """Return the table in Markdown, below the command that makes it."""
     rule = ["---", *["---:"] * (len(HEAD) - 2), "---"]
-    return "\n".join([f"`{command}`", "", _joined(HEAD), _joined(rule), *map(line, results)])
+    return "\n".join([f"`{command}`", "", joined(HEAD), joined(rule), *map(line, results)])
 
 
-def _joined(cells: Sequence[str]) -> str:
+def joined(cells: Sequence[str]) -> str:
+    """Return a line of a table in Markdown."""
     return f"| {' | '.join(cells)} |"
 
 
-def markers(engine: str) -> tuple[str, str]:
-    """Return the lines between which the table of an engine stands."""
-    return _BEGIN.format(engine), _END.format(engine)
+def markers(engine: str, command: str = "zoo") -> tuple[str, str]:
+    """Return the lines between which the table of an engine stands that a command makes."""
+    return _BEGIN.format(command, engine), _END.format(command, engine)
 
 
-def put(path: Path, engine: str, text: str) -> None:
+def put(path: Path, engine: str, text: str, command: str = "zoo") -> None:
     """Replace what stands between the markers of a page; a page that does not exist is made of it alone."""
-    begin, end = markers(engine)
+    begin, end = markers(engine, command)
     page = path.read_text(encoding="utf-8") if path.exists() else f"{begin}\n{end}\n"
     if page.count(begin) != 1 or page.count(end) != 1 or page.index(begin) > page.index(end):
         raise ValueError(f"{path} has no place for the table: a line {begin} and, further down, a line {end}")

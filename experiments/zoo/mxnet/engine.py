@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import mxnet as mx
@@ -11,7 +11,7 @@ from mxnet import autograd, gluon
 
 import gluonjit
 from experiments.data.arrays import maker
-from experiments.zoo.engines import SCALE, Arrays
+from experiments.zoo.engines import RATE, SCALE, Arrays
 from experiments.zoo.models import rows_of
 from experiments.zoo.row import Row
 from experiments.zoo.samples import given
@@ -60,6 +60,21 @@ def run(net: gluon.Block, samples: Sequence[Any], row: Row, training: bool) -> A
         "losses": _numbers(losses),
         **{name: parameter.grad().asnumpy().copy() for name, parameter in learned.items()},
     }
+
+
+def runner(net: gluon.Block, row: Row, training: bool) -> Callable[[Sequence[Any]], Any]:
+    """Return what runs a minibatch: a step of SGD, or the losses on the host."""
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": RATE}, kvstore=None)
+
+    def step(samples: Sequence[Any]) -> float:
+        with autograd.record():
+            total = sum(row.loss(net, sample) for sample in samples)
+        total.backward()
+        trainer.step(len(samples), ignore_stale_grad=True)
+        mx.nd.waitall()  # for the weights
+        return float(total.asscalar())
+
+    return step if training else lambda samples: run(net, samples, row, False)
 
 
 def _numbers(losses: Sequence[Any]) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from torch import nn
 
 import gluonjit
 from experiments.data.arrays import maker
-from experiments.zoo.engines import SCALE, Arrays
+from experiments.zoo.engines import RATE, SCALE, Arrays
 from experiments.zoo.models import rows_of
 from experiments.zoo.row import Row
 from experiments.zoo.samples import given
@@ -54,6 +54,20 @@ def run(net: nn.Module, samples: Sequence[Any], row: Row, training: bool) -> Arr
     gluonjit.add_n(losses).backward()
     gradients = {name: one.grad for name, one in net.named_parameters() if one.grad is not None}
     return {"losses": _numbers(losses), **{name: gradient.numpy().copy() for name, gradient in gradients.items()}}
+
+
+def runner(net: nn.Module, row: Row, training: bool) -> Callable[[Sequence[Any]], Any]:
+    """Return what runs a minibatch: a step of SGD, or the losses on the host."""
+    optimizer = torch.optim.SGD(net.parameters(), RATE)
+
+    def step(samples: Sequence[Any]) -> float:
+        optimizer.zero_grad()
+        total = sum(row.loss(net, sample) for sample in samples) / len(samples)
+        total.backward()
+        optimizer.step()
+        return float(total.detach())
+
+    return step if training else lambda samples: run(net, samples, row, False)
 
 
 def _numbers(losses: Sequence[Any]) -> np.ndarray:

@@ -1,0 +1,8 @@
+"""Time the models beside eager execution."""
+
+import sys
+
+from experiments.programs.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,134 @@
+"""The command line: time the models beside eager execution, and write their table where it is wanted.
+
+Each model runs eagerly and with `hybridize(dynamic_batch=True)`, which names no way to run, in turns on the same fresh
+samples, with nothing learned from before. One thread; pin it to one core, and run nothing beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from experiments.arguments import count, names, seconds, whole
+from experiments.programs import LEAST
+from experiments.threads import limit_threads
+from experiments.zoo.cli import ENGINES
+from experiments.zoo.models import NAMES
+
+if TYPE_CHECKING:
+    from experiments.programs.measure import Timed
+
+BATCH_SIZES, MINIBATCHES, SECONDS, SEED = (1, 8, 32, 128), 200, 8.0, 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; 0 is success, 1 a model that differs from eager or no file, 2 bad arguments, 130 Ctrl-C."""
+    options = _parser().parse_args(arguments)
+    limit_threads()
+    found: list[Timed] = []
+    with TemporaryDirectory() as empty:
+        os.environ["GLUONJIT_CACHE"] = empty
+        try:
+            faults = _run(options, found)
+        except (OSError, ValueError) as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 1
+        except KeyboardInterrupt:
+            print(f"interrupted: {len(found)} phases were timed, and nothing was written", file=sys.stderr)
+            return 130
+    for fault in faults:
+        print(f"fault: {fault}", file=sys.stderr)
+    return 1 if faults else 0
+
+
+def _run(options: argparse.Namespace, found: list[Timed]) -> list[str]:
+    """Measure, print and write; returns what is not as it has to be."""
+    from experiments.programs.measure import TOLERANCE, measure
+    from experiments.programs.table import line, table
+    from experiments.treelstm.environment import environment
+    from experiments.treelstm.files import write_json
+    from experiments.zoo.engines import engine_of
+    from experiments.zoo.table import put
+
+    engine = engine_of(options.engine)
+    for name in options.models:
+        for size in options.batch_sizes:
+            found += measure(
+                engine, name, size, options.seed, options.minibatches, options.seconds, _teller(name, size)
+            )
+            print(line(*found[-2:]), flush=True)
+    text = table(found, _command(options))
+    print(f"\n{text}")
+    if options.json:
+        figures = [timed.to_json() for timed in found]
+        settings = {key: getattr(options, key) for key in ("engine", "seed", "minibatches", "seconds")}
+        write_json(options.json, {**settings, "environment": environment(), "rows": figures})
+    if options.markdown:
+        put(options.markdown, options.engine, text, "programs")
+    return [
+        f"{timed.model}, {timed.phase} at {timed.batch_size}: off by {timed.off:.1e} of the largest"
+        for timed in found
+        if timed.off > TOLERANCE
+    ]
+
+
+def _teller(name: str, size: int) -> Callable[[int], None]:
+    """Return what shows how far a model has come, on a terminal."""
+
+    def tell(minibatches: int) -> None:
+        if sys.stderr.isatty():
+            print(f"\r{name} at {size}: {minibatches} minibatches \r", end="", file=sys.stderr, flush=True)
+
+    return tell
+
+
+def _command(options: argparse.Namespace) -> str:
+    """The command that makes this table again."""
+    given = {
+        "models": (",".join(options.models), ",".join(NAMES)),
+        "batch-sizes": (",".join(map(str, options.batch_sizes)), ",".join(map(str, BATCH_SIZES))),
+        "minibatches": (options.minibatches, MINIBATCHES),
+        "seconds": (options.seconds, SECONDS),
+        "seed": (options.seed, SEED),
+    }
+    chosen = "".join(f" --{name} {value}" for name, (value, usual) in given.items() if value != usual)
+    return f"python -m experiments.programs --engine {options.engine}{chosen}"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.programs",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="whose models are run")
+    parser.add_argument("--models", type=_models, default=NAMES, help="comma-separated: " + ", ".join(NAMES))
+    parser.add_argument("--batch-sizes", type=_sizes, default=BATCH_SIZES, metavar="N,N", help="samples of a minibatch")
+    parser.add_argument("--minibatches", type=_enough, default=MINIBATCHES, metavar="N", help="of each phase, at most")
+    parser.add_argument(
+        "--seconds",
+        type=seconds,
+        default=SECONDS,
+        help=f"of a phase, but not before {LEAST} minibatches",
+    )
+    parser.add_argument("--seed", type=whole, default=SEED, help="of samples and parameters")
+    parser.add_argument("--json", type=Path, metavar="PATH", help="write the figures here")
+    parser.add_argument("--markdown", type=Path, metavar="PATH", help="write the table into this page, at its markers")
+    return parser
+
+
+def _models(text: str) -> tuple[str, ...]:
+    return names(text, NAMES, "model")
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(count(part) for part in text.split(","))
+
+
+def _enough(text: str) -> int:
+    return whole(text, LEAST)

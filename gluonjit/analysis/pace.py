@@ -138,7 +138,7 @@ class Pace:
 
     @property
     def may_look(self) -> bool:
-        """Whether other ways to batch may be looked at: when it is decided that it is batched."""
+        """Tells whether other ways to batch may be looked at: when it is decided that it is batched."""
         return self.decided is False and self.allowed > self.needed
 
     def spent(self, seconds: float, calls: int) -> bool:

@@ -75,7 +75,7 @@ class Options:
 
     @property
     def leave_the_way_open(self) -> bool:
-        """Whether calls may run eagerly where that is faster: no way to run them is named."""
+        """Tells whether calls may run eagerly where that is faster: no way to run them is named."""
         return all(getattr(self, name) == default for name, default in _WAYS.items())
 
     def updated(self, call: str, changes: dict[str, Any]) -> Options:

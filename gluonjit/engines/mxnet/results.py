@@ -65,7 +65,7 @@ def spent(value: Value, tape: Tape) -> bool:
 
 
 def is_entered(value: Value, before: float = inf) -> bool:
-    """Tells whether the history of a batch that has run, and was not differentiated since, holds an array of this value.
+    """Tells whether the history of a batch that ran, and was not differentiated since, holds an array of this value.
 
     `before` leaves out batches from this number on.
     """
@@ -87,7 +87,7 @@ def is_entered(value: Value, before: float = inf) -> bool:
 
 
 def _entered_later(tape: Tape, arena: int, positions: Sequence[int], before: float) -> bool:
-    """Whether these rows of a batch have entered a graph with calls of a later one, which have read them."""
+    """Tells whether these rows of a batch have entered a graph with calls of a later one, which have read them."""
     for later in [found for found in list(tape.later) if found.number < before]:
         for source in later.sources:
             if source.value is None or tape_of(source.value) is not tape or later.spent.reaches(source.place):

@@ -150,7 +150,7 @@ _seen: dict[Spec, set[Any]] = {}
 
 
 def _many(spec: Spec, key: Any) -> bool:
-    """Whether entries at so many places have been taken that each by itself would be a kind too many."""
+    """Tells whether entries at so many places have been taken that each by itself would be a kind too many."""
     if len(_seen) > 1_000:
         _seen.clear()
     places = _seen.setdefault(spec, set())

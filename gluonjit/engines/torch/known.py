@@ -56,7 +56,7 @@ CHEAP: frozenset[Any] = frozenset(
 
 
 def is_whole(tensor: Any) -> bool:
-    """Whether a computed tensor holds whole numbers or truth values, on the host."""
+    """Tells whether a computed tensor holds whole numbers or truth values, on the host."""
     return tensor.dtype in _WHOLE and tensor.device == _CPU and tensor.layout is torch.strided
 
 
@@ -68,7 +68,7 @@ def as_known(tensor: Any) -> LazyTensor:
 
 
 def may_be_known(tensor: Any) -> bool:
-    """Whether an argument of a program that is captured is of whole numbers that may be read at any time."""
+    """Tells whether an argument of a program that is captured is of whole numbers that may be read at any time."""
     return tensor.dtype in _WHOLE and is_whole(tensor) and not is_functorch_wrapped_tensor(tensor)
 
 

@@ -195,7 +195,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         return self._record(func, named)
 
     def _by_whole_numbers(self, func: Any, args: Any) -> bool:
-        """Whether a call indexes by whole numbers, so that its shape depends on no value.
+        """Tells whether a call indexes by whole numbers, so that its shape depends on no value.
 
         Not where a module's call does by an argument: outside of one node rows by known numbers are references.
         """

@@ -146,7 +146,7 @@ def _pattern_of(call: Call) -> Pattern:
 
 
 def _is_nested(call: Call) -> bool:
-    """Whether an argument has a structure of its own: deeper than a list of children, each of some tensors."""
+    """Tells whether an argument has a structure of its own: deeper than a list of children, each of some tensors."""
     return max(map(_depth, (*call.args, *call.kwargs.values())), default=0) > _CHILDREN
 
 

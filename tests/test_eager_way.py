@@ -19,6 +19,13 @@ Tree = tuple[int, list[Any]]
 TREES: list[Tree] = [(0, []), (1, [(0, []), (2, [])]), (2, [(1, [(3, [])])]), (3, [(0, [(1, [])]), (2, []), (1, [])])]
 
 
+Call = Callable[[Any, Tree], Any]
+
+
+def whole(net: Any, tree: Tree) -> Any:
+    return net(tree)
+
+
 class Torch:
     """A recursive model in PyTorch, and how it is trained."""
 
@@ -50,16 +57,16 @@ class Torch:
     def hybridize(self, **options: Any) -> None:
         gluonjit.hybridize(self.nets[1], dynamic_batch=True, **options)
 
-    def train(self, which: int) -> float:
+    def train(self, which: int, call: Call = whole) -> float:
         self.optimizers[which].zero_grad()
-        total = sum((self.nets[which](tree) ** 2).sum() for tree in TREES)
+        total = sum((call(self.nets[which], tree) ** 2).sum() for tree in TREES)
         total.backward()
         self.optimizers[which].step()
         return total.item()
 
-    def infer(self, which: int) -> Any:
+    def infer(self, which: int, call: Call = whole) -> Any:
         with self.torch.no_grad():
-            return np.array([out.item() for out in [self.nets[which](tree) for tree in TREES]])
+            return np.array([out.item() for out in [call(self.nets[which], tree) for tree in TREES]])
 
 
 class MXNet:
@@ -100,15 +107,15 @@ class MXNet:
     def hybridize(self, **options: Any) -> None:
         self.nets[1].hybridize(dynamic_batch=True, **options)
 
-    def train(self, which: int) -> float:
+    def train(self, which: int, call: Call = whole) -> float:
         with self.autograd.record():
-            total = sum((self.nets[which](tree) ** 2).sum() for tree in TREES)
+            total = sum((call(self.nets[which], tree) ** 2).sum() for tree in TREES)
         total.backward()
         self.trainers[which].step(1)
         return float(total.asscalar())
 
-    def infer(self, which: int) -> Any:
-        return np.array([float(out.asscalar()) for out in [self.nets[which](tree) for tree in TREES]])
+    def infer(self, which: int, call: Call = whole) -> Any:
+        return np.array([float(out.asscalar()) for out in [call(self.nets[which], tree) for tree in TREES]])
 
 
 @pytest.fixture(params=[Torch, MXNet], ids=["torch", "mxnet"])
@@ -116,11 +123,11 @@ def program(request: pytest.FixtureRequest) -> Any:
     return request.param()
 
 
-def check(program: Any, rounds: int = 6) -> None:
+def check(program: Any, rounds: int = 6, call: Call = whole) -> None:
     """Trains and infers with both nets in turns."""
     for _ in range(rounds):
-        assert program.train(1) == pytest.approx(program.train(0), rel=1e-5)
-        np.testing.assert_allclose(program.infer(1), program.infer(0), rtol=1e-4, atol=1e-6)
+        assert program.train(1, call) == pytest.approx(program.train(0, call), rel=1e-5)
+        np.testing.assert_allclose(program.infer(1, call), program.infer(0, call), rtol=1e-4, atol=1e-6)
 
 
 @pytest.fixture(autouse=True)
@@ -177,6 +184,26 @@ def test_a_look_that_is_abandoned_in_the_middle(
     monkeypatch.setattr(Pace, "spent", lambda self, seconds, calls: next(asked) >= after)
     program.hybridize()
     check(program)
+
+
+@pytest.mark.parametrize("after", range(0, 24, 2))
+def test_a_look_that_is_abandoned_between_calls_of_one_sample(
+    program: Any, free: None, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    """Parts are called by themselves: what ran batched is an operand of what runs eagerly, and gradients go through."""
+    asked = iter(range(10_000))
+    monkeypatch.setattr(Pace, "wants_eager", property(lambda self: False))
+    monkeypatch.setattr(Pace, "spent", lambda self, seconds, calls: next(asked) >= after)
+    program.hybridize()
+    for net in program.nets:
+        monkeypatch.setattr(net, "forward", None)  # nobody calls the whole
+    check(program, 2, lambda net, tree: net.head(net.encode(tree)))
+
+
+def test_a_part_that_is_named_eager_takes_what_waits(program: Any) -> None:
+    program.hybridize(granularity="cell")
+    gluonjit.hybridize(program.nets[1].head, granularity="eager")
+    check(program, 2, lambda net, tree: net.head(net.encode(tree)))
 
 
 def test_what_is_measured_is_kept(program: Any, free: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ _HOPELESS = 4.0  # and two that were traced in, if they were so many times as sl
 _TIE = 0.95  # batches that are no faster than that are not worth their first minibatches
 _MOST = 8  # looks after which it is decided by what there is: tracing is what this program does
 _WORSE = 1.1  # batches that have become so much slower than eager was are compared anew
+_MANY = 9  # batched stretches whose median may not be above that of the eager ones
 _KEPT = 15  # stretches of each way whose median counts
 _AGAIN = 256  # stretches after which eager is compared anew, and twice as many each time
 
@@ -205,13 +206,18 @@ class Pace:
             self.batched = [*self.batched[1 - _KEPT :], each]
             self.way = ran.way or self.way
         other = marked and not self.size <= 2 * ran.calls <= 4 * self.size
-        slow = usual and not ran.eager and bool(self.eager) and each > _WORSE * median(self.eager)
+        slow = usual and not ran.eager and bool(self.eager) and self._slow(each)
         self.unlike = self.unlike + 1 if other or slow else 0
         late = bool(self.decided) and self.since >= self.again
         if self.unlike >= _ENOUGH or late:
             self.again *= 2 if late else 1
             self.calls = 0 if other else self.calls
             self.compare()
+
+    def _slow(self, each: float) -> bool:
+        """Whether batches are slower than eager was: this one by far, or most of many."""
+        eager, many = median(self.eager), len(self.batched) >= _MANY
+        return each > _WORSE * eager or (many and median(self.batched[-_MANY:]) > eager)
 
     def shown(self) -> Shown:
         """Shows what is known."""

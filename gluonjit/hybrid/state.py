@@ -49,7 +49,8 @@ class State:
     """The state of one thread.
 
     batch: the innermost open batch; explicit: those opened by `batching`, outermost first; inside: how many
-    dynamically batched blocks are being called; trace: the cell being traced; paused > 0: capture is off;
+    dynamically batched blocks are being called; trace: the cell being traced; paused > 0: capture is off; eagerly: how
+    many of these pauses are the program's own calls, which run eagerly: else what runs is the library's;
     mode: 2 * recording + training; numpy: which of the framework's array semantics hold, as the engine numbers
     them; recorded: the call that is being captured to be reused; spare: how many outermost calls of the model that
     `spare_of` belongs to run eagerly without a question, in mode `spare_mode`: 2 for training (see `pacing`).
@@ -58,6 +59,7 @@ class State:
     __slots__ = (
         "__weakref__",  # C keeps one
         "batch",
+        "eagerly",
         "explicit",
         "inside",
         "mode",
@@ -79,6 +81,7 @@ class State:
         self.inside = 0
         self.trace: Any = None
         self.paused = 0
+        self.eagerly = 0
         self.mode = 0
         self.numpy = 0
         self.recorded: Any = None
@@ -102,6 +105,11 @@ class State:
             self.singles += 1
             return self.singles == 2
         return False
+
+    def run_eagerly(self, by: int) -> None:
+        """From here on what the program calls runs eagerly (1), or as before (-1)."""
+        self.paused += by
+        self.eagerly += by
 
     def end_minibatch(self) -> None:
         """A backward pass is over, or an optimizer steps: what runs next is of another minibatch, but in a sample."""
@@ -178,7 +186,7 @@ def abandoned_look() -> bool:
     state.batch.flush(SPENT)
     stretch.abandon()
     stretch.pauses = True
-    state.paused += 1
+    state.run_eagerly(1)
     return True
 
 
@@ -188,7 +196,7 @@ def left_call(stretch: Stretch) -> None:
         stretch.leave()
     if stretch.pauses:
         stretch.pauses = False
-        LOCAL.state.paused -= 1
+        LOCAL.state.run_eagerly(-1)
 
 
 def settle(value: Value, backward: bool = False) -> None:
@@ -225,7 +233,7 @@ def batching(**options: Any) -> Iterator[Batch]:
     state.batch = batch
     MINIBATCH.end()
     eager = chosen.granularity == EAGER
-    state.paused += eager
+    state.run_eagerly(eager)
     try:
         yield batch
     except BaseException as error:
@@ -241,7 +249,7 @@ def batching(**options: Any) -> Iterator[Batch]:
         else:  # a fork has come between
             batch.flush("the end of batching()")
     finally:
-        state.paused -= eager
+        state.run_eagerly(-eager)
         if batch in state.explicit:
             state.explicit.remove(batch)
         if state.batch is batch:

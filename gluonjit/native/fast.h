@@ -58,7 +58,7 @@ typedef struct {
 typedef struct {
     Framework mxnet, torch;
     PyTypeObject *state_type, *batch_type, *graph_type, *record_type, *spec_type, *table_type, *torch_table_type, *hybrid_type;
-    Py_ssize_t state_batch, state_explicit, state_inside, state_mode, state_numpy, state_paused, state_spare, state_spare_mode,
+    Py_ssize_t state_batch, state_eagerly, state_explicit, state_inside, state_mode, state_numpy, state_paused, state_spare, state_spare_mode,
         state_spare_of, state_trace;
     Py_ssize_t batch_changes, batch_engine, batch_foreign, batch_graph, batch_imports, batch_noted, batch_parameters, batch_records,
         batch_room, batch_sharing, batch_signatures, batch_tables;

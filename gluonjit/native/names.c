@@ -19,6 +19,7 @@ typedef struct {
 
 static Where slots[] = {
     {PACKAGE, "State", "batch", &names.state_batch},
+    {PACKAGE, "State", "eagerly", &names.state_eagerly},
     {PACKAGE, "State", "explicit", &names.state_explicit},
     {PACKAGE, "State", "inside", &names.state_inside},
     {PACKAGE, "State", "mode", &names.state_mode},
@@ -240,13 +241,14 @@ PyObject *step_out(PyObject *state, Py_ssize_t counter, PyObject *result) {
 }
 
 PyObject *spare_call(const Framework *of, PyObject *state, PyObject *cell, int mode, PyObject *const *args, Py_ssize_t count) {
-    PyObject *scopes, *paces = SLOT(cell, of->cell_paces);
+    PyObject *scopes, *result, *paces = SLOT(cell, of->cell_paces);
     if (number_at(state, names.state_spare) <= 0 || paces == NULL || paces != SLOT(state, names.state_spare_of)) return NULL;
     if (number_at(state, names.state_spare_mode) != mode) return NULL;
     scopes = list_at(state, names.state_explicit);
     if (scopes == NULL || PyList_GET_SIZE(scopes) > 0) return NULL;
     if (step_by(state, names.state_spare, -1) < 0 || step_by(state, names.state_paused, 1) < 0) return NULL;
-    return step_out(state, names.state_paused, PyObject_Vectorcall(of->original, args, (size_t)count, NULL));
+    result = step_by(state, names.state_eagerly, 1) < 0 ? NULL : PyObject_Vectorcall(of->original, args, (size_t)count, NULL);
+    return step_out(state, names.state_paused, step_out(state, names.state_eagerly, result));
 }
 
 /* The offset of a slot, which a class has as a member descriptor; -1 where it has none. */

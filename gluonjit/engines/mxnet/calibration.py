@@ -89,7 +89,7 @@ def _sample(numbers: Any, shape: Any) -> tuple[Any, Any]:
 
 def _start(net: gluon.Block) -> None:
     net.initialize(mx.init.Uniform(0.1))
-    net.hybridize(dynamic_batch=True)
+    net.hybridize(dynamic_batch=True, granularity="batched")
 
 
 def _train(net: gluon.Block, samples: Sequence[Any]) -> None:

@@ -127,11 +127,11 @@ def _paced(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
     state = LOCAL.state
     stretch = begin(state, cell.paces, hooked.current_mode() >= 2, ENGINE)
     eager = stretch is None or stretch.eager
-    state.paused += eager
+    state.run_eagerly(eager)
     try:
         return hooked.original_call(block, *args) if eager else _outermost(block, cell, args)
     finally:
-        state.paused -= eager
+        state.run_eagerly(-eager)
         if stretch is not None:
             left_call(stretch)
 

@@ -76,7 +76,8 @@ def compute(array: Any) -> NDArray:
 
 def plain(array: Any) -> NDArray:
     """The computed array, under recording with its history: for code that takes NDArrays of no other class."""
-    if LOCAL.state.mode >= 2 and not LOCAL.state.paused and unlinked(array):
+    state = LOCAL.state
+    if state.mode >= 2 and state.paused == state.eagerly and unlinked(array):
         return link(array)
     return concrete(array)
 
@@ -171,7 +172,7 @@ def _copied(array: Any, by_view: bool) -> NDArray:
     by_view: whether it is a view that is written to, which MXNet allows under recording where that was not recorded.
     """
     state, value = LOCAL.state, array._v
-    refused = state.paused or (state.mode >= 2 and not by_view)
+    refused = state.paused != state.eagerly or (state.mode >= 2 and not by_view)
     if refused or not unlinked(array) or not has_history(value):
         return concrete(array).copy()
     with as_captured(2):

@@ -19,7 +19,7 @@ from gluonjit.hybrid.failures import refused
 def refuse_recorded(value: Value, shape: tuple[int, ...]) -> None:
     """Raise where MXNet, recording, refuses to write to an array of this shape, whose value has been computed."""
     state = LOCAL.state
-    if state.mode >= 2 and not state.paused and is_entered(value):
+    if state.mode >= 2 and state.paused == state.eagerly and is_entered(value):
         _refuse(shape)
 
 
@@ -27,7 +27,9 @@ def refuse_waiting(value: Value) -> None:
     """Raise where MXNet, recording, refuses to write to an array of this value, which waits to be computed."""
     state = LOCAL.state
     graph = value.graph
-    if state.mode < 2 or state.paused or state.batch is None or graph is None or graph is not state.batch.graph:
+    if state.mode < 2 or state.paused != state.eagerly or state.batch is None:
+        return
+    if graph is None or graph is not state.batch.graph:
         return
     begun: list[int] = []
     for leaf in graph.leaves.values():

@@ -84,7 +84,7 @@ def _address(array: NDArray) -> int:
 def before_write(array: Any) -> None:
     """Run what waits on this thread if it has read this array or one that shares its memory."""
     state = LOCAL.state
-    if state.batch is None or state.paused:
+    if state.batch is None or state.paused != state.eagerly:
         return
     for batch in {state.batch, *state.explicit}:
         if batch.empty and not batch.imports and not batch.tables:

@@ -105,7 +105,7 @@ def _start(net: Any) -> None:
     with torch.no_grad():
         for parameter in net.parameters():
             parameter.uniform_(-0.1, 0.1)
-    enable(net, {})
+    enable(net, {"granularity": "batched"})
 
 
 def _train(net: Any, samples: Sequence[Any]) -> None:

@@ -82,11 +82,11 @@ def _paced(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
     state = LOCAL.state
     stretch = begin(state, cell.paces, torch.is_grad_enabled(), engine_of("torch"))
     eager = stretch is None or stretch.eager
-    state.paused += eager
+    state.run_eagerly(eager)
     try:
         return hooked.original_call(module, *args, **kwargs) if eager else _captured(module, cell, args, kwargs)
     finally:
-        state.paused -= eager
+        state.run_eagerly(-eager)
         if stretch is not None:
             left_call(stretch)
 

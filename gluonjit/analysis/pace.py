@@ -30,7 +30,7 @@ _AGAIN = 256  # stretches after which eager is compared anew, and twice as many 
 
 
 class Ran(NamedTuple):
-    """What became of a stretch: so many outermost calls, in so many seconds.
+    """What became of a stretch: so many outermost calls, in so many seconds; 0 where it was not timed.
 
     rate: seconds of a call that was batched, without what tracing took; unlike: whether something was done that is not
     in every minibatch; whole: whether it was not abandoned; explores: whether it was captured to see whether that is
@@ -133,9 +133,17 @@ class Pace:
         """Whether the next stretch should run eagerly."""
         if self.decided is not None:
             return self.decided
-        if len(self.eager) < _STRETCHES + self.looks or self.met < _CALLS:
-            return True  # in turns
-        return self.needed >= self.allowed
+        return self._turns or self.needed >= self.allowed
+
+    @property
+    def _turns(self) -> bool:
+        """Whether it is eager's turn to be measured."""
+        return len(self.eager) < _STRETCHES + self.looks or self.met < _CALLS
+
+    @property
+    def settled(self) -> bool:
+        """Whether the next stretch runs eagerly and nothing is to be known of it: it need not be timed."""
+        return self.wants_eager and (self.decided is not None or not self._turns)
 
     @property
     def may_look(self) -> bool:
@@ -157,6 +165,8 @@ class Pace:
             self._lose(ran)
         if self.decided is not None:
             self._watch(ran, each, usual)
+        elif ran.eager and not ran.seconds:
+            return  # it was not timed
         elif ran.eager:
             self.met += ran.calls
             self.eager = [*self.eager[1 - _KEPT :], each]

@@ -69,8 +69,10 @@ def test_what_looks_lose_is_bounded(factor: float, trace: float) -> None:
 
 def test_one_sample_at_a_time_ends_in_eager() -> None:
     pace = Pace(True)
-    spent = abandoning(pace, 8.0, 100, size=1)
-    assert pace.decided and sum(spent) < 1.5 * 100 * 1e-3
+    spent = abandoning(pace, 8.0, 20, size=1, trace=0.02)
+    assert sum(spent) < 1.5 * 20 * 1e-3  # no look yet: it has to be worth a trace
+    spent += abandoning(pace, 8.0, 980, size=1)
+    assert pace.decided and sum(spent) < 1.15 * 1000 * 1e-3
 
 
 def test_hopeless_whatever_was_traced() -> None:

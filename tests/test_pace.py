@@ -69,8 +69,10 @@ def test_what_looks_lose_is_bounded(factor: float, trace: float) -> None:
 
 def test_one_sample_at_a_time_ends_in_eager() -> None:
     pace = Pace(True)
-    spent = abandoning(pace, 8.0, 100, size=1)
-    assert pace.decided and sum(spent) < 1.5 * 100 * 1e-3
+    spent = abandoning(pace, 8.0, 20, size=1, trace=0.02)
+    assert sum(spent) < 1.5 * 20 * 1e-3  # no look yet: it has to be worth a trace
+    spent += abandoning(pace, 8.0, 980, size=1)
+    assert pace.decided and sum(spent) < 1.15 * 1000 * 1e-3
 
 
 def test_hopeless_whatever_was_traced() -> None:
@@ -139,3 +141,19 @@ def test_looks_at_other_ways_to_batch_have_a_budget() -> None:
     assert pace.decided is False and pace.unit == 0.5e-3
     run(pace, 1e-3, 0.5e-3, 500)
     assert pace.may_look
+
+
+def test_eager_stretches_between_looks_need_not_be_timed() -> None:
+    """Where the next look has to wait until it may lose something."""
+    pace = Pace(True)
+    for _ in range(2):
+        assert pace.wants_eager and not pace.settled
+        pace.add(Ran(True, CALLS * 1e-3, CALLS))
+    pace.add(Ran(False, CALLS * 5e-3, CALLS, 2e-3, unlike=True, whole=False))
+    assert pace.wants_eager and not pace.settled  # it is eager's turn
+    pace.add(Ran(True, CALLS * 1e-3, CALLS))
+    waited = 0
+    while pace.settled and waited < 200:
+        waited += 1
+        pace.add(Ran(True, 0.0, CALLS))
+    assert 20 < waited < 200 and not pace.wants_eager and len(pace.eager) == 3

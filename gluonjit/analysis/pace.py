@@ -15,8 +15,9 @@ from statistics import median
 from typing import NamedTuple
 
 _CALLS, _STRETCHES = 8, 2  # that run eagerly before the first look: the first ones take longer than those to come
-_GRANT = 48.0
+_GRANT, _STRETCHES_LOST = 48.0, 4.0  # calls, but no more than so many stretches of them
 _SHARE = 0.05
+_TRACE = 0.01  # seconds: the first look is to be allowed a trace, which is not abandoned
 _SURE = (2.0, 1.3, 1.0)  # by how much one way has to be faster where one, two, or three looks are to decide
 _ENOUGH = len(_SURE)
 _FAR = _SURE[0]
@@ -30,7 +31,7 @@ _AGAIN = 256  # stretches after which eager is compared anew, and twice as many 
 
 
 class Ran(NamedTuple):
-    """What became of a stretch: so many outermost calls, in so many seconds.
+    """What became of a stretch: so many outermost calls, in so many seconds; 0 where it was not timed.
 
     rate: seconds of a call that was batched, without what tracing took; unlike: whether something was done that is not
     in every minibatch; whole: whether it was not abandoned; explores: whether it was captured to see whether that is
@@ -90,6 +91,7 @@ class Pace:
         "size",
         "strange",
         "training",
+        "unit",
         "unlike",
         "way",
     )
@@ -111,31 +113,44 @@ class Pace:
         self.met = 0  # eager calls
         self.looks = 0  # stretches that were batched, abandoned or not
         self.hopeless = 0  # of them far slower than eager, whatever was traced
-        self.needed = 0.0  # seconds that the next look needs
+        self.needed = _TRACE  # seconds that the next look has to be allowed to lose
+        # Seconds of a call in the way that is kept, as far as they are known; eagerly as long as none is.
+        self.unit = 0.0
         self.decided: bool | None = None  # True: eager
         self.size = 0  # calls of the stretch by which it was decided
         self.since = 0  # stretches since
         self.unlike = 0  # of them, one after the other, that were of another size or slower
 
-    @property
-    def unit(self) -> float:
-        """Seconds of a call in the way that is kept, as far as they are known; eagerly as long as none is."""
+    def _measure(self) -> None:
         known = self.batched if self.decided is False else self.eager
-        return median(known) if len(known) >= _ENOUGH else min(known, default=0.0)
+        self.unit = median(known) if len(known) >= _ENOUGH else min(known, default=0.0)
+
+    @property
+    def grant(self) -> float:
+        """Seconds that looks may lose in any case."""
+        return min(_GRANT, _STRETCHES_LOST * max(self.calls, 1)) * self.unit
 
     @property
     def allowed(self) -> float:
         """Seconds that looks may lose now."""
-        return _GRANT * self.unit + _SHARE * self.seconds - self.lost
+        return self.grant + _SHARE * self.seconds - self.lost
 
     @property
     def wants_eager(self) -> bool:
         """Tells whether the next stretch should run eagerly."""
         if self.decided is not None:
             return self.decided
-        if len(self.eager) < _STRETCHES + self.looks or self.met < _CALLS:
-            return True  # in turns
-        return self.needed >= self.allowed
+        return self._turns or self.needed >= self.allowed
+
+    @property
+    def _turns(self) -> bool:
+        """Whether it is eager's turn to be measured."""
+        return len(self.eager) < _STRETCHES + self.looks or self.met < _CALLS
+
+    @property
+    def settled(self) -> bool:
+        """Whether the next stretch runs eagerly and nothing is to be known of it: it need not be timed."""
+        return self.wants_eager and (self.decided is not None or not self._turns)
 
     @property
     def may_look(self) -> bool:
@@ -157,9 +172,12 @@ class Pace:
             self._lose(ran)
         if self.decided is not None:
             self._watch(ran, each, usual)
+        elif ran.eager and not ran.seconds:
+            return  # it was not timed
         elif ran.eager:
             self.met += ran.calls
             self.eager = [*self.eager[1 - _KEPT :], each]
+            self._measure()
             self._decide()
         else:
             self.looks += 1
@@ -174,9 +192,9 @@ class Pace:
     def _lose(self, ran: Ran) -> None:
         """Count what a look has lost. What was traced is not traced again; else the next one may lose as much again."""
         lost = ran.seconds - self.unit * ran.calls
-        self.lost = max(self.lost + lost, -_GRANT * self.unit)
+        self.lost = max(self.lost + lost, -self.grant)
         traced = self.decided is None and ran.whole
-        self.needed = 0.0 if traced else lost if self.decided is False else min(lost, _GRANT * self.unit)
+        self.needed = 0.0 if traced else lost if self.decided is False else min(lost, self.grant)
 
     def _decide(self) -> None:
         """Keep a way where one is far better, or where enough is known of both."""
@@ -197,6 +215,7 @@ class Pace:
 
     def _keep(self, eager: bool) -> None:
         self.decided, self.size, self.since, self.unlike, self.needed = eager, self.calls, 0, 0, 0.0
+        self._measure()
 
     def _watch(self, ran: Ran, each: float, usual: bool) -> None:
         """Compare anew where stretches are of another size, batches slower than eager, or long after the last time."""
@@ -204,6 +223,7 @@ class Pace:
         self.since += 1 if marked else max(1, ran.calls // max(self.size, 1))
         if usual and not ran.eager:
             self.batched = [*self.batched[1 - _KEPT :], each]
+            self._measure()
             self.way = ran.way or self.way
         other = marked and not self.size <= 2 * ran.calls <= 4 * self.size
         slow = usual and not ran.eager and bool(self.eager) and self._slow(each)

@@ -114,9 +114,9 @@ class Stretch:
         forced = bool(FORCED) and not HERE.held
         self.free = not (named or forced or HERE.held) and bool(engine.may_choose())
         self.eager = pace.wants_eager if self.free else named or (forced and FORCED[-1]())
-        self.timed = self.free and not (self.eager and pace.decided)
+        self.timed = self.free and not pace.settled
         settled = self.eager and not self.timed
-        unmarked = self.eager and not training and (self.timed or forced)
+        unmarked = self.eager and not training and not (named or pace.decided)
         self.most = (pace.calls or _UNMARKED) if unmarked else _LONGEST
         self.calls = 0
         self.given = 0  # calls that run eagerly without coming here, at most
@@ -135,7 +135,7 @@ class Stretch:
         self.rate = 0.0  # seconds of a call that was batched, where this was abandoned
         self.way = ""
         self.pauses = False  # the rest of this call runs eagerly
-        if self.free and pace.decided is None:
+        if self.timed and pace.decided is None:
             self.wait()
         self.last = perf_counter()
 
@@ -199,7 +199,7 @@ class Stretch:
         """Tell what it took."""
         if not self.calls or not self.free:
             return
-        if self.pace.decided is None:
+        if self.timed and self.pace.decided is None:
             self.enter()
             self.wait()
             self.leave()
@@ -207,7 +207,8 @@ class Stretch:
         if explores and self.whole and self.pace.spent(self.seconds, self.calls):
             self.explores.give_up(self.pace.training)
         rate = self._rate() if self.whole else self.rate
-        self.pace.add(Ran(eager, self.seconds, self.calls, rate, self.unlike, self.whole, explores, self.way))
+        seconds = self.seconds if self.timed else 0.0
+        self.pace.add(Ran(eager, seconds, self.calls, rate, self.unlike, self.whole, explores, self.way))
 
 
 def begin(state: Any, paces: Paces, training: bool, engine: Any) -> Stretch | None:

@@ -179,7 +179,7 @@ class Study:
         return max(self._mean, self._usual) > _DRIFT * min(self._mean, self._usual)
 
     def profiles(self, capture: Capture) -> bool:
-        """Tells whether this flush should be profiled: the second, as all is new in the first, which may be the only one."""
+        """Tells whether this flush should be profiled: the second, as in the first all is new."""
         return self.chosen is None and self.flushes.get(capture, 0) >= 2 and capture not in self.profiled
 
     def wants(self, capture: Capture) -> bool:

@@ -144,12 +144,12 @@ class Pace:
 
     @property
     def _turns(self) -> bool:
-        """Whether it is eager's turn to be measured."""
+        """Tells whether it is eager's turn to be measured."""
         return len(self.eager) < _STRETCHES + self.looks or self.met < _CALLS
 
     @property
     def settled(self) -> bool:
-        """Whether the next stretch runs eagerly and nothing is to be known of it: it need not be timed."""
+        """Tells whether the next stretch runs eagerly and nothing is to be known of it: it need not be timed."""
         return self.wants_eager and (self.decided is not None or not self._turns)
 
     @property
@@ -235,7 +235,7 @@ class Pace:
             self.compare()
 
     def _slow(self, each: float) -> bool:
-        """Whether batches are slower than eager was: this one by far, or most of many."""
+        """Tells whether batches are slower than eager was: this one by far, or most of many."""
         eager, many = median(self.eager), len(self.batched) >= _MANY
         return each > _WORSE * eager or (many and median(self.batched[-_MANY:]) > eager)
 

@@ -6,6 +6,7 @@ import threading
 from bisect import bisect_left
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from sys import _getframe
 from time import perf_counter
@@ -226,7 +227,8 @@ class Batch:
                 records = list(graph.records.values())
                 planner = Planner(graph, self.engine.sum_kind, _shared(captured))
                 planned = planner.records
-                plan = self.chooser.plan(planner, records, captured, samples, self._model)
+                model = partial(_model_of, self.engine)  # no method, which would be a circle with the report
+                plan = self.chooser.plan(planner, records, captured, samples, model)
                 rows = [row for row in graph.overwritten if plan.arena[row] >= 0]  # others nobody reads
                 plan.overwritten.extend([(int(plan.arena[row]), int(plan.position[row])) for row in rows])
                 report.choice = choice = self.chooser.choice
@@ -234,7 +236,7 @@ class Batch:
                 way = f"{choice.setting.granularity}/{choice.setting.scheduler}"
                 note_flush(Flushed(looked, report.cache["misses"] > self.traced, way))
                 self.traced = report.cache["misses"]
-                report.model = self._model
+                report.model = model
                 provenance = Provenance(plan, graph.marks)
                 reason = f"{reason}, {line}" if line else reason
                 report.add_plan(plan, reason, planned, provenance)
@@ -270,9 +272,6 @@ class Batch:
             if options.profile:
                 self._observe(plan, calls, choice, times)
 
-    def _model(self) -> CostModel:
-        return cost_model(self.engine.name, self.engine.versions)
-
     def _observe(self, plan: Plan, calls: int, choice: Choice, times: dict[str, float]) -> None:
         """Let the cost model learn from a profiled flush; a time of 0 was not measured."""
         report = self.report
@@ -294,7 +293,7 @@ class Batch:
             compute,
             times["results"],
         )
-        self._model().observe(observed)
+        _model_of(self.engine).observe(observed)
 
     def _run(
         self,
@@ -346,6 +345,10 @@ def _shared(captured: Setting) -> Sharing:
 def _called_back() -> bool:
     """Tells whether a framework's own thread runs this: what waits there for the framework waits for itself."""
     return isinstance(threading.current_thread(), threading._DummyThread)
+
+
+def _model_of(engine: Engine) -> CostModel:
+    return cost_model(engine.name, engine.versions)
 
 
 def _release(graph: Graph, planned: Sequence[Record] = ()) -> None:

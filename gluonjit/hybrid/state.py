@@ -140,6 +140,7 @@ class State:
         batch = self.batch
         if batch is not None and not batch.explicit:
             self.batch = None
+            batch.graph.owner = "its batch was closed"  # else both would wait for the collector of garbage
 
     def flush(self, reason: str) -> None:
         """Run what waits on this thread, the outermost batch first."""

@@ -25,6 +25,10 @@ class Table:
         self.row = intern_spec(weight.shape[1:], dtype_name(weight), device_of(weight), "stack")
         self.known: dict[int, tuple[Any, Value]] = {}  # looked up before, by the index array's address
 
+    def forget(self) -> None:
+        """Let go of values, whose graph refers to this: what runs is freed without the collector of garbage."""
+        self.known.clear()
+
 
 class Integers:
     """The numbers of the host's integer arrays, as a table of themselves."""
@@ -34,6 +38,9 @@ class Integers:
     def __init__(self, dtype: str, device: str) -> None:
         self.dtype = dtype
         self.device = device
+
+    def forget(self) -> None:
+        """Do nothing: no value is known."""
 
 
 def table_of(batch: Batch, weight: Any, attrs: Attrs, taped: bool) -> Table:

@@ -97,6 +97,7 @@ class Session:
     def put_lookup(self, chunk: LookupChunk) -> None:
         """Look the entries up; under recording the table is learned."""
         table = chunk.table
+        table.forget()
         context = context_of(chunk.spec.device)
         with as_captured(0):
             if table.weight is None:

@@ -14,7 +14,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch_rule_cases import CASES, Case  # noqa: E402
-from torch_rule_runs import arguments, draw, run_one  # noqa: E402
+from torch_rule_runs import arguments, draw, run_one, with_tensors  # noqa: E402
 
 import gluonjit  # noqa: E402
 
@@ -38,6 +38,9 @@ class Net(torch.nn.Module):
         own = iter(tensors)
         args = arguments(self.test)
         given = [getattr(self, f"shared{number}") if arg.shared else next(own) for number, arg in enumerate(args)]
+        if self.test.op == "index.Tensor":  # as programs write it: PyTorch looks into no list that has None
+            tensor, *indices = with_tensors(self.test, given, list).values()
+            return tensor[tuple(slice(None) if index is None else index for index in indices[0])]
         found = run_one(self.test, given)[: self.test.compared]
         return found[0] if len(found) == 1 else tuple(found)
 

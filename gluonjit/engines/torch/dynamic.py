@@ -183,8 +183,10 @@ def _uncompiled(module: Any) -> Any:
 
 def expanded(batch: Batch, cell: Cell, kind: type) -> None:
     """A call with an argument of this class has run, and what it calls was captured: the report says so."""
-    batch.report.unbatched[cell.name] = batch.foreign[kind]
-    batch.report.fine.add(cell.name)
+    report = batch.report
+    if cell.name not in report.unbatched:
+        report.unbatched[cell.name] = batch.foreign[kind]
+        report.fine.add(cell.name)
 
 
 def _sample(module: Any, args: Any, kwargs: Any, batch: Batch) -> Any:

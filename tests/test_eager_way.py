@@ -286,3 +286,14 @@ def test_the_report_says_what_was_measured(program: Any, free: None) -> None:
     check(program, 8)
     said = str(gluonjit.explain())
     assert said.count("eager: ") == 2 and "(4 calls)" in said and " in training; " in said and " in inference; " in said
+
+
+def test_a_report_tells_of_no_other_models_ways(program: Any, free: None) -> None:
+    """The report of a model whose way is named has nothing of one that was timed before."""
+    program.hybridize()
+    program.train(1)
+    assert gluonjit.explain().ways
+    other = type(program)()
+    other.hybridize(granularity="batched")
+    other.train(1)
+    assert gluonjit.explain().ways == []

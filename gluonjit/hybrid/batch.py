@@ -234,7 +234,8 @@ class Batch:
                 report.choice = choice = self.chooser.choice
                 looked = choice.looked or choice.profiled
                 way = f"{choice.setting.granularity}/{choice.setting.scheduler}"
-                note_flush(Flushed(looked, report.cache["misses"] > self.traced, way))
+                named = not self.options.leave_the_way_open
+                note_flush(Flushed(looked, report.cache["misses"] > self.traced, way, named))
                 self.traced = report.cache["misses"]
                 report.model = model
                 provenance = Provenance(plan, graph.marks)

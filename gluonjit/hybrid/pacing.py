@@ -70,12 +70,13 @@ class Flushed(NamedTuple):
     """What a flush tells its stretch.
 
     looked: whether other ways were looked at in it; traced: whether something was traced for it; way: how it was
-    captured and scheduled.
+    captured and scheduled; named: whether its options name a way, so that no stretch is timed.
     """
 
     looked: bool
     traced: bool
     way: str
+    named: bool
 
 
 class Stretch:
@@ -256,9 +257,11 @@ def measured() -> list[str]:
 
 
 def note_flush(flushed: Flushed) -> None:
-    """Tell the stretch of a flush."""
+    """Tell the stretch of a flush; one of a way that is named is of another block, whose report shows no paces."""
     stretch = HERE.stretch
-    if stretch is not None:
+    if flushed.named:
+        HERE.paces = None
+    elif stretch is not None:
         stretch.unlike = stretch.unlike or flushed.looked or flushed.traced
         stretch.way = flushed.way
 

@@ -273,6 +273,13 @@ def allow_saved2(net: Any, x: Any) -> Any:
     return y.sum()
 
 
+@captured
+def allow_equal_call(net: Any, x: Any) -> Any:
+    h = net.first(x).tanh()
+    h += 1
+    return net.first(x).tanh().sum()  # another tensor than the one that was written to
+
+
 @refused
 def refuse_chunk(net: Any, x: Any) -> Any:
     a, b = net.first(x).chunk(2)

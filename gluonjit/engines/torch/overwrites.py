@@ -39,6 +39,7 @@ def note_write(graph: Graph, value: Value, captured: int, learning: bool = True)
     outputs = [k for k, output in enumerate(kind.outputs) if record.bases[number] + output.offset == rows]
     if record.mode >= 2 and not set(outputs).isdisjoint(_kept_by(graph, record, number)[1]):
         found.append(rows)
+        _apart(record, number)
     shared = [(rows, value.spec.rows)]  # rows of the same memory
     for base, reader, node in _between(graph, rows, graph.rows):
         operands = [
@@ -52,8 +53,14 @@ def note_write(graph: Graph, value: Value, captured: int, learning: bool = True)
             shared += [(base + output.offset, output.spec.rows) for output in reader.kind.outputs]
         elif not _kept_by(graph, reader, node)[0].isdisjoint(operands):
             found.append(base + reader.kind.outputs[0].offset)
+            _apart(reader, node)
     if found:
         graph.overwritten += found
+
+
+def _apart(record: Record, node: int) -> None:
+    """Let equal calls from now on be nodes of their own: what they save is not written over."""
+    record.memo.pop(record.operands[node], None)
 
 
 def note_written_result(value: Value) -> None:

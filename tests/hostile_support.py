@@ -41,6 +41,7 @@ def blocks_after(call: Call) -> int:
     """How many blocks of memory are in use after a call has come a number of times."""
     for _ in range(REPEATS):
         outcome_of(call)
+    sys.stdout.flush()  # what `print` keeps until then
     gc.collect()
     return sys.getallocatedblocks()
 

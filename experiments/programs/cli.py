@@ -9,21 +9,21 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
-from experiments.arguments import count, names, seconds, whole
+from experiments.arguments import count, seconds, whole
 from experiments.programs import LEAST
 from experiments.threads import limit_threads
-from experiments.zoo.cli import ENGINES
+from experiments.zoo.cli import SEED, add_common
 from experiments.zoo.models import NAMES
 
 if TYPE_CHECKING:
     from experiments.programs.measure import Timed
 
-BATCH_SIZES, MINIBATCHES, SECONDS, SEED = (1, 8, 32, 128), 200, 8.0, 0
+BATCH_SIZES, MINIBATCHES, SECONDS = (1, 8, 32, 128), 200, 8.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,8 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     limit_threads()
     found: list[Timed] = []
-    with TemporaryDirectory() as empty:
-        os.environ["GLUONJIT_CACHE"] = empty
+    with TemporaryDirectory() as empty, patch.dict(os.environ, GLUONJIT_CACHE=empty):
         try:
             faults = _run(options, found)
         except (OSError, ValueError) as error:
@@ -58,9 +57,7 @@ def _run(options: argparse.Namespace, found: list[Timed]) -> list[str]:
     engine = engine_of(options.engine)
     for name in options.models:
         for size in options.batch_sizes:
-            found += measure(
-                engine, name, size, options.seed, options.minibatches, options.seconds, _teller(name, size)
-            )
+            found += measure(engine, name, size, options.seed, options.minibatches, options.seconds)
             print(line(*found[-2:]), flush=True)
     text = table(found, _command(options))
     print(f"\n{text}")
@@ -75,16 +72,6 @@ def _run(options: argparse.Namespace, found: list[Timed]) -> list[str]:
         for timed in found
         if timed.off > TOLERANCE
     ]
-
-
-def _teller(name: str, size: int) -> Callable[[int], None]:
-    """Return what shows how far a model has come, on a terminal."""
-
-    def tell(minibatches: int) -> None:
-        if sys.stderr.isatty():
-            print(f"\r{name} at {size}: {minibatches} minibatches \r", end="", file=sys.stderr, flush=True)
-
-    return tell
 
 
 def _command(options: argparse.Namespace) -> str:
@@ -106,8 +93,6 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="whose models are run")
-    parser.add_argument("--models", type=_models, default=NAMES, help="comma-separated: " + ", ".join(NAMES))
     parser.add_argument("--batch-sizes", type=_sizes, default=BATCH_SIZES, metavar="N,N", help="samples of a minibatch")
     parser.add_argument("--minibatches", type=_enough, default=MINIBATCHES, metavar="N", help="of each phase, at most")
     parser.add_argument(
@@ -116,14 +101,8 @@ def _parser() -> argparse.ArgumentParser:
         default=SECONDS,
         help=f"of a phase, but not before {LEAST} minibatches",
     )
-    parser.add_argument("--seed", type=whole, default=SEED, help="of samples and parameters")
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write the figures here")
-    parser.add_argument("--markdown", type=Path, metavar="PATH", help="write the table into this page, at its markers")
+    add_common(parser)
     return parser
-
-
-def _models(text: str) -> tuple[str, ...]:
-    return names(text, NAMES, "model")
 
 
 def _sizes(text: str) -> tuple[int, ...]:

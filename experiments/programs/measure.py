@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from statistics import median
 from time import perf_counter
 from typing import Any
 
 import numpy as np
+from tqdm import tqdm
 
 import gluonjit
 from experiments.programs import BEGINNING, LEAST
@@ -52,16 +52,14 @@ class Timed:
         return {**asdict(self), "eagerly": self.eagerly}
 
 
-def measure(
-    engine: Engine, name: str, batch_size: int, seed: int, most: int, seconds: float, tell: Callable[[int], None]
-) -> list[Timed]:
+def measure(engine: Engine, name: str, batch_size: int, seed: int, most: int, seconds: float) -> list[Timed]:
     """Time both phases of a model, each with nothing known of it, for `most` minibatches or about so many seconds."""
     row = engine.ROWS[name]
     found = []
     for phase in PHASES:
         gluonjit.clear_caches()
         nets = _pair(engine, row, seed)
-        found.append(_timed(engine, row, nets, phase, batch_size, seed, most, seconds, tell))
+        found.append(_timed(engine, row, nets, phase, batch_size, seed, most, seconds))
     return found
 
 
@@ -86,19 +84,18 @@ def _timed(
     seed: int,
     most: int,
     seconds: float,
-    tell: Callable[[int], None],
 ) -> Timed:
     training = phase == "training"
     runs = [engine.runner(net, row, training) for net in nets]
     spent: tuple[list[float], list[float]] = ([], [])
-    while len(spent[0]) < most and (len(spent[0]) < LEAST or sum(spent[0]) + sum(spent[1]) < seconds):
-        count = len(spent[0])
+    for count in tqdm(range(most), unit="minibatch", desc=f"{row.name} at {batch_size}", leave=False, disable=None):
+        if count >= LEAST and sum(spent[0]) + sum(spent[1]) >= seconds:
+            break
         samples = engine.samples(row, batch_size, seed + 1 + count)
         for side in (0, 1) if count % 2 else (1, 0):
             begin = perf_counter()
             runs[side](samples)
             spent[side].append(perf_counter() - begin)
-        tell(count + 1)
     way = next((line for line in gluonjit.explain().ways if f" in {phase}" in line), "runs batched")
     eager, batched = (1e3 * median(times[BEGINNING:]) for times in spent)
     return Timed(

@@ -66,13 +66,18 @@ def _command(options: argparse.Namespace) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m experiments.zoo", description=__doc__)
+    parser.add_argument("--batch-size", type=count, default=BATCH_SIZE, metavar="N", help="samples of a model")
+    add_common(parser)
+    return parser
+
+
+def add_common(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of every command that makes a table of the models."""
     parser.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="whose models are run")
     parser.add_argument("--models", type=_models, default=NAMES, help="comma-separated: " + ", ".join(NAMES))
-    parser.add_argument("--batch-size", type=count, default=BATCH_SIZE, metavar="N", help="samples of a model")
     parser.add_argument("--seed", type=whole, default=SEED, help="of samples and parameters")
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the figures here")
     parser.add_argument("--markdown", type=Path, metavar="PATH", help="write the table into this page, at its markers")
-    return parser
 
 
 def _models(text: str) -> tuple[str, ...]:

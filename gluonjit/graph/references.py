@@ -25,6 +25,15 @@ class Copied:
         self.value = value
 
 
+def keys_of(path: Any) -> list[Any]:
+    """The keys that lead to a view, the first one first. `path` is a key, or (the path before, the last key)."""
+    keys = []
+    while path.__class__ is tuple:
+        path, last = path
+        keys.append(last)
+    return [path, *reversed(keys)]
+
+
 def same_rows(value: Value, spec: Spec, rows: Rows) -> Value:
     """A value that refers to rows of another."""
     return Value(rows, value.depth, spec, value.graph, value.taped, value)

@@ -16,6 +16,7 @@ from gluonjit.engines.mxnet.history import has_history
 from gluonjit.engines.mxnet.indices import basic_index, expanded, is_basic
 from gluonjit.engines.mxnet.session import as_captured
 from gluonjit.graph import Spec, Value
+from gluonjit.graph.references import keys_of
 from gluonjit.hybrid import UNCAPTURED, Batch
 
 
@@ -110,13 +111,9 @@ def is_stale(array: Any) -> bool:
 
 def renew(array: Any) -> None:
     """Make a view one of the memory of what it is a view of; with a history in MXNet if it was recorded."""
-    value, found, keys = array._v, array._b._c, []
-    key = array._k
-    while key.__class__ is tuple:
-        key, last = key
-        keys.append(last)
+    value, found = array._v, array._b._c
     with UNCAPTURED, as_captured(2 if value.taped and has_history(found) else 0):
-        for part in (key, *reversed(keys)):
+        for part in keys_of(array._k):
             found = part.of(found) if part.__class__ is Step else found[part]
     array._c = found = array._in_kind(found)
     array._v = Value(-1, 0, value.spec, None, value.taped, Owned(found))

@@ -13,6 +13,7 @@ from gluonjit.engines.mxnet.refusals import has_history, refuse_recorded, refuse
 from gluonjit.engines.mxnet.session import as_captured
 from gluonjit.engines.mxnet.trace import NeedsValue, Trace
 from gluonjit.graph import Value
+from gluonjit.graph.references import keys_of
 from gluonjit.hybrid import LOCAL, UNCAPTURED, engine_of
 
 _LINKED = object()
@@ -49,13 +50,9 @@ def in_memory(array: Any) -> NDArray | None:
     base = array._b
     if base is None or base._c is None or LOCAL.state.trace is not None:
         return None
-    keys, key = [], array._k
-    while key.__class__ is tuple:
-        key, last = key
-        keys.append(last)
     found = base._c
     with UNCAPTURED, as_captured(0):
-        for part in (key, *reversed(keys)):
+        for part in keys_of(array._k):
             if part.__class__ is not int and part.__class__ is not slice:
                 return None
             found = found[part]

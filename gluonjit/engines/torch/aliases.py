@@ -13,6 +13,7 @@ from gluonjit.engines.torch.known import LIKE
 from gluonjit.engines.torch.lazy import LazyTensor, noted
 from gluonjit.engines.torch.operands import Key
 from gluonjit.graph import Spec
+from gluonjit.graph.references import keys_of
 
 _MOST = 4096
 
@@ -47,12 +48,7 @@ class Step(NamedTuple):
 
 def path_of(key: Any) -> tuple[Step, ...]:
     """The steps to a view, of what LazyTensor has in `_k`: a step, a key of `[]`, or (what comes before, the last)."""
-    keys = []
-    while key.__class__ is tuple:
-        key, last = key
-        keys.append(last)
-    keys.append(key)
-    return tuple([item if item.__class__ is Step else _indexing(item, True) for item in reversed(keys)])
+    return tuple([item if item.__class__ is Step else _indexing(item, True) for item in keys_of(key)])
 
 
 def _indexing(key: Any, learning: bool) -> Step:

@@ -15,6 +15,7 @@ from gluonjit.engines.torch.lookups import host_rows
 from gluonjit.engines.torch.recorder import TraceTensor
 from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.graph import Value
+from gluonjit.graph.references import keys_of
 from gluonjit.hybrid import LOCAL, Batch, engine_of
 
 _INTEGERS = {"int32", "int64", "int16", "int8", "uint8"}
@@ -77,12 +78,8 @@ def in_memory(lazy: Any) -> Any:
         return lazy._v.base  # it was made for it
     if base is None or base._c is None or lazy._v.taped or base._c.requires_grad:
         return None
-    keys, key = [], lazy._k
-    while key.__class__ is tuple:
-        key, last = key
-        keys.append(last)
     found = base._c
-    for part in (key, *reversed(keys)):
+    for part in keys_of(lazy._k):
         if part.__class__ is not int and part.__class__ is not slice:
             if part.__class__ is not Key:
                 return None
@@ -138,17 +135,16 @@ def _new_leaf(batch: Batch, tensor: Any, version: int) -> tuple[Value, Held]:
     taped = tensor.requires_grad and spec.dtype in FLOATS
     key: Any = (id(tensor), version)
     small = not taped and spec.bytes <= _SMALL and spec.device == "cpu" and spec.dtype in _BY_NUMBERS
-    # Of a copy: memory that numpy has been given may be written to by others from then on, for all that PyTorch knows.
-    raw = tensor.clone().numpy().tobytes() if small else None
-    if raw is not None:
+    if small:
+        # Of a copy: memory that numpy has been given may be written to by others, for all that PyTorch knows.
+        payload = _copied(tensor, version)  # and so that the program may write to its own
+        payload.raw = raw = payload.rows.numpy().tobytes()
         key = (spec, raw)
         known = batch.graph.leaves.get(key)
         if known is not None:
             known.payload.shared = known.payload.shared or known.payload.tensor is not tensor
             value = Value(known.base, 0, spec, batch.graph, taped, tensor)
             return value, Held(tensor, version, known.payload.rows, raw)
-        payload = _copied(tensor, version)  # so that the program may write to its own
-        payload.raw = raw
     elif tensor.is_inference():
         payload = _as_it_is(batch, tensor)
         key = ("copied", id(payload))

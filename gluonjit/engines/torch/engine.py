@@ -18,6 +18,7 @@ from gluonjit.engines.torch.dynamic import disable, enable
 from gluonjit.engines.torch.executors import session_for
 from gluonjit.engines.torch.failures import unfit
 from gluonjit.engines.torch.hooked import current_mode
+from gluonjit.engines.torch.indexing import clear_places
 from gluonjit.engines.torch.lazy import waits
 from gluonjit.engines.torch.opkinds import clear_kinds, kind_count, sum_kind
 from gluonjit.engines.torch.ops import call_operator
@@ -170,6 +171,7 @@ class TorchEngine:
         clear_specs()
         clear_plans()
         clear_steps()
+        clear_places()
         for cell in cells_known():
             cell.clear()
             cell.never = ""

@@ -159,6 +159,11 @@ def _many(spec: Spec, key: Any) -> bool:
     return key not in places
 
 
+def clear_places() -> None:
+    """Forget which entries were taken."""
+    _seen.clear()
+
+
 def _check(numbers: list[int], size: int) -> None:
     for number in numbers:
         if not -size <= number < size:

@@ -31,7 +31,7 @@ _AGAIN = 256  # stretches after which eager is compared anew, and twice as many 
 
 
 class Ran(NamedTuple):
-    """What became of a stretch: so many outermost calls, in so many seconds; 0 where it was not timed.
+    """The outcome of a stretch: so many outermost calls, in so many seconds; 0 where it was not timed.
 
     rate: seconds of a call that was batched, without what tracing took; unlike: whether something was done that is not
     in every minibatch; whole: whether it was not abandoned; explores: whether it was captured to see whether that is

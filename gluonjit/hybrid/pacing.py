@@ -67,7 +67,7 @@ def clear_paces() -> None:
 
 
 class Flushed(NamedTuple):
-    """What a flush tells its stretch.
+    """Notes of a flush for its stretch.
 
     looked: whether other ways were looked at in it; traced: whether something was traced for it; way: how it was
     captured and scheduled; named: whether its options name a way, so that no stretch is timed.

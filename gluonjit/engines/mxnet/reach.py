@@ -132,7 +132,7 @@ def let_in(trace: Trace) -> list[int]:
 
 
 class _Entering:
-    """What recorded nodes of a kind let into a graph, given those whose operands are in it, by role."""
+    """Rules for what recorded nodes of a kind let into a graph, given those whose operands are in it, by role."""
 
     def __init__(self, kind: Kind, learned: Callable[[Any], bool]) -> None:
         program = kind.program

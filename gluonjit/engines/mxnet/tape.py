@@ -256,7 +256,7 @@ class Tape:
         return self._profile and not self.bridges
 
     def origins(self, places: Sequence[Place]) -> list[Target]:
-        """What gradients of these rows go on to."""
+        """Finds what gradients of these rows go on to."""
         return [target for target in self._targets(self._reached(places)[0]) if target.reached]
 
     def _targets(self, reach: Reach) -> list[Target]:
@@ -277,7 +277,7 @@ class Tape:
         return Target(source.array, None, rows, bool(parts), parts)
 
     def _reached(self, places: Sequence[Place]) -> tuple[Reach, list[tuple[int, list[NDArray], Ran | None]]]:
-        """What these rows depend on, and the steps to go backward through, the last one first."""
+        """Finds what these rows depend on, and the steps to go backward through, the last one first."""
         reach = Reach(self.plan)
         for place in places:
             if self._gradients[place.arena] is not None:

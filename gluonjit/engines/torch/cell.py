@@ -15,7 +15,7 @@ _cells: WeakSet[Cell] = WeakSet()
 
 
 class Pattern:
-    """What calls of a cell have come to whose arguments have the same classes and numbers of axes.
+    """The record of what calls of a cell have come to whose arguments have the same classes and numbers of axes.
 
     refused: by the reason, how many signatures; records: of the first that were made one node; again: whether one of
     those has come again; never: why no further signature is traced, if so.

@@ -91,7 +91,7 @@ class _Waits(Exception):
 
 
 def computed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a cheap function gives of known tensors; None where one of its arguments is not known."""
+    """Runs a cheap function of known tensors; None where one of its arguments is not known."""
     if func in LIKE and len(args) == 2 and isinstance(args[1], torch.Tensor):
         func, args = LIKE[func], (args[0], args[1].shape)
     try:

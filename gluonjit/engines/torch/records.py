@@ -135,7 +135,7 @@ _NEW = (
 
 
 def _pattern_of(call: Call) -> Pattern:
-    """What calls of the cell with like arguments have come to."""
+    """Finds what calls of the cell with like arguments have come to."""
     looks = [torch.is_grad_enabled(), getattr(call.owner, "training", None)]
     looks += [(value.spec.dtype, len(value.spec.shape)) for value in call.values] if not _is_nested(call) else []
     key = (*looks, *map(type, call.args), *call.kwargs)

@@ -56,7 +56,7 @@ WAYS: dict[str, tuple[Callable[..., Any], str, tuple[str, ...]]] = {
 
 
 def into_rows(base: Any, source: Any, index: Any, rows: Any, count: Any, way: str, *settings: Any) -> Any:
-    """What one node is: rows of `source` into those of `base`, of which there are so many."""
+    """One node: rows of `source` into those of `base`, of which there are so many."""
     raise NotImplementedError
 
 

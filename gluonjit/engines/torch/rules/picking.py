@@ -81,7 +81,7 @@ def indexed(call: Call) -> list[Val]:
 
 
 def _indices(call: Call) -> tuple[Val, list[int], list[Val]]:
-    """What is indexed, along which dimensions, and by what."""
+    """Finds what is indexed, along which dimensions, and by what."""
     val: Val = call["self"]
     axes = [k for k, index in enumerate(call["indices"]) if index is not None]
     arrays = [index for index in call["indices"] if index is not None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,11 @@ from experiments.zoo.cli import BATCH_SIZE, NAMES, SEED, main
 from experiments.zoo.engines import Arrays, engine_of
 from experiments.zoo.measure import RUNS, TOLERANCE, distance, measure
 from experiments.zoo.table import line, markers
+from gluonjit.analysis.pace import Pace
 
 ENGINE = engine_of("torch")
 BEGIN, END = markers("torch")
+MOST_ASKED = 24
 WAYS: dict[str, dict[str, Any]] = {
     "as it comes": {},
     **{f"without {name}": {"without": (name,)} for name in gluonjit.Options.SWITCHES},
@@ -62,6 +65,27 @@ def test_every_way_to_batch_gives_the_same_losses_and_gradients(name: str, way: 
     ENGINE.unbatch(net)
     assert report.flushes == 1 and (report.nodes > report.launches or way == "samples")
     assert len(expected) > 1 and distance(found, expected) <= TOLERANCE
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_look_abandoned_before_any_trace_gives_the_same_losses_and_gradients(
+    name: str, free: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looks are abandoned at the first question, then at the second, and so on, while there are as many."""
+    net, samples, expected = case(name)
+    monkeypatch.setattr(Pace, "wants_eager", False)
+    asked = -1
+    for after in range(MOST_ASKED):
+        if asked < after - 1:
+            break
+        questions = count()
+        monkeypatch.setattr(Pace, "spent", lambda self, seconds, calls, q=questions, last=after: next(q) >= last)
+        ENGINE.batch(net, granularity="auto")
+        gluonjit.clear_caches()
+        found = ENGINE.run(net, samples, ENGINE.ROWS[name], training=True)
+        ENGINE.unbatch(net)
+        assert distance(found, expected) <= TOLERANCE, f"abandoned at question {after}"
+        asked = next(questions) - 1
 
 
 def test_the_command_writes_what_it_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -161,8 +161,11 @@ def _captured(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
         except Refusal as refusal:
             reason = str(refusal)
     if state.inside:
-        if isinstance(module, torch.nn.RNNBase) and not (noted[1] or _hooked(module)):
-            found = recurrent.call(module, map_structure(args, as_lazy), kwargs, captured)
+        if isinstance(module, torch.nn.RNNBase) and not (noted[1] or _hooked(module) or state.paused):
+            try:
+                found = recurrent.call(module, map_structure(args, as_lazy), kwargs, captured)
+            except Refusal as refusal:
+                found, reason = None, str(refusal)
             if found is not None:
                 return found
         if not hooks and (is_own(module) or reason == LOOPS or foreign(batch, args)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -21,5 +22,6 @@ def fresh_stretch() -> Iterator[None]:
 
 @pytest.fixture
 def free(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is measured decides between eager and batched, as it does by default."""
+    """What is measured decides between eager and batched, as it does by default; nothing is kept from other tests."""
+    monkeypatch.setenv("GLUONJIT_CACHE", os.devnull)
     monkeypatch.setattr(pacing, "PINNED", [])

@@ -7,12 +7,9 @@ samples, with nothing learned from before. One thread; pin it to one core, and r
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
-from unittest.mock import patch
 
 from experiments.arguments import count, seconds, whole
 from experiments.programs import LEAST
@@ -31,15 +28,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     limit_threads()
     found: list[Timed] = []
-    with TemporaryDirectory() as empty, patch.dict(os.environ, GLUONJIT_CACHE=empty):
-        try:
-            faults = _run(options, found)
-        except (OSError, ValueError) as error:
-            print(f"error: {error}", file=sys.stderr)
-            return 1
-        except KeyboardInterrupt:
-            print(f"interrupted: {len(found)} phases were timed, and nothing was written", file=sys.stderr)
-            return 130
+    try:
+        faults = _run(options, found)
+    except (OSError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"interrupted: {len(found)} phases were timed, and nothing was written", file=sys.stderr)
+        return 130
     for fault in faults:
         print(f"fault: {fault}", file=sys.stderr)
     return 1 if faults else 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -145,8 +145,22 @@ class Study:
 
     def scheduler(self, capture: Capture) -> str:
         """The best known scheduler for what was captured so."""
+        if self.chosen is not None and self.chosen.capture == capture:
+            return self.chosen.scheduler
         found = self._of(capture)
         return _best(found).setting.scheduler if found else self.allowed.first.scheduler
+
+    def learned(self) -> dict[str, Any] | None:
+        """Returns what a later process may begin with, as plain values; None before a way is chosen."""
+        return None if self.chosen is None else {"setting": list(self.chosen), "nodes_a_sample": self._mean}
+
+    def restore(self, learned: dict[str, Any]) -> None:
+        """Begin with what an earlier process has learned. Raises KeyError, TypeError or ValueError for others."""
+        setting = Setting(*learned["setting"])
+        if setting.capture not in self.allowed.captures or setting.scheduler not in self.allowed.schedulers:
+            raise ValueError(f"no way that is open: {setting}")
+        self.chosen, self._usual = setting, float(learned["nodes_a_sample"])
+        self._mean = self._usual
 
     def explores(self, capture: Capture) -> bool:
         """Tells whether what is captured so is to show whether that is better than the best known way."""

@@ -11,8 +11,10 @@ the part `_SHARE` of all seconds there were. One that has spent that is abandone
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from math import inf
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 _CALLS, _STRETCHES = 8, 2  # that run eagerly before the first look: the first ones take longer than those to come
 _GRANT, _STRETCHES_LOST = 48.0, 4.0  # calls, but no more than so many stretches of them
@@ -52,7 +54,8 @@ class Shown(NamedTuple):
     """A page on one phase of a block: all that is known of it.
 
     decided: "eager", "batched", or "" while both are looked at; eager, batched: seconds of an outermost call, None
-    where they are not known; calls: those of a stretch; way: the way to batch.
+    where they are not known; calls: those of a stretch; way: the way to batch; origin: the day and file of what an
+    earlier process has learned, as long as it has not been compared anew.
     """
 
     training: bool
@@ -61,6 +64,7 @@ class Shown(NamedTuple):
     batched: float | None
     calls: int
     way: str
+    origin: str = ""
 
     def __str__(self) -> str:
         phase = "training" if self.training else "inference"
@@ -69,7 +73,7 @@ class Shown(NamedTuple):
         known = f"eager: {eager or '?'} ms a minibatch ({self.calls} calls)"
         if batched:
             known += f", {self.way or 'batched'} {batched}"
-        return f"{known} in {phase}; {decided}"
+        return f"{known} in {phase}; {decided}{f' (kept from {self.origin})' if self.origin else ''}"
 
 
 class Pace:
@@ -86,10 +90,12 @@ class Pace:
         "lost",
         "met",
         "needed",
+        "origin",
         "seconds",
         "since",
         "size",
         "strange",
+        "told",
         "training",
         "unit",
         "unlike",
@@ -103,6 +109,7 @@ class Pace:
         self.again = _AGAIN
         self.way = ""
         self.calls = 0  # of the last batched stretch
+        self.told: Callable[[], None] | None = None  # is called when it is decided
         self.compare()
 
     def compare(self) -> None:
@@ -117,6 +124,7 @@ class Pace:
         # Seconds of a call in the way that is kept, as far as they are known; eagerly as long as none is.
         self.unit = 0.0
         self.decided: bool | None = None  # True: eager
+        self.origin = ""  # of what an earlier process has learned
         self.size = 0  # calls of the stretch by which it was decided
         self.since = 0  # stretches since
         self.unlike = 0  # of them, one after the other, that were of another size or slower
@@ -216,6 +224,8 @@ class Pace:
     def _keep(self, eager: bool) -> None:
         self.decided, self.size, self.since, self.unlike, self.needed = eager, self.calls, 0, 0, 0.0
         self._measure()
+        if self.told is not None:
+            self.told()
 
     def _watch(self, ran: Ran, each: float, usual: bool) -> None:
         """Compare anew where stretches are of another size, batches slower than eager, or long after the last time."""
@@ -243,4 +253,27 @@ class Pace:
         """Shows what is known."""
         decided = "" if self.decided is None else "eager" if self.decided else "batched"
         eager, batched = (median(known) if known else None for known in (self.eager, self.batched or self.strange))
-        return Shown(self.training, decided, eager, batched, self.calls, self.way)
+        return Shown(self.training, decided, eager, batched, self.calls, self.way, self.origin)
+
+    def learned(self) -> dict[str, Any] | None:
+        """Returns what a later process may begin with, as plain values; None before it is decided."""
+        if self.decided is None:
+            return None
+        batched = median(self.batched) if self.batched else None
+        return {
+            "eagerly": self.decided,
+            "eager": median(self.eager),
+            "batched": batched,
+            "calls": self.calls,
+            "way": self.way,
+        }
+
+    def restore(self, learned: dict[str, Any], origin: str) -> None:
+        """Begin with what an earlier process has learned. Raises KeyError, TypeError or ValueError for others."""
+        eager, batched = ([] if learned[way] is None else [float(learned[way])] for way in ("eager", "batched"))
+        if not eager or not all(0 < each < inf for each in eager + batched) or type(learned["eagerly"]) is not bool:
+            raise ValueError(f"no pace: {learned}")
+        self.eager, self.batched = eager, batched
+        self.calls, self.way, self.origin = int(learned["calls"]), str(learned["way"]), origin
+        self.seconds = eager[0] * self.calls
+        self._keep(learned["eagerly"])

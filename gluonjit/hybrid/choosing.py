@@ -29,7 +29,8 @@ class Choice(NamedTuple):
     """The choice for the last flush, and between what, the cheapest first.
 
     decided: whether all ways have been looked at; looked: whether some were in this flush; profiled: whether the engine
-    was waited for after each step of it, so that the model learns what they take; ruled_out: ways that cannot pay.
+    was waited for after each step of it, so that the model learns what they take; ruled_out: ways that cannot pay;
+    origin: the day and file of the earlier process that has decided it, if this one has not.
     """
 
     setting: Setting
@@ -38,6 +39,7 @@ class Choice(NamedTuple):
     profiled: bool
     estimates: tuple[Estimate, ...]
     ruled_out: dict[str, str]
+    origin: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """As numbers, strings, lists and dictionaries; times in seconds."""
@@ -54,7 +56,13 @@ class Choice(NamedTuple):
             for estimate in self.estimates
         ]
         chosen = self.setting._asdict()
-        return {"setting": chosen, "decided": self.decided, "estimates": ways, "ruled_out": self.ruled_out}
+        return {
+            "setting": chosen,
+            "decided": self.decided,
+            "origin": self.origin,
+            "estimates": ways,
+            "ruled_out": self.ruled_out,
+        }
 
 
 class Chooser:
@@ -71,6 +79,8 @@ class Chooser:
         self._studies: dict[tuple[bool, int], Study] = {}
         self._last: dict[bool, Study] = {}  # of training, and of inference
         self._pays: int | None = None
+        self._origin = ""
+        self.told: Callable[[], None] | None = None  # is called when a way is chosen
         self.choice = Choice(self._allowed.first, False, False, False, (), {})
 
     def setting(self, training: bool) -> Setting:
@@ -90,6 +100,24 @@ class Chooser:
         study = self._last.get(training)
         if study is not None:
             study.give_up()
+
+    def learned(self) -> list[dict[str, Any]]:
+        """What a later process may begin with: the studies that have chosen, the last of each phase at the end."""
+        studies = sorted(self._studies.items(), key=lambda item: item[1] is self._last.get(item[0][0]))
+        return [
+            {"training": training, "size": size, **known}
+            for (training, size), study in studies
+            if (known := study.learned()) is not None
+        ]
+
+    def restore(self, learned: list[dict[str, Any]], origin: str) -> None:
+        """Begin with what an earlier process has learned; see `Study.restore`."""
+        for known in learned:
+            study = Study(self._allowed)
+            study.restore(known)
+            training = bool(known["training"])
+            self._studies[training, int(known["size"])] = self._last[training] = study
+            self._origin = origin
 
     @property
     def flush_at(self) -> int | None:
@@ -129,6 +157,8 @@ class Chooser:
             study.look(captured.capture, plan_by, seen, model())
             for (scheduler, granularity), seconds in took.items():
                 study.made(Setting(granularity, captured.sharing, scheduler), seconds)
+            if study.chosen is not None and self.told is not None:
+                self.told()
         setting = Setting(*captured.capture, study.scheduler(captured.capture))
         plan = plan_by(setting.scheduler, setting.granularity)
         if self._waits == AUTO and samples:
@@ -136,7 +166,8 @@ class Chooser:
         if study.drifted(captured.capture, plan.nodes, max(samples, 1)):
             del self._studies[key]
         ranked = tuple(sorted(study.estimates.values(), key=lambda estimate: estimate.per_sample))
-        self.choice = Choice(setting, study.chosen is not None, looked, profiled, ranked, dict(study.ruled_out))
+        origin = "" if ranked else self._origin  # which no study of this process has followed
+        self.choice = Choice(setting, study.chosen is not None, looked, profiled, ranked, dict(study.ruled_out), origin)
         return plan
 
     def _samples_that_pay(self, plan: Plan, seen: Seen, setting: Setting, model: CostModel) -> int:

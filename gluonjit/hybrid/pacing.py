@@ -43,6 +43,21 @@ class Paces:
         """The phases that have been seen."""
         return [pace.shown() for pace in self.phases if pace.seconds]
 
+    def learned(self) -> list[dict[str, Any] | None]:
+        """What a later process may begin with, by phase: inference, training."""
+        return [pace.learned() for pace in self.phases]
+
+    def restore(self, learned: list[dict[str, Any] | None], origin: str) -> None:
+        """Begin with what an earlier process has learned; see `Pace.restore`."""
+        for pace, known in zip(self.phases, learned):
+            if known is not None:
+                pace.restore(known, origin)
+
+    def tell(self, told: Callable[[], None]) -> None:
+        """Let this be called whenever something is decided."""
+        for pace in self.phases:
+            pace.told = told
+
     def __reduce__(self) -> Any:
         return Paces, (self.open, self.named)
 

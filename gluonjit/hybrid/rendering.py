@@ -74,8 +74,8 @@ def to_text(report: Shown) -> str:
     """The report as tables of text."""
     lines = _summary(report)
     lines += ["", *_aligned(_KINDS, _kind_rows(report))]
-    if report.choice is not None and report.choice.estimates:
-        lines += ["", f"chosen: {report.choice.setting}", *_aligned(_WAYS, _way_rows(report))]
+    if chosen := _chosen(report):
+        lines += ["", chosen, *_aligned(_WAYS, _way_rows(report))]
     steps = _step_rows(report)
     if steps:
         lines += ["", "steps of the last flush:", *_aligned(_STEPS, steps[:_MOST_STEPS])]
@@ -89,12 +89,20 @@ def to_html(report: Shown) -> str:
     """The report as a page for notebooks."""
     parts = [f"<p>{escape(line)}</p>" for line in _summary(report)]
     parts.append(_html_table(_KINDS, _kind_rows(report)))
-    if report.choice is not None and report.choice.estimates:
-        parts.append(f"<p>chosen: {escape(str(report.choice.setting))}</p>" + _html_table(_WAYS, _way_rows(report)))
+    if chosen := _chosen(report):
+        parts.append(f"<p>{escape(chosen)}</p>" + _html_table(_WAYS, _way_rows(report)))
     steps = _html_table(_STEPS, _step_rows(report))
     parts.append(f"<details><summary>steps of the last flush</summary>{steps}</details>")
     parts.append("<ul>" + "".join(f"<li>{escape(note)}</li>" for note in _notes(report)) + "</ul>")
     return "<div>" + "".join(parts) + "</div>"
+
+
+def _chosen(report: Shown) -> str:
+    """The line on how to capture and to schedule; empty where there was nothing to choose."""
+    choice = report.choice
+    if choice is None or not (choice.estimates or choice.origin):
+        return ""
+    return f"chosen: {choice.setting}" + (f" (kept from {choice.origin})" if choice.origin else "")
 
 
 def _summary(report: Shown) -> list[str]:

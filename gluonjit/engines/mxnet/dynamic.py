@@ -11,7 +11,8 @@ from mxnet import gluon
 from gluonjit.engines.mxnet.cell import Cell, any_lazy, cells_known, forget_recordings
 from gluonjit.engines.mxnet.following import is_hybrid
 from gluonjit.errors import OptionError
-from gluonjit.hybrid import LOCAL, Options
+from gluonjit.hybrid import LOCAL, Options, engine_of
+from gluonjit.hybrid.kept import Look, recall
 from gluonjit.hybrid.pacing import paces_for
 
 KEY = "_gluonjit"
@@ -35,12 +36,19 @@ def enable(block: gluon.Block, options: dict[str, Any]) -> None:
     check_executor("hybridize(dynamic_batch=True)", chosen)
     disable(block)
     paces = paces_for(chosen)
+    recall(paces, chosen, engine_of("mxnet"), lambda: map(_look, blocks_of(block)))
     for inner in blocks_of(block):
         cell = Cell(inner.name or type(inner).__name__, chosen, paces)
         cell.is_node = is_hybrid(inner)
         if isinstance(inner, gluon.HybridBlock):
             cell.active, inner._active = inner._active, False
         inner.__dict__[KEY] = cell
+
+
+def _look(block: gluon.Block) -> Look:
+    """What a kept choice knows a block by."""
+    own = block._reg_params.values()
+    return Look("", type(block), [f"{each.shape} {each.dtype}" for each in own])
 
 
 def disable(block: gluon.Block) -> None:

@@ -21,6 +21,7 @@ from gluonjit.errors import OptionError
 from gluonjit.graph import is_own
 from gluonjit.hybrid import LOCAL, UNCAPTURED, Batch, Options, engine_of
 from gluonjit.hybrid.failures import of_sample
+from gluonjit.hybrid.kept import Look, recall
 from gluonjit.hybrid.pacing import begin, paces_for
 from gluonjit.hybrid.state import left_call
 from gluonjit.hybrid.structure import map_structure
@@ -42,8 +43,16 @@ def enable(module: Any, options: dict[str, Any]) -> None:
         )
     disable(module)
     paces = paces_for(chosen)
+    recall(paces, chosen, engine_of("torch"), lambda: map(_look, module.named_modules()))
     for name, inner in module.named_modules():
         inner.__dict__[KEY] = Cell(name or type(inner).__name__, chosen, paces=paces)
+
+
+def _look(named: tuple[str, Any]) -> Look:
+    """What a kept choice knows a module by."""
+    name, module = named
+    own = module.named_parameters(recurse=False)
+    return Look(name, type(module), [f"{key} {tuple(each.shape)} {each.dtype} {each.device}" for key, each in own])
 
 
 def disable(module: Any) -> None:

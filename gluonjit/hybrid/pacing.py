@@ -227,14 +227,8 @@ class Stretch:
         self.pace.add(Ran(eager, seconds, self.calls, rate, self.unlike, self.whole, explores, self.way))
 
 
-def begin(state: Any, paces: Paces, training: bool, engine: Any) -> Stretch | None:
-    """The stretch of an outermost call that begins now; None where it runs eagerly and nothing is to be done.
-
-    `state` is that of the thread.
-    """
-    if state.spare > 0 and state.spare_of is paces and state.spare_mode == 2 * training:
-        state.spare -= 1
-        return None
+def begin(state: Any, paces: Paces, training: bool, engine: Any) -> Stretch:
+    """The stretch of an outermost call that begins now; `state` is that of the thread."""
     stretch, batch = HERE.stretch, state.batch
     waits = batch is not None and not batch.empty
     if stretch is not None and not stretch.inside:

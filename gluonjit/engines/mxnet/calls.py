@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import perf_counter
 from typing import Any
 
-from mxnet import gluon
+from mxnet import autograd, gluon
 from mxnet.gluon.block import _check_all_np_ndarrays
 from mxnet.ndarray import NDArray
 from mxnet.ndarray.numpy import _internal as npi
@@ -125,15 +125,24 @@ def call(self: gluon.Block, *args: Any) -> Any:
 def _paced(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
     """An outermost call that runs in the way that is faster."""
     state = LOCAL.state
-    stretch = begin(state, cell.paces, hooked.current_mode() >= 2, ENGINE)
-    eager = stretch is None or stretch.eager
+    training = autograd.is_recording()
+    if state.spare > 0 and state.spare_of is cell.paces and state.spare_mode == 2 * training:
+        state.spare -= 1
+        state.paused += 1
+        state.eagerly += 1
+        try:
+            return hooked.original_call(block, *args)
+        finally:
+            state.paused -= 1
+            state.eagerly -= 1
+    stretch = begin(state, cell.paces, training, ENGINE)
+    eager = stretch.eager
     state.run_eagerly(eager)
     try:
         return hooked.original_call(block, *args) if eager else _outermost(block, cell, args)
     finally:
         state.run_eagerly(-eager)
-        if stretch is not None:
-            left_call(stretch)
+        left_call(stretch)
 
 
 def _outermost(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:

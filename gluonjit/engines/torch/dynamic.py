@@ -89,15 +89,24 @@ def call(self: Any, *args: Any, **kwargs: Any) -> Any:
 def _paced(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
     """An outermost call that runs in the way that is faster."""
     state = LOCAL.state
-    stretch = begin(state, cell.paces, torch.is_grad_enabled(), engine_of("torch"))
-    eager = stretch is None or stretch.eager
+    training = torch.is_grad_enabled()
+    if state.spare > 0 and state.spare_of is cell.paces and state.spare_mode == 2 * training:
+        state.spare -= 1
+        state.paused += 1
+        state.eagerly += 1
+        try:
+            return hooked.original_call(module, *args, **kwargs)
+        finally:
+            state.paused -= 1
+            state.eagerly -= 1
+    stretch = begin(state, cell.paces, training, engine_of("torch"))
+    eager = stretch.eager
     state.run_eagerly(eager)
     try:
         return hooked.original_call(module, *args, **kwargs) if eager else _captured(module, cell, args, kwargs)
     finally:
         state.run_eagerly(-eager)
-        if stretch is not None:
-            left_call(stretch)
+        left_call(stretch)
 
 
 def _aside(module: Any, args: Any, kwargs: Any) -> Any:

@@ -129,3 +129,43 @@ def test_a_wrong_width_is_pytorchs_own_error() -> None:
     net = gluonjit.hybridize(Reader(nn.LSTM(5, 3)), dynamic_batch=True)
     with pytest.raises(RuntimeError, match=r"input.size\(-1\) must be equal to input_size"):
         net(sentences()[0])
+
+
+class ByHand(nn.Module):
+    """A cell over the words of a sentence, in the loop of its author, who begins with no state."""
+
+    def __init__(self, cell: Any) -> None:
+        super().__init__()
+        self.embed, self.cell = nn.Embedding(20, 4), cell
+
+    def forward(self, words: Any) -> Any:
+        x = self.embed(words)
+        state = None
+        for k in range(len(words)):
+            state = self.cell(x[k], state)
+        return (state[0] if isinstance(state, tuple) else state).pow(2).sum()
+
+
+@pytest.mark.parametrize("name", ["LSTMCell", "GRUCell", "RNNCell"])
+def test_a_cell_that_begins_with_no_state_is_one_node_a_step(name: str) -> None:
+    report = assert_same(ByHand(getattr(nn, name)(4, 3)), sentences(), value)
+    assert report.flushes == 1 and not report.alone and not report.unbatched
+    assert report.kinds["cell"].launches <= max(LENGTHS)
+
+
+class Twice(nn.Module):
+    """A module that goes through one weight as often as its turns say."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.turn = nn.Embedding(20, 4), nn.Linear(4, 4)
+
+    def forward(self, words: Any) -> Any:
+        x = self.embed(words).sum(0)
+        return self.turn(torch.tanh(self.turn(x))).sum()
+
+
+def test_a_module_that_goes_through_a_weight_again_is_its_turns() -> None:
+    net = nn.Sequential(Twice())
+    report = assert_same(net, sentences(), value)
+    assert report.kinds["0.turn"].calls == 2 * len(LENGTHS)

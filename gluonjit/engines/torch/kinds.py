@@ -276,8 +276,12 @@ def _constants(owner: Any, args: Any, kwargs: Any, batch: Batch) -> dict[int, An
 
 
 def recurrent(trace: Trace) -> bool:
-    """Tells whether a weight is used on what depends on an earlier use of it."""
-    weights = {position for position, _ in trace.consts if len(trace.shapes[position][0]) >= 2}
+    """Tells whether a weight is used on what depends on an earlier use of it.
+
+    Of what is constant only parameters are weights: zeros that a cell begins with may be used twice.
+    """
+    parameters = [position for position, const in trace.consts if isinstance(const, torch.nn.Parameter)]
+    weights = {position for position in parameters if len(trace.shapes[position][0]) >= 2}
     aliases: dict[int, int] = {position: position for position in weights}
     passed: dict[int, frozenset[int]] = {}
     for op in trace.ops:

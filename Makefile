@@ -61,7 +61,7 @@ setup: $(STAMP)
 	@:
 
 # pip works in silence; when it fails the log has the reason.
-$(STAMP): pyproject.toml setup.py constraints.txt $(wildcard gluonjit/native/*)
+$(STAMP): pyproject.toml setup.py constraints.txt $(wildcard gluonjit/native/* gluonjit/analysis/flat/*.py)
 	@fits() { "$$1" -c 'import sys, venv, ensurepip; sys.exit(not (3, 9) <= sys.version_info[:2] <= (3, 11))' >/dev/null 2>&1; }
 	if ! fits $(BIN)/python; then
 		for python in $${PYTHON:-} $$(type -aP python3 python3.11 python3.10 python3.9 || true); do
@@ -80,8 +80,8 @@ $(STAMP): pyproject.toml setup.py constraints.txt $(wildcard gluonjit/native/*)
 	install() { $(PIP) install --no-build-isolation -c constraints.txt "$$@" >>$(LOG) 2>&1; }
 	failed() { tail -n 40 $(LOG) >&2; echo 'setup: pip failed; $(LOG) has all it said' >&2; exit 1; }
 	: >$(LOG)
-	# gluonnlp comes as a source distribution that looks for Cython and setuptools where it is built.
-	install 'setuptools>=77' wheel cython || failed
+	# What is built without isolation finds these here: the package itself, and gluonnlp, which comes as its source.
+	install 'setuptools>=77' wheel 'cython>=3.0' || failed
 	if ! install -e '.[mxnet,nlp,experiments,dev]'; then
 		install -e '.[mxnet,experiments,dev]' || failed
 		echo 'setup: gluonnlp is left out, it did not build (it needs a C compiler and the headers of Python);' \

@@ -56,9 +56,3 @@ def entry(record: Any) -> Any:
 
 def replay(batch: Any, entries: Any, origins: Any, code: Any, table: list[int]) -> list[tuple[Any, ...]]:
     """Capture the nodes of a recording in the open batch, and return their values: hybrid.replaying.replayed."""
-
-def references(tuples: list[tuple[Any, ...]], width: int, array: Any) -> None:
-    """For each item of tuples of so many how many references there are, into an array of 64-bit integers."""
-
-def integers(tuples: list[tuple[Any, ...]], width: int, array: Any) -> bool:
-    """The whole numbers in tuples of so many, into an array of 64-bit integers; False where there is something else."""

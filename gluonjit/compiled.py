@@ -10,7 +10,8 @@ PURE = "GLUONJIT_PURE"
 """The environment variable that, set to anything but 0, has everything run in Python."""
 
 
-def _load(name: str) -> tuple[Any, str]:
+def load(name: str) -> tuple[Any, str]:
+    """The module of the package that was built under this name, or None and why there is none."""
     if os.environ.get(PURE, "0") not in ("", "0"):
         return None, f"{PURE} is set"
     try:
@@ -19,7 +20,7 @@ def _load(name: str) -> tuple[Any, str]:
         return None, f"gluonjit.{name} was not built ({error})"
 
 
-FAST, WHY_NOT = _load("_fast")
+FAST, WHY_NOT = load("_fast")
 """The module that captures calls, or None and why."""
-ROWS, WHY_NO_ROWS = _load("_rows")
+ROWS, WHY_NO_ROWS = load("_rows")
 """The module that runs steps as a whole, or None and why."""

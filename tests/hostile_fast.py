@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from types import CellType, SimpleNamespace
 from typing import Any
 
-import numpy as np
 from hostile_support import Case, run
 
 from gluonjit import _fast as fast
@@ -225,29 +224,6 @@ def kind_of(**changed: Any) -> Any:
     return SimpleNamespace(**{**given, **changed})
 
 
-def of_numbers() -> Iterator[Case]:
-    good = [(1, 2), (3, 4)]
-    for function in (fast.references, fast.integers):
-        name = function.__name__
-        for k, (width, count) in enumerate(
-            [(2, 3), (2, 5), (-2, 4), (3, 6), (2**62, 4), (2**63 - 1, 4), (-(2**63), 4), (2**64, 4), (1, 2)]
-        ):
-            into = np.zeros(count, np.int64)
-            wanted = None if name == "integers" and k in (3, 8) else (ValueError, TypeError, OverflowError)
-            yield Case(f"{name}, {width} wide", lambda f=function, w=width, into=into: f(good, w, into), wanted)  # type: ignore[misc]
-        odd = np.zeros(33, np.uint8)[1:]
-        fixed = np.zeros(4, np.int64)
-        fixed.flags.writeable = False
-        for k, into in enumerate((None, 3, b"1" * 32, odd, fixed, np.zeros(8, np.int64)[::2], [0] * 4, object())):
-            yield Case(f"{name} into {k}", lambda f=function, into=into: f(good, 2, into), ANY)  # type: ignore[misc]
-        for k, tuples in enumerate((None, (), 3, [(1,), (2, 3, 4)], [[1, 2], [3, 4]], [None, None], ["ab", "cd"])):
-            wanted = None if name == "integers" and k > 2 else ANY
-            call = lambda f=function, tuples=tuples: f(tuples, 2, np.zeros(4, np.int64))  # type: ignore[misc]  # noqa: E731
-            yield Case(f"{name} of {tuples!r:.20}", call, wanted)
-        yield Case(f"{name}()", lambda f=function: f(), TypeError)  # type: ignore[misc]
-    yield Case("integers too large", lambda: fast.integers([(2**70, 1)], 2, np.zeros(2, np.int64)), OverflowError)
-
-
 def guards(*facts: Any, look: Any = look, alike: Any = alike, absent: Any = ABSENT) -> Any:
     return fast.Guards(facts, look, alike, absent)
 
@@ -331,7 +307,7 @@ def of_guards() -> Iterator[Case]:
     yield Case("guards of themselves", lambda: own_circle(100), None)
 
 
-CASES = [*of_values(), *of_hooks(), *of_functions(), *of_numbers(), *of_guards()]
+CASES = [*of_values(), *of_hooks(), *of_functions(), *of_guards()]
 
 if __name__ == "__main__":
     run(CASES)

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import pytest
 
-from gluonjit.analysis import bound as bounds
 from gluonjit.analysis import lower_bound, make_plan
 from gluonjit.graph import Graph, Kind, Output, Record, Value, intern_spec
 
@@ -72,7 +71,7 @@ def launchable(nodes: list[Node], done: int) -> list[int]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_no_schedule_needs_less(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_schedule_needs_less(seed: int) -> None:
     rng = random.Random(seed)
     reached = 0
     for _ in range(100):
@@ -83,9 +82,6 @@ def test_no_schedule_needs_less(seed: int, monkeypatch: pytest.MonkeyPatch) -> N
         launches = sum(step.count if step.kind.lone else 1 for step in plan.steps)
         bound, best = lower_bound(plan), fewest(nodes)
         assert bound <= best <= launches, nodes
-        with monkeypatch.context() as patched:
-            patched.setattr(bounds, "_CELLS", 1)  # a pass for each type
-            assert lower_bound(plan) == bound
         reached += bound == best
     assert reached > 50  # it is no trivial one either
 

@@ -27,6 +27,7 @@ BUILT_FROM = (
     "CHANGELOG.md",
     "CITATION.cff",
 )
+COMPILED = ("_fast", "_rows", "_reading", "_rewriting", "_ordering", "_placing")
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +85,7 @@ def shipped() -> set[str]:
 @pytest.mark.slow
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: zipfile.ZipFile) -> None:
     names = {name for name in wheel.namelist() if ".dist-info/" not in name}
-    compiled = {name: f"gluonjit/{name}{sysconfig.get_config_var('EXT_SUFFIX')}" for name in ("_fast", "_rows")}
+    compiled = {name: f"gluonjit/{name}{sysconfig.get_config_var('EXT_SUFFIX')}" for name in COMPILED}
     assert names - set(compiled.values()) == {name for name in shipped() if not name.startswith("gluonjit/native/")}
     for name, path in compiled.items():
         built_here = find_spec(f"gluonjit.{name}") is not None

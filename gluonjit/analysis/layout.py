@@ -1,4 +1,4 @@
-"""Places of rows: an arena for each shape of rows, filled in the order in which rows are made."""
+"""From a schedule to a plan: an arena for each shape of rows, filled in the order in which rows are made."""
 
 from __future__ import annotations
 
@@ -6,74 +6,150 @@ from typing import Any
 
 import numpy as np
 
-from gluonjit.analysis.liveness import base_rows
-from gluonjit.analysis.plan import Arena, Gather, Index, LeafChunk, LookupChunk, Place
-from gluonjit.graph import Graph, Leaf, Output, Record, Spec
+from gluonjit.analysis import flat
+from gluonjit.analysis.captured import Captured
+from gluonjit.analysis.nodes import Schedule
+from gluonjit.analysis.plan import Arena, Gather, Index, LeafChunk, LookupChunk, Part, Place, Plan, Step
+from gluonjit.graph import Graph, Leaf, Spec
+from gluonjit.hot import filled, numbers, repeated, room
 
 
-class Layout:
-    """Hands out places and keeps, for every row of a graph, its arena and its position there."""
+def lay_out(graph: Graph, captured: Captured, schedule: Schedule, dropped: int) -> Plan:
+    """The plan of a schedule of the nodes of a graph, of which so many were dropped."""
+    arenas = _Arenas()
+    inputs, given = _inputs(graph, arenas)
+    firsts = [captured.records[captured.kinds[schedule.order[begin]]] for begin in schedule.starts[:-1]]
+    results = [tuple([arenas.number(output.spec) for output in record.kind.outputs]) for record in firsts]
+    arena, position, sizes = repeated(-1, captured.rows), room(captured.rows), room(len(arenas.specs))
+    flat.place_inputs(given, sizes, arena, position)
+    forms = filled(())
+    form_at = []
+    for form in captured.forms:
+        form_at.append(len(forms))
+        forms += form.numbers
+    indices = room(len(captured.operands))
+    found: list[Any] = []
+    flat.lay_out(
+        schedule.starts,
+        schedule.order,
+        filled(captured.begins),
+        captured.kinds,
+        captured.bases,
+        captured.firsts,
+        captured.operands,
+        forms,
+        filled(form_at),
+        results,
+        sizes,
+        arena,
+        position,
+        indices,
+        found,
+    )
+    steps = _steps(captured, found, numbers(schedule.order), numbers(indices))
+    return Plan(
+        arenas=arenas.filled(sizes),
+        inputs=inputs,
+        steps=steps,
+        arena=numbers(arena),
+        position=numbers(position),
+        live=_live(captured),
+        nodes=schedule.starts[-1],
+        dropped=dropped,
+        units=schedule.units,
+        groups=schedule.groups,
+        captured=captured,
+    )
 
-    def __init__(self, rows: int) -> None:
-        self.arena: Index = np.full(rows, -1, dtype=np.int64)
-        self.position: Index = np.zeros(rows, dtype=np.int64)
-        self._numbers: dict[Any, int] = {}
-        self._specs: list[Spec] = []
-        self._sizes: list[int] = []
+
+class _Arenas:
+    """Arenas by the look of their rows."""
+
+    def __init__(self) -> None:
+        self.specs: list[Spec] = []
         self._places: list[int] = []
+        self._by_spec: dict[Spec, int] = {}
+        self._by_look: dict[Any, int] = {}
 
-    def place(self, rows: Index, spec: Spec) -> Place:
-        """The next free place for these rows, which look like those of `spec`."""
-        key = (spec.row_shape, spec.dtype, spec.device)
-        number = self._numbers.setdefault(key, len(self._sizes))
-        if number == len(self._sizes):
-            self._specs.append(spec)
-            self._sizes.append(0)
-            self._places.append(0)
-        begin = self._sizes[number]
-        end = begin + len(rows)
-        self.arena[rows] = number
-        self.position[rows] = np.arange(begin, end)
-        self._sizes[number] = end
-        self._places[number] += 1
-        return Place(number, begin, end)
+    def number(self, spec: Spec) -> int:
+        """The number of the arena for rows like those of `spec`, in which there is one more place."""
+        found = self._by_spec.get(spec)
+        if found is None:
+            look = spec.row_shape, spec.dtype, spec.device
+            found = self._by_spec[spec] = self._by_look.setdefault(look, len(self.specs))
+            if found == len(self.specs):
+                self.specs.append(spec)
+                self._places.append(0)
+        self._places[found] += 1
+        return found
 
-    def gather(self, rows: Index) -> Gather:
-        """Finds how to put these rows, all of one arena, together."""
-        index = self.position[rows]
-        number, first, last = int(self.arena[rows[0]]), int(index[0]), int(index[-1]) + 1
-        place = Place(number, first, last)
-        if last - first == len(index) and (index == np.arange(first, last)).all():
-            return Gather(place, None)
-        return Gather(place, index)
-
-    def arenas(self) -> tuple[Arena, ...]:
+    def filled(self, sizes: Any) -> tuple[Arena, ...]:
         """All arenas, with their final sizes."""
-        return tuple(
-            Arena(spec, rows, places == 1) for spec, rows, places in zip(self._specs, self._sizes, self._places)
-        )
+        return tuple([Arena(*of) for of in zip(self.specs, sizes, [places == 1 for places in self._places])])
 
 
-def place_inputs(graph: Graph, layout: Layout) -> tuple[LeafChunk | LookupChunk, ...]:
-    """Places of what was there before the batch: leaves with equal rows together, then one a table."""
-    groups: dict[Any, list[Leaf]] = {}
+def _inputs(graph: Graph, arenas: _Arenas) -> tuple[tuple[LeafChunk | LookupChunk, ...], list[tuple[int, list[int]]]]:
+    """What was there before the batch: leaves with equal rows together, then one a table; and the rows of each."""
+    alike: dict[Spec, list[Leaf]] = {}
     for leaf in graph.leaves.values():
-        spec = leaf.spec
-        groups.setdefault((spec.row_shape, spec.dtype, spec.device, spec.mode), []).append(leaf)
+        alike.setdefault(leaf.spec, []).append(leaf)
+    groups: dict[Any, list[Leaf]] = {}
+    for spec, leaves in alike.items():
+        groups.setdefault((spec.row_shape, spec.dtype, spec.device, spec.mode), []).extend(leaves)
     inputs: list[LeafChunk | LookupChunk] = []
+    given: list[tuple[int, list[int]]] = []
+    sizes: dict[int, int] = {}
+
+    def place(spec: Spec, rows: list[int]) -> Place:
+        number = arenas.number(spec)
+        begin = sizes.get(number, 0)
+        sizes[number] = begin + len(rows)
+        given.append((number, rows))
+        return Place(number, begin, sizes[number])
+
     for leaves in groups.values():
-        rows = np.concatenate([np.arange(leaf.base, leaf.base + leaf.spec.rows) for leaf in leaves])
-        inputs.append(LeafChunk(tuple(leaves), layout.place(rows, leaves[0].spec)))
+        rows = [row for leaf in leaves for row in range(leaf.base, leaf.base + leaf.spec.rows)]
+        inputs.append(LeafChunk(tuple(leaves), place(leaves[0].spec, rows)))
     for table, entries in graph.lookups.items():
         spec = graph.lookup_specs[table]
-        place = layout.place(np.array(list(entries.values()), dtype=np.int64), spec)
-        inputs.append(LookupChunk(table, spec, tuple(entries), place))
-    return tuple(inputs)
+        inputs.append(LookupChunk(table, spec, tuple(entries), place(spec, list(entries.values()))))
+    return tuple(inputs), given
 
 
-def output_rows(record: Record, nodes: Index, output: Output) -> Index:
-    """Row numbers of one result of these nodes, in order."""
-    bases: Index = base_rows(record)[nodes] + output.offset
-    if output.spec.rows == 1:
-        return bases
-    return (bases[:, None] + np.arange(output.spec.rows)).ravel()
+def _steps(captured: Captured, found: list[Any], order: Index, indices: Index) -> tuple[Step, ...]:
+    steps = []
+    for parts, gathers, places in found:
+        of = [Part(captured.records[number], order[begin:end]) for number, begin, end in parts]
+        kind, arities = of[0].record.kind, None
+        if kind.children:
+            arities = np.repeat([record.kind.arity for record, _ in of], [len(nodes) for _, nodes in of])
+        step = Step(
+            kind,
+            of[0].record.mode,
+            tuple(of),
+            parts[-1][2] - parts[0][1],
+            tuple(
+                [
+                    Gather(Place(arena, first, last), indices[begin:end] if end > begin else None)
+                    for arena, first, last, begin, end in gathers
+                ]
+            ),
+            tuple([Place(*place) for place in places]),
+            arities,
+        )
+        steps.append(step)
+    return tuple(steps)
+
+
+def _live(captured: Captured) -> tuple[Part, ...]:
+    """The nodes that run and that somebody can read."""
+    count = captured.count
+    live = np.flatnonzero(numbers(captured.alive)[:count] & numbers(captured.keep)[:count])
+    cuts = np.searchsorted(live, captured.begins).tolist()
+    return tuple(
+        [
+            Part(record, live[begin:end] - first)
+            for record, first, begin, end in zip(captured.records, captured.begins, cuts, cuts[1:])
+            if end > begin
+        ]
+    )

@@ -2,92 +2,112 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from gluonjit.analysis.captured import Captured
 from gluonjit.analysis.grouping import Lists, grouped
-from gluonjit.analysis.liveness import base_rows
-from gluonjit.analysis.plan import Index, Mask, Part
-from gluonjit.graph import Record
+from gluonjit.analysis.plan import Index
+from gluonjit.hot import filled, numbers
 
-Group = list[Part]
-"""Nodes that run together: parts of records of one family and mode."""
+
+class Schedule(NamedTuple):
+    """Nodes of `Captured` in the order in which they run: step k has those from `starts[k]` to `starts[k + 1]`.
+
+    units: what was looked at: nodes, or samples and nodes outside of any; groups: how many of them were told apart.
+    """
+
+    order: Any
+    starts: list[int]
+    units: int
+    groups: int
 
 
 class Nodes:
-    """The input of a scheduler. What costs something is computed when it is asked for.
+    """The input of a scheduler: those nodes of `captured` that `keep` says. What costs something waits until asked for.
 
-    `keep` marks the nodes of each record to run, `operands` holds matrices of the rows they read (see
-    `operand_matrices`), `rows` is the number of rows of the graph.
+    families: the type of each record, whose nodes may run together with others of it; kinds: how many types there are.
     """
 
-    def __init__(self, keep: Mapping[Record, Mask], operands: Mapping[Record, Sequence[Index]], rows: int) -> None:
+    def __init__(self, captured: Captured, keep: Any) -> None:
+        self.captured = captured
         self.keep = keep
-        self.operands = operands
-        self.rows = rows
         known: dict[Any, int] = {}
-        self.families = {record: known.setdefault((record.kind.family, record.mode), len(known)) for record in keep}
+        self.families = filled(
+            [known.setdefault((record.kind.family, record.mode), len(known)) for record in captured.records]
+        )
         self.kinds = len(known)
 
     @cached_property
-    def parts(self) -> list[Part]:
-        """The nodes to run of each record, in the order of their numbers."""
-        return [Part(record, np.flatnonzero(mask)) for record, mask in self.keep.items()]
+    def kept(self) -> Index:
+        """For each node its number in `captured`, which goes up."""
+        return np.flatnonzero(numbers(self.keep)[: self.captured.count])
 
-    @cached_property
+    @property
     def count(self) -> int:
         """The number of nodes to run."""
-        return sum(len(part.nodes) for part in self.parts)
+        return len(self.kept)
+
+    @cached_property
+    def records(self) -> Index:
+        """The number of each node's record."""
+        found: Index = numbers(self.captured.kinds)[self.kept]
+        return found
 
     @cached_property
     def types(self) -> Index:
         """The type of each node: nodes of one type may run together."""
-        return self._joined([np.full(len(nodes), self.families[record]) for record, nodes in self.parts])
+        found: Index = numbers(self.families)[self.records]
+        return found
 
     @cached_property
     def depths(self) -> Index:
-        """The inline depth of each node: one more than that of the deepest it uses, as it was captured."""
-        return self._joined([np.array(record.depths, dtype=np.int64)[nodes] for record, nodes in self.parts])
+        """The depth of each node: one more than that of the deepest it uses."""
+        found: Index = numbers(self.captured.depths())[self.kept]
+        return found
 
     @cached_property
     def alone(self) -> list[bool]:
         """For each type whether its nodes run alone."""
         found = [False] * self.kinds
-        for record in self.keep:
-            found[self.families[record]] = record.kind.lone is not None
+        for record, family in zip(self.captured.records, self.families):
+            found[family] = record.kind.lone is not None
         return found
 
     @cached_property
     def bases(self) -> Index:
         """The first result row of each node."""
-        return self._joined([base_rows(record)[nodes] for record, nodes in self.parts])
+        found: Index = numbers(self.captured.bases)[self.kept]
+        return found
+
+    @cached_property
+    def reads(self) -> tuple[Index, Index]:
+        """Pairs (node, row that it reads), node by node and in the order of its operands."""
+        widths = numbers(self.captured.widths)[self.records]
+        ends = np.cumsum(widths)
+        readers = np.repeat(np.arange(self.count), widths)
+        offsets = np.arange(len(readers)) - np.repeat(ends - widths, widths)
+        first = numbers(self.captured.firsts)[self.kept]
+        return readers, numbers(self.captured.operands)[first[readers] + offsets]
 
     @cached_property
     def producer(self) -> Index:
         """For each row of the graph the node that yields it, -1 where none does."""
-        found = np.full(self.rows, -1, dtype=np.int64)
-        for (record, nodes), first in zip(self.parts, self.firsts):
-            numbers = np.arange(first, first + len(nodes))
-            for offset in range(record.kind.rows):
-                found[self.bases[numbers] + offset] = numbers
+        places = np.full(len(self.captured.kinds) + 1, -1, dtype=np.int64)
+        places[self.kept + 1] = np.arange(self.count)
+        found: Index = places[numbers(self.captured.producer)]
         return found
 
     @cached_property
     def edges(self) -> tuple[Index, Index]:
         """Pairs (node, node that uses a result of it), as many as there are rows so used."""
-        sources, targets = [], []
-        for (record, nodes), first in zip(self.parts, self.firsts):
-            numbers = np.arange(first, first + len(nodes))
-            for matrix in self.operands[record]:
-                made_by = self.producer[matrix[nodes]]
-                sources.append(made_by.ravel())
-                targets.append(np.repeat(numbers, matrix.shape[1]))
-        made, used = self._joined(sources), self._joined(targets)
+        readers, rows = self.reads
+        made = self.producer[rows]
         inside = made >= 0
-        return made[inside], used[inside]
+        return made[inside], readers[inside]
 
     @cached_property
     def users(self) -> Lists:
@@ -99,21 +119,12 @@ class Nodes:
         """For each node how many rows of others it uses."""
         return np.bincount(self.edges[1], minlength=self.count)
 
-    def group(self, numbers: Index) -> Group:
-        """Nodes by number as parts of their records."""
-        ordered = np.sort(numbers)
-        cuts = np.searchsorted(ordered, self.firsts)
-        found = []
-        for part in np.flatnonzero(cuts[1:] > cuts[:-1]).tolist():
-            record, nodes = self.parts[part]
-            found.append(Part(record, nodes[ordered[cuts[part] : cuts[part + 1]] - self.firsts[part]]))
-        return found
+    def schedule(self, groups: Iterable[Index]) -> Schedule:
+        """Groups of nodes of one type each as a schedule; those of one step go record by record."""
+        return self.in_order([np.sort(group) for group in groups])
 
-    @cached_property
-    def firsts(self) -> Index:
-        """The number of the first node of each part, and after the last one the number of nodes."""
-        return np.cumsum([0, *(len(part.nodes) for part in self.parts)])
-
-    @staticmethod
-    def _joined(parts: list[Index]) -> Index:
-        return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+    def in_order(self, groups: list[Index]) -> Schedule:
+        """The same, as they stand in each group."""
+        starts = [0, *np.cumsum([len(group) for group in groups], dtype=np.int64).tolist()]
+        order = self.kept[np.concatenate(groups)].tolist() if groups else ()
+        return Schedule(filled(order), starts, self.count, len(groups))

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from gluonjit.analysis.captured import Captured
 from gluonjit.graph import Kind, Leaf, Record, Spec
 
 Index = npt.NDArray[np.int64]
@@ -42,7 +43,7 @@ class Place(NamedTuple):
     end: int
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Gather:
     """Rows of an arena: those of `index`, or where that is None all of `place`."""
 
@@ -55,7 +56,7 @@ class Gather:
         return self.place.end - self.place.begin if self.index is None else len(self.index)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Step:
     """One batched launch: nodes of one kind (or family of kinds) and mode.
 
@@ -99,6 +100,7 @@ class Plan:
 
     units: what the schedule was made of: nodes, or with granularity "graph" samples, and nodes outside of any;
     groups: how many of them it told apart: steps, or structures of samples, and steps of other nodes.
+    captured: all nodes of the graph, with those that do not run.
     overwritten: arena and position of results of nodes whose backward pass needs what was written over since.
     rewritten: arena, first row and number of rows, the numbers of which the program has written over since.
     """
@@ -108,11 +110,12 @@ class Plan:
     steps: tuple[Step, ...]
     arena: Index
     position: Index
-    live: tuple[Part, ...]  # nodes somebody can still read
+    live: tuple[Part, ...]  # nodes that somebody can still read
     nodes: int
     dropped: int
     units: int
     groups: int
+    captured: Captured = field(repr=False)
     overwritten: list[tuple[int, int]] = field(default_factory=list)
     rewritten: list[tuple[int, int, int]] = field(default_factory=list)
 

@@ -8,144 +8,87 @@ depth of their calls. Capture knows nothing of it: it is done for all calls at o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
-from itertools import chain
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
-import numpy as np
-
-from gluonjit.analysis.liveness import base_rows, result_rows
-from gluonjit.analysis.operands import highest, operand_matrices
-from gluonjit.analysis.plan import Index
-from gluonjit.graph import Graph, Kind, Mark, Origin, Record, Split
+from gluonjit.analysis import flat
+from gluonjit.analysis.captured import Captured
+from gluonjit.analysis.forms import form_of
+from gluonjit.graph import Graph, Mark, Record, Split
+from gluonjit.hot import filled, numbers, room
 
 Sharing = Literal["batch", "sample", "none"]
 """The equal products that are one: those of the whole batch, of one sample, or none."""
 
-
-class _Wanted(NamedTuple):
-    """Products of one kind that a record's calls have: the rows that they read, and those that are theirs."""
-
-    read: Index
-    bases: Index
-    origins: list[Origin]
-    of: tuple[Record, int]  # the record of the rest, and which of its products this is
+_Calls = tuple[Any, ...]
+"""What `flat.products` takes of the calls of one record."""
 
 
-def split_records(graph: Graph, sharing: Sharing = "batch", counted: bool = False) -> list[Record]:
-    """The records of a graph with nodes in them, those of calls that run as several nodes replaced. `graph` stays.
-
-    Depths are those of capture, which is all that schedulers need, unless products enter a recursion: then, or with
-    `counted`, each node is deeper than what it reads.
-    """
-    records = [record for record in graph.records.values() if record.bases]
-    if not any(record.kind.split for record in records):
-        return records
-    found: list[Record] = []
-    wanted: dict[Any, list[_Wanted]] = {}
-    rests: list[tuple[Record, Split]] = []
-    for record in records:
-        split = record.kind.split
-        if split is None:
-            found.append(record)
-            continue
-        rests.append((_rest(record, split, wanted), split))
-    columns: dict[tuple[Record, int], list[Index]] = {}
-    products = [_products(key, parts, sharing, graph.marks, columns) for key, parts in wanted.items()]
-    for rest, split in rests:
-        for number in range(len(split.products)):
-            rest.matrices += columns[rest, number]
-    found += [*[rest for rest, _ in rests], *products]
-    return _deeper(found, graph.rows) if counted or _enter(found, products, graph.rows) else found
+def captured_nodes(graph: Graph, sharing: Sharing = "batch") -> Captured:
+    """The nodes of a graph, with those of calls that run as several nodes in the place of the calls. `graph` stays."""
+    captured = Captured([record for record in graph.records.values() if record.bases], graph.rows)
+    splits = [
+        (number, record.kind.split) for number, record in enumerate(captured.records) if record.kind.split is not None
+    ]
+    if not splits:
+        return captured
+    wanted: dict[Any, list[_Calls]] = {}
+    for number, split in splits:
+        _cut(captured, number, split, wanted)
+    _add_products(captured, wanted, sharing, graph.marks)
+    made = range(len(captured.records) - len(wanted), len(captured.records))
+    for number in [*[number for number, _ in splits], *made]:
+        record = captured.records[number]
+        record.bases = numbers(captured.bases)[captured.begins[number] : captured.begins[number + 1]]
+        record.rows_read = captured.rows_read(number)
+    return captured
 
 
-def _rest(record: Record, split: Split, wanted: dict[Any, list[_Wanted]]) -> Record:
-    """The record of what calls do beside their products, which are noted in `wanted`."""
-    rest = Record(split.rest, record.mode, 0.0)
-    bases, matrices = base_rows(record), operand_matrices(record)
-    rest.matrices = [matrices[argument] for argument in split.kept]
-    for number, (argument, kind) in enumerate(split.products):
-        part = _Wanted(matrices[argument], bases, record.origins, (rest, number))
-        wanted.setdefault((kind, record.mode), []).append(part)
-        bases = bases + kind.rows
-    rest.base_rows, rest.bases = bases, bases.tolist()
-    rest.depths, rest.origins, rest.values = record.depths, record.origins, record.values
-    rest.calls = record.calls
-    return rest
+def _cut(captured: Captured, number: int, split: Split, wanted: dict[Any, list[_Calls]]) -> None:
+    """Leave of calls what they do beside their products, which are noted in `wanted`."""
+    record, form = captured.records[number], captured.forms[number]
+    begin, end = captured.begins[number], captured.begins[number + 1]
+    first = captured.firsts[begin]
+    left = sum([kind.rows for _, kind in split.products])  # rows of products that come before those of the rest
+    kept = [row for of in split.kept for row in range(form.columns[of], form.columns[of + 1])]
+    rest = captured.records[number] = Record(split.rest, record.mode, 0.0)
+    rest.depths, rest.origins, rest.values, rest.calls = record.depths, record.origins, record.values, record.calls
+    own = captured.forms[number] = form_of(split.rest)
+    nodes = captured.bases, captured.firsts, captured.operands
+    flat.cut(begin, end, filled(kept), own.width, left, captured.width, *nodes)
+    captured.width += (end - begin) * own.width
+    column = len(kept)
+    for argument, kind in split.products:
+        calls = (begin, end, first + form.columns[argument], form.width, left, column, record.origins)
+        wanted.setdefault((kind, record.mode), []).append(calls)
+        left -= kind.rows
+        column += sum([output.spec.rows for output in kind.outputs])
 
 
-def _products(
-    key: tuple[Kind, int],
-    parts: Sequence[_Wanted],
-    sharing: Sharing,
-    marks: Sequence[Mark],
-    columns: dict[tuple[Record, int], list[Index]],
-) -> Record:
-    """The record of products of one kind. Where calls find their results goes into `columns`."""
-    kind, mode = key
-    read = np.concatenate([part.read for part in parts])
-    bases = np.concatenate([part.bases for part in parts])
-    first, which = _distinct(read, bases, sharing, marks)
-    record = Record(kind, mode, 0.0)
-    record.base_rows, record.matrices = bases[first], [read[first]]
-    record.bases = record.base_rows.tolist()
-    origins = parts[0].origins if len(parts) == 1 else list(chain.from_iterable([part.origins for part in parts]))
-    record.origins = [origins[number] for number in first.tolist()]
-    record.depths = [1] * len(first)
-    record.calls = len(first)
-    rows = record.base_rows[which]
-    begin = 0
-    for part in parts:
-        own = rows[begin : begin + len(part.bases), None]
-        begin += len(part.bases)
-        columns[part.of] = [own + (output.offset + np.arange(output.spec.rows)) for output in kind.outputs]
-    return record
-
-
-def _distinct(read: Index, bases: Index, sharing: Sharing, marks: Sequence[Mark]) -> tuple[Index, Index]:
-    """The first, in order of capture, of equal products, and for each product which of those it is."""
-    order = np.argsort(bases, kind="stable")
-    which = np.empty(len(read), dtype=np.int64)
-    if sharing == "none" or read.shape[1] != 1:
-        which[order] = np.arange(len(read))
-        return order, which
-    keys = read[:, 0]
-    if sharing == "sample":
-        starts = np.array([mark.row for mark in marks], dtype=np.int64)
-        keys = keys + np.searchsorted(starts, bases, side="right") * (int(keys.max()) + 1)
-    _, first, inverse = np.unique(keys[order], return_index=True, return_inverse=True)
-    sequence = np.argsort(first)  # of capture, not of the numbers that they read
-    place = np.empty(len(first), dtype=np.int64)
-    place[sequence] = np.arange(len(first))
-    which[order] = place[inverse.reshape(-1)]
-    return order[first[sequence]], which
-
-
-def _enter(records: Sequence[Record], products: Sequence[Record], rows: int) -> bool:
-    """Tells whether a product is of something computed: depths are other then than when it was captured."""
-    made = np.zeros(rows, dtype=bool)
-    for record in records:
-        made[result_rows(record)] = True
-    return any(bool(made[record.matrices[0]].any()) for record in products)
-
-
-def _deeper(records: Sequence[Record], rows: int) -> list[Record]:
-    """The records with depths counted anew, as often as the longest chain is long."""
-    level = np.zeros(rows, dtype=np.int64)
-    every = {record: np.arange(len(record.bases)) for record in records}
-    matrices = {record: operand_matrices(record) for record in records}
-    changed = True
-    while changed:
-        changed = False
-        for record in records:
-            reached = highest(level, matrices[record], every[record]) + 1
-            results = result_rows(record)
-            if (level[results[:, 0]] != reached).any():
-                level[results] = reached[:, None]
-                changed = True
-    found = []
-    for record in records:
-        own = copy(record)
-        own.matrices, own.depths = matrices[record], level[base_rows(record)].tolist()
-        found.append(own)
-    return found
+def _add_products(captured: Captured, wanted: dict[Any, list[_Calls]], sharing: Sharing, marks: Sequence[Mark]) -> None:
+    """Add the records of products, and tell the calls where to find theirs."""
+    starts = filled([mark.row for mark in marks] if sharing == "sample" else ())
+    known, stamps = room(captured.rows), room(captured.rows)
+    stamp = 0
+    for (kind, mode), calls in wanted.items():
+        record, form = Record(kind, mode, 0.0), form_of(kind)
+        results = [row for output in kind.outputs for row in range(output.offset, output.offset + output.spec.rows)]
+        count = flat.products(
+            calls,
+            len(captured.records),
+            captured.count,
+            captured.width,
+            form.width,
+            filled(results),
+            starts,
+            0 if sharing == "none" else stamp + 1,
+            captured.kinds,
+            captured.bases,
+            captured.firsts,
+            captured.operands,
+            known,
+            stamps,
+            record.origins,
+        )
+        stamp += len(starts) + 1
+        record.calls = count - captured.count
+        captured.add(record, form, record.calls)

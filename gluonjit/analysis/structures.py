@@ -8,32 +8,20 @@ looked at but whole samples, and little is gathered. What samples of unlike stru
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from gluonjit.analysis.nodes import Group, Nodes
-from gluonjit.analysis.plan import Index, Part
+from gluonjit.analysis.nodes import Nodes, Schedule
+from gluonjit.analysis.plan import Index
 from gluonjit.analysis.schedulers import Scheduler
 from gluonjit.graph import Mark
+from gluonjit.hot import filled
 
 _MIX = 0x9E3779B97F4A7C15  # 2^64 by the golden ratio: neighbouring numbers end up far apart
-_BITS = 2**64 - 1
 
 
-class Structured(NamedTuple):
-    """Groups to run, in order; how many things were looked at, and how many were told apart.
-
-    units: samples, and nodes outside of any; groups: structures, and groups of such nodes.
-    """
-
-    schedule: list[Group]
-    units: int
-    groups: int
-
-
-def by_structure(nodes: Nodes, marks: Sequence[Mark], rest: Scheduler) -> Structured | None:
+def by_structure(nodes: Nodes, marks: Sequence[Mark], rest: Scheduler) -> Schedule | None:
     """Schedule samples by structure, and what was captured outside of samples by `rest`.
 
     None where samples depend on each other, or on what was captured between them: then they do not run as one.
@@ -43,13 +31,17 @@ def by_structure(nodes: Nodes, marks: Sequence[Mark], rest: Scheduler) -> Struct
     if not inside.any() or not order.independent(inside):
         return None
     structures = order.structures(inside)
-    groups = [group for samples in structures for group in order.calls(samples)]
-    units = sum(map(len, structures))
-    outside = {record: mask.copy() for record, mask in nodes.keep.items()}
-    for (record, numbers), first in zip(nodes.parts, nodes.firsts):
-        outside[record][numbers[inside[first : first + len(numbers)]]] = False
-    later = rest(Nodes(outside, nodes.operands, nodes.rows)) if not inside.all() else []
-    return Structured(groups + later, units + int((~inside).sum()), len(structures) + len(later))
+    found = nodes.in_order([calls for samples in structures for calls in samples.T])
+    units, groups = sum(map(len, structures)), len(structures)
+    if not inside.all():
+        keep = np.zeros(nodes.captured.count, dtype=np.int64)
+        keep[nodes.kept[~inside]] = 1
+        later = rest(Nodes(nodes.captured, filled(keep.tolist())))
+        first = found.starts.pop()
+        joined = filled([*found.order, *later.order[: later.starts[-1]]])
+        found = Schedule(joined, [*found.starts, *[first + start for start in later.starts]], 0, 0)
+        units, groups = units + int((~inside).sum()), groups + len(later.starts) - 1
+    return found._replace(units=units, groups=groups)
 
 
 class _Capture:
@@ -79,7 +71,7 @@ class _Capture:
         place[numbers] = np.arange(len(numbers)) - np.repeat(starts, lengths)
         looks = self._looks(place)[numbers]
         sums = np.add.reduceat(_mixed(looks + place[numbers].astype(np.uint64) * np.uint64(_MIX)), starts)
-        kinds = self._records()
+        kinds = self.nodes.records
         together: dict[tuple[int, int], list[int]] = {}
         for position, key in enumerate(zip(sums.tolist(), lengths.tolist())):
             together.setdefault(key, []).append(position)
@@ -90,32 +82,19 @@ class _Capture:
             found += [matrix] if alike else [row[None] for row in matrix]
         return found
 
-    def calls(self, samples: Index) -> list[Group]:
-        """For each call of a structure its nodes, which are of one record."""
-        numbers = np.searchsorted(self.nodes.firsts, samples[0], side="right") - 1
-        groups: list[Group] = []
-        for number, column in zip(numbers.tolist(), samples.T):
-            record, found = self.nodes.parts[number]
-            groups.append([Part(record, found[column - self.nodes.firsts[number]])])
-        return groups
-
-    def _records(self) -> Index:
-        """The number of each node's record."""
-        return np.repeat(np.arange(len(self.nodes.parts)), np.diff(self.nodes.firsts))
-
     def _looks(self, place: Index) -> npt.NDArray[np.uint64]:
         """A number for each node that says of which record it is and which results of its sample it uses where."""
         nodes = self.nodes
-        looks = _mixed(self._records().astype(np.uint64) + np.uint64(1))
-        for (record, numbers), first, last in zip(nodes.parts, nodes.firsts, nodes.firsts[1:]):
-            column = 0
-            for matrix in nodes.operands[record]:
-                for rows in matrix[numbers].T:
-                    column += 1
-                    made_by = nodes.producer[rows]
-                    used = place[made_by] * 64 + (rows - nodes.bases[made_by]) + 1
-                    used = np.where(made_by >= 0, used, 0)
-                    looks[first:last] += _mixed(used.astype(np.uint64) + np.uint64(column * _MIX & _BITS))
+        looks = _mixed(nodes.records.astype(np.uint64) + np.uint64(1))
+        readers, rows = nodes.reads
+        if len(readers):
+            starts = np.flatnonzero(np.diff(readers, prepend=-1))
+            columns = np.arange(1, len(readers) + 1) - np.repeat(starts, np.diff(starts, append=len(readers)))
+            made_by = nodes.producer[rows]
+            used = np.where(made_by >= 0, place[made_by] * 64 + (rows - nodes.bases[made_by]) + 1, 0)
+            with np.errstate(over="ignore"):
+                where = columns.astype(np.uint64) * np.uint64(_MIX)
+                looks[readers[starts]] += np.add.reduceat(_mixed(used.astype(np.uint64) + where), starts)
         return looks
 
 

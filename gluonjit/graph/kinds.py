@@ -76,6 +76,7 @@ class Kind:
     apart: bool = False
     bytes: int = field(init=False, default=0)
     groups: tuple[Group, ...] = field(init=False, default=())
+    form: Any = field(init=False, default=None)  # the analysis's view of it, which is found out once
 
     def __post_init__(self) -> None:
         self.bytes = sum(output.spec.bytes for output in self.outputs)

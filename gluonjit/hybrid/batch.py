@@ -18,7 +18,7 @@ import numpy.typing as npt
 from gluonjit.analysis import Plan, Planner
 from gluonjit.analysis.choice import Setting
 from gluonjit.analysis.costs import CostModel, Observed
-from gluonjit.analysis.liveness import held
+from gluonjit.analysis.flat import held
 from gluonjit.analysis.plan import LookupChunk
 from gluonjit.analysis.splitting import Sharing
 from gluonjit.analysis.traces import save_graph

@@ -260,11 +260,6 @@ PyObject *replay(PyObject *module, PyObject *args);
 PyObject *look(PyObject *module, PyObject *array);
 PyObject *quick_lookup(PyObject *state, PyObject *cell, PyObject *array);
 
-/* numbers.c */
-
-PyObject *references(PyObject *module, PyObject *args);
-PyObject *integers(PyObject *module, PyObject *args);
-
 /* hooks.c: what stands in the place of a Python function, and calls it where the fast path does not apply */
 
 extern PyTypeObject HookType, SilentType;

@@ -6,8 +6,6 @@ static PyMethodDef methods[] = {
     {"configure", (PyCFunction)(void (*)(void))configure, METH_VARARGS | METH_KEYWORDS,
      "Tell the fast path the classes and functions of the package that it works with."},
     {"look", look, METH_O, "Shape and codes of dtype and device of an array, or None where Python has to look."},
-    {"references", references, METH_VARARGS, "For each item of tuples how many references there are, into an array."},
-    {"integers", integers, METH_VARARGS, "The whole numbers in tuples, into an array; False where there is something else."},
     {"entry", entry, METH_O, "What of a record and its kind a capture needs."},
     {"capture", (PyCFunction)(void (*)(void))capture_call, METH_FASTCALL,
      "What a call of PyTorch's gives that is one node, or None where Python has to see to it."},

@@ -6,15 +6,15 @@ taken over the nodes that remain, not once over all, which their text leaves ope
 
 from __future__ import annotations
 
-from gluonjit.analysis.nodes import Group, Nodes
+from gluonjit.analysis.nodes import Nodes, Schedule
 from gluonjit.analysis.ready import Ready
 
 
-def schedule(nodes: Nodes) -> list[Group]:
+def schedule(nodes: Nodes) -> Schedule:
     """Least mean depth of the remaining nodes first."""
     ready = Ready(nodes)
     groups = []
     while ready:
         kind = min(ready.kinds(), key=lambda kind: (not nodes.alone[kind], ready.mean_depth(kind), kind))
-        groups.append(nodes.group(ready.take(kind)))
-    return groups
+        groups.append(ready.take(kind))
+    return nodes.schedule(groups)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from gluonjit.analysis.nodes import Group, Nodes
+from gluonjit.analysis.nodes import Nodes, Schedule
 from gluonjit.analysis.ready import Ready
 
 
-def schedule(nodes: Nodes) -> list[Group]:
+def schedule(nodes: Nodes) -> Schedule:
     """Least mean depth of all nodes first."""
     ready = Ready(nodes)
     order = sorted(range(nodes.kinds), key=lambda kind: (not nodes.alone[kind], ready.mean_depth(kind), kind))
     rank = {kind: position for position, kind in enumerate(order)}
     groups = []
     while ready:
-        groups.append(nodes.group(ready.take(min(ready.kinds(), key=rank.__getitem__))))
-    return groups
+        groups.append(ready.take(min(ready.kinds(), key=rank.__getitem__)))
+    return nodes.schedule(groups)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import numpy as np
 
 from gluonjit.analysis.grouping import Lists, by_key, grouped, released, sorting
-from gluonjit.analysis.nodes import Group, Nodes
+from gluonjit.analysis.nodes import Nodes, Schedule
 from gluonjit.analysis.plan import Index
 from gluonjit.analysis.ready import Ready
 
 
-def schedule(nodes: Nodes) -> list[Group]:
+def schedule(nodes: Nodes) -> Schedule:
     """Largest ratio of ready nodes to typewise frontier first; of equal ones the least deep."""
     ready = Ready(nodes)
     before, after = _same_type(nodes)
@@ -32,8 +32,8 @@ def schedule(nodes: Nodes) -> list[Group]:
         )
         run = ready.take(kind)
         frontier[kind] += len(released(before, after, run)) - len(run)
-        groups.append(nodes.group(run))
-    return groups
+        groups.append(run)
+    return nodes.schedule(groups)
 
 
 def _same_type(nodes: Nodes) -> tuple[Index, Lists]:

@@ -7,20 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from gluonjit.analysis.liveness import live_nodes
-from gluonjit.analysis.operands import operand_matrices
+from gluonjit.analysis.captured import Captured
 from gluonjit.analysis.plan import Index
-from gluonjit.analysis.splitting import split_records
+from gluonjit.analysis.splitting import captured_nodes
 from gluonjit.analysis.traces.document import NO_SAMPLE, Table, Trace, TraceKind, TraceLeaf, TraceNodes
 from gluonjit.analysis.traces.files import write_trace
 from gluonjit.errors import TraceError
 from gluonjit.graph import Graph, Mark, Record
+from gluonjit.hot import numbers
 
 
 def trace_of(graph: Graph, granularity: str, sharing: bool) -> Trace:
     """Everything captured in `graph`, which stays as it is."""
     families: dict[Any, int] = {}
-    records = split_records(graph, "batch" if sharing else "none", counted=True)
+    captured = captured_nodes(graph, "batch" if sharing else "none")
     return Trace(
         granularity=granularity,
         sharing=sharing,
@@ -30,8 +30,8 @@ def trace_of(graph: Graph, granularity: str, sharing: bool) -> Trace:
             Table(graph.lookup_specs[table], np.array(list(entries.values()), dtype=np.int64))
             for table, entries in graph.lookups.items()
         ),
-        kinds=tuple(_kind(record, families) for record in records),
-        nodes=tuple(_nodes(record, graph.marks) for record in records),
+        kinds=tuple(_kind(record, families) for record in captured.records),
+        nodes=_nodes(captured, graph.marks),
     )
 
 
@@ -67,15 +67,18 @@ def _kind(record: Record, families: dict[Any, int]) -> TraceKind:
     )
 
 
-def _nodes(record: Record, marks: list[Mark]) -> TraceNodes:
-    bases = np.array(record.bases, dtype=np.int64)
-    matrices = operand_matrices(record)
-    return TraceNodes(
-        bases=bases,
-        depths=np.array(record.depths, dtype=np.int64),
-        samples=_samples(bases, marks),
-        live=live_nodes(record),
-        operands=np.concatenate(matrices, axis=1) if matrices else np.zeros((len(bases), 0), dtype=np.int64),
+def _nodes(captured: Captured, marks: list[Mark]) -> tuple[TraceNodes, ...]:
+    """The nodes of each record."""
+    bases, alive, depths = numbers(captured.bases), numbers(captured.alive) != 0, numbers(captured.depths())
+    return tuple(
+        TraceNodes(
+            bases=bases[begin:end],
+            depths=depths[begin:end],
+            samples=_samples(bases[begin:end], marks),
+            live=alive[begin:end],
+            operands=captured.rows_read(number),
+        )
+        for number, (begin, end) in enumerate(zip(captured.begins, captured.begins[1:]))
     )
 
 

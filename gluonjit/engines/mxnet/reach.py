@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from gluonjit.analysis import Plan, Step
-from gluonjit.analysis.liveness import base_rows
-from gluonjit.analysis.operands import operand_matrices
+from gluonjit.analysis.operands import base_rows, operand_matrices
 from gluonjit.analysis.plan import Index, Place
 from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.graph import Graph, Kind

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from gluonjit.analysis.liveness import held
+from gluonjit.analysis.flat import held
 from gluonjit.engines.mxnet.cells import recorded
 from gluonjit.engines.mxnet.history import is_learned
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray

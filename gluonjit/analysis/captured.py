@@ -1,0 +1,128 @@
+"""The nodes of a graph as flat arrays of whole numbers: what every pass of the analysis goes through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+from gluonjit.analysis import flat
+from gluonjit.analysis.forms import Form, form_of
+from gluonjit.graph import Record
+from gluonjit.hot import filled, numbers, repeated, room
+
+FEWEST = 7
+"""The additions that one sum replaces, at least."""
+
+
+class Captured:
+    """Nodes by number, those of one record one after the other.
+
+    Node n is of record `kinds[n]`, its result rows begin at `bases[n]`, the rows that it reads are `operands` from
+    `firsts[n]` on, `alive[n]` says that somebody can read it, and `keep[n]` that it is to run. Of record k the nodes
+    are those from `begins[k]` to `begins[k + 1]`. `rows` is the number of rows of the graph.
+    """
+
+    def __init__(self, records: Iterable[Record], rows: int) -> None:
+        self.rows = rows
+        self.records: list[Record] = []
+        self.forms: list[Form] = []
+        self.begins = [0]
+        self.width = 0  # of `operands`, as far as they are used
+        given = list(records)
+        nodes, width = map(sum, zip(*[_room_for(record) for record in given])) if given else (0, 0)
+        self.kinds = room(nodes)
+        self.bases = room(nodes)
+        self.firsts = room(nodes)
+        self.alive = room(nodes)
+        self.operands = room(width)
+        self.read(given)
+
+    @property
+    def count(self) -> int:
+        """The number of nodes."""
+        return self.begins[-1]
+
+    def read(self, records: Sequence[Record]) -> None:
+        """Add the nodes of records. Raises ValueError where an operand has not the rows that it should have."""
+        forms = [form_of(record.kind) for record in records]
+        sizes = [form.sizes for form in forms]
+        first, count, width = len(self.records), self.count, self.width
+        flat.read(
+            list(records),
+            sizes,
+            first,
+            count,
+            width,
+            self.kinds,
+            self.bases,
+            self.firsts,
+            self.operands,
+            self.alive,
+        )
+        for record, form in zip(records, forms):
+            self.add(record, form, len(record.operands))
+
+    def add(self, record: Record, form: Form, count: int) -> None:
+        """Note that the next nodes are of this record."""
+        self.records.append(record)
+        self.forms.append(form)
+        self.begins.append(self.begins[-1] + count)
+        self.width += count * form.width
+
+    @cached_property
+    def keep(self) -> Any:
+        """For each node whether it is to run."""
+        return repeated(1, len(self.kinds))
+
+    @cached_property
+    def heights(self) -> Any:
+        """For each record the rows of a node's results. To be asked for when there are no more records to come."""
+        return filled([record.kind.rows for record in self.records])
+
+    @cached_property
+    def widths(self) -> Any:
+        """For each record the rows that a node reads. As above."""
+        return filled([form.width for form in self.forms])
+
+    @cached_property
+    def producer(self) -> Any:
+        """For each row one more than the number of the node to run that yields it, 0 where none does. As above."""
+        found = room(self.rows)
+        flat.produced(self.count, self.heights, self.kinds, self.bases, self.keep, found)
+        return found
+
+    def prune(self) -> int:
+        """Keep only nodes that somebody can read or that are impure, and those they need; returns how many remain."""
+        pure = filled([record.kind.pure for record in self.records])
+        nodes = self.kinds, self.bases, self.firsts, self.operands, self.alive
+        left: int = flat.needed(self.count, self.heights, self.widths, pure, *nodes, self.keep, self.producer)
+        return left
+
+    def depths(self) -> Any:
+        """For each node to run the longest way to it, in such nodes, itself counted; 0 for others."""
+        found = room(self.count)
+        flat.depths(self.widths, self.kinds, self.bases, self.firsts, self.operands, self.keep, self.producer, found)
+        return found
+
+    def rows_read(self, record: int) -> Any:
+        """The rows that the nodes of a record read, as an array (nodes, rows)."""
+        begin, end = self.begins[record], self.begins[record + 1]
+        width = self.forms[record].width
+        first = self.firsts[begin] if end > begin else 0
+        return numbers(self.operands)[first : first + (end - begin) * width].reshape(end - begin, width)
+
+
+def _room_for(record: Record) -> tuple[int, int]:
+    """Nodes and operands that there may be of a record, when products are cut out of it and its sums are folded."""
+    kind, count = record.kind, len(record.bases)
+    width = form_of(kind).width
+    nodes, rows = count, count * width
+    if kind.split is not None:
+        nodes += count * len(kind.split.products)
+        rows += count * form_of(kind.split.rest).width
+        rows += count * sum([form_of(product).width for _, product in kind.split.products])
+    if kind.sum_of:
+        nodes += count // FEWEST + 1  # a chain goes on from record to record
+        rows += count * width
+    return nodes, rows

@@ -1,0 +1,40 @@
+"""Passes over all nodes of a graph, as flat arrays of whole numbers.
+
+What is done for each node is in these files, which are in Cython's pure-Python mode (see `gluonjit.hot`). The rest of
+the analysis goes through records, families and steps.
+"""
+
+from typing import TYPE_CHECKING
+
+from gluonjit.hot import hot
+
+if TYPE_CHECKING:
+    from gluonjit.analysis.flat.ordering import by_depth, depths, longest_chains, needed, produced
+    from gluonjit.analysis.flat.placing import lay_out, place_inputs
+    from gluonjit.analysis.flat.reading import held, read
+    from gluonjit.analysis.flat.rewriting import chains, cut, products
+else:
+    _reading = hot("gluonjit.analysis.flat.reading")
+    _rewriting = hot("gluonjit.analysis.flat.rewriting")
+    _ordering = hot("gluonjit.analysis.flat.ordering")
+    _placing = hot("gluonjit.analysis.flat.placing")
+    held, read = _reading.held, _reading.read
+    chains, cut, products = _rewriting.chains, _rewriting.cut, _rewriting.products
+    by_depth, depths = _ordering.by_depth, _ordering.depths
+    longest_chains, needed, produced = _ordering.longest_chains, _ordering.needed, _ordering.produced
+    lay_out, place_inputs = _placing.lay_out, _placing.place_inputs
+
+__all__ = [
+    "by_depth",
+    "chains",
+    "cut",
+    "depths",
+    "held",
+    "lay_out",
+    "longest_chains",
+    "needed",
+    "place_inputs",
+    "produced",
+    "products",
+    "read",
+]

@@ -1,0 +1,381 @@
+"""The nodes that have to run, and in which order.
+
+In Cython's pure-Python mode. The arrays are those of `reading`; per record there are the rows of a node's results
+(`heights`) and of its operands (`widths`), and the number of its family. Rows are numbered in the order of capture, so
+that a node reads rows below its own.
+"""
+# cython: language_level=3, wraparound=False, initializedcheck=False
+
+from __future__ import annotations
+
+from gluonjit.hot import room
+
+try:
+    import cython
+except ImportError:
+    from gluonjit import standin as cython
+
+
+def produced(
+    count: cython.Py_ssize_t,
+    heights: cython.longlong[::1],
+    kinds: cython.longlong[::1],
+    bases: cython.longlong[::1],
+    keep: cython.longlong[::1],
+    producer: cython.longlong[::1],
+) -> None:
+    """Note for each row that a node to `keep` yields one more than the node's number."""
+    n: cython.Py_ssize_t
+    row: cython.Py_ssize_t
+    for n in range(count):
+        if keep[n]:
+            for row in range(bases[n], bases[n] + heights[kinds[n]]):
+                producer[row] = n + 1
+
+
+def needed(
+    count: cython.Py_ssize_t,
+    heights: cython.longlong[::1],
+    widths: cython.longlong[::1],
+    pure: cython.longlong[::1],
+    kinds: cython.longlong[::1],
+    bases: cython.longlong[::1],
+    firsts: cython.longlong[::1],
+    operands: cython.longlong[::1],
+    alive: cython.longlong[::1],
+    keep: cython.longlong[::1],
+    producer: cython.longlong[::1],
+) -> cython.Py_ssize_t:
+    """Keep the nodes that are alive or impure, and what they depend on, of those to `keep`; returns how many these are.
+
+    `producer` has for each row of theirs one more than the number of the node, and 0 for others.
+    """
+    n: cython.Py_ssize_t
+    i: cython.Py_ssize_t
+    row: cython.Py_ssize_t
+    made: cython.longlong
+    record: cython.longlong
+    left: cython.Py_ssize_t = 0
+    wanted: cython.longlong[::1] = room(count)
+    for row in range(len(producer) - 1, -1, -1):
+        made = producer[row]
+        if not made or bases[made - 1] != row:
+            continue
+        n = made - 1
+        record = kinds[n]
+        if wanted[n] or alive[n] or not pure[record]:
+            left += 1
+            for i in range(firsts[n], firsts[n] + widths[record]):
+                made = producer[operands[i]]
+                if made:
+                    wanted[made - 1] = 1
+        else:
+            keep[n] = 0
+            for i in range(row, row + heights[record]):
+                producer[i] = 0
+    return left
+
+
+def depths(
+    widths: cython.longlong[::1],
+    kinds: cython.longlong[::1],
+    bases: cython.longlong[::1],
+    firsts: cython.longlong[::1],
+    operands: cython.longlong[::1],
+    keep: cython.longlong[::1],
+    producer: cython.longlong[::1],
+    found: cython.longlong[::1],
+) -> None:
+    """Find for each node to `keep` the longest way to it, itself counted. It goes into `found`."""
+    n: cython.Py_ssize_t
+    i: cython.Py_ssize_t
+    row: cython.Py_ssize_t
+    made: cython.longlong
+    depth: cython.longlong
+    for row in range(len(producer)):
+        made = producer[row]
+        if not made or bases[made - 1] != row or not keep[made - 1]:
+            continue
+        n = made - 1
+        depth = 0
+        for i in range(firsts[n], firsts[n] + widths[kinds[n]]):
+            made = producer[operands[i]]
+            if made and found[made - 1] > depth:
+                depth = found[made - 1]
+        found[n] = depth + 1
+
+
+@cython.ccall
+def uses(
+    families: cython.longlong[::1],
+    family_count: cython.Py_ssize_t,
+    count: cython.Py_ssize_t,
+    widths: cython.longlong[::1],
+    kinds: cython.longlong[::1],
+    firsts: cython.longlong[::1],
+    operands: cython.longlong[::1],
+    keep: cython.longlong[::1],
+    producer: cython.longlong[::1],
+) -> list:
+    """For each family the families whose results its nodes read, in order. Of nodes to `keep`, read by such."""
+    n: cython.Py_ssize_t
+    i: cython.Py_ssize_t
+    made: cython.longlong
+    family: cython.longlong
+    record: cython.longlong
+    last: cython.longlong = -1
+    noted: cython.longlong[::1] = room(family_count)
+    found: list = [set() for _ in range(family_count)]
+    for n in range(count):
+        if not keep[n]:
+            continue
+        record = kinds[n]
+        if record != last:
+            last = record
+            of: set = found[families[record]]
+        for i in range(firsts[n], firsts[n] + widths[record]):
+            made = producer[operands[i]]
+            if made and keep[made - 1]:
+                family = families[kinds[made - 1]]
+                if noted[family] != last + 1:
+                    noted[family] = last + 1
+                    of.add(family)
+    return [sorted(of) for of in found]
+
+
+@cython.ccall
+def components(uses: list, phase: cython.longlong[::1], recursive: cython.longlong[::1]) -> cython.Py_ssize_t:
+    """Strongly connected components, numbered so that one comes after those that it uses; returns how many there are.
+
+    `phase` has then for each family the number of its component, and `recursive` whether its nodes depend on each
+    other. Tarjan's algorithm without recursion.
+    """
+    root: cython.Py_ssize_t
+    family: cython.longlong
+    other: cython.longlong
+    size: cython.longlong
+    count: cython.Py_ssize_t = len(uses)
+    order: cython.longlong[::1] = room(count)
+    low: cython.longlong[::1] = room(count)
+    looked: cython.longlong[::1] = room(count)
+    work: cython.longlong[::1] = room(count)
+    path: cython.longlong[::1] = room(count)
+    met: cython.longlong = 0
+    top: cython.longlong = 0
+    length: cython.longlong = 0
+    found: cython.longlong = 0
+    for root in range(count):
+        phase[root] = -1
+    for root in range(count):
+        family = root
+        if order[root]:
+            continue
+        while True:
+            if not order[family]:
+                met += 1
+                order[family] = low[family] = met
+                path[length] = family
+                length += 1
+                work[top] = family
+                top += 1
+            of: list = uses[family]
+            if looked[family] < len(of):
+                other = of[looked[family]]
+                looked[family] += 1
+                if not order[other]:
+                    family = other
+                elif phase[other] < 0 and order[other] < low[family]:
+                    low[family] = order[other]
+                continue
+            top -= 1
+            if low[family] == order[family]:
+                size = length
+                while phase[family] < 0:
+                    length -= 1
+                    phase[path[length]] = found
+                for other in range(length, size):
+                    recursive[path[other]] = size - length > 1 or path[other] in uses[path[other]]
+                found += 1
+            if not top:
+                break
+            other = work[top - 1]
+            if low[family] < low[other]:
+                low[other] = low[family]
+            family = other
+    return found
+
+
+@cython.ccall
+def levels(
+    families: cython.longlong[::1],
+    phase: cython.longlong[::1],
+    recursive: cython.longlong[::1],
+    widths: cython.longlong[::1],
+    kinds: cython.longlong[::1],
+    bases: cython.longlong[::1],
+    firsts: cython.longlong[::1],
+    operands: cython.longlong[::1],
+    keep: cython.longlong[::1],
+    producer: cython.longlong[::1],
+    found: cython.longlong[::1],
+) -> None:
+    """The longest way to each node, in nodes to `keep` of its own phase; 0 without recursion. It goes into `found`."""
+    n: cython.Py_ssize_t
+    i: cython.Py_ssize_t
+    row: cython.Py_ssize_t
+    made: cython.longlong
+    record: cython.longlong
+    own: cython.longlong
+    level: cython.longlong
+    for row in range(len(producer)):
+        made = producer[row]
+        if not made or bases[made - 1] != row or not keep[made - 1]:
+            continue
+        n = made - 1
+        record = kinds[n]
+        own = phase[families[record]]
+        if not recursive[families[record]]:
+            continue
+        level = 0
+        for i in range(firsts[n], firsts[n] + widths[record]):
+            made = producer[operands[i]]
+            if made and found[made - 1] >= level and keep[made - 1] and phase[families[kinds[made - 1]]] == own:
+                level = found[made - 1] + 1
+        found[n] = level
+
+
+@cython.ccall
+def sort(
+    ranked: list,
+    begins: cython.longlong[::1],
+    families: cython.longlong[::1],
+    phase: cython.longlong[::1],
+    phases: cython.Py_ssize_t,
+    keep: cython.longlong[::1],
+    level: cython.longlong[::1],
+    order: cython.longlong[::1],
+) -> list:
+    """Put the nodes to `keep` in `order`: by phase, level and family, and those of one family record by record.
+
+    `ranked` are the numbers of records, those of a family one after the other, in the order of families; the nodes of
+    record k are those from `begins[k]` to `begins[k + 1]`. Nodes of one phase, level and family are a step: returns
+    where in `order` each one begins, and after the last one where it ends.
+    """
+    n: cython.Py_ssize_t
+    record: cython.Py_ssize_t
+    slot: cython.longlong
+    size: cython.longlong
+    place: cython.longlong
+    total: cython.longlong = 0
+    offsets: cython.longlong[::1] = room(phases + 1)  # of a phase's first slot: one for each level
+    for record in ranked:
+        slot = phase[families[record]] + 1
+        for n in range(begins[record], begins[record + 1]):
+            if keep[n] and level[n] >= offsets[slot]:
+                offsets[slot] = level[n] + 1
+    for slot in range(phases):
+        offsets[slot + 1] += offsets[slot]
+    slots: cython.longlong[::1] = room(offsets[phases])
+    for record in ranked:
+        slot = offsets[phase[families[record]]]
+        for n in range(begins[record], begins[record + 1]):
+            if keep[n]:
+                slots[slot + level[n]] += 1
+    for slot in range(len(slots)):
+        size = slots[slot]
+        slots[slot] = total
+        total += size
+    last: cython.longlong[::1] = room(len(slots))  # the family that was put there last, and one more
+    starts: list = [total]
+    for record in ranked:
+        size = families[record] + 1
+        for n in range(begins[record], begins[record + 1]):
+            if keep[n]:
+                slot = offsets[phase[size - 1]] + level[n]
+                place = slots[slot]
+                slots[slot] = place + 1
+                order[place] = n
+                if last[slot] != size:
+                    last[slot] = size
+                    starts.append(place)
+    return sorted(starts)
+
+
+def by_depth(
+    ranked: list,
+    count: cython.Py_ssize_t,
+    families: cython.longlong[::1],
+    family_count: cython.Py_ssize_t,
+    begins: cython.longlong[::1],
+    widths: cython.longlong[::1],
+    kinds: cython.longlong[::1],
+    bases: cython.longlong[::1],
+    firsts: cython.longlong[::1],
+    operands: cython.longlong[::1],
+    keep: cython.longlong[::1],
+    producer: cython.longlong[::1],
+    order: cython.longlong[::1],
+) -> list:
+    """All of this: see `sort` for what comes into `order`, and for what is returned."""
+    used: list = uses(families, family_count, count, widths, kinds, firsts, operands, keep, producer)
+    phase: cython.longlong[::1] = room(family_count)
+    recursive: cython.longlong[::1] = room(family_count)
+    phases: cython.Py_ssize_t = components(used, phase, recursive)
+    level: cython.longlong[::1] = room(count)
+    levels(families, phase, recursive, widths, kinds, bases, firsts, operands, keep, producer, level)
+    return sort(ranked, begins, families, phase, phases, keep, level, order)
+
+
+def longest_chains(
+    wanted: list,
+    count: cython.Py_ssize_t,
+    families: cython.longlong[::1],
+    family_count: cython.Py_ssize_t,
+    widths: cython.longlong[::1],
+    kinds: cython.longlong[::1],
+    bases: cython.longlong[::1],
+    firsts: cython.longlong[::1],
+    operands: cython.longlong[::1],
+    keep: cython.longlong[::1],
+    producer: cython.longlong[::1],
+) -> cython.longlong:
+    """For each family that is wanted, the most of its nodes that lie on one path of nodes to `keep`; all added up."""
+    n: cython.Py_ssize_t
+    i: cython.Py_ssize_t
+    k: cython.Py_ssize_t
+    made: cython.longlong
+    family: cython.longlong
+    own: cython.longlong
+    longest: cython.longlong
+    most: cython.longlong
+    used: list = uses(families, family_count, count, widths, kinds, firsts, operands, keep, producer)
+    phase: cython.longlong[::1] = room(family_count)
+    recursive: cython.longlong[::1] = room(family_count)
+    components(used, phase, recursive)
+    ordered: cython.longlong[::1] = room(count)  # so that a node comes after those that it reads
+    size: cython.Py_ssize_t = 0
+    for i in range(len(producer)):
+        made = producer[i]
+        if made and bases[made - 1] == i:
+            ordered[size] = made - 1
+            size += 1
+    length: cython.longlong[::1] = room(count)
+    total: cython.longlong = 0
+    for family in wanted:
+        most = 1  # no path leads out of a phase and into it again
+        if recursive[family]:
+            for k in range(size):
+                n = ordered[k]
+                own = families[kinds[n]]
+                if phase[own] != phase[family]:
+                    continue
+                longest = 0
+                for i in range(firsts[n], firsts[n] + widths[kinds[n]]):
+                    made = producer[operands[i]]
+                    if made and phase[families[kinds[made - 1]]] == phase[family] and length[made - 1] > longest:
+                        longest = length[made - 1]
+                length[n] = longest + (own == family)
+                if length[n] > most:
+                    most = length[n]
+        total += most
+    return total

@@ -1,0 +1,220 @@
+"""From captured calls to the nodes that they run as: products of single arguments apart, chains of additions as sums.
+
+In Cython's pure-Python mode. The arrays are those of `reading`.
+"""
+# cython: language_level=3, wraparound=False, initializedcheck=False
+
+from __future__ import annotations
+
+from gluonjit.hot import room
+
+try:
+    import cython
+except ImportError:
+    from gluonjit import standin as cython
+
+
+def cut(
+    begin: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    kept: cython.longlong[::1],
+    width: cython.Py_ssize_t,
+    shift: cython.longlong,
+    at: cython.Py_ssize_t,
+    bases: cython.longlong[::1],
+    firsts: cython.longlong[::1],
+    operands: cython.longlong[::1],
+) -> None:
+    """Give nodes `begin` to `end` operands of this width, from `at` on, that begin with the kept ones of theirs.
+
+    Their results begin `shift` rows later than they did.
+    """
+    n: cython.Py_ssize_t
+    c: cython.Py_ssize_t
+    old: cython.longlong
+    for n in range(begin, end):
+        old = firsts[n]
+        for c in range(len(kept)):
+            operands[at + c] = operands[old + kept[c]]
+        firsts[n] = at
+        bases[n] += shift
+        at += width
+
+
+def products(
+    calls: list,
+    number: cython.Py_ssize_t,
+    n: cython.Py_ssize_t,
+    at: cython.Py_ssize_t,
+    width: cython.Py_ssize_t,
+    results: cython.longlong[::1],
+    starts: cython.longlong[::1],
+    stamp: cython.longlong,
+    kinds: cython.longlong[::1],
+    bases: cython.longlong[::1],
+    firsts: cython.longlong[::1],
+    operands: cython.longlong[::1],
+    known: cython.longlong[::1],
+    stamps: cython.longlong[::1],
+    origins: list,
+) -> cython.Py_ssize_t:
+    """Make the products of one kind that calls have nodes, from node n on, and returns how many there are then.
+
+    `calls` has for each record of calls (first and last node, where in `operands` the first of the arguments is and
+    how far the next one is from it, how many rows before the call's result the product's is, where among its operands
+    the call reads it, origins). An argument has `width` rows, and `results` are the rows of a product, counted from its
+    first. Products of equal rows are one, that of the first call, as long as the stamp is the same: it grows where
+    `starts` has the row that a sample begins with. A stamp of 0 shares none. `known` and `stamps` have room for a
+    number a row.
+    """
+    part: cython.Py_ssize_t
+    best: cython.Py_ssize_t
+    c: cython.Py_ssize_t
+    base: cython.longlong
+    lowest: cython.longlong = 0
+    row: cython.longlong
+    made: cython.longlong
+    call: cython.longlong
+    mark: cython.Py_ssize_t = 0
+    table: cython.longlong[::1] = room(6 * len(calls))
+    for part in range(len(calls)):
+        for c in range(6):
+            table[6 * part + c] = calls[part][c]
+    heads: cython.longlong[::1] = room(len(calls))
+    while True:
+        best = -1  # the call that was captured first of those that remain
+        for part in range(len(calls)):
+            call = table[6 * part] + heads[part]
+            if call < table[6 * part + 1]:
+                base = bases[call] - table[6 * part + 4]
+                if best < 0 or base < lowest:
+                    best, lowest = part, base
+        if best < 0:
+            return n
+        call = table[6 * best] + heads[best]
+        row = table[6 * best + 2] + heads[best] * table[6 * best + 3]
+        while mark < len(starts) and starts[mark] <= lowest:
+            mark += 1
+            stamp += 1
+        if stamp and width == 1 and stamps[operands[row]] == stamp:
+            made = known[operands[row]]
+        else:
+            made = lowest
+            kinds[n] = number
+            bases[n] = made
+            firsts[n] = at
+            for c in range(width):
+                operands[at + c] = operands[row + c]
+            if stamp and width == 1:
+                known[operands[row]], stamps[operands[row]] = made, stamp
+            at += width
+            n += 1
+            origins.append(calls[best][6][heads[best]])
+        heads[best] += 1
+        row = firsts[call] + table[6 * best + 5]
+        for c in range(len(results)):
+            operands[row + c] = made + results[c]
+
+
+def chains(
+    count: cython.Py_ssize_t,
+    rows: cython.Py_ssize_t,
+    shortest: cython.longlong,
+    like: cython.longlong[::1],
+    heights: cython.longlong[::1],
+    widths: cython.longlong[::1],
+    kinds: cython.longlong[::1],
+    bases: cython.longlong[::1],
+    firsts: cython.longlong[::1],
+    operands: cython.longlong[::1],
+    alive: cython.longlong[::1],
+    keep: cython.longlong[::1],
+) -> list:
+    """The sums that chains of additions are: of each the node of its last one, and the rows of all its terms.
+
+    Additions of records that are alike have the same number in `like`, others 0. Their nodes are no longer to `keep`.
+    A chain goes on through additions that nobody can read and that one other addition of their like uses, once.
+    """
+    n: cython.Py_ssize_t
+    i: cython.Py_ssize_t
+    k: cython.Py_ssize_t
+    record: cython.longlong
+    row: cython.longlong
+    made: cython.longlong
+    terms: cython.longlong
+    once: cython.bint
+    longer: cython.bint
+    uses: cython.longlong[::1] = room(rows)
+    added: cython.longlong[::1] = room(rows)
+    adders: cython.longlong[::1] = room(rows)  # by their first row, and one more than their number
+    for n in range(count):
+        record = kinds[n]
+        for i in range(firsts[n], firsts[n] + widths[record]):
+            uses[operands[i]] += 1
+        if like[record]:
+            adders[bases[n]] = n + 1
+            for i in range(firsts[n], firsts[n] + widths[record], heights[record]):
+                once = True  # not rows of several values put together
+                for k in range(heights[record]):
+                    once = once and operands[i + k] == operands[i] + k
+                if once:
+                    added[operands[i]] = like[record]
+    length: cython.longlong[::1] = room(count)
+    inner: cython.longlong[::1] = room(count)
+    found: list = []
+    for row in range(rows):
+        if not adders[row]:
+            continue
+        n = adders[row] - 1
+        record = kinds[n]
+        terms, longer = 0, False
+        for i in range(firsts[n], firsts[n] + widths[record], heights[record]):
+            made = adders[operands[i]] - 1
+            if made >= 0 and inner[made]:
+                terms += length[made]
+                longer = True
+            else:
+                terms += 1
+        length[n] = terms
+        once = True
+        for k in range(heights[record]):
+            once = once and uses[row + k] == 1
+        if once and added[row] == like[record] and not alive[n]:
+            inner[n] = 1
+        elif longer and terms >= shortest:
+            found.append((n, _terms(n, heights[record], widths, kinds, firsts, operands, adders, inner, keep)))
+    return found
+
+
+@cython.cfunc
+def _terms(
+    n: cython.longlong,
+    height: cython.longlong,
+    widths: cython.longlong[::1],
+    kinds: cython.longlong[::1],
+    firsts: cython.longlong[::1],
+    operands: cython.longlong[::1],
+    adders: cython.longlong[::1],
+    inner: cython.longlong[::1],
+    keep: cython.longlong[::1],
+) -> tuple:
+    """The rows of the terms of a chain, from left to right; its nodes are no longer to keep."""
+    i: cython.longlong
+    k: cython.longlong
+    begin: cython.longlong
+    pending: list = []
+    found: list = []
+    while True:
+        keep[n] = 0
+        begin = firsts[n]
+        for i in range(begin + widths[kinds[n]] - height, begin - 1, -height):
+            pending.append(i)
+        while pending:
+            i = pending.pop()
+            n = adders[operands[i]] - 1
+            if n >= 0 and inner[n]:
+                break
+            for k in range(height):
+                found.append(operands[i + k])
+        else:
+            return tuple(found)

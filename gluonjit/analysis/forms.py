@@ -1,0 +1,52 @@
+"""A kind as whole numbers, which are found out once."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from gluonjit.graph import Kind
+from gluonjit.hot import filled
+
+
+class Form(NamedTuple):
+    """The rows of a node of a kind.
+
+    sizes: the rows of each operand; columns: where those of each begin among all, and after the last how many there
+    are. numbers: what `lay_out` needs: how many groups of operands, how many results, where each group begins; for
+    each result the row that it begins with and how many it has; then group by group the number of its roles, where each
+    of them begins, and of each role the number of its columns, and these.
+    """
+
+    sizes: tuple[int, ...]
+    columns: tuple[int, ...]
+    numbers: Any
+
+    @property
+    def width(self) -> int:
+        """The number of rows that a node reads."""
+        return self.columns[-1]
+
+
+def form_of(kind: Kind) -> Form:
+    """The form of a kind, which keeps it."""
+    form: Form | None = kind.form
+    if form is None:
+        sizes = tuple([spec.rows for spec in kind.operands])
+        columns = (0, *accumulate(sizes))
+        form = kind.form = Form(sizes, columns, filled(_numbers(kind, columns)))
+    return form
+
+
+def _numbers(kind: Kind, columns: tuple[int, ...]) -> list[int]:
+    found = [len(kind.groups), len(kind.outputs)] + [0] * len(kind.groups)
+    for output in kind.outputs:
+        found += [output.offset, output.spec.rows]
+    for number, roles in enumerate(kind.groups):
+        begin = found[2 + number] = len(found)
+        found += [len(roles)] + [0] * len(roles)
+        for k, role in enumerate(roles):
+            found[begin + 1 + k] = len(found)
+            rows = [row for position in role for row in range(columns[position], columns[position + 1])]
+            found += [len(rows), *rows]
+    return found

@@ -1,0 +1,20 @@
+"""Names of Cython that files in its pure-Python mode use, for where they are interpreted and Cython is not installed.
+
+A type is only ever an annotation, which nobody evaluates, and a decorator leaves a function as it is.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+_Function = TypeVar("_Function")
+
+compiled = False
+
+
+def cfunc(function: _Function) -> _Function:
+    """Mark a function that only its own file calls."""
+    return function
+
+
+ccall = cfunc

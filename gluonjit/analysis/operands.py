@@ -9,7 +9,8 @@ import numpy as np
 
 from gluonjit.analysis.plan import Index
 from gluonjit.compiled import FAST
-from gluonjit.graph import Record, Rows
+from gluonjit.graph.graph import Record
+from gluonjit.graph.values import Rows
 
 
 def operand_matrices(record: Record) -> list[Index]:

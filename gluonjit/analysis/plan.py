@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gluonjit.graph import Kind, Leaf, Record, Spec
+from gluonjit.graph.graph import Leaf, Record
+from gluonjit.graph.kinds import Kind
+from gluonjit.graph.values import Spec
 
 Index = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -12,9 +12,10 @@ from threading import Lock
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from gluonjit.analysis import Plan, Planner
 from gluonjit.analysis.choice import Allowed, Estimate, Seen, Setting, Study, counts_of, samples_that_pay
 from gluonjit.analysis.costs import CostModel
+from gluonjit.analysis.plan import Plan
+from gluonjit.analysis.planner import Planner
 from gluonjit.analysis.schedulers import SCHEDULERS
 from gluonjit.graph import Record
 from gluonjit.hybrid.options import AUTO, BATCHED, EAGER, Options

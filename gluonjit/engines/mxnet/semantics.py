@@ -15,7 +15,7 @@ from mxnet.ndarray import NDArray
 from mxnet.numpy import ndarray
 from mxnet.util import is_np_array, is_np_shape
 
-from gluonjit.hybrid import LOCAL
+from gluonjit.hybrid.state import LOCAL
 
 SHAPES = 1  # `()` and zeros are shapes, not unknown ones
 ARRAYS = 2  # Gluon's blocks call the operators of mx.np and mx.npx

@@ -8,9 +8,10 @@ from collections.abc import Hashable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from gluonjit.analysis.indices import Index
 from gluonjit.analysis.liveness import result_rows
 from gluonjit.analysis.operands import joined, operand_matrices
-from gluonjit.analysis.plan import Index, Plan, Step
+from gluonjit.analysis.plan import Plan, Step
 from gluonjit.graph import Record
 
 _CELLS = 1 << 22  # lengths that are kept at once: rows times types

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from gluonjit.analysis.indices import Index
 from gluonjit.analysis.liveness import base_rows
-from gluonjit.analysis.plan import Arena, Gather, Index, LeafChunk, LookupChunk, Place
+from gluonjit.analysis.plan import Arena, Gather, LeafChunk, LookupChunk, Place
 from gluonjit.graph import Graph, Leaf, Output, Record, Spec
 
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from gluonjit.analysis.indices import Index, Mask
 from gluonjit.analysis.operands import joined
-from gluonjit.analysis.plan import Index, Mask, Part
+from gluonjit.analysis.plan import Part
 from gluonjit.compiled import FAST
-from gluonjit.graph import Record
+from gluonjit.graph.graph import Record
 
 
 def _references(values: list[tuple[Any, ...]], width: int) -> Index:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from gluonjit.analysis.grouping import Lists, grouped
+from gluonjit.analysis.indices import Index, Mask
 from gluonjit.analysis.liveness import base_rows
-from gluonjit.analysis.plan import Index, Mask, Part
+from gluonjit.analysis.plan import Part
 from gluonjit.graph import Record
 
 Group = list[Part]

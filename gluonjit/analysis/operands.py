@@ -7,7 +7,7 @@ from itertools import chain
 
 import numpy as np
 
-from gluonjit.analysis.plan import Index
+from gluonjit.analysis.indices import Index
 from gluonjit.compiled import FAST
 from gluonjit.graph.graph import Record
 from gluonjit.graph.values import Rows

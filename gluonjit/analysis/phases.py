@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from gluonjit.analysis.indices import Index, Mask
 from gluonjit.analysis.liveness import result_rows
 from gluonjit.analysis.operands import joined
-from gluonjit.analysis.plan import Index, Mask
 from gluonjit.graph import Record
 
 

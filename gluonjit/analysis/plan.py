@@ -11,14 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from gluonjit.analysis.indices import Index
 from gluonjit.graph.graph import Leaf, Record
 from gluonjit.graph.kinds import Kind
 from gluonjit.graph.values import Spec
-
-Index = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 
 class Part(NamedTuple):

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from gluonjit.analysis.indices import Index
 from gluonjit.analysis.layout import Layout, output_rows, place_inputs
 from gluonjit.analysis.liveness import live_nodes, needed_nodes
 from gluonjit.analysis.nodes import Group, Nodes
 from gluonjit.analysis.operands import operand_matrices
-from gluonjit.analysis.plan import Index, Part, Plan, Step
+from gluonjit.analysis.plan import Part, Plan, Step
 from gluonjit.analysis.schedulers import SCHEDULERS
 from gluonjit.analysis.splitting import Sharing, split_records
 from gluonjit.analysis.structures import Structured, by_structure

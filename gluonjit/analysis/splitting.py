@@ -14,9 +14,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from gluonjit.analysis.indices import Index
 from gluonjit.analysis.liveness import base_rows, result_rows
 from gluonjit.analysis.operands import highest, operand_matrices
-from gluonjit.analysis.plan import Index
 from gluonjit.graph import Graph, Kind, Mark, Origin, Record, Split
 
 Sharing = Literal["batch", "sample", "none"]

@@ -13,8 +13,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from gluonjit.analysis.indices import Index
 from gluonjit.analysis.nodes import Group, Nodes
-from gluonjit.analysis.plan import Index, Part
+from gluonjit.analysis.plan import Part
 from gluonjit.analysis.schedulers import Scheduler
 from gluonjit.graph import Mark
 

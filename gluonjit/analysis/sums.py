@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from gluonjit.analysis.indices import Index, Mask
 from gluonjit.analysis.liveness import base_rows, live_nodes
 from gluonjit.analysis.operands import operand_matrices, row_numbers
-from gluonjit.analysis.plan import Index, Mask
 from gluonjit.graph import Graph, Kind, Record, Spec
 
 _LONG = 8  # shorter chains run as they are: sums of few terms would be of many kinds

@@ -12,11 +12,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from gluonjit.analysis.grouping import by_key
+from gluonjit.analysis.indices import Index, Mask
 from gluonjit.analysis.liveness import base_rows, result_rows
 from gluonjit.analysis.nodes import Group, Nodes
 from gluonjit.analysis.operands import highest
 from gluonjit.analysis.phases import phases
-from gluonjit.analysis.plan import Index, Mask, Part
+from gluonjit.analysis.plan import Part
 from gluonjit.graph import Record
 
 

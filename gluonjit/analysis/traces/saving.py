@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from gluonjit.analysis.indices import Index
 from gluonjit.analysis.liveness import live_nodes
 from gluonjit.analysis.operands import operand_matrices
-from gluonjit.analysis.plan import Index
 from gluonjit.analysis.splitting import split_records
 from gluonjit.analysis.traces.document import NO_SAMPLE, Table, Trace, TraceKind, TraceLeaf, TraceNodes
 from gluonjit.analysis.traces.files import write_trace

@@ -14,7 +14,7 @@ from gluonjit.analysis.measures import gathered_bytes, launches
 from gluonjit.analysis.plan import Plan
 from gluonjit.graph import Record
 from gluonjit.hybrid import rendering
-from gluonjit.hybrid.choosing import Choice
+from gluonjit.hybrid.choice import Choice
 from gluonjit.hybrid.provenance import Provenance
 
 _KEPT_PLANS = 16

@@ -22,12 +22,13 @@ from gluonjit.engines.mxnet.history import Source, is_learned
 from gluonjit.engines.mxnet.hooked import slice_rows
 from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.program import join
+from gluonjit.engines.mxnet.results import Imported
 from gluonjit.engines.mxnet.segments import Segments
 from gluonjit.engines.mxnet.semantics import SHAPES, classic, shapes
 from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.engines.mxnet.trace import reason_of
 from gluonjit.errors import FlushError, GluonJITError
-from gluonjit.graph import Leaf, Value
+from gluonjit.graph import Leaf
 from gluonjit.hybrid import LOCAL, Options, Report
 from gluonjit.hybrid.failures import both
 from gluonjit.hybrid.provenance import Provenance
@@ -41,14 +42,6 @@ class Result(NamedTuple):
     tape: Tape | None
     arena: int
     position: int
-
-
-class Imported(NamedTuple):
-    """The payload of a leaf that an earlier flush computed."""
-
-    array: NDArray
-    value: Value
-    tape: Tape | None
 
 
 class Session:

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, Protocol
 import mxnet as mx
 
 from gluonjit.engines.mxnet import rules
-from gluonjit.engines.mxnet.hooked import original_invoke, slice_rows
-from gluonjit.engines.mxnet.semantics import SHAPES, as_shape
+from gluonjit.engines.mxnet.hooked import original_invoke
+from gluonjit.engines.mxnet.semantics import SHAPES, piece
 from gluonjit.engines.mxnet.sized import Sized, Sizes
 from gluonjit.engines.mxnet.trace import Attrs, Trace, let_in
 from gluonjit.graph import Kind, Output, Spec, intern_spec, operand_groups
@@ -182,12 +182,6 @@ class Lone:
             arrays[blocked] = arrays[blocked].detach()
         result: list[Any] = original_invoke(self._handle, arrays, self._keys, self._values, None, False, True)
         return result
-
-
-def piece(chunk: Any, spec: Spec, row: int) -> Any:
-    """The array of this spec that begins at a row of a chunk."""
-    rows = slice_rows(chunk, row, row + spec.rows)
-    return rows if spec.mode == "rows" else as_shape(rows, spec.shape)
 
 
 def join(spec: Spec, arrays: Sequence[Any], out: Any) -> Any:

@@ -11,8 +11,7 @@ from mxnet.ndarray import NDArray
 from gluonjit.analysis.plan import Place
 from gluonjit.engines.mxnet.history import Seed
 from gluonjit.engines.mxnet.hooked import slice_rows
-from gluonjit.engines.mxnet.program import piece
-from gluonjit.engines.mxnet.semantics import as_shape
+from gluonjit.engines.mxnet.semantics import as_shape, piece
 from gluonjit.engines.mxnet.tape import LIVING, Tape
 from gluonjit.graph import Value
 from gluonjit.hybrid.batch import Results, results_of

@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
 LOG := $(VENV)/setup.log
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
-SOURCES := gluonjit experiments tests setup.py
+SOURCES := gluonjit experiments tests docs setup.py
 
 # What `make experiment` runs; a quicker look: make experiment EPOCHS=1 REPEATS=2
 DATA ?= builtin

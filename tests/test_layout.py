@@ -92,13 +92,6 @@ def test_every_folder_of_the_package_is_a_package() -> None:
     assert [folder for folder in folders if not (folder / "__init__.py").is_file()] == []
 
 
-def test_the_import_order_is_a_contract() -> None:
-    contracts = settings()["tool"]["importlinter"]["contracts"]
-    layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
-    order = ["engines", "hybrid", "fused", "analysis", "graph", "errors"]
-    assert [layer.strip("()") for layer in layers] == [f"gluonjit.{name}" for name in order]
-
-
 def test_errors_import_nothing() -> None:
     assert [module for module, _, _ in imports(ROOT / "gluonjit" / "errors.py")] == ["__future__"]
 

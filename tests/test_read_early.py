@@ -37,6 +37,7 @@ def loss(net: gluon.Block, sample: Any) -> Any:
 
 def test_many_samples_read_a_number_while_recording() -> None:
     """Each read runs a batch; the batches use each other's results, and the work does not multiply."""
+    mx.random.seed(3)  # of weights with which no loss cancels
     net = Chooses()
     net.initialize(mx.init.Uniform(0.7))
     report = assert_same(net, [rows(3 + k % 3, SIZE, seed=k) for k in range(30)], loss)

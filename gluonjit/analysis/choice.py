@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gluonjit.analysis.bound import lower_bound
-from gluonjit.analysis.costs import CostModel, Costs
+from gluonjit.analysis.costs.model import CostModel, Costs
 from gluonjit.analysis.measures import launches
 from gluonjit.analysis.plan import Part, Plan, Step
 from gluonjit.graph import Record

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gluonjit.analysis.plan import Index
+from gluonjit.analysis.indices import Index
 
 
 class Lists(NamedTuple):

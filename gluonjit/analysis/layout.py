@@ -8,8 +8,9 @@ import numpy as np
 
 from gluonjit.analysis import flat
 from gluonjit.analysis.captured import Captured
+from gluonjit.analysis.indices import Index
 from gluonjit.analysis.nodes import Schedule
-from gluonjit.analysis.plan import Arena, Gather, Index, LeafChunk, LookupChunk, Part, Place, Plan, Step
+from gluonjit.analysis.plan import Arena, Gather, LeafChunk, LookupChunk, Part, Place, Plan, Step
 from gluonjit.graph import Graph, Leaf, Spec
 from gluonjit.hot import filled, numbers, repeated, room
 

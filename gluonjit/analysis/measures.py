@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gluonjit.analysis.plan import Plan, Step
-from gluonjit.graph import Spec
+from gluonjit.graph.values import Spec
 
 
 def launches(step: Step) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 
 from gluonjit.analysis.captured import Captured
 from gluonjit.analysis.grouping import Lists, grouped
-from gluonjit.analysis.plan import Index
+from gluonjit.analysis.indices import Index
 from gluonjit.hot import filled, numbers
 
 

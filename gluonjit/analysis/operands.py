@@ -8,7 +8,7 @@ import numpy as np
 
 from gluonjit.analysis.captured import Captured
 from gluonjit.analysis.forms import form_of
-from gluonjit.analysis.plan import Index
+from gluonjit.analysis.indices import Index
 from gluonjit.graph import Record, Rows
 
 

@@ -11,13 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from gluonjit.analysis.captured import Captured
+from gluonjit.analysis.indices import Index
 from gluonjit.graph import Kind, Leaf, Record, Spec
-
-Index = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 
 class Part(NamedTuple):

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from gluonjit.analysis.grouping import by_key, released
+from gluonjit.analysis.indices import Index
 from gluonjit.analysis.nodes import Nodes
-from gluonjit.analysis.plan import Index
 
 
 class Ready:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from gluonjit.analysis.indices import Index
 from gluonjit.analysis.nodes import Nodes, Schedule
-from gluonjit.analysis.plan import Index
 from gluonjit.analysis.schedulers import Scheduler
 from gluonjit.graph import Mark
 from gluonjit.hot import filled

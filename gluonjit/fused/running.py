@@ -9,8 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from gluonjit.analysis import Plan, Step
-from gluonjit.analysis.plan import Gather
+from gluonjit.analysis.plan import Gather, Plan, Step
 from gluonjit.compiled import ROWS
 from gluonjit.fused.assembly import FIRST_SLOT, Assembly, Compiled, Slot
 from gluonjit.fused.program import CHILD, NODE, NotFusable, Program, Weight

@@ -26,7 +26,8 @@ from gluonjit.compiled import FAST
 from gluonjit.errors import BatchClosedError
 from gluonjit.graph import Graph, Line, Mark, Record, Value, line_of, origin_of
 from gluonjit.hybrid.advice import after_flush
-from gluonjit.hybrid.choosing import Choice, chooser_of
+from gluonjit.hybrid.choice import Choice
+from gluonjit.hybrid.choosing import chooser_of
 from gluonjit.hybrid.costs import cost_model
 from gluonjit.hybrid.minibatch import MINIBATCH
 from gluonjit.hybrid.options import Options

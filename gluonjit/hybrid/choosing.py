@@ -10,59 +10,21 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from threading import Lock
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
-from gluonjit.analysis import Plan, Planner
-from gluonjit.analysis.choice import Allowed, Estimate, Seen, Setting, Study, counts_of, samples_that_pay
+from gluonjit.analysis.choice import Allowed, Seen, Setting, Study, counts_of, samples_that_pay
 from gluonjit.analysis.costs import CostModel
+from gluonjit.analysis.plan import Plan
+from gluonjit.analysis.planner import Planner
 from gluonjit.analysis.schedulers import SCHEDULERS
 from gluonjit.graph import Record
+from gluonjit.hybrid.choice import Choice
 from gluonjit.hybrid.options import AUTO, BATCHED, EAGER, Options
 from gluonjit.hybrid.pacing import may_look
 
 _MOST_REGIONS = 256
 _GRANULARITIES = ("cell", "graph", "op")
 _SCHEDULERS = ("depth", "agenda", "greedy")
-
-
-class Choice(NamedTuple):
-    """The choice for the last flush, and between what, the cheapest first.
-
-    decided: whether all ways have been looked at; looked: whether some were in this flush; profiled: whether the engine
-    was waited for after each step of it, so that the model learns what they take; ruled_out: ways that cannot pay;
-    origin: the day and file of the earlier process that has decided it, if this one has not.
-    """
-
-    setting: Setting
-    decided: bool
-    looked: bool
-    profiled: bool
-    estimates: tuple[Estimate, ...]
-    ruled_out: dict[str, str]
-    origin: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """As numbers, strings, lists and dictionaries; times in seconds."""
-        ways = [
-            {
-                **estimate.setting._asdict(),
-                "flushes": estimate.flushes,
-                "samples": estimate.samples,
-                "nodes": estimate.nodes,
-                "launches": estimate.launches,
-                "seconds": estimate.costs.total,
-                "seconds_a_sample": estimate.per_sample,
-            }
-            for estimate in self.estimates
-        ]
-        chosen = self.setting._asdict()
-        return {
-            "setting": chosen,
-            "decided": self.decided,
-            "origin": self.origin,
-            "estimates": ways,
-            "ruled_out": self.ruled_out,
-        }
 
 
 class Chooser:

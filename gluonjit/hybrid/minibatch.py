@@ -12,7 +12,7 @@ import threading
 from typing import Any, NamedTuple
 from weakref import ref
 
-from gluonjit.analysis import Plan
+from gluonjit.analysis.plan import Plan
 from gluonjit.graph import Line
 from gluonjit.hybrid.report import KindRow, Report
 

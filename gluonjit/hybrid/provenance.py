@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from gluonjit.analysis import Plan
 from gluonjit.analysis.operands import rows_read
-from gluonjit.analysis.plan import LeafChunk
+from gluonjit.analysis.plan import LeafChunk, Plan
 from gluonjit.graph import Leaf, Line, Mark, Record, line_of, sample_at
 
 Node = tuple[Record, int]

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gluonjit.analysis import Plan
+from gluonjit.analysis.plan import Plan
 from gluonjit.writing import write_whole
 
 _MOST_STEPS = 40

@@ -8,12 +8,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gluonjit.analysis import Plan, lower_bound
+from gluonjit.analysis.bound import lower_bound
 from gluonjit.analysis.costs import CostModel, Costs
 from gluonjit.analysis.measures import gathered_bytes, launches
+from gluonjit.analysis.plan import Plan
 from gluonjit.graph import Record
 from gluonjit.hybrid import rendering
-from gluonjit.hybrid.choosing import Choice
+from gluonjit.hybrid.choice import Choice
 from gluonjit.hybrid.provenance import Provenance
 
 _KEPT_PLANS = 16

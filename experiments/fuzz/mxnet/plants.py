@@ -10,7 +10,19 @@ import mxnet  # noqa: F401  its import installs the engine that is patched here
 
 from experiments.fuzz.framework import Patch
 from experiments.fuzz.plants import lost_effect, stale_state, wrong_order, wrong_row
-from gluonjit.engines.mxnet import arrays, calls, changes, fused_steps, ops, program, refusals, session, tape, writes
+from gluonjit.engines.mxnet import (
+    arrays,
+    calls,
+    changes,
+    fused_steps,
+    modes,
+    ops,
+    program,
+    refusals,
+    session,
+    tape,
+    writes,
+)
 from gluonjit.hybrid import LOCAL
 
 
@@ -67,7 +79,7 @@ def _wrong_order() -> list[Patch]:
 
     def filled(spec: Any, rows: int) -> Any:
         array = room(spec, rows)
-        with session.as_captured(0):
+        with modes.as_captured(0):
             array[:] = 7
         return array
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from gluonjit.analysis.grouping import Lists, by_key, grouped, released, sorting
+from gluonjit.analysis.indices import Index
 from gluonjit.analysis.nodes import Nodes, Schedule
-from gluonjit.analysis.plan import Index
 from gluonjit.analysis.ready import Ready
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gluonjit.analysis.plan import Index
+from gluonjit.analysis.indices import Index
 from gluonjit.analysis.traces.decoding import Damaged
 from gluonjit.analysis.traces.document import Trace, TraceKind
 from gluonjit.graph import Spec, family_key

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from gluonjit.analysis.plan import Index
+from gluonjit.analysis.indices import Index
 
 T = TypeVar("T")
 _MOST = 2**31 - 1

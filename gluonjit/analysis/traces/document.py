@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gluonjit.analysis.plan import Index, Mask
+from gluonjit.analysis.indices import Index, Mask
 from gluonjit.graph import Output, Spec, Work, intern_spec
 
 NO_SAMPLE = -1

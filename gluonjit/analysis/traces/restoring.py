@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gluonjit.analysis.plan import Index
+from gluonjit.analysis.indices import Index
 from gluonjit.analysis.sums import SumKind
 from gluonjit.analysis.traces.document import NO_SAMPLE, Trace, TraceKind, TraceNodes, addition
 from gluonjit.analysis.traces.merging import merged

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gluonjit.analysis.captured import Captured
-from gluonjit.analysis.plan import Index
+from gluonjit.analysis.indices import Index
 from gluonjit.analysis.splitting import captured_nodes
 from gluonjit.analysis.traces.document import NO_SAMPLE, Table, Trace, TraceKind, TraceLeaf, TraceNodes
 from gluonjit.analysis.traces.files import write_trace

@@ -19,9 +19,9 @@ from gluonjit.engines.mxnet.computing import unlinked
 from gluonjit.engines.mxnet.history import Seed, Target
 from gluonjit.engines.mxnet.hooked import original_array_backward, original_backward, original_grad
 from gluonjit.engines.mxnet.lazy import Lazy
+from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.results import seed_of, tape_of
 from gluonjit.engines.mxnet.semantics import classic, is_numpy, same_elements
-from gluonjit.engines.mxnet.session import as_captured
 from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Spec, line_of, origin_of

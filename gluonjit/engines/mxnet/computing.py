@@ -8,9 +8,9 @@ from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.aliases import Owned, is_stale, renew
 from gluonjit.engines.mxnet.bridge import bridged
+from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.operands import ZERO, seen_through
 from gluonjit.engines.mxnet.refusals import has_history, refuse_recorded, refuse_waiting
-from gluonjit.engines.mxnet.session import as_captured
 from gluonjit.engines.mxnet.trace import NeedsValue, Trace
 from gluonjit.graph import Value
 from gluonjit.graph.references import keys_of

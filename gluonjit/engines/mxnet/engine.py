@@ -16,10 +16,11 @@ from gluonjit.engines.mxnet.cell import Cell, any_lazy, cells_known
 from gluonjit.engines.mxnet.cells import capture_cell
 from gluonjit.engines.mxnet.dynamic import check_executor
 from gluonjit.engines.mxnet.hooked import current_mode
+from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.opkinds import clear_kinds, kind_count, sum_kind
 from gluonjit.engines.mxnet.results import numbers_of
 from gluonjit.engines.mxnet.semantics import is_numpy
-from gluonjit.engines.mxnet.session import Session, as_captured
+from gluonjit.engines.mxnet.session import Session
 from gluonjit.engines.mxnet.sized import clear_sized, sized_count
 from gluonjit.engines.mxnet.trace import clear_inferred, inferred_count
 from gluonjit.engines.mxnet.verifying import verify

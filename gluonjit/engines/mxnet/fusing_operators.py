@@ -8,7 +8,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from gluonjit.engines.mxnet.rules import Attributes
-from gluonjit.fused import CHILD, COMMUTATIVE, NODE, Builder, NotFusable, View, Weight
+from gluonjit.fused.program import CHILD, COMMUTATIVE, NODE, Builder, NotFusable, View, Weight
 
 
 class Rows(NamedTuple):

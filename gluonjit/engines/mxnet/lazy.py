@@ -21,8 +21,8 @@ from gluonjit.engines.mxnet.aliases import DETACHED, Step, is_view, noted, seen
 from gluonjit.engines.mxnet.arrays import context_of
 from gluonjit.engines.mxnet.computing import concrete, created, own, plain, read, waits
 from gluonjit.engines.mxnet.indices import basic_index, expanded, is_basic
+from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.operands import owned, value_of
-from gluonjit.engines.mxnet.session import as_captured
 from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.graph import Value
 from gluonjit.hybrid import LOCAL, UNCAPTURED, engine_of

@@ -12,9 +12,9 @@ from gluonjit.engines.mxnet.arrays import spec_of
 from gluonjit.engines.mxnet.history import has_history
 from gluonjit.engines.mxnet.hooked import slice_rows
 from gluonjit.engines.mxnet.lookups import host_rows
-from gluonjit.engines.mxnet.results import numbers_of, spent, tape_of
+from gluonjit.engines.mxnet.modes import as_captured
+from gluonjit.engines.mxnet.results import Imported, numbers_of, spent, tape_of
 from gluonjit.engines.mxnet.semantics import as_shape, classic
-from gluonjit.engines.mxnet.session import Imported, as_captured
 from gluonjit.engines.mxnet.shared import SHARED
 from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.engines.mxnet.trace import NeedsValue, Trace

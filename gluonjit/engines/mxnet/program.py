@@ -9,11 +9,10 @@ from typing import Any, NamedTuple, Protocol
 import mxnet as mx
 
 from gluonjit.engines.mxnet import rules
-from gluonjit.engines.mxnet.hooked import original_invoke, slice_rows
-from gluonjit.engines.mxnet.reach import let_in
-from gluonjit.engines.mxnet.semantics import SHAPES, as_shape
+from gluonjit.engines.mxnet.hooked import original_invoke
+from gluonjit.engines.mxnet.semantics import SHAPES, piece
 from gluonjit.engines.mxnet.sized import Sized, Sizes
-from gluonjit.engines.mxnet.trace import Attrs, Trace
+from gluonjit.engines.mxnet.trace import Attrs, Trace, let_in
 from gluonjit.graph import Kind, Output, Spec, intern_spec, operand_groups
 from gluonjit.hybrid import LOCAL
 
@@ -27,7 +26,7 @@ class Program(Protocol):
     used: list[bool]  # whether the results depend on it, for each group of operands and each constant
     left: list[Any]  # weights whose products with zeros are left out: their gradients are zeros
     depends: list[set[int]]  # for each result what of these it depends on, by position
-    enters: list[int] | None  # for each operand what lets it into a graph (`reach.let_in`); None: anything
+    enters: list[int] | None  # for each operand what lets it into a graph (`trace.let_in`); None: anything
     operators: int  # that one call runs, of any number of nodes, or where they run alone of one node
 
     def __call__(
@@ -183,12 +182,6 @@ class Lone:
             arrays[blocked] = arrays[blocked].detach()
         result: list[Any] = original_invoke(self._handle, arrays, self._keys, self._values, None, False, True)
         return result
-
-
-def piece(chunk: Any, spec: Spec, row: int) -> Any:
-    """The array of this spec that begins at a row of a chunk."""
-    rows = slice_rows(chunk, row, row + spec.rows)
-    return rows if spec.mode == "rows" else as_shape(rows, spec.shape)
 
 
 def join(spec: Spec, arrays: Sequence[Any], out: Any) -> Any:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from gluonjit.analysis import Plan, Step
+from gluonjit.analysis.indices import Index
 from gluonjit.analysis.operands import base_rows, operand_matrices
-from gluonjit.analysis.plan import Index, Place
+from gluonjit.analysis.plan import Place
 from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.graph import Graph, Kind
 

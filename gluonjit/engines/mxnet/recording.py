@@ -16,7 +16,7 @@ from gluonjit.engines.mxnet.cells import recorded
 from gluonjit.engines.mxnet.history import is_learned
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray
 from gluonjit.engines.mxnet.lookups import Integers
-from gluonjit.engines.mxnet.session import Imported
+from gluonjit.engines.mxnet.results import Imported
 from gluonjit.graph import Kind, Leaf, Record, Value
 from gluonjit.hybrid import Batch
 from gluonjit.hybrid.replaying import Node, entry_of, packed, relocated, rows_in

@@ -9,8 +9,7 @@ from mxnet.base import MXNetError
 from gluonjit.engines.mxnet.history import has_history as known_to_autograd
 from gluonjit.engines.mxnet.history import is_learned
 from gluonjit.engines.mxnet.reach import entered_waiting
-from gluonjit.engines.mxnet.results import is_entered, is_read, spent, tape_of
-from gluonjit.engines.mxnet.session import Imported
+from gluonjit.engines.mxnet.results import Imported, is_entered, is_read, spent, tape_of
 from gluonjit.graph import Value
 from gluonjit.hybrid import LOCAL
 from gluonjit.hybrid.failures import refused

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
+from typing import Any, NamedTuple
 
 from mxnet.ndarray import NDArray
 
 from gluonjit.analysis.plan import Place
 from gluonjit.engines.mxnet.history import Seed
 from gluonjit.engines.mxnet.hooked import slice_rows
-from gluonjit.engines.mxnet.program import piece
-from gluonjit.engines.mxnet.semantics import as_shape
-from gluonjit.engines.mxnet.session import Session
+from gluonjit.engines.mxnet.semantics import as_shape, piece
 from gluonjit.engines.mxnet.tape import LIVING, Tape
 from gluonjit.graph import Value
 from gluonjit.hybrid.batch import Results, results_of
+
+
+class Imported(NamedTuple):
+    """The payload of a leaf that an earlier flush computed."""
+
+    array: NDArray
+    value: Value
+    tape: Tape | None
 
 
 def numbers_of(value: Value) -> NDArray:
@@ -24,9 +31,8 @@ def numbers_of(value: Value) -> NDArray:
         return piece(value.result.chunk, value.spec, value.result.row)
     results = results_of(value)
     arena, positions = placed(value, results)
-    session = results.session
-    assert isinstance(session, Session)
-    rows = session.rows(arena, positions)
+    session: Any = results.session
+    rows: NDArray = session.rows(arena, positions)
     return rows if value.spec.mode == "rows" else as_shape(rows, value.spec.shape)
 
 
@@ -40,12 +46,8 @@ def tape_of(value: Value) -> Tape | None:
     """The history of a flushed value, if it was captured under recording."""
     if not value.taped:
         return None
-    if value.result is not None:
-        tape: Tape | None = value.result.tape
-        return tape
-    session = results_of(value).session
-    assert isinstance(session, Session)
-    return session.tape
+    tape: Tape | None = value.result.tape if value.result is not None else results_of(value).session.tape
+    return tape
 
 
 def places_of(value: Value) -> list[Place]:
@@ -76,7 +78,6 @@ def is_entered(value: Value, before: float = inf) -> bool:
         positions = range(result.position, result.position + value.spec.rows)
     elif value.graph is not None and isinstance(value.graph.owner, Results):
         results = results_of(value)
-        assert isinstance(results.session, Session)
         tape = results.session.tape
         arena, positions = placed(value, results)
     else:

@@ -15,7 +15,9 @@ from mxnet.ndarray import NDArray
 from mxnet.numpy import ndarray
 from mxnet.util import is_np_array, is_np_shape
 
-from gluonjit.hybrid import LOCAL
+from gluonjit.engines.mxnet.hooked import slice_rows
+from gluonjit.graph.values import Spec
+from gluonjit.hybrid.state import LOCAL
 
 SHAPES = 1  # `()` and zeros are shapes, not unknown ones
 ARRAYS = 2  # Gluon's blocks call the operators of mx.np and mx.npx
@@ -74,3 +76,9 @@ def as_shape(array: NDArray, shape: tuple[int, ...]) -> NDArray:
         return array.reshape(shape)
     with shapes(True):
         return array.reshape(())
+
+
+def piece(chunk: NDArray, spec: Spec, row: int) -> NDArray:
+    """The array of this spec that begins at a row of a chunk, a view."""
+    rows = slice_rows(chunk, row, row + spec.rows)
+    return rows if spec.mode == "rows" else as_shape(rows, spec.shape)

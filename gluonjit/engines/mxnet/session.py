@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -20,33 +19,19 @@ from gluonjit.engines.mxnet.failures import failed
 from gluonjit.engines.mxnet.finite import Finite
 from gluonjit.engines.mxnet.fused_steps import FusedSteps
 from gluonjit.engines.mxnet.history import Source, is_learned
-from gluonjit.engines.mxnet.hooked import original_set_recording, original_set_training, slice_rows
+from gluonjit.engines.mxnet.hooked import slice_rows
+from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.program import join
+from gluonjit.engines.mxnet.results import Imported
 from gluonjit.engines.mxnet.segments import Segments
 from gluonjit.engines.mxnet.semantics import SHAPES, classic, shapes
 from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.engines.mxnet.trace import reason_of
 from gluonjit.errors import FlushError, GluonJITError
-from gluonjit.graph import Leaf, Value
+from gluonjit.graph import Leaf
 from gluonjit.hybrid import LOCAL, Options, Report
 from gluonjit.hybrid.failures import both
 from gluonjit.hybrid.provenance import Provenance
-
-
-@contextmanager
-def as_captured(mode: int) -> Iterator[None]:
-    """Run under the recording and training flags under which something was captured, and capture nothing."""
-    state = LOCAL.state
-    before = state.mode  # which MXNet's functions of autograd, called in here, set
-    recording, training = original_set_recording(mode >= 2), original_set_training(mode & 1)
-    state.paused += 1  # as UNCAPTURED, which would cost a twentieth more here
-    try:
-        yield
-    finally:
-        state.paused -= 1
-        state.mode = before
-        original_set_recording(recording)
-        original_set_training(training)
 
 
 class Result(NamedTuple):
@@ -57,14 +42,6 @@ class Result(NamedTuple):
     tape: Tape | None
     arena: int
     position: int
-
-
-class Imported(NamedTuple):
-    """The payload of a leaf that an earlier flush computed."""
-
-    array: NDArray
-    value: Value
-    tape: Tape | None
 
 
 class Session:

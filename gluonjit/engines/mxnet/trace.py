@@ -20,8 +20,9 @@ from gluonjit.engines.mxnet.hooked import original_invoke, original_set_recordin
 from gluonjit.engines.mxnet.semantics import SHAPES
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Spec, Value, intern_spec, natural_mode
-from gluonjit.hybrid import LOCAL, UNCAPTURED, structure
+from gluonjit.hybrid import structure
 from gluonjit.hybrid.failures import refused
+from gluonjit.hybrid.state import LOCAL, UNCAPTURED
 
 Attrs = tuple[tuple[str, str], ...]
 Shaped = tuple[tuple[int, ...], str]
@@ -269,3 +270,19 @@ _CHECKED = re.compile(r".*?Check failed: .*?[^:]: (?P<message>.*)")
 def map_structure(result: Any, visit: Callable[[Any], Any]) -> Any:
     """Apply `visit` to every array in nested lists and tuples; no call gives a dictionary as a node."""
     return structure.map_structure(result, visit, tables=False)
+
+
+def let_in(trace: Trace) -> list[int]:
+    """For each operand which of the operands and constants, as bits, let it into a computational graph by being in it.
+
+    MXNet records an operator that reads something that is in, which lets in what else it reads, and its results.
+    """
+    sources = [*range(len(trace.operands)), *(position for position, _ in trace.consts)]
+    by = {position: 1 << k for k, position in enumerate(sources)}
+    for op in trace.ops:
+        reads = 0
+        for position in op.inputs:
+            reads |= by.get(position, 0)
+        for position in (*op.inputs, *op.outputs):
+            by[position] = reads
+    return [by[position] for position in range(len(trace.operands))]

@@ -9,8 +9,6 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-import gluonjit
-
 TRUSTED = {"torch", "mxnet", "numpy", "gluonnlp", "gluonjit"}
 """Packages whose functions are known by what they give."""
 
@@ -18,7 +16,7 @@ USER, STANDARD, LIBRARY = "user", "standard", "library"
 
 _STANDARD = tuple(sorted({sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}))
 _STANDARD_NAMES = frozenset(getattr(sys, "stdlib_module_names", sys.builtin_module_names)) | {"builtins"}
-_OWN = str(Path(gluonjit.__file__).parent)
+_OWN = str(Path(__file__).parents[2])  # the package
 _GENERATED = ("__init__", "__repr__", "__eq__", "__hash__", "__lt__", "__le__", "__gt__", "__ge__", "__post_init__")
 
 

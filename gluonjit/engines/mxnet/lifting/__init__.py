@@ -8,7 +8,6 @@ from typing import Any
 from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet import rules
-from gluonjit.engines.mxnet.cell import Cell
 from gluonjit.engines.mxnet.lifting.building import build_lifted
 from gluonjit.engines.mxnet.lifting.checking import agrees
 from gluonjit.engines.mxnet.lifting.dialect import MXNetDialect
@@ -56,6 +55,6 @@ class _Maker:
 _MAKER = _Maker()
 
 
-def join(cell: Cell, key: Any, args: Sequence[Any], specs: Sequence[Spec], new: Traced, batch: Batch) -> Kind:
+def join(cell: Any, key: Any, args: Sequence[Any], specs: Sequence[Spec], new: Traced, batch: Batch) -> Kind:
     """The kind of a call, which runs together with those of other numbers of children where it is like them."""
     return lifting.join(_MAKER, cell, key, args, specs, new, batch)

@@ -9,10 +9,10 @@ import mxnet as mx
 import numpy as np
 
 from gluonjit.engines.mxnet.arrays import context_of, room_for
+from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.program import Built
 from gluonjit.engines.mxnet.segments import Segments
 from gluonjit.engines.mxnet.semantics import shapes
-from gluonjit.engines.mxnet.session import as_captured
 from gluonjit.graph import Kind
 from gluonjit.hybrid import LOCAL
 

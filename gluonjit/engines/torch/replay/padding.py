@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gluonjit.analysis import Plan
-from gluonjit.analysis.plan import Index
+from gluonjit.analysis.indices import Index
 from gluonjit.engines.torch.reached import rows_at
 from gluonjit.engines.torch.replay.skeleton import Axis, Outline
 

@@ -1,0 +1,9 @@
+"""What gluonjit costs on the host: a captured call, by its sort, beside eager execution; and planning, by the node."""
+
+from typing import Any
+
+ENGINES = ("mxnet", "torch")
+MOST_CALLS = 4096  # each on a word of its own
+
+WAY: dict[str, Any] = {"granularity": "cell", "scheduler": "depth", "sharing": True}
+"""How calls are captured: nothing is left to be chosen while they are timed."""

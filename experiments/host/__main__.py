@@ -1,0 +1,8 @@
+"""Time captured calls beside eager ones."""
+
+import sys
+
+from experiments.host.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,142 @@
+"""The command line: time captured calls by sort beside eager ones, and planning, and write the tables.
+
+Operands are captured before, in the same sample, and all differ; what is timed is captured, and never run. Each sort
+runs in turns eagerly and captured, with gradients and without. One thread; pin it to one core, alone on the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+from unittest.mock import patch
+
+from experiments.arguments import count, whole
+from experiments.host import ENGINES, MOST_CALLS
+from experiments.threads import limit_threads
+
+if TYPE_CHECKING:
+    from experiments.host.measure import Program, Row
+    from experiments.host.planning import Planned
+    from experiments.host.sorts import Engine
+
+CALLS, ROUNDS, SAMPLES, SEED = 400, 11, 32, 0
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; 0 is success, 1 results that differ from eager or no file, 2 bad arguments, 130 Ctrl-C."""
+    options = _parser().parse_args(arguments)
+    limit_threads()
+    try:
+        with TemporaryDirectory() as empty, patch.dict(os.environ, GLUONJIT_CACHE=empty):
+            faults = _run(options)
+    except (OSError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted: nothing was written", file=sys.stderr)
+        return 130
+    for fault in faults:
+        print(f"fault: {fault}", file=sys.stderr)
+    return 1 if faults else 0
+
+
+def _run(options: argparse.Namespace) -> list[str]:
+    """Measure, print and write; returns what is not as it has to be."""
+    from experiments.host.measure import TOLERANCE
+    from experiments.host.table import tables
+    from experiments.treelstm.environment import environment
+    from experiments.treelstm.files import write_json
+    from experiments.zoo.table import put
+
+    engine = import_module(f"experiments.host.on_{options.engine}")
+    rows = _timed(engine, options)
+    plans = _planned(engine, options)
+    built = _capture()
+    text = tables(rows, plans, f"{_command(options)}` (capture: {built})")
+    print(f"\n{text}")
+    if options.json:
+        settings = {key: getattr(options, key) for key in ("engine", "calls", "rounds", "samples", "seed")}
+        figures = {"rows": [row.to_json() for row in rows], "planning": [each.to_json() for each in plans]}
+        write_json(options.json, {**settings, "capture": built, "environment": environment(), **figures})
+    if options.markdown:
+        put(options.markdown, options.engine, text, "host")
+    return [f"{row.sort}: off by {row.off:.1e} of the largest" for row in rows if not row.off <= TOLERANCE]
+
+
+def _timed(engine: Engine, options: argparse.Namespace) -> list[Row]:
+    """Time every sort of call, without gradients and with them."""
+    from experiments.host.measure import Calls, Trees, measure
+    from experiments.host.table import line
+
+    nets = engine.calls(False, options.seed), engine.calls(True, options.seed)
+    programs: list[Program] = [Calls(engine, nets, sort, options.calls) for sort in engine.SORTS]
+    programs.append(Trees(engine, options.samples, options.seed))
+    rows: list[Row] = []
+    for program in programs:
+        rows += [measure(engine, program, gradients, options.rounds, options.seed) for gradients in (False, True)]
+        print(line(*rows[-2:]), flush=True)
+    return rows
+
+
+def _planned(engine: Engine, options: argparse.Namespace) -> list[Planned]:
+    """Plan minibatches of several sizes."""
+    from experiments.host.planning import plan
+
+    return [plan(engine, samples, options.rounds, options.seed) for samples in options.planned or engine.PLANNED]
+
+
+def _capture() -> str:
+    """How calls are captured here, as `python -m gluonjit doctor` says it."""
+    done = subprocess.run([sys.executable, "-m", "gluonjit", "doctor"], cwd=ROOT, capture_output=True, text=True)
+    lines = done.stdout.splitlines()
+    return lines[lines.index("capture") + 1].strip()
+
+
+def _command(options: argparse.Namespace) -> str:
+    """The command that makes these tables again."""
+    given = {
+        "calls": (options.calls, CALLS),
+        "rounds": (options.rounds, ROUNDS),
+        "samples": (options.samples, SAMPLES),
+        "planned": (",".join(map(str, options.planned or ())), ""),
+        "seed": (options.seed, SEED),
+    }
+    chosen = "".join(f" --{name} {value}" for name, (value, usual) in given.items() if value != usual)
+    return f"python -m experiments.host --engine {options.engine}{chosen}"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.host",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--engine", choices=ENGINES, required=True)
+    parser.add_argument("--calls", type=_calls, default=CALLS, metavar="N", help=f"of a round ({CALLS})")
+    parser.add_argument("--rounds", type=count, default=ROUNDS, metavar="N", help=f"of which medians are ({ROUNDS})")
+    parser.add_argument("--samples", type=count, default=SAMPLES, metavar="N", help=f"of the TreeModel ({SAMPLES})")
+    parser.add_argument(
+        "--planned",
+        type=lambda text: tuple(map(count, text.split(","))),
+        metavar="N,N",
+        help="samples of the TreeModel to plan (as many as have about 1,500 and 9,800 nodes)",
+    )
+    parser.add_argument("--seed", type=whole, default=SEED)
+    parser.add_argument("--json", type=Path, metavar="PATH", help="write everything here")
+    parser.add_argument("--markdown", type=Path, metavar="PATH", help="write the tables into this page")
+    return parser
+
+
+def _calls(text: str) -> int:
+    number = count(text)
+    if number > MOST_CALLS:
+        raise argparse.ArgumentTypeError(f"{text} is more than {MOST_CALLS}")
+    return number

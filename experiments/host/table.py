@@ -1,0 +1,35 @@
+"""The tables of the documentation: one line a sort of call, and one a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from experiments.host.measure import Row
+from experiments.host.planning import Planned
+from experiments.zoo.table import joined
+
+HEAD = ("call", "nodes", "eager", "captured", "with gradients: eager", "captured", "of it before gluonjit")
+PLANS = ("samples", "nodes", "launches", "planning", "analysis of a flush")
+
+
+def line(without: Row, gradients: Row) -> str:
+    """Return the line of a sort of call."""
+    cells = (
+        without.sort,
+        f"{without.nodes:,.0f}" if without.nodes == round(without.nodes) else f"{without.nodes:.2f}",
+        *(f"{time:.2f} {without.unit}" for row in (without, gradients) for time in (row.eager, row.captured)),
+        "" if gradients.door is None else f"{gradients.door:.2f} {gradients.unit}",
+    )
+    return joined(cells)
+
+
+def tables(rows: Sequence[Row], plans: Sequence[Planned], command: str) -> str:
+    """Return both tables in Markdown, below the command that makes them."""
+    calls = [line(*rows[place : place + 2]) for place in range(0, len(rows), 2)]
+    planned = [joined((str(each.samples), f"{each.nodes:,}", str(each.launches), *_times(each))) for each in plans]
+    head = [joined(HEAD), joined(["---", *["---:"] * (len(HEAD) - 1)]), *calls]
+    return "\n".join([f"`{command}", "", *head, "", joined(PLANS), joined(["---:"] * len(PLANS)), *planned])
+
+
+def _times(planned: Planned) -> tuple[str, str]:
+    return f"{planned.planning:.2f} µs", f"{planned.analysis:.2f} µs"

@@ -8,7 +8,7 @@ from typing import Any
 
 from gluonjit.analysis import flat
 from gluonjit.analysis.forms import Form, form_of
-from gluonjit.graph import Record
+from gluonjit.graph.graph import Record
 from gluonjit.hot import filled, numbers, repeated, room
 
 FEWEST = 7

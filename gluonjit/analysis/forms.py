@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from gluonjit.graph import Kind
+from gluonjit.graph.kinds import Kind
 from gluonjit.hot import filled
 
 

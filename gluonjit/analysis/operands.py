@@ -9,7 +9,8 @@ import numpy as np
 from gluonjit.analysis.captured import Captured
 from gluonjit.analysis.forms import form_of
 from gluonjit.analysis.indices import Index
-from gluonjit.graph import Record, Rows
+from gluonjit.graph.graph import Record
+from gluonjit.graph.values import Rows
 
 
 def operand_matrices(record: Record) -> list[Index]:

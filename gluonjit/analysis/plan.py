@@ -14,7 +14,9 @@ import numpy as np
 
 from gluonjit.analysis.captured import Captured
 from gluonjit.analysis.indices import Index
-from gluonjit.graph import Kind, Leaf, Record, Spec
+from gluonjit.graph.graph import Leaf, Record
+from gluonjit.graph.kinds import Kind
+from gluonjit.graph.values import Spec
 
 
 class Part(NamedTuple):

@@ -9,7 +9,7 @@ from gluonjit.analysis.schedulers import SCHEDULERS
 from gluonjit.analysis.splitting import Sharing, captured_nodes
 from gluonjit.analysis.structures import by_structure
 from gluonjit.analysis.sums import SumKind, fold_sums
-from gluonjit.graph import Graph
+from gluonjit.graph.graph import Graph
 
 
 def make_plan(graph: Graph, sum_kind: SumKind, scheduler: str = "depth", granularity: str = "cell") -> Plan:

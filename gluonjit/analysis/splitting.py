@@ -13,7 +13,9 @@ from typing import Any, Literal
 from gluonjit.analysis import flat
 from gluonjit.analysis.captured import Captured
 from gluonjit.analysis.forms import form_of
-from gluonjit.graph import Graph, Mark, Record, Split
+from gluonjit.graph.graph import Graph, Record
+from gluonjit.graph.kinds import Split
+from gluonjit.graph.origins import Mark
 from gluonjit.hot import filled, numbers, room
 
 Sharing = Literal["batch", "sample", "none"]

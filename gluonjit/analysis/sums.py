@@ -11,7 +11,9 @@ from typing import Any
 
 from gluonjit.analysis import flat
 from gluonjit.analysis.captured import FEWEST, Captured
-from gluonjit.graph import Kind, Record, Spec
+from gluonjit.graph.graph import Record
+from gluonjit.graph.kinds import Kind
+from gluonjit.graph.values import Spec
 from gluonjit.hot import filled
 
 SumKind = Callable[[Spec, int], Kind]

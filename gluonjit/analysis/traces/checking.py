@@ -9,7 +9,8 @@ import numpy as np
 from gluonjit.analysis.indices import Index
 from gluonjit.analysis.traces.decoding import Damaged
 from gluonjit.analysis.traces.document import Trace, TraceKind
-from gluonjit.graph import Spec, family_key
+from gluonjit.graph.kinds import family_key
+from gluonjit.graph.values import Spec
 
 
 def check(trace: Trace) -> None:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gluonjit.analysis.indices import Index, Mask
-from gluonjit.graph import Output, Spec, Work, intern_spec
+from gluonjit.graph.kinds import Output, Work
+from gluonjit.graph.values import Spec, intern_spec
 
 NO_SAMPLE = -1
 """The sample number of a node that was captured outside of any sample, as losses are."""

@@ -13,7 +13,8 @@ from gluonjit.analysis.traces.checking import check
 from gluonjit.analysis.traces.decoding import Damaged, Fields
 from gluonjit.analysis.traces.document import Table, Trace, TraceKind, TraceLeaf, TraceNodes
 from gluonjit.errors import TraceError
-from gluonjit.graph import Output, Spec, Work, intern_spec
+from gluonjit.graph.kinds import Output, Work
+from gluonjit.graph.values import Spec, intern_spec
 from gluonjit.writing import read_regular, write_whole
 
 FORMAT = "gluonjit-trace"

@@ -13,7 +13,10 @@ from gluonjit.analysis.traces.document import NO_SAMPLE, Trace, TraceKind, Trace
 from gluonjit.analysis.traces.merging import merged
 from gluonjit.analysis.traces.samples import resampled
 from gluonjit.errors import TraceError
-from gluonjit.graph import Graph, Kind, Leaf, Mark, Record, Rows, Spec, Value
+from gluonjit.graph.graph import Graph, Leaf, Record
+from gluonjit.graph.kinds import Kind
+from gluonjit.graph.origins import Mark
+from gluonjit.graph.values import Rows, Spec, Value
 
 
 @dataclass(frozen=True)

@@ -48,4 +48,4 @@ def loss(net: gluon.Block, sample: Any) -> Any:
     return _loss(net(tokens, tree), y)
 
 
-ROW = Row("readme-tree", "the README's example, the node a HybridBlock", TreeModel, rated, loss)
+ROW = Row("readme-tree", "the README's example, the node a HybridBlock", TreeModel, rated, loss, scale=0.3)

@@ -36,4 +36,4 @@ def loss(net: nn.Module, sample: Any) -> Tensor:
     return nn.functional.mse_loss(net(tokens, tree), y)
 
 
-ROW = Row("readme-tree", "the README's example, operators in a recursion", TreeModel, rated, loss)
+ROW = Row("readme-tree", "the README's example, operators in a recursion", TreeModel, rated, loss, scale=0.3)

@@ -16,6 +16,7 @@ from gluonjit.engines.mxnet.cell import Cell, any_lazy, cells_known
 from gluonjit.engines.mxnet.cells import capture_cell
 from gluonjit.engines.mxnet.dynamic import check_executor
 from gluonjit.engines.mxnet.hooked import current_mode
+from gluonjit.engines.mxnet.indexing import clear_numbers
 from gluonjit.engines.mxnet.opkinds import clear_kinds, kind_count, sum_kind
 from gluonjit.engines.mxnet.results import numbers_of
 from gluonjit.engines.mxnet.semantics import is_numpy
@@ -27,6 +28,7 @@ from gluonjit.graph import Kind, Spec, Value, clear_specs, spec_count
 from gluonjit.hybrid import LOCAL, Options, Report
 from gluonjit.hybrid.calibration import measure
 from gluonjit.hybrid.functions import CellFunction
+from gluonjit.hybrid.places import clear_places
 from gluonjit.hybrid.provenance import Provenance
 from gluonjit.hybrid.state import settle
 
@@ -139,6 +141,8 @@ class MXNetEngine:
         clear_inferred()
         clear_specs()
         clear_sized()
+        clear_places()
+        clear_numbers()
         for cell in cells_known():
             cell.clear()
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from itertools import count
+from itertools import count, product
+from math import exp
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,12 @@ pytest.importorskip("torch", reason="these models run on PyTorch")
 from zoo_page import LINES
 
 import gluonjit
+from experiments.data.arrays import maker
 from experiments.zoo.cli import BATCH_SIZE, NAMES, SEED, main
 from experiments.zoo.engines import Arrays, engine_of
 from experiments.zoo.measure import RUNS, TOLERANCE, distance, measure
+from experiments.zoo.samples import integers
+from experiments.zoo.samples.trees import TAGS
 from experiments.zoo.table import line, markers
 from gluonjit.analysis.pace import Pace
 
@@ -86,6 +90,14 @@ def test_a_look_abandoned_before_any_trace_gives_the_same_losses_and_gradients(
         ENGINE.unbatch(net)
         assert distance(found, expected) <= TOLERANCE, f"abandoned at question {after}"
         asked = next(questions) - 1
+
+
+def test_the_probabilities_of_all_tags_of_a_tree_add_up_to_one() -> None:
+    row, make = ENGINE.ROWS["tree-crf"], maker("torch")
+    net, tokens, tree = ENGINE.make_net(row, seed=1), make(integers([3, 0, 7])), (1, [(0, []), (2, [])])
+    every = [integers(tags) for tags in product(range(TAGS), repeat=3)]
+    losses = [float(row.loss(net, (tokens, tree, make(tags)))) for tags in every]
+    assert abs(sum(exp(-loss) for loss in losses) - 1) < 1e-4 and len(set(losses)) > 100
 
 
 def test_the_command_writes_what_it_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from itertools import product
+from math import exp
 from pathlib import Path
 
 import pytest
@@ -14,10 +16,13 @@ pytest.importorskip("mxnet", reason="these models run on MXNet")
 from zoo_page import LINES
 
 import gluonjit
+from experiments.data.arrays import maker
 from experiments.zoo import measure as measuring
 from experiments.zoo.cli import BATCH_SIZE, NAMES, SEED, main
 from experiments.zoo.engines import engine_of
 from experiments.zoo.measure import RUNS, TOLERANCE, distance, measure
+from experiments.zoo.samples import integers
+from experiments.zoo.samples.trees import TAGS
 from experiments.zoo.table import line, markers
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -59,6 +64,14 @@ def test_each_optimization_can_be_left_out(name: str, left_out: str) -> None:
     without = tuple(gluonjit.Options.SWITCHES) if left_out == "all" else (left_out,)
     ENGINE.batch(net, without=without)
     assert distance(ENGINE.run(net, samples, row, training=True), expected) <= TOLERANCE
+
+
+def test_the_probabilities_of_all_tags_of_a_tree_add_up_to_one() -> None:
+    row, make = ENGINE.ROWS["tree-crf"], maker("mxnet")
+    net, tokens, tree = ENGINE.make_net(row, seed=1), make(integers([3, 0, 7])), (1, [(0, []), (2, [])])
+    every = [integers(tags) for tags in product(range(TAGS), repeat=3)]
+    losses = [float(row.loss(net, (tokens, tree, make(tags))).asscalar()) for tags in every]
+    assert abs(sum(exp(-loss) for loss in losses) - 1) < 1e-4 and len(set(losses)) > 100
 
 
 def test_the_command_writes_what_it_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

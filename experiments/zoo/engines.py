@@ -15,8 +15,6 @@ Arrays = dict[str, np.ndarray]
 
 RATE = 1e-4  # of learning, where minibatches are timed
 
-SCALE = 0.8  # so large that gradients are not differences of almost equal numbers, which would be rounding mostly
-
 
 class Engine(Protocol):
     """What the module of a framework has. `ROWS` are its models by name."""
@@ -27,7 +25,7 @@ class Engine(Protocol):
         """Return samples of a model, drawn from a seed, with the framework's arrays."""
 
     def make_net(self, row: Row, seed: int) -> Net:
-        """Return a model whose parameters are drawn from a seed, between -SCALE and SCALE."""
+        """Return a model whose parameters are drawn from a seed, between -row.scale and row.scale."""
 
     def batch(self, net: Net, **options: Any) -> None:
         """Batch a model with these options of gluonjit."""

@@ -63,7 +63,11 @@ class Measured:
 
 
 def measure(engine: Engine, name: str, batch_size: int, seed: int) -> Measured:
-    """Run `batch_size` samples of a model in every way, from parameters and samples drawn with `seed`."""
+    """Run `batch_size` samples of a model in every way, from parameters and samples drawn with `seed`.
+
+    What was known of other programs is forgotten first: counts do not depend on what ran before.
+    """
+    gluonjit.clear_caches()
     row = engine.ROWS[name]
     samples, net = engine.samples(row, batch_size, seed), engine.make_net(row, seed)
     for sample in samples:  # a layer of MXNet that no sample has reached does not know the shape of its parameters

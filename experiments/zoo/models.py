@@ -21,6 +21,8 @@ NAMES = (
     "pointer-net",
     "seq2seq",
     "shift-reduce",
+    "tree-crf",
+    "readme-tree",
 )
 
 

@@ -19,6 +19,8 @@ class Row:
     make_samples: so many samples of varying size and structure, drawn from a seeded generator; arrays are numpy's.
     loss: `loss(net, sample)` calls the model as a user does and gives the sample's loss. Arrays are the engine's.
     allowed_alone: operators that may run once per sample.
+    scale: the largest number of its parameters, so large that gradients are not differences of almost equal numbers,
+        which would be rounding mostly, and so small that rounding does not grow from node to node.
     """
 
     name: str
@@ -27,3 +29,4 @@ class Row:
     make_samples: Callable[[int, RandomState], list[Any]]
     loss: Callable[[Net, Any], Any]
     allowed_alone: tuple[str, ...] = ()
+    scale: float = 0.8

@@ -11,7 +11,7 @@ from mxnet import autograd, gluon
 
 import gluonjit
 from experiments.data.arrays import maker
-from experiments.zoo.engines import RATE, SCALE, Arrays
+from experiments.zoo.engines import RATE, Arrays
 from experiments.zoo.models import rows_of
 from experiments.zoo.row import Row
 from experiments.zoo.samples import given
@@ -30,7 +30,7 @@ def make_net(row: Row, seed: int) -> gluon.Block:
     """Return a model; layers learn the shapes of their parameters from the samples that reach them."""
     mx.random.seed(seed)
     net = row.make_net()
-    net.initialize(mx.init.Uniform(SCALE))
+    net.initialize(mx.init.Uniform(row.scale))
     return net
 
 

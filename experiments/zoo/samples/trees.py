@@ -20,6 +20,7 @@ Binary = Any
 WORDS = 40
 CLASSES = 5  # of a sentence, or of each of its phrases
 FEW_CLASSES = 3
+TAGS = 5  # of words
 SHIFT, REDUCE = 0, 1
 
 
@@ -63,6 +64,26 @@ def _sentence(
 def sentences(count: int, random: RandomState) -> list[Any]:
     """Sentences of 1 to 15 words with a tree and a class."""
     return [_sentence(random, range(1, 16), CLASSES, random_tree) for _ in range(count)]
+
+
+def rated(count: int, random: RandomState) -> list[Any]:
+    """Sentences of 1 to 15 words with a tree and a number, in an array of one."""
+    samples = []
+    for _ in range(count):
+        size = int(random.randint(1, 16))
+        tokens = integers(random.randint(0, WORDS, size))
+        samples.append((tokens, random_tree(random, size), floats(random.uniform(-1, 1, 1))))
+    return samples
+
+
+def tagged(count: int, random: RandomState) -> list[Any]:
+    """Sentences of 1 to 12 words with a tree and a tag for each word."""
+    samples = []
+    for _ in range(count):
+        size = int(random.randint(1, 13))
+        tokens = integers(random.randint(0, WORDS, size))
+        samples.append((tokens, random_tree(random, size), integers(random.randint(0, TAGS, size))))
+    return samples
 
 
 def binary_sentences(count: int, random: RandomState) -> list[Any]:

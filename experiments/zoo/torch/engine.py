@@ -11,7 +11,7 @@ from torch import nn
 
 import gluonjit
 from experiments.data.arrays import maker
-from experiments.zoo.engines import RATE, SCALE, Arrays
+from experiments.zoo.engines import RATE, Arrays
 from experiments.zoo.models import rows_of
 from experiments.zoo.row import Row
 from experiments.zoo.samples import given
@@ -30,7 +30,7 @@ def make_net(row: Row, seed: int) -> nn.Module:
     torch.manual_seed(seed)
     net: nn.Module = row.make_net()
     for parameter in net.parameters():
-        nn.init.uniform_(parameter, -SCALE, SCALE)
+        nn.init.uniform_(parameter, -row.scale, row.scale)
     return net
 
 

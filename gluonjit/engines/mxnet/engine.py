@@ -16,6 +16,7 @@ from gluonjit.engines.mxnet.cell import Cell, any_lazy, cells_known
 from gluonjit.engines.mxnet.cells import capture_cell
 from gluonjit.engines.mxnet.dynamic import check_executor
 from gluonjit.engines.mxnet.hooked import current_mode
+from gluonjit.engines.mxnet.indexing import clear_numbers
 from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.opkinds import clear_kinds, kind_count, sum_kind
 from gluonjit.engines.mxnet.results import numbers_of
@@ -28,6 +29,7 @@ from gluonjit.graph import Kind, Spec, Value, clear_specs, spec_count
 from gluonjit.hybrid import LOCAL, Options, Report
 from gluonjit.hybrid.calibration import measure
 from gluonjit.hybrid.functions import CellFunction
+from gluonjit.hybrid.places import clear_places
 from gluonjit.hybrid.provenance import Provenance
 from gluonjit.hybrid.state import settle
 
@@ -140,6 +142,8 @@ class MXNetEngine:
         clear_inferred()
         clear_specs()
         clear_sized()
+        clear_places()
+        clear_numbers()
         for cell in cells_known():
             cell.clear()
 

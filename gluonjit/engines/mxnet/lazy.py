@@ -20,12 +20,12 @@ from gluonjit.engines.mxnet import references
 from gluonjit.engines.mxnet.aliases import DETACHED, Step, is_view, noted, seen
 from gluonjit.engines.mxnet.arrays import context_of
 from gluonjit.engines.mxnet.computing import concrete, created, own, plain, read, waits
+from gluonjit.engines.mxnet.indexing import cut_out, referred
 from gluonjit.engines.mxnet.indices import basic_index, expanded, is_basic
 from gluonjit.engines.mxnet.modes import as_captured
-from gluonjit.engines.mxnet.operands import owned, value_of
-from gluonjit.engines.mxnet.trace import Trace
+from gluonjit.engines.mxnet.operands import owned
 from gluonjit.graph import Value
-from gluonjit.hybrid import LOCAL, UNCAPTURED, engine_of
+from gluonjit.hybrid import LOCAL, UNCAPTURED
 
 _new = object.__new__
 _Silent: Any = object if FAST is None else FAST.Silent  # has a __del__ that is no call of Python
@@ -198,19 +198,6 @@ class LazyArray(Lazy, NDArray):  # type: ignore[misc]
         return op.transpose(self) if len(self._v.spec.shape) > 1 else self
 
 
-def referred(array: Any, key: Any, scalar: tuple[int, ...] = (1,)) -> Value | None:
-    """Finds what an index picks as rows of a lazy array's value, where it is that in the open batch."""
-    value, state = array._v, LOCAL.state
-    if isinstance(value.graph, Trace):
-        return None
-    batch = state.batch or state.open(engine_of("mxnet"))
-    if value.graph is not batch.graph:
-        value = value_of(batch, array)
-    if state.mode < 2 and value.taped:  # what is sliced while not recording has no history
-        return None
-    return references.indexed(value, key, scalar)
-
-
 def reshaped(array: NDArray, *shape: Any, **kwargs: Any) -> Any:
     """NDArray.reshape as an operator call."""
     if len(shape) == 1 and isinstance(shape[0], (tuple, list)):
@@ -268,12 +255,14 @@ def _sliced(array: LazyArray, key: Any) -> Any:
     cuts, result = basic_index(parts, array.shape)
     if 0 in result:
         return concrete(array)[key]
-    sliced = array
-    if cuts is not None:
-        begin, end, step = zip(*cuts)
-        sliced = op.slice(array, begin=begin, end=end, step=step)
+    sliced = array if cuts is None else cut_out(array, cuts, wrap, _called)
     target = result or (1,)
     return sliced if sliced.shape == target else op.Reshape(sliced, shape=target)
+
+
+def _called(name: str, *arrays: Any, **attrs: Any) -> Any:
+    """An operator of `mx.nd` by its name."""
+    return getattr(op, name)(*arrays, **attrs)
 
 
 def _picked(array: LazyArray, key: Any) -> Any:

@@ -13,8 +13,9 @@ from mxnet.numpy import ndarray
 from gluonjit.engines.mxnet import references
 from gluonjit.engines.mxnet.aliases import CLASSIC, NUMPY, Step, is_view, noted, seen
 from gluonjit.engines.mxnet.computing import plain, waits
+from gluonjit.engines.mxnet.indexing import cut_out, referred
 from gluonjit.engines.mxnet.indices import basic_index, expanded, is_basic
-from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, detached, referred, taken, wrap
+from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, detached, taken, wrap
 from gluonjit.engines.mxnet.operands import owned
 from gluonjit.engines.mxnet.program import operator_handle
 from gluonjit.graph import Value
@@ -159,10 +160,7 @@ def _sliced(array: LazyNumpy, key: Any) -> Any:
     cuts, target = basic_index(parts, shape)
     if 0 in target:
         return plain(array)[key]
-    sliced = array
-    if cuts is not None:
-        begin, end, step = zip(*cuts)
-        sliced = npi.slice(array, begin, end, step)
+    sliced = array if cuts is None else cut_out(array, cuts, wrap_np, _call)
     return sliced if sliced.shape == target else sliced.reshape(target)
 
 

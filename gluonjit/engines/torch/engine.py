@@ -18,7 +18,6 @@ from gluonjit.engines.torch.dynamic import disable, enable
 from gluonjit.engines.torch.executors import session_for
 from gluonjit.engines.torch.failures import unfit
 from gluonjit.engines.torch.hooked import current_mode
-from gluonjit.engines.torch.indexing import clear_places
 from gluonjit.engines.torch.lazy import waits
 from gluonjit.engines.torch.opkinds import clear_kinds, kind_count, sum_kind
 from gluonjit.engines.torch.ops import call_operator
@@ -34,6 +33,7 @@ from gluonjit.graph import Kind, Spec, Value, clear_specs, spec_count
 from gluonjit.hybrid import LOCAL, Options, Report
 from gluonjit.hybrid.calibration import measure
 from gluonjit.hybrid.functions import CellFunction
+from gluonjit.hybrid.places import clear_places
 from gluonjit.hybrid.provenance import Provenance
 
 

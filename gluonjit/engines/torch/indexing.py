@@ -20,9 +20,10 @@ from gluonjit.engines.torch.lookups import entries, table_of, whole
 from gluonjit.engines.torch.operands import Key
 from gluonjit.engines.torch.operators import captured
 from gluonjit.engines.torch.references import value_to_slice
-from gluonjit.graph import Spec, Value
+from gluonjit.graph import Value
 from gluonjit.graph.references import indexed, picked, row
 from gluonjit.hybrid import Batch
+from gluonjit.hybrid.places import are_many
 
 _EVERYTHING = slice(None)
 
@@ -135,7 +136,7 @@ def _view(batch: Batch, tensor: Any, value: Value, key: tuple[Any, ...], changed
         first = row(value, numbers.pop(0), ())
         assert first is not None
         value = first
-    lifted = changed or _many(value.spec, key)
+    lifted = changed or are_many(value.spec, key)
     if not lifted:
         return None
     for number in numbers:
@@ -143,25 +144,6 @@ def _view(batch: Batch, tensor: Any, value: Value, key: tuple[Any, ...], changed
         _check([number], size)
         value = captured(entry, (wrap(value), wrap(whole(batch, number % size))))._v
     return noted(wrap(value), tensor, Key(key))
-
-
-_FEW = 4
-_seen: dict[Spec, set[Any]] = {}
-
-
-def _many(spec: Spec, key: Any) -> bool:
-    """Tells whether entries at so many places have been taken that each by itself would be a kind too many."""
-    if len(_seen) > 1_000:
-        _seen.clear()
-    places = _seen.setdefault(spec, set())
-    if len(places) < _FEW:
-        places.add(key)
-    return key not in places
-
-
-def clear_places() -> None:
-    """Forget which entries were taken."""
-    _seen.clear()
 
 
 def _check(numbers: list[int], size: int) -> None:

@@ -1,0 +1,30 @@
+"""Places in arrays that programs take by number, entry by entry.
+
+Where a few are taken, as the last output of a layer, each is a kind by itself. Where many are, as the scores of a
+sample's own tags, the number becomes an operand, and one kind does for all of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gluonjit.graph import Spec
+
+_FEW = 4
+_MOST = 1_000  # specs of which places are known
+_seen: dict[Spec, set[Any]] = {}
+
+
+def are_many(spec: Spec, place: Any) -> bool:
+    """Tells whether so many places of such arrays have been taken that this one by itself would be a kind too many."""
+    if len(_seen) > _MOST:
+        _seen.clear()
+    places = _seen.setdefault(spec, set())
+    if len(places) < _FEW:
+        places.add(place)
+    return place not in places
+
+
+def clear_places() -> None:
+    """Forget which places were taken."""
+    _seen.clear()

@@ -233,8 +233,16 @@ def test_messages_along_edges_are_a_launch_a_step(engine: Any, by: str) -> None:
             begin, end = (h[src], h[dst]) if by == "index" else (engine.select(h, src), engine.select(h, dst))
             message = net.message(engine.cat(begin, end)).tanh()
             h = net.update(engine.cat(h, engine.put(h * 0.5, dst, message))).tanh()
-        return net.out(h.sum(0).reshape((1, -1)))
+        return net.out(h.mean(0).reshape((1, -1)))
 
     report = assert_one_flush(engine, body, graphs())
     assert not report.alone
     assert not any(row.launches > 2 * TIMES.get(name, 1) for name, row in report.kinds.items()), report.kinds
+
+
+def test_means_of_any_number_of_rows_run_at_once(engine: Any) -> None:
+    def body(net: Any, words: Any, tags: Any, other: Any) -> Any:
+        return net.out(net.embed(words)).mean(0)
+
+    report = assert_one_flush(engine, body, sentences())
+    assert all(row.launches <= 1 for name, row in report.kinds.items() if name != "sum"), report.kinds

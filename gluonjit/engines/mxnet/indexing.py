@@ -225,11 +225,32 @@ def _index_copy(call: Call) -> Value | None:
     return found
 
 
+def _mean(call: Call) -> Value | None:
+    """The mean of any number of rows: their sum, by a number that is an operand."""
+    batch, attrs = call.batch, call.attrs
+    axis = attrs.text("axis", "").strip("()[], ")
+    if "arity" in batch.options.without or axis not in ("0", "-2") or attrs.flag("exclude"):
+        return None
+    try:
+        value = value_of(batch, call.arrays[0])
+    except Empty:
+        return None
+    spec = value.spec
+    if spec.mode != "rows" or len(spec.shape) != 2 or spec.dtype != "float32":
+        return None
+    if attrs.text("dtype", "None") not in ("None", "float32"):
+        return None
+    total = call.operator("sum", value, axis=0, keepdims=attrs.flag("keepdims"))
+    return call.operator("broadcast_div", total, host_numbers(batch, [float(spec.rows)], spec.dtype, spec.device))
+
+
 _WAYS: dict[str, Way] = {
     "take": _take,
     "gather_nd": _gather_nd,
     "pick": _pick,
     "scatter_nd": _scatter_nd,
     "_contrib_index_copy": _index_copy,
+    "mean": _mean,
+    "_npi_mean": _mean,
 }
 """Operators by the name under which MXNet registers them."""

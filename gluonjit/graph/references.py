@@ -171,3 +171,20 @@ def picked(value: Value, numbers: Sequence[int]) -> Value | None:
     value.graph.copies.append(rows)
     found = spec.with_rows(len(rows))
     return Value(rows if len(rows) > 1 else rows[0], value.depth, found, value.graph, value.taped, value)
+
+
+def placed(base: Value, numbers: Sequence[int], source: Value) -> Value | None:
+    """The rows of `base`, but at these numbers, of which no two are equal, those of `source` in their turn."""
+    spec = base.spec
+    if spec.mode != "rows" or source.spec is not spec.with_rows(len(numbers)) or len(set(numbers)) < len(numbers):
+        return None
+    if not 0 <= min(numbers) <= max(numbers) < spec.rows:
+        return None
+    listed = base.row_list()
+    for number, place in zip(numbers, source.row_list()):
+        listed[number] = place
+    rows = tuple(listed)
+    base.graph.copies.append(rows)
+    depth = max(base.depth, source.depth)
+    found = rows if len(rows) > 1 else rows[0]
+    return Value(found, depth, spec, base.graph, base.taped or source.taped)

@@ -214,6 +214,34 @@ def take(run: Run, a: int, b: int, c: int) -> str | None:
 
 
 @op
+def rows_by_number(run: Run, a: int, b: int, c: int) -> str | None:
+    """Rows picked by numbers that are known, some of them twice, and rows put by such, none of them twice."""
+    x = run.pick(a)
+    n, tokens, rest = x.shape[0], run.tokens, x.size // x.shape[0]
+    numbers = [(b + k * c) % n for k in range(1 + c % 3)]
+    places = np.random.RandomState(b).permutation(n + c % 3)[:n].tolist()
+    inside = np.random.RandomState(a).permutation(n)[: 1 + c % n].tolist()
+    many = fits(tokens.size * rest)
+    index = f"nd.array({numbers}, dtype='{'int32' if b % 2 else 'float32'}')"
+    columns = f"nd.array({[(b + k) % x.shape[1] for k in range(len(numbers))]})" if x.ndim == 2 else ""
+    return _chosen(
+        [
+            f"nd.take({x}, {tokens}, mode='wrap')" if many else None,
+            f"nd.take({x}, {tokens})" if many else None,
+            f"{x}.take({tokens}[:1]) * 0.5",
+            f"{x}[{index}]" if fits(len(numbers) * rest) else None,
+            f"{x}[{numbers}]" if fits(len(numbers) * rest) else None,
+            f"nd.gather_nd({x}, nd.array([{numbers}]))" if fits(len(numbers) * rest) else None,
+            f"{x}[{index}, {columns}]" if columns else None,
+            f"nd.scatter_nd({x}, nd.array([{places}]), {(n + c % 3, *x.shape[1:])})" if fits(x.size * 3) else None,
+            f"nd.contrib.index_copy({x}, nd.array({inside}), {run.like(x, c)}[:{len(inside)}] * 0.5)",
+            f"nd.contrib.index_copy(nd.ones({x.shape}, dtype='{x.dtype}'), nd.array({inside}), {x}[:{len(inside)}])",
+        ],
+        a + b + c,
+    )
+
+
+@op
 def pick_columns(run: Run, a: int, b: int, c: int) -> str | None:
     """One element of each row, by numbers that are known."""
     x = run.pick(a, lambda x: x.ndim == 2)

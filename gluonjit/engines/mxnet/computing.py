@@ -6,7 +6,7 @@ from typing import Any
 
 from mxnet.ndarray import NDArray
 
-from gluonjit.engines.mxnet.aliases import Owned, is_stale, renew
+from gluonjit.engines.mxnet.aliases import Owned, Step, is_stale, renew
 from gluonjit.engines.mxnet.bridge import bridged
 from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.operands import ZERO, seen_through
@@ -53,9 +53,12 @@ def in_memory(array: Any) -> NDArray | None:
     found = base._c
     with UNCAPTURED, as_captured(0):
         for part in keys_of(array._k):
-            if part.__class__ is not int and part.__class__ is not slice:
+            if part.__class__ is Step:
+                found = part.of(found)
+            elif part.__class__ is int or part.__class__ is slice:
+                found = found[part]
+            else:
                 return None
-            found = found[part]
     return found
 
 

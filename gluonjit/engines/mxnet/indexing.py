@@ -1,77 +1,256 @@
-"""Basic indexing of lazy arrays: rows are references, and what an index cuts out of these is one operator.
+"""Operators that pick or put rows by numbers that are known: references to rows, so that nothing runs.
 
-So `x[i, 2:5]` is one kind for all i. Entries, of which a program may take any, as the scores of a sample's own tags,
-are picked by a number that is an operand: one kind for all of them.
+An edge list gives each sample numbers of nodes and of edges of its own. As a node of a fixed shape each such operator
+would be traced for each pair of them, and mostly run for each sample by itself. What is left is captured as operators
+to which the numbers are operands: so one kind does for all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
-from mxnet.context import Context
-from mxnet.ndarray import NDArray, array
+from mxnet.ndarray import NDArray, array, register
 
-from gluonjit.engines.mxnet import references
-from gluonjit.engines.mxnet.indices import Cuts
-from gluonjit.engines.mxnet.operands import value_of
-from gluonjit.engines.mxnet.session import as_captured
+from gluonjit.engines.mxnet.arrays import context_of
+from gluonjit.engines.mxnet.known import known, note_read, whole_numbers
+from gluonjit.engines.mxnet.lookups import host_numbers
+from gluonjit.engines.mxnet.operands import Empty, leaf, made_from_nothing, value_of
+from gluonjit.engines.mxnet.program import operator_handle
+from gluonjit.engines.mxnet.rules import Attributes
 from gluonjit.engines.mxnet.trace import Trace
-from gluonjit.graph import Value
-from gluonjit.hybrid import LOCAL, UNCAPTURED, engine_of
-from gluonjit.hybrid.places import are_many
+from gluonjit.graph import Spec, Value
+from gluonjit.graph.references import picked, placed
+from gluonjit.hybrid import LOCAL, UNCAPTURED, Batch
+
+_EVERYTHING = slice(None)
 
 
-def referred(lazy: Any, key: Any, scalar: tuple[int, ...] = (1,)) -> Value | None:
-    """Finds what an index picks as rows of a lazy array's value, where it is that in the open batch."""
-    value, state = lazy._v, LOCAL.state
-    if isinstance(value.graph, Trace):
+class Call(NamedTuple):
+    """A call of an operator. `wrapped` makes a lazy array of a value."""
+
+    batch: Batch
+    arrays: Sequence[Any]
+    attrs: Attributes
+    wrapped: Callable[[Value], Any]
+
+    def numbers(self, position: int, axes: int) -> Any:
+        """The numbers of an operand of so many axes, of int64; None where they are not known."""
+        found = whole_numbers(self.batch, self.arrays[position])
+        return found if found is not None and found.ndim == axes else None
+
+    def operator(self, name: str, *operands: Value, **attrs: Any) -> Value:
+        """The result of another operator, captured."""
+        given = [self.wrapped(value) for value in operands]
+        found = register._imperative_invoke(
+            operator_handle(name), given, list(attrs), list(attrs.values()), None, False, False
+        )
+        value: Value = found._v
+        return value
+
+
+Way = Callable[[Call], Optional[Value]]
+
+
+def by_numbers(
+    batch: Batch, name: str, arrays: Sequence[Any], attrs: Any, wrapped: Callable[[Value], Any]
+) -> Value | None:
+    """An operator's result by numbers that are known; None where it has to be captured as it is."""
+    way = _WAYS.get(name)
+    return None if way is None else way(Call(batch, arrays, Attributes(dict(attrs)), wrapped))
+
+
+def rows_at(item: Any, key: Any) -> Value | None:
+    """`x[key]` of a captured array by an array of numbers of whole rows; None where it is another case."""
+    value, state = item._v, LOCAL.state
+    parts = key if isinstance(key, tuple) else (key,)
+    if isinstance(value.graph, Trace) or state.batch is None or any(not _is_all(part) for part in parts[1:]):
         return None
-    batch = state.batch or state.open(engine_of("mxnet"))
-    if value.graph is not batch.graph:
-        value = value_of(batch, lazy)
-    if state.mode < 2 and value.taped:  # what is sliced while not recording has no history
+    if not parts or len(parts) > len(value.spec.shape) or not _is_numbers(parts[0]):
         return None
-    return references.indexed(value, key, scalar)
+    value = _data(state.batch, item)
+    numbers = None if value is None else _listed(state.batch, parts[0])
+    if value is None or numbers is None or not _within(numbers, value.spec.rows):
+        return None  # MXNet's operator tells what is wrong
+    return picked(value, numbers.tolist())
 
 
-def cut_out(lazy: Any, cuts: Cuts, wrapped: Callable[[Value], Any], call: Callable[..., Any]) -> Any:
-    """What is left of a lazy array, one number or more; its shape may differ from the index's by axes of size 1.
-
-    wrapped: makes a lazy array of a value; call: captures an operator, by its name.
-    """
-    first, last, step = cuts[0]
-    rows = referred(lazy, slice(first, last)) if step == 1 and (first, last) != (0, lazy.shape[0]) else None
-    if rows is not None:
-        lazy, cuts = wrapped(rows), [(0, rows.spec.rows, 1), *cuts[1:]]
-    shape = lazy.shape
-    if all(cut == (0, extent, 1) for cut, extent in zip(cuts, shape)):
-        return lazy
-    if all(len(range(extent)[slice(*cut)]) == 1 for cut, extent in zip(cuts, shape)):
-        number = int(np.ravel_multi_index([begin for begin, _, _ in cuts], shape))
-        if _lifted(lazy._v, number, rows is not None):
-            row = lazy if len(shape) == 2 and shape[0] == 1 else lazy.reshape((1, -1))
-            return call("pick", row, _number(number, lazy.context), axis=1)
-    begin, end, steps = zip(*cuts)
-    return call("slice", lazy, begin=begin, end=end, step=steps)
+def coordinates(item: Any, key: Any) -> NDArray | None:
+    """The index array of `x[rows, columns]` where both are known, as many, and all axes; None in other cases."""
+    state = LOCAL.state
+    if isinstance(item._v.graph, Trace) or state.batch is None or not isinstance(key, tuple):
+        return None
+    if len(key) != 2 or len(item._v.spec.shape) != 2 or not all(map(_is_numbers, key)):
+        return None
+    listed = [_listed(state.batch, part) for part in key]
+    if any(numbers is None for numbers in listed) or len(listed[0]) != len(listed[1]):
+        return None
+    with UNCAPTURED:
+        return array(np.stack(listed), ctx=context_of(item._v.spec.device), dtype="int32")
 
 
-def _lifted(value: Value, number: int, of_many: bool) -> bool:
-    """Tells whether an entry's number becomes an operand: of many rows it is a sample's own more often than not."""
-    if isinstance(value.graph, Trace) or value.spec.dtype == "bool":  # pick takes no truth values
-        return False
-    return of_many or are_many(value.spec, number)
+def _is_all(part: Any) -> bool:
+    return part is Ellipsis or (part.__class__ is slice and part == _EVERYTHING)
 
 
-@lru_cache(maxsize=4096)
-def _number(number: int, context: Context) -> NDArray:
-    """A whole number, as operators take it."""
-    with UNCAPTURED, as_captured(0):
-        return array([number], ctx=context, dtype="int32")
+def _is_numbers(part: Any) -> bool:
+    return isinstance(part, (NDArray, np.ndarray)) or (part.__class__ is list and all(type(n) is int for n in part))
 
 
-def clear_numbers() -> None:
-    """Forget the arrays of numbers."""
-    _number.cache_clear()
+def _listed(batch: Batch, part: Any) -> Any:
+    """The numbers of an index along one axis, an array of int64; None where they are not known."""
+    if isinstance(part, NDArray):
+        numbers = whole_numbers(batch, part) if np.dtype(part.dtype).kind != "b" else None
+    else:
+        numbers = np.asarray(part)
+        numbers = numbers.astype(np.int64) if numbers.size and numbers.dtype.kind in "iu" else None
+    return numbers if numbers is not None and numbers.ndim == 1 else None
+
+
+def _within(numbers: Any, size: int) -> bool:
+    return bool(-size <= numbers.min() and numbers.max() < size)
+
+
+def _data(batch: Batch, item: Any) -> Value | None:
+    """The value of an operand whose rows may be referred to; None where it has none, or no history is to go on."""
+    try:
+        value = value_of(batch, item)
+    except Empty:
+        return None
+    learns = value.taped or (isinstance(value.base, NDArray) and value.base.grad is not None)
+    return value if value.spec.mode == "rows" and (LOCAL.state.mode >= 2 or not learns) else None
+
+
+def _take(call: Call) -> Value | None:
+    """`take(x, numbers)` along axis 0."""
+    value = _data(call.batch, call.arrays[0])
+    if value is None or call.attrs.integer("axis", 0) not in (0, -len(value.spec.shape)):
+        return None
+    numbers, count = call.numbers(1, 1), value.spec.rows
+    if numbers is None:
+        return None
+    mode = call.attrs.text("mode", "clip")
+    if mode == "raise" and (numbers.min() < 0 or numbers.max() >= count):
+        return None
+    found = picked(value, _brought_in(numbers, count, mode).tolist())
+    if found is not None:
+        note_read(call.batch, call.arrays[1], found)
+    return found
+
+
+def _brought_in(numbers: Any, size: int, mode: str) -> Any:
+    """Numbers within a size, as MXNet's mode brings them there."""
+    return numbers % size if mode == "wrap" else np.clip(numbers, 0, size - 1)
+
+
+def _gather_nd(call: Call) -> Value | None:
+    """Rows by their numbers, or of each of these rows an entry by another number."""
+    value = _data(call.batch, call.arrays[0])
+    numbers = None if value is None else call.numbers(1, 2)
+    if value is None or numbers is None or not _within(numbers[0], value.spec.rows):
+        return None
+    rest = value.spec.row_shape
+    if len(numbers) == 2 and (len(rest) != 1 or not _within(numbers[1], rest[0])):
+        return None
+    if len(numbers) > 2:
+        return None
+    found = picked(value, numbers[0].tolist())
+    if found is not None and len(numbers) == 2:
+        found = _entries(call, found, numbers[1] % rest[0])
+    if found is not None:
+        note_read(call.batch, call.arrays[1], found)
+    return found
+
+
+def _entries(call: Call, rows: Value, numbers: Any, keepdims: bool = False) -> Value:
+    """Of each row the entry of a number of its own, which is within it."""
+    index = host_numbers(call.batch, numbers.tolist(), "int32", rows.spec.device)
+    return call.operator("pick", rows, index, axis=1, keepdims=keepdims)
+
+
+def _pick(call: Call) -> Value | None:
+    """`pick(x, numbers)` by numbers that are floats: whole ones are operands of the host's, of any number."""
+    try:
+        value = value_of(call.batch, call.arrays[0])
+    except Empty:
+        return None
+    spec = value.spec
+    if spec.mode != "rows" or len(spec.shape) != 2 or call.attrs.optional_integer("axis", -1) not in (1, -1):
+        return None
+    index = known(call.arrays[1])
+    if index is None or np.dtype(index.dtype).kind != "f":
+        return None
+    numbers = call.numbers(1, 1)
+    if numbers is None or len(numbers) != spec.rows:
+        return None
+    inside = _brought_in(numbers, spec.shape[1], call.attrs.text("mode", "clip"))
+    found = _entries(call, value, inside, call.attrs.flag("keepdims"))
+    note_read(call.batch, call.arrays[1], found)
+    return found
+
+
+def _scatter_nd(call: Call) -> Value | None:
+    """Rows put into zeros. Of two at one place MXNet does not say which stays."""
+    source = _data(call.batch, call.arrays[0])
+    numbers = None if source is None else call.numbers(1, 2)
+    shape = call.attrs.axes("shape")
+    if source is None or numbers is None or shape is None or len(numbers) != 1:
+        return None
+    if len(shape) != len(source.spec.shape) or shape[1:] != source.spec.row_shape:
+        return None
+    zero = _zero_row(call.batch, source.spec)
+    base = picked(zero, [0] * shape[0])
+    found = None if base is None else placed(base, numbers[0].tolist(), source)
+    if found is not None:
+        note_read(call.batch, call.arrays[1], found)
+    return found
+
+
+def _zero_row(batch: Batch, spec: Spec) -> Value:
+    """One row of zeros like these, which the batch has once."""
+    like = ("shape", str((1, *spec.row_shape))), ("ctx", spec.device), ("dtype", spec.dtype)
+    return leaf(batch, made_from_nothing(batch, (operator_handle("_zeros"), like, False, LOCAL.state.numpy)))
+
+
+def _index_copy(call: Call) -> Value | None:
+    """`index_copy(x, numbers, y)`: rows of `x`, some of which are those of `y`."""
+    base, source = [_data(call.batch, call.arrays[position]) for position in (0, 2)]
+    numbers = None if base is None or source is None else call.numbers(1, 1)
+    if base is None or source is None or numbers is None:
+        return None
+    found = placed(base, numbers.tolist(), source)
+    if found is not None:
+        note_read(call.batch, call.arrays[1], found)
+    return found
+
+
+def _mean(call: Call) -> Value | None:
+    """The mean of any number of rows: their sum, by a number that is an operand."""
+    batch, attrs = call.batch, call.attrs
+    axis = attrs.text("axis", "").strip("()[], ")
+    if "arity" in batch.options.without or axis not in ("0", "-2") or attrs.flag("exclude"):
+        return None
+    try:
+        value = value_of(batch, call.arrays[0])
+    except Empty:
+        return None
+    spec = value.spec
+    if spec.mode != "rows" or len(spec.shape) != 2 or spec.dtype != "float32":
+        return None
+    if attrs.text("dtype", "None") not in ("None", "float32"):
+        return None
+    total = call.operator("sum", value, axis=0, keepdims=attrs.flag("keepdims"))
+    return call.operator("broadcast_div", total, host_numbers(batch, [float(spec.rows)], spec.dtype, spec.device))
+
+
+_WAYS: dict[str, Way] = {
+    "take": _take,
+    "gather_nd": _gather_nd,
+    "pick": _pick,
+    "scatter_nd": _scatter_nd,
+    "_contrib_index_copy": _index_copy,
+    "mean": _mean,
+    "_npi_mean": _mean,
+}
+"""Operators by the name under which MXNet registers them."""

@@ -20,7 +20,8 @@ from gluonjit.engines.mxnet import references
 from gluonjit.engines.mxnet.aliases import DETACHED, Step, is_view, noted, seen
 from gluonjit.engines.mxnet.arrays import context_of
 from gluonjit.engines.mxnet.computing import concrete, created, own, plain, read, waits
-from gluonjit.engines.mxnet.indexing import cut_out, referred
+from gluonjit.engines.mxnet.cutting import cut_out, referred
+from gluonjit.engines.mxnet.indexing import coordinates, rows_at
 from gluonjit.engines.mxnet.indices import basic_index, expanded, is_basic
 from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.operands import owned
@@ -267,6 +268,12 @@ def _called(name: str, *arrays: Any, **attrs: Any) -> Any:
 
 def _picked(array: LazyArray, key: Any) -> Any:
     """Indexing by arrays, as NDArray does it: an index array made on the host, then one operator."""
+    found = rows_at(array, key)
+    if found is not None:
+        return wrap(found)
+    known = coordinates(array, key)
+    if known is not None:
+        return op.gather_nd(array, known)
     parts = key if isinstance(key, tuple) else (key,)
     indices, new_axes = array._get_index_nd(indexing_key_expand_implicit_axes(parts, array.shape)[0])
     if not isinstance(indices, NDArray):

@@ -13,7 +13,8 @@ from mxnet.numpy import ndarray
 from gluonjit.engines.mxnet import references
 from gluonjit.engines.mxnet.aliases import CLASSIC, NUMPY, Step, is_view, noted, seen
 from gluonjit.engines.mxnet.computing import plain, waits
-from gluonjit.engines.mxnet.indexing import cut_out, referred
+from gluonjit.engines.mxnet.cutting import cut_out, referred
+from gluonjit.engines.mxnet.indexing import coordinates, rows_at
 from gluonjit.engines.mxnet.indices import basic_index, expanded, is_basic
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, detached, taken, wrap
 from gluonjit.engines.mxnet.operands import owned
@@ -166,6 +167,12 @@ def _sliced(array: LazyNumpy, key: Any) -> Any:
 
 def _picked(array: LazyNumpy, key: Any) -> Any:
     """Indexing by arrays: an index array made on the host, then one operator."""
+    found = rows_at(array, key)
+    if found is not None:
+        return wrap_np(found)
+    known = coordinates(array, key)
+    if known is not None:
+        return npi.gather_nd(array, known.as_np_ndarray())
     parts = key if isinstance(key, tuple) else (key,)
     indices, new_axes = array._get_index_nd(indexing_key_expand_implicit_axes(parts, array.shape)[0])
     if not isinstance(indices, NDArray):

@@ -78,9 +78,13 @@ def look_up(batch: Batch, indices: Any, table: Table) -> Value | None:
 
 def host_rows(batch: Batch, array: Any, dtype: str, device: str) -> Value:
     """A one-dimensional integer array as rows numbered by value."""
-    table = host_table(batch, dtype, device)
+    return host_numbers(batch, array.asnumpy().tolist(), dtype, device, array)
+
+
+def host_numbers(batch: Batch, numbers: list[Any], dtype: str, device: str, base: Any = None) -> Value:
+    """Numbers of the host's, one or more, as an array of one axis: rows numbered by value."""
     row = intern_spec((), dtype, device, "stack")
-    return _rows_of(batch, table, row, array.asnumpy().tolist(), False, array)
+    return _rows_of(batch, host_table(batch, dtype, device), row, numbers, False, base)
 
 
 def host_table(batch: Batch, dtype: str, device: str) -> Integers:

@@ -10,14 +10,14 @@ from gluonjit.engines.mxnet import references
 from gluonjit.engines.mxnet.aliases import Owned, is_stale, renew
 from gluonjit.engines.mxnet.arrays import spec_of
 from gluonjit.engines.mxnet.history import has_history
-from gluonjit.engines.mxnet.hooked import slice_rows
+from gluonjit.engines.mxnet.hooked import original_invoke, slice_rows
 from gluonjit.engines.mxnet.lookups import host_rows
 from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.results import Imported, numbers_of, spent, tape_of
 from gluonjit.engines.mxnet.semantics import as_shape, classic
 from gluonjit.engines.mxnet.shared import SHARED
 from gluonjit.engines.mxnet.tape import Tape
-from gluonjit.engines.mxnet.trace import NeedsValue, Trace
+from gluonjit.engines.mxnet.trace import Attrs, NeedsValue, Trace
 from gluonjit.graph import Spec, Value
 from gluonjit.hybrid import LOCAL, Batch
 from gluonjit.hybrid.state import settle
@@ -121,6 +121,20 @@ def _copied(batch: Batch, array: NDArray, spec: Spec) -> Value:
         copy.wait_to_read()
         known = batch.graph.add_leaf(key, copy, spec, LOCAL.state.mode >= 2)
     return Value(known.base, 0, spec, batch.graph, LOCAL.state.mode >= 2, known.payload)
+
+
+def made_from_nothing(batch: Batch, key: Any) -> Any:
+    """The batch's array that this operator without operands gives."""
+    array = batch.created.get(key)
+    if array is None:
+        handle, attrs, is_np, _ = key
+        array = batch.created[key] = original_invoke(handle, [], *unzipped(attrs), None, is_np, False)
+    return array
+
+
+def unzipped(attrs: Attrs) -> tuple[list[str], list[str]]:
+    """Keys and values of an operator's attributes."""
+    return [key for key, _ in attrs], [value for _, value in attrs]
 
 
 def imported(batch: Batch, value: Value) -> Value:

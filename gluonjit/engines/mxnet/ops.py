@@ -11,10 +11,11 @@ from mxnet.ndarray.sparse import BaseSparseNDArray
 from gluonjit.engines.mxnet import rules
 from gluonjit.engines.mxnet.computing import concrete, created, own, unlinked, waits
 from gluonjit.engines.mxnet.hooked import current_mode, original_invoke
+from gluonjit.engines.mxnet.indexing import by_numbers
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, wrap, wrap_created
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np, wrap_np_as
 from gluonjit.engines.mxnet.lookups import look_up, table_of
-from gluonjit.engines.mxnet.operands import Empty, leaf, value_of
+from gluonjit.engines.mxnet.operands import Empty, leaf, made_from_nothing, unzipped, value_of
 from gluonjit.engines.mxnet.opkinds import ADDITIONS, operator_kind, sum_kind
 from gluonjit.engines.mxnet.references import REFERENCES, Copied
 from gluonjit.engines.mxnet.trace import Attrs, infer, operator_call
@@ -82,6 +83,8 @@ def capture_op(
         refuse(f"{name} of parameters alone runs when it is called")
         return original_invoke(handle, arrays, keys, vals, None, is_np, as_list)
     found = _looked_up(batch, name, arrays, attrs, weights, state.mode)
+    if found is None and not weights:
+        found = by_numbers(batch, name, arrays, attrs, wrap)
     if found is not None:
         return _wrapped((found,), is_np, as_list)
     try:
@@ -168,7 +171,7 @@ def _created(batch: Batch, handle: int, name: str, attrs: Attrs, is_np: bool, as
     rule = rules.RULES.get(name)
     if rule is None or rule.kind != "constant" or rule.random or as_list:
         refuse(f"{name} runs when it is called")
-        return original_invoke(handle, [], *_unzipped(attrs), None, is_np, as_list)
+        return original_invoke(handle, [], *unzipped(attrs), None, is_np, as_list)
     array = made_from_nothing(batch, (handle, attrs, is_np, LOCAL.state.numpy))
     try:
         value = leaf(batch, array)
@@ -176,19 +179,6 @@ def _created(batch: Batch, handle: int, name: str, attrs: Attrs, is_np: bool, as
         return array
     zero = name in _ZEROS
     return wrap_np_as(created(value, zero), array) if is_np else wrap_created(value, array, zero)
-
-
-def made_from_nothing(batch: Batch, key: Any) -> Any:
-    """The batch's array that this operator without operands gives."""
-    array = batch.created.get(key)
-    if array is None:
-        handle, attrs, is_np, _ = key
-        array = batch.created[key] = original_invoke(handle, [], *_unzipped(attrs), None, is_np, False)
-    return array
-
-
-def _unzipped(attrs: Attrs) -> tuple[list[str], list[str]]:
-    return [key for key, _ in attrs], [value for _, value in attrs]
 
 
 def _looked_up(

@@ -18,8 +18,7 @@ from gluonjit.engines.mxnet.dynamic import blocks_of
 from gluonjit.engines.mxnet.lazy import Lazy, wrap
 from gluonjit.engines.mxnet.lazy_np import wrap_np
 from gluonjit.engines.mxnet.lookups import host_table, table_of
-from gluonjit.engines.mxnet.operands import leaf
-from gluonjit.engines.mxnet.ops import made_from_nothing
+from gluonjit.engines.mxnet.operands import leaf, made_from_nothing
 from gluonjit.engines.mxnet.recording import Here, Plain, Recorder, described, equal
 from gluonjit.engines.mxnet.trace import map_structure
 from gluonjit.errors import OptionError, ReuseError

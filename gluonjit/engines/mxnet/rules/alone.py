@@ -5,8 +5,9 @@ from __future__ import annotations
 from .rule import Rule, alone
 
 _REASONS = {
-    "sets entries by indices, which would have to name the sample too": """
-        scatter_nd _scatter_set_nd _contrib_index_copy fill_element_0index""",
+    "sets entries by indices, which would have to name the sample too": "_scatter_set_nd fill_element_0index",
+    "sets rows by indices that are computed, or of which two are equal; by others nothing runs": """
+        scatter_nd _contrib_index_copy""",
     "sets entries by a mask": "_npi_boolean_mask_assign_scalar _npi_boolean_mask_assign_tensor",
     "sums up the whole batch": "_contrib_allclose all_finite multi_all_finite multi_sum_sq _histogram",
     "mixes its rows": "khatri_rao _contrib_count_sketch _contrib_index_array",

@@ -142,10 +142,13 @@ RULES: dict[str, Rule] = {
     "take": Rule(
         "rewritten",
         take,
-        notes="as it stands in one table; in a sample's own rows its indices move by its place; alone with mode raise",
+        notes="as it stands in one table; nothing runs for rows by known numbers, computed ones move by the sample's "
+        "place; alone with mode raise",
     ),
     "batch_take": Rule("row-wise", batch_take, notes="pick, which has a gradient and blocks it"),
     "_ravel_multi_index": Rule("rewritten", ravel_multi_index, notes="all samples' columns side by side"),
     "_unravel_index": Rule("rewritten", unravel_index, notes="all samples' columns side by side"),
-    "gather_nd": Rule("rewritten", gather_nd, notes="one more coordinate: the sample"),
+    "gather_nd": Rule(
+        "rewritten", gather_nd, notes="one more coordinate: the sample; nothing runs for rows by known numbers"
+    ),
 }

@@ -1,0 +1,81 @@
+"""Numbers that are known: arrays that are there, such as inputs and views of them, read without running anything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from mxnet.ndarray import NDArray
+from mxnet.ndarray.sparse import BaseSparseNDArray
+
+from gluonjit.engines.mxnet.aliases import is_stale, renew
+from gluonjit.engines.mxnet.computing import in_memory
+from gluonjit.engines.mxnet.shared import SHARED
+from gluonjit.graph import Value
+from gluonjit.hybrid import LOCAL, Batch
+from gluonjit.hybrid.reuse import refuse
+
+_FAR = 2**31
+
+
+def known(item: Any) -> NDArray | None:
+    """The array behind an operand, for which nothing has to run; None where it waits, or is no dense array."""
+    if not isinstance(item, NDArray) or isinstance(item, BaseSparseNDArray):
+        return None
+    if getattr(item, "_v", None) is None:
+        return item
+    if LOCAL.state.trace is not None:
+        return None
+    if item._b is not None and is_stale(item):
+        renew(item)
+    found: NDArray | None = item._c
+    return in_memory(item) if found is None else found
+
+
+def whole_numbers(batch: Batch, item: Any) -> Any:
+    """The numbers of a known operand of one axis or two, as MXNet reads an index: cut off towards zero.
+
+    An array of int64; None where the operand waits, has no elements, or holds what is no number of 32 bits.
+    """
+    array = known(item)
+    if array is None or array.ndim not in (1, 2) or not array.size:
+        return None
+    key = "numbers", id(array)
+    entry = batch.tables.get(key)
+    if entry is None:
+        numbers = _whole(array.asnumpy())
+        if numbers is None:
+            return None
+        entry = array, numbers
+        if _is_kept(item, array):
+            batch.tables[key] = entry  # a write to it is noticed
+    base = getattr(item, "_b", None)
+    root = item if base is None else base
+    if len(root.shape) > 1 or np.dtype(root.dtype).kind == "f":  # else words, as of a look-up, which a key tells apart
+        refuse("it picks rows by numbers of an array that is no look-up's")
+    return entry[1]
+
+
+def _is_kept(item: Any, array: NDArray) -> bool:
+    """Tells whether the array of an operand is the one that the program has, to which writes are noticed."""
+    return array.__class__ not in SHARED and (item is array or item._c is array)
+
+
+def _whole(numbers: Any) -> Any:
+    kind = numbers.dtype.kind
+    if kind == "f":
+        if not (np.abs(numbers) < _FAR).all():  # not where it is not a number either
+            return None
+    elif kind not in "iu" or numbers.min() < -_FAR or numbers.max() >= _FAR:
+        return None
+    return numbers.astype(np.int64)
+
+
+def note_read(batch: Batch, item: Any, value: Value) -> None:
+    """Note that a recorded call has read an index: MXNet refuses to write to that where the call is in a graph."""
+    array = known(item)
+    if not value.taped or array is None or not _is_kept(item, array):
+        return
+    before = batch.imports.get(("index", id(array)))
+    if before is None or before[1].depth < value.depth:
+        batch.imports["index", id(array)] = array, value

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from experiments.host.planning import Planned
     from experiments.host.sorts import Engine
 
-CALLS, ROUNDS, SAMPLES, SEED = 400, 11, 32, 0
+CALLS, ROUNDS, SAMPLES, SEED = 100, 31, 32, 0  # short rounds: whatever else runs on the machine is in few of them
+PLANNED = 5  # rounds of planning, at most: each is the least of three
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -90,7 +91,8 @@ def _planned(engine: Engine, options: argparse.Namespace) -> list[Planned]:
     """Plan minibatches of several sizes."""
     from experiments.host.planning import plan
 
-    return [plan(engine, samples, options.rounds, options.seed) for samples in options.planned or engine.PLANNED]
+    rounds = min(options.rounds, PLANNED)
+    return [plan(engine, samples, rounds, options.seed) for samples in options.planned or engine.PLANNED]
 
 
 def _capture() -> str:

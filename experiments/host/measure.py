@@ -18,7 +18,6 @@ from experiments.host.sorts import Engine, Sort
 from experiments.host.trees import sentence
 
 WARM_UP = 4  # rounds in which programs are traced, and not timed
-SAMPLES = 32  # of the TreeModel
 TOLERANCE = 1e-5  # of the largest number, in float32
 
 

@@ -117,9 +117,7 @@ def _inputs(graph: Graph, arenas: _Arenas) -> tuple[tuple[LeafChunk | LookupChun
     return tuple(inputs), given
 
 
-def _steps(
-    records: list[Record], found: list[Any], order: Index, indices: Index, arities: Index
-) -> tuple[Step, ...]:
+def _steps(records: list[Record], found: list[Any], order: Index, indices: Index, arities: Index) -> tuple[Step, ...]:
     steps = []
     for parts, gathers, places in found:
         first, begin, end = records[parts[0][0]], parts[0][1], parts[-1][2]

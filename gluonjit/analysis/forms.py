@@ -12,11 +12,11 @@ from gluonjit.hot import filled
 class Form(NamedTuple):
     """The rows of a node of a kind.
 
-    sizes: the rows of each operand; columns: where those of each begin among all, and after the last their `width`: how
-    many there are. numbers: what `lay_out` needs: how many children
-    a node has, and from there on (places are counted from the next number) how many groups of operands, how many results, where each group begins; for
-    each result the row that it begins with and how many it has; then group by group the number of its roles, where each
-    of them begins, and of each role the number of its columns, and these.
+    sizes: the rows of each operand; columns: where those of each begin among all, and after the last their `width`:
+    how many there are. numbers: what `lay_out` needs: how many children a node has, and from there on (places are
+    counted from the next number) how many groups of operands, how many results, where each group begins; for each
+    result the row that it begins with and how many it has; then group by group the number of its roles, where each of
+    them begins, and of each role the number of its columns, and these.
     """
 
     sizes: tuple[int, ...]

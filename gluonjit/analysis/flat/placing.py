@@ -54,12 +54,13 @@ def lay_out(
 ) -> cython.Py_ssize_t:
     """Give places to the results of all steps, step by step, and find the rows that each step reads.
 
-    Step k has the nodes from `starts[k]` to `starts[k + 1]` of `order`, and `arenas[k]` says in which arena each of its
-    results lies. `forms` has for each record, from `form_at` on, the numbers of its `Form`, and before them its arity,
-    which goes into `arities` for each node in `order`. `sizes` are the rows in each arena so far. Into `found` goes for each step (parts, gathers, places): a part is (record, where it begins,
-    where it ends); a gather is (arena, first row, row after the last, where its `indices` begin, where they end), the
-    last two being equal where it is all of these rows; a place is (arena, first row, row after the last). From then on
-    nodes in `order` are counted from the first of their record. Returns how many indices there are.
+    Step k has the nodes from `starts[k]` to `starts[k + 1]` of `order`, and `arenas[k]` says in which arena each of
+    its results lies. `forms` has for each record, from `form_at` on, the numbers of its `Form`, and before them its
+    arity, which goes into `arities` for each node in `order`. `sizes` are the rows in each arena so far. Into `found`
+    goes for each step (parts, gathers, places): a part is (record, where it begins, where it ends); a gather is
+    (arena, first row, row after the last, where its `indices` begin, where they end), the last two being equal where
+    it is all of these rows; a place is (arena, first row, row after the last). From then on nodes in `order` are
+    counted from the first of their record. Returns how many indices there are.
     """
     step: cython.Py_ssize_t
     number: cython.Py_ssize_t

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -10,12 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 from captured_support import fresh
-from plain_plans import Node, described, plain_nodes, plain_steps, random_graph
+from plain_plans import ROW, TWO, Node, described, plain_nodes, plain_steps, random_graph
 
 from gluonjit import hot, standin
 from gluonjit.analysis import Plan, Planner, flat, lower_bound
+from gluonjit.analysis.captured import Captured
 from gluonjit.analysis.schedulers import SCHEDULERS
-from gluonjit.graph import Graph
+from gluonjit.graph import Graph, Kind, Output, Record
 
 FILES = ("reading", "rewriting", "ordering", "placing")
 BUILT = all(find_spec(f"gluonjit._{name}") is not None for name in FILES)
@@ -139,3 +142,39 @@ def test_the_variable_decides(pure: bool) -> None:
     script = "from gluonjit.analysis import flat; print(flat.read.__module__, type(flat.read).__name__)"
     module, kind = fresh("-c", script, pure=pure).split()
     assert (module == "gluonjit.analysis.flat.reading") == (kind == "function") == pure
+
+
+@pytest.mark.skipif(not BUILT, reason="not all of gluonjit.analysis.flat was built")
+@pytest.mark.parametrize("seed", range(60))
+def test_wrong_numbers_end_in_an_exception_or_in_a_plan(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is compiled looks where it reads and writes, whatever is in the arrays that it is given."""
+    use(monkeypatch, [import_module(f"gluonjit._{name}") for name in FILES], ["all"])
+    rng = random.Random(seed)
+    graph, kinds, held = random_graph(seed)
+    wrong = rng.choice(("kinds", "bases", "firsts", "operands", "keep"))
+    read = Captured.read
+
+    def spoilt(self: Captured, records: Any) -> None:
+        read(self, records)
+        numbers = getattr(self, wrong)
+        if len(numbers):
+            numbers[rng.randrange(len(numbers))] = rng.choice((-1, -7, 3, 10**6, 2**62, -(2**62)))
+
+    monkeypatch.setattr(Captured, "read", spoilt)
+    with suppress(IndexError, ValueError):
+        assert isinstance(planned(graph, kinds, "batch"), Plan)
+    assert held or not graph.copies
+
+
+def test_an_operand_of_too_many_rows_is_refused() -> None:
+    graph = Graph()
+    kind = Kind("two", (TWO,), (Output(ROW, 0),), 1, None)
+    record = graph.records[0] = Record(kind, 0, 0.0)
+    leaf = graph.add_leaf("leaf", None, TWO).base
+    held = graph.append(record, ((leaf, leaf, leaf),), 1, None)
+    with pytest.raises(ValueError, match="3 rows, not 2"):
+        Planner(graph, lambda spec, count: pytest.fail("there are no sums"))
+    record.operands.append((leaf,))
+    with pytest.raises(ValueError, match="half a node of two"):
+        Planner(graph, lambda spec, count: pytest.fail("there are no sums"))
+    assert held

@@ -6,11 +6,15 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from gluonjit.analysis import flat
 from gluonjit.analysis.forms import Form, form_of
 from gluonjit.graph.graph import Record
 from gluonjit.hot import filled, numbers, repeated, room
 
+Index = npt.NDArray[np.int64]
 FEWEST = 7
 """The additions that one sum replaces, at least."""
 
@@ -105,12 +109,13 @@ class Captured:
         flat.depths(self.widths, self.kinds, self.bases, self.firsts, self.operands, self.keep, self.producer, found)
         return found
 
-    def rows_read(self, record: int) -> Any:
+    def rows_read(self, record: int) -> Index:
         """The rows that the nodes of a record read, as an array (nodes, rows)."""
         begin, end = self.begins[record], self.begins[record + 1]
         width = self.forms[record].width
         first = self.firsts[begin] if end > begin else 0
-        return numbers(self.operands)[first : first + (end - begin) * width].reshape(end - begin, width)
+        found: Index = numbers(self.operands)[first : first + (end - begin) * width].reshape(end - begin, width)
+        return found
 
 
 def _room_for(record: Record) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from gluonjit.analysis.captured import Captured
 from gluonjit.analysis.indices import Index
 from gluonjit.analysis.nodes import Schedule
 from gluonjit.analysis.plan import Arena, Gather, LeafChunk, LookupChunk, Part, Place, Plan, Step
-from gluonjit.graph.graph import Graph, Leaf
+from gluonjit.graph.graph import Graph, Leaf, Record
 from gluonjit.graph.values import Spec
 from gluonjit.hot import filled, numbers, repeated, room
 
@@ -27,9 +27,9 @@ def lay_out(graph: Graph, captured: Captured, schedule: Schedule, dropped: int) 
     forms = filled(())
     form_at = []
     for form in captured.forms:
-        form_at.append(len(forms))
+        form_at.append(len(forms) + 1)
         forms += form.numbers
-    indices = room(len(captured.operands))
+    indices, arities = room(captured.width), room(schedule.starts[-1])
     found: list[Any] = []
     flat.lay_out(
         schedule.starts,
@@ -46,9 +46,10 @@ def lay_out(graph: Graph, captured: Captured, schedule: Schedule, dropped: int) 
         arena,
         position,
         indices,
+        arities,
         found,
     )
-    steps = _steps(captured, found, numbers(schedule.order), numbers(indices))
+    steps = _steps(captured.records, found, numbers(schedule.order), numbers(indices), numbers(arities))
     return Plan(
         arenas=arenas.filled(sizes),
         inputs=inputs,
@@ -118,28 +119,20 @@ def _inputs(graph: Graph, arenas: _Arenas) -> tuple[tuple[LeafChunk | LookupChun
     return tuple(inputs), given
 
 
-def _steps(captured: Captured, found: list[Any], order: Index, indices: Index) -> tuple[Step, ...]:
+def _steps(records: list[Record], found: list[Any], order: Index, indices: Index, arities: Index) -> tuple[Step, ...]:
     steps = []
     for parts, gathers, places in found:
-        of = [Part(captured.records[number], order[begin:end]) for number, begin, end in parts]
-        kind, arities = of[0].record.kind, None
-        if kind.children:
-            arities = np.repeat([record.kind.arity for record, _ in of], [len(nodes) for _, nodes in of])
-        step = Step(
-            kind,
-            of[0].record.mode,
-            tuple(of),
-            parts[-1][2] - parts[0][1],
-            tuple(
-                [
-                    Gather(Place(arena, first, last), indices[begin:end] if end > begin else None)
-                    for arena, first, last, begin, end in gathers
-                ]
-            ),
-            tuple([Place(*place) for place in places]),
-            arities,
+        first, begin, end = records[parts[0][0]], parts[0][1], parts[-1][2]
+        of = tuple([Part(records[number], order[start:stop]) for number, start, stop in parts])
+        read = tuple(
+            [
+                Gather(Place(arena, low, high), indices[start:stop] if stop > start else None)
+                for arena, low, high, start, stop in gathers
+            ]
         )
-        steps.append(step)
+        kind = first.kind
+        own = arities[begin:end] if kind.children else None
+        steps.append(Step(kind, first.mode, of, end - begin, read, tuple([Place(*place) for place in places]), own))
     return tuple(steps)
 
 

@@ -15,18 +15,25 @@ from gluonjit.graph.values import Rows
 
 def operand_matrices(record: Record) -> list[Index]:
     """For each operand position an array (nodes, rows of the operand) of row numbers."""
-    read = Captured([record], 0).rows_read(0) if record.rows_read is None else record.rows_read
-    columns = form_of(record.kind).columns
+    read, columns = _read(record), form_of(record.kind).columns
     return [read[:, begin:end] for begin, end in zip(columns, columns[1:])]
 
 
 def rows_read(record: Record, node: int) -> list[list[int]]:
     """For each operand of a node the numbers of its rows."""
     if record.rows_read is not None:
-        read, columns = record.rows_read[node].tolist(), form_of(record.kind).columns
+        read, columns = _read(record)[node].tolist(), form_of(record.kind).columns
         return [read[begin:end] for begin, end in zip(columns, columns[1:])]
     operands = zip(record.operands[node], record.kind.operands)
     return [list(_row_numbers(rows, spec.rows)) for rows, spec in operands]
+
+
+def _read(record: Record) -> Index:
+    """The rows that each node reads, as an array (nodes, rows)."""
+    if record.rows_read is None:
+        return Captured([record], 0).rows_read(0)
+    found: Index = record.rows_read.reshape(len(record.bases), form_of(record.kind).width)
+    return found
 
 
 def base_rows(record: Record) -> Index:

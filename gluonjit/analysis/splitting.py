@@ -37,11 +37,13 @@ def captured_nodes(graph: Graph, sharing: Sharing = "batch") -> Captured:
     for number, split in splits:
         _cut(captured, number, split, wanted)
     _add_products(captured, wanted, sharing, graph.marks)
+    bases, operands = numbers(captured.bases), numbers(captured.operands)
     made = range(len(captured.records) - len(wanted), len(captured.records))
     for number in [*[number for number, _ in splits], *made]:
-        record = captured.records[number]
-        record.bases = numbers(captured.bases)[captured.begins[number] : captured.begins[number + 1]]
-        record.rows_read = captured.rows_read(number)
+        record, begin, end = captured.records[number], captured.begins[number], captured.begins[number + 1]
+        record.bases = bases[begin:end]
+        first = captured.firsts[begin]
+        record.rows_read = operands[first : first + (end - begin) * captured.forms[number].width]
     return captured
 
 

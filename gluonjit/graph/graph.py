@@ -60,7 +60,7 @@ class Record:
         self.values: list[tuple[Value, ...]] = []
         self.calls = 0
         self.base_rows: Any = None  # the analysis's copy of `bases`, so that a step costs only its own nodes
-        self.rows_read: Any = None  # what the analysis has instead of `operands`, for nodes that it made of calls
+        self.rows_read: Any = None  # the analysis's `operands`, row by row and node by node, of nodes made of calls
 
     def complete(self) -> None:
         """Forget half a node, which an interrupt (Ctrl-C) in the middle of a capture has left."""

@@ -49,16 +49,18 @@ def lay_out(
     arena: cython.longlong[::1],
     position: cython.longlong[::1],
     indices: cython.longlong[::1],
+    arities: cython.longlong[::1],
     found: list,
 ) -> cython.Py_ssize_t:
     """Give places to the results of all steps, step by step, and find the rows that each step reads.
 
-    Step k has the nodes from `starts[k]` to `starts[k + 1]` of `order`, and `arenas[k]` says in which arena each of its
-    results lies. `forms` has for each record, from `form_at` on, the numbers of its `Form`. `sizes` are the rows in
-    each arena so far. Into `found` goes for each step (parts, gathers, places): a part is (record, where it begins,
-    where it ends); a gather is (arena, first row, row after the last, where its `indices` begin, where they end), the
-    last two being equal where it is all of these rows; a place is (arena, first row, row after the last). From then on
-    nodes in `order` are counted from the first of their record. Returns how many indices there are.
+    Step k has the nodes from `starts[k]` to `starts[k + 1]` of `order`, and `arenas[k]` says in which arena each of
+    its results lies. `forms` has for each record, from `form_at` on, the numbers of its `Form`, and before them its
+    arity, which goes into `arities` for each node in `order`. `sizes` are the rows in each arena so far. Into `found`
+    goes for each step (parts, gathers, places): a part is (record, where it begins, where it ends); a gather is
+    (arena, first row, row after the last, where its `indices` begin, where they end), the last two being equal where
+    it is all of these rows; a place is (arena, first row, row after the last). From then on nodes in `order` are
+    counted from the first of their record. Returns how many indices there are.
     """
     step: cython.Py_ssize_t
     number: cython.Py_ssize_t
@@ -88,7 +90,7 @@ def lay_out(
             own = of[number]
             place = _place(number, begin, end, order, kinds, bases, forms, form_at, own, sizes, arena, position)
             places.append((own, place, sizes[own]))
-        found.append((_parts(begin, end, order, kinds, begins), gathers, places))
+        found.append((_parts(begin, end, order, kinds, begins, forms, form_at, arities), gathers, places))
     return used
 
 
@@ -99,6 +101,9 @@ def _parts(
     order: cython.longlong[::1],
     kinds: cython.longlong[::1],
     begins: cython.longlong[::1],
+    forms: cython.longlong[::1],
+    form_at: cython.longlong[::1],
+    arities: cython.longlong[::1],
 ) -> list:
     """Count the nodes of a step from the first of their record; returns where the nodes of each record are."""
     i: cython.Py_ssize_t
@@ -109,6 +114,7 @@ def _parts(
             found.append((kind, begin, i))
             begin, kind = i, kinds[order[i]]
         order[i] -= begins[kind]
+        arities[i] = forms[form_at[kind] - 1]
     found.append((kind, begin, end))
     return found
 

@@ -15,25 +15,36 @@ except ImportError:
     from gluonjit import standin as cython
 
 if cython.compiled:
-    from cython.cimports.cpython.ref import Py_REFCNT
+    from cython.cimports.cpython.list import PyList_GET_ITEM
+    from cython.cimports.cpython.object import PyObject
+    from cython.cimports.cpython.tuple import PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 
 
-def most_references(values: tuple) -> cython.Py_ssize_t:
-    """The references to that one of some values which has the most, with those that counting makes."""
+@cython.cfunc
+def _most_references(nodes: list, k: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """The references to that one of the values of node k which has the most, with those that counting makes."""
     most: cython.Py_ssize_t = 0
     found: cython.Py_ssize_t
-    k: cython.Py_ssize_t
-    for k in range(len(values)):
-        if cython.compiled:
-            found = Py_REFCNT(values[k])
-        else:
-            found = getrefcount(values[k])
-        if found > most:
-            most = found
+    i: cython.Py_ssize_t
+    if cython.compiled:  # to hold each object meanwhile would be to write to all of them, which takes longer
+        if not PyTuple_CheckExact(cython.cast(object, PyList_GET_ITEM(nodes, k))):
+            raise TypeError("the values of a node are a tuple")
+        for i in range(PyTuple_GET_SIZE(cython.cast(object, PyList_GET_ITEM(nodes, k)))):
+            value = cython.declare(
+                cython.pointer(PyObject), PyTuple_GET_ITEM(cython.cast(object, PyList_GET_ITEM(nodes, k)), i)
+            )
+            found = value.ob_refcnt
+            if found > most:
+                most = found
+    else:
+        for value in nodes[k]:
+            found = getrefcount(value)
+            if found > most:
+                most = found
     return most
 
 
-UNREAD: cython.Py_ssize_t = most_references((object(),))
+_UNREAD: cython.Py_ssize_t = _most_references([(object(),)], 0)
 """References to a value that nobody holds but its node's tuple, and those that counting makes."""
 
 
@@ -41,7 +52,7 @@ def held(values: list) -> bool:
     """Tells whether somebody outside the graph can read one of these nodes' values."""
     k: cython.Py_ssize_t
     for k in range(len(values)):
-        if most_references(values[k]) > UNREAD:
+        if _most_references(values, k) > _UNREAD:
             return True
     return False
 
@@ -61,41 +72,56 @@ def read(
     """Read the nodes of these records, the first of which has this number, from node n and operand `at` on.
 
     `sizes` has for each record the rows of each of its operands. A node is alive if somebody outside the graph can read
-    one of its values. Raises ValueError for an operand that has not as many rows as it should.
+    one of its values. Raises ValueError for half a node, and for an operand that has not as many rows as it should.
     """
     k: cython.Py_ssize_t
-    c: cython.Py_ssize_t
-    i: cython.Py_ssize_t
     width: cython.Py_ssize_t
-    size: cython.longlong
-    row: cython.longlong
-    for record, of_record in zip(records, sizes):
+    for record, lengths in zip(records, sizes):
         given: list = record.operands
         values: list = record.values
         first_rows: list = record.bases
-        lengths: tuple = of_record
-        width = len(lengths)
+        if not len(given) == len(values) == len(first_rows):
+            raise ValueError(f"half a node of {record.kind.name}")
+        # List by list, as one is gone through faster than several at a time.
+        width = sum(lengths)
         for k in range(len(given)):
-            kinds[n] = number
-            bases[n] = first_rows[k]
-            firsts[n] = at
-            alive[n] = most_references(values[k]) > UNREAD
-            n += 1
-            node: tuple = given[k]
-            for c in range(width):
-                rows = node[c]
-                size = lengths[c]
-                if isinstance(rows, tuple):
-                    each: tuple = rows
-                    if len(each) != size:
-                        raise ValueError(f"an operand of {record.kind.name} has {len(each)} rows, not {size}")
-                    for i in range(size):
-                        operands[at + i] = each[i]
-                elif size == 1:
-                    operands[at] = rows
-                else:
-                    row = rows
-                    for i in range(size):
-                        operands[at + i] = row + i
-                at += size
+            kinds[n + k] = number
+            firsts[n + k] = at + k * width
+        for k in range(len(given)):
+            bases[n + k] = first_rows[k]
+        for k in range(len(given)):
+            alive[n + k] = _most_references(values, k) > _UNREAD
+        at = _read_operands(given, lengths, at, operands)
+        n += len(given)
         number += 1
+
+
+@cython.cfunc
+def _read_operands(
+    given: list, sizes: tuple, at: cython.Py_ssize_t, operands: cython.longlong[::1]
+) -> cython.Py_ssize_t:
+    """Read the rows of the operands of one record's nodes; returns where they end."""
+    k: cython.Py_ssize_t
+    c: cython.Py_ssize_t
+    i: cython.Py_ssize_t
+    size: cython.longlong
+    row: cython.longlong
+    for k in range(len(given)):
+        node: tuple = given[k]
+        for c in range(len(sizes)):
+            rows = node[c]
+            size = sizes[c]
+            if isinstance(rows, tuple):
+                each: tuple = rows
+                if len(each) != size:
+                    raise ValueError(f"an operand has {len(each)} rows, not {size}")
+                for i in range(size):
+                    operands[at + i] = each[i]
+            elif size == 1:
+                operands[at] = rows
+            else:
+                row = rows
+                for i in range(size):
+                    operands[at + i] = row + i
+            at += size
+    return at

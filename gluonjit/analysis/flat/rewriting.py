@@ -138,6 +138,8 @@ def chains(
     n: cython.Py_ssize_t
     i: cython.Py_ssize_t
     k: cython.Py_ssize_t
+    end: cython.Py_ssize_t
+    height: cython.Py_ssize_t
     record: cython.longlong
     row: cython.longlong
     made: cython.longlong
@@ -149,16 +151,20 @@ def chains(
     adders: cython.longlong[::1] = room(rows)  # by their first row, and one more than their number
     for n in range(count):
         record = kinds[n]
-        for i in range(firsts[n], firsts[n] + widths[record]):
-            uses[operands[i]] += 1
+        i = firsts[n]
+        end = i + widths[record]
+        for k in range(i, end):
+            uses[operands[k]] += 1
         if like[record]:
             adders[bases[n]] = n + 1
-            for i in range(firsts[n], firsts[n] + widths[record], heights[record]):
+            height = heights[record]
+            while i < end:  # a step that is no constant would be slow in `range`
                 once = True  # not rows of several values put together
-                for k in range(heights[record]):
+                for k in range(height):
                     once = once and operands[i + k] == operands[i] + k
                 if once:
                     added[operands[i]] = like[record]
+                i += height
     length: cython.longlong[::1] = room(count)
     inner: cython.longlong[::1] = room(count)
     found: list = []
@@ -167,22 +173,26 @@ def chains(
             continue
         n = adders[row] - 1
         record = kinds[n]
+        height = heights[record]
         terms, longer = 0, False
-        for i in range(firsts[n], firsts[n] + widths[record], heights[record]):
+        i = firsts[n]
+        end = i + widths[record]
+        while i < end:
             made = adders[operands[i]] - 1
             if made >= 0 and inner[made]:
                 terms += length[made]
                 longer = True
             else:
                 terms += 1
+            i += height
         length[n] = terms
         once = True
-        for k in range(heights[record]):
+        for k in range(height):
             once = once and uses[row + k] == 1
         if once and added[row] == like[record] and not alive[n]:
             inner[n] = 1
         elif longer and terms >= shortest:
-            found.append((n, _terms(n, heights[record], widths, kinds, firsts, operands, adders, inner, keep)))
+            found.append((n, _terms(n, height, widths, kinds, firsts, operands, adders, inner, keep)))
     return found
 
 
@@ -207,8 +217,10 @@ def _terms(
     while True:
         keep[n] = 0
         begin = firsts[n]
-        for i in range(begin + widths[kinds[n]] - height, begin - 1, -height):
+        i = begin + widths[kinds[n]] - height
+        while i >= begin:
             pending.append(i)
+            i -= height
         while pending:
             i = pending.pop()
             n = adders[operands[i]] - 1

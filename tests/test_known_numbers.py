@@ -276,6 +276,54 @@ def test_a_write_to_an_index_is_what_it_is_eagerly(body: Body, recording: bool, 
     assert found[1] == pytest.approx(found[0]) if found[0] == "refused" else np.allclose(found[1], found[0])
 
 
+def overwritten(rows: Any) -> Any:
+    rows[:] = 7
+    return rows
+
+
+ALONE: dict[str, Body] = {
+    "rows of an input": lambda h, x: (overwritten(x[nd.array([0, 1])]), x * 1),
+    "rows of an input by take": lambda h, x: (overwritten(nd.take(x, nd.array([1, 2]))), x * 1),
+    "rows of a result": lambda h, x: (overwritten(nd.take(h, nd.array([1, 2]))), h * 1),
+    "rows put": lambda h, x: (overwritten(nd.contrib.index_copy(h, nd.array([1]), x[:1])), h * 1, x * 1),
+    "rows that nothing else reads": lambda h, x: (nd.take(h, nd.array([2, 2])), nd.take(x, nd.array([1, 2]))),
+    "rows put that nothing else reads": lambda h, x: (
+        nd.scatter_nd(h * 2, nd.array([[2, 0, 1]]), (4, SIZE)),
+        nd.contrib.index_copy(h * 3, nd.array([2, 0]), (h * 4)[1:]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_results_are_memory_of_their_own(name: str) -> None:
+    found = []
+    for dynamic in (False, True):
+        net = Net(ALONE[name])
+        net.initialize(mx.init.One())
+        if dynamic:
+            net.hybridize(dynamic_batch=True, **FIXED)
+        given = [nd.array(features(3)) * (k + 1) for k in range(2)]
+        results = [net(x, x) for x in given]
+        found.append([y.asnumpy() for result in results for y in result] + [x.asnumpy() for x in given])
+    for wanted, actual in zip(*found):
+        np.testing.assert_allclose(actual, wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("begin", ["index", "take"])
+def test_graphs_that_come_again_are_reused(begin: str) -> None:
+    net = Messages(begin, "index_copy")
+    net.initialize(mx.init.Normal(0.5))
+    batch = graphs(8, "int32")
+    wanted = [net(*sample).asnumpy() for sample in batch]
+    net.hybridize(dynamic_batch=True, reuse=lambda *given: str([part.asnumpy().tolist() for part in given]), **FIXED)
+    for _ in range(3):
+        with autograd.record():
+            found = [net(*sample) for sample in batch]
+        for actual, expected in zip(found, wanted):
+            np.testing.assert_allclose(actual.asnumpy(), expected, rtol=1e-4, atol=1e-5)
+    assert gluonjit.explain().reuse.hits == 8 and not gluonjit.explain().reuse.refused
+
+
 @pytest.mark.parametrize("dtype", ["int32", "float32"])
 def test_calls_that_are_reused_read_the_numbers_of_the_day(dtype: str) -> None:
     net = Net(lambda h, i: nd.take(h, i))

@@ -187,4 +187,4 @@ def placed(base: Value, numbers: Sequence[int], source: Value) -> Value | None:
     base.graph.copies.append(rows)
     depth = max(base.depth, source.depth)
     found = rows if len(rows) > 1 else rows[0]
-    return Value(found, depth, spec, base.graph, base.taped or source.taped)
+    return Value(found, depth, spec, base.graph, base.taped or source.taped, (base, source))

@@ -21,7 +21,7 @@ from gluonjit.engines.mxnet.program import operator_handle
 from gluonjit.engines.mxnet.rules import Attributes
 from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.graph import Spec, Value
-from gluonjit.graph.references import picked, placed
+from gluonjit.graph.references import Copied, picked, placed
 from gluonjit.hybrid import LOCAL, UNCAPTURED, Batch
 
 _EVERYTHING = slice(None)
@@ -73,7 +73,7 @@ def rows_at(item: Any, key: Any) -> Value | None:
     numbers = None if value is None else _listed(state.batch, parts[0])
     if value is None or numbers is None or not _within(numbers, value.spec.rows):
         return None  # MXNet's operator tells what is wrong
-    return picked(value, numbers.tolist())
+    return _picked(value, numbers)
 
 
 def coordinates(item: Any, key: Any) -> NDArray | None:
@@ -112,6 +112,14 @@ def _within(numbers: Any, size: int) -> bool:
     return bool(-size <= numbers.min() and numbers.max() < size)
 
 
+def _picked(value: Value, numbers: Any) -> Value | None:
+    """Rows of a value by numbers within it. They are a copy: what is written to it shows in nothing else."""
+    found = picked(value, numbers.tolist())
+    if found is not None:
+        found.base = Copied(value)
+    return found
+
+
 def _data(batch: Batch, item: Any) -> Value | None:
     """The value of an operand whose rows may be referred to; None where it has none, or no history is to go on."""
     try:
@@ -133,7 +141,7 @@ def _take(call: Call) -> Value | None:
     mode = call.attrs.text("mode", "clip")
     if mode == "raise" and (numbers.min() < 0 or numbers.max() >= count):
         return None
-    found = picked(value, _brought_in(numbers, count, mode).tolist())
+    found = _picked(value, _brought_in(numbers, count, mode))
     if found is not None:
         note_read(call.batch, call.arrays[1], found)
     return found
@@ -155,7 +163,7 @@ def _gather_nd(call: Call) -> Value | None:
         return None
     if len(numbers) > 2:
         return None
-    found = picked(value, numbers[0].tolist())
+    found = _picked(value, numbers[0])
     if found is not None and len(numbers) == 2:
         found = _entries(call, found, numbers[1] % rest[0])
     if found is not None:

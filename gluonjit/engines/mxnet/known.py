@@ -78,4 +78,5 @@ def note_read(batch: Batch, item: Any, value: Value) -> None:
         return
     before = batch.imports.get(("index", id(array)))
     if before is None or before[1].depth < value.depth:
-        batch.imports["index", id(array)] = array, value
+        rows = Value(value.rows, value.depth, value.spec, value.graph, value.taped)  # keeps alive no node's results
+        batch.imports["index", id(array)] = array, rows

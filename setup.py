@@ -10,7 +10,7 @@ SOURCES = ("module", "names", *CAPTURE, "torch", "hooks", "functions")
 ROWS = ("module", "check", "pack", "interpreter", "generic", "avx2", "avx512")
 ROWS_HEADERS = ("rows", "kernels", "functions", "elements", "lines", "products", "updates")
 # Files in Cython's pure-Python mode, which are interpreted as they stand where this does not work.
-HOT = ("reading", "rewriting", "ordering", "placing")
+HOT = ("reading", "rewriting", "ordering", "paths", "placing")
 
 
 class BuildWithCython(build_ext):

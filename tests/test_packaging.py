@@ -27,7 +27,7 @@ BUILT_FROM = (
     "CHANGELOG.md",
     "CITATION.cff",
 )
-COMPILED = ("_fast", "_rows", "_reading", "_rewriting", "_ordering", "_placing")
+COMPILED = ("_fast", "_rows", "_reading", "_rewriting", "_ordering", "_paths", "_placing")
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from gluonjit.analysis.captured import Captured
 from gluonjit.analysis.schedulers import SCHEDULERS
 from gluonjit.graph import Graph, Kind, Output, Record
 
-FILES = ("reading", "rewriting", "ordering", "placing")
+FILES = ("reading", "rewriting", "ordering", "paths", "placing")
 BUILT = all(find_spec(f"gluonjit._{name}") is not None for name in FILES)
 SHARINGS = ("batch", "sample", "none")
 
@@ -129,8 +129,8 @@ def test_what_is_interpreted_needs_no_cython() -> None:
     """The stand-in has all that the files use beside annotations, and without Cython it is what they import."""
     script = (
         "import sys; sys.modules['cython'] = None\n"
-        "from gluonjit.analysis.flat import ordering, placing, reading, rewriting\n"
-        "print({m.cython.__name__ for m in (ordering, placing, reading, rewriting)})"
+        "from gluonjit.analysis.flat import ordering, paths, placing, reading, rewriting\n"
+        "print({m.cython.__name__ for m in (ordering, paths, placing, reading, rewriting)})"
     )
     assert fresh("-c", script, pure=True) == "{'gluonjit.standin'}\n"
     assert standin.compiled is False

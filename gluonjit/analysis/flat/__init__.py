@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from gluonjit.hot import hot
 
 if TYPE_CHECKING:
-    from gluonjit.analysis.flat.ordering import by_depth, depths, longest_chains, needed, produced
+    from gluonjit.analysis.flat.ordering import by_depth, components, needed, produced, uses
+    from gluonjit.analysis.flat.paths import depths, longest_chains
     from gluonjit.analysis.flat.placing import lay_out, place_inputs
     from gluonjit.analysis.flat.reading import held, read
     from gluonjit.analysis.flat.rewriting import chains, cut, products
@@ -17,16 +18,19 @@ else:
     _reading = hot("gluonjit.analysis.flat.reading")
     _rewriting = hot("gluonjit.analysis.flat.rewriting")
     _ordering = hot("gluonjit.analysis.flat.ordering")
+    _paths = hot("gluonjit.analysis.flat.paths")
     _placing = hot("gluonjit.analysis.flat.placing")
     held, read = _reading.held, _reading.read
     chains, cut, products = _rewriting.chains, _rewriting.cut, _rewriting.products
-    by_depth, depths = _ordering.by_depth, _ordering.depths
-    longest_chains, needed, produced = _ordering.longest_chains, _ordering.needed, _ordering.produced
+    by_depth, components, needed = _ordering.by_depth, _ordering.components, _ordering.needed
+    produced, uses = _ordering.produced, _ordering.uses
+    depths, longest_chains = _paths.depths, _paths.longest_chains
     lay_out, place_inputs = _placing.lay_out, _placing.place_inputs
 
 __all__ = [
     "by_depth",
     "chains",
+    "components",
     "cut",
     "depths",
     "held",
@@ -37,4 +41,5 @@ __all__ = [
     "produced",
     "products",
     "read",
+    "uses",
 ]

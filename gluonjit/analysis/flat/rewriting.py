@@ -70,8 +70,7 @@ def products(
     part: cython.Py_ssize_t
     best: cython.Py_ssize_t
     c: cython.Py_ssize_t
-    base: cython.longlong
-    lowest: cython.longlong = 0
+    lowest: cython.longlong
     row: cython.longlong
     made: cython.longlong
     call: cython.longlong
@@ -82,16 +81,11 @@ def products(
             table[6 * part + c] = calls[part][c]
     heads: cython.longlong[::1] = room(len(calls))
     while True:
-        best = -1  # the call that was captured first of those that remain
-        for part in range(len(calls)):
-            call = table[6 * part] + heads[part]
-            if call < table[6 * part + 1]:
-                base = bases[call] - table[6 * part + 4]
-                if best < 0 or base < lowest:
-                    best, lowest = part, base
+        best = _earliest(table, heads, bases)
         if best < 0:
             return n
         call = table[6 * best] + heads[best]
+        lowest = bases[call] - table[6 * best + 4]
         row = table[6 * best + 2] + heads[best] * table[6 * best + 3]
         while mark < len(starts) and starts[mark] <= lowest:
             mark += 1
@@ -114,6 +108,25 @@ def products(
         row = firsts[call] + table[6 * best + 5]
         for c in range(len(results)):
             operands[row + c] = made + results[c]
+
+
+@cython.cfunc
+def _earliest(
+    table: cython.longlong[::1], heads: cython.longlong[::1], bases: cython.longlong[::1]
+) -> cython.Py_ssize_t:
+    """The record of that one of the calls that remain which was captured first, -1 where none remains."""
+    part: cython.Py_ssize_t
+    call: cython.longlong
+    base: cython.longlong
+    best: cython.Py_ssize_t = -1
+    lowest: cython.longlong = 0
+    for part in range(len(heads)):
+        call = table[6 * part] + heads[part]
+        if call < table[6 * part + 1]:
+            base = bases[call] - table[6 * part + 4]
+            if best < 0 or base < lowest:
+                best, lowest = part, base
+    return best
 
 
 def chains(
@@ -149,22 +162,7 @@ def chains(
     uses: cython.longlong[::1] = room(rows)
     added: cython.longlong[::1] = room(rows)
     adders: cython.longlong[::1] = room(rows)  # by their first row, and one more than their number
-    for n in range(count):
-        record = kinds[n]
-        i = firsts[n]
-        end = i + widths[record]
-        for k in range(i, end):
-            uses[operands[k]] += 1
-        if like[record]:
-            adders[bases[n]] = n + 1
-            height = heights[record]
-            while i < end:  # a step that is no constant would be slow in `range`
-                once = True  # not rows of several values put together
-                for k in range(height):
-                    once = once and operands[i + k] == operands[i] + k
-                if once:
-                    added[operands[i]] = like[record]
-                i += height
+    _count_uses(count, like, heights, widths, kinds, bases, firsts, operands, uses, added, adders)
     length: cython.longlong[::1] = room(count)
     inner: cython.longlong[::1] = room(count)
     found: list = []
@@ -194,6 +192,46 @@ def chains(
         elif longer and terms >= shortest:
             found.append((n, _terms(n, height, widths, kinds, firsts, operands, adders, inner, keep)))
     return found
+
+
+@cython.cfunc
+def _count_uses(
+    count: cython.Py_ssize_t,
+    like: cython.longlong[::1],
+    heights: cython.longlong[::1],
+    widths: cython.longlong[::1],
+    kinds: cython.longlong[::1],
+    bases: cython.longlong[::1],
+    firsts: cython.longlong[::1],
+    operands: cython.longlong[::1],
+    uses: cython.longlong[::1],
+    added: cython.longlong[::1],
+    adders: cython.longlong[::1],
+) -> None:
+    """Count how often each row is read, and note by first row what is added to something, and which nodes add."""
+    n: cython.Py_ssize_t
+    i: cython.Py_ssize_t
+    k: cython.Py_ssize_t
+    end: cython.Py_ssize_t
+    height: cython.Py_ssize_t
+    record: cython.longlong
+    whole: cython.bint
+    for n in range(count):
+        record = kinds[n]
+        i = firsts[n]
+        end = i + widths[record]
+        for k in range(i, end):
+            uses[operands[k]] += 1
+        if like[record]:
+            adders[bases[n]] = n + 1
+            height = heights[record]
+            while i < end:  # a step that is no constant would be slow in `range`
+                whole = True  # not rows of several values put together
+                for k in range(height):
+                    whole = whole and operands[i + k] == operands[i] + k
+                if whole:
+                    added[operands[i]] = like[record]
+                i += height
 
 
 @cython.cfunc

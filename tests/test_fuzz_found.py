@@ -366,3 +366,29 @@ def test_a_copy_made_in_a_pause_of_an_input_met_there_first(net: Net) -> None:
         return {"input": given.grad}
 
     same(net, run)
+
+
+def test_a_copy_of_a_copy_from_an_earlier_batch() -> None:
+    """The first is of an input's rows, which have other numbers in the batch that the second one is captured in."""
+
+    class Copies(gluon.Block):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = gluon.nn.Dense(2, in_units=2)
+
+        def forward(self, x: Any) -> Any:
+            first = x[1:2].copy()
+            written = self.layer(x * 2)
+            written[:] = 3  # runs what waits
+            later = self.layer(nd.ones((4, 2)) * 1)
+            return first.copy(), later
+
+    found = []
+    for dynamic in (False, True):
+        net = Copies()
+        net.initialize()
+        net.layer.weight.set_data(nd.ones((2, 2)))
+        if dynamic:
+            net.hybridize(dynamic_batch=True, granularity="cell")
+        found.append([array.asnumpy().tolist() for array in net(nd.arange(6).reshape((3, 2)))])
+    assert found[0] == found[1]

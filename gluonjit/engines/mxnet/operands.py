@@ -69,6 +69,8 @@ def seen_through(array: Any, write: bool = False) -> bool:
     while isinstance(source, (Value, references.Copied)):
         if isinstance(source, references.Copied):
             source, copied = source.value, True
+        elif source.graph is not value.graph:  # a result of an earlier batch, whose rows have other numbers
+            return False
         else:
             root, source = source, source.base
     if isinstance(source, Owned):

@@ -115,7 +115,7 @@ unit: setup
 SANITIZED := build/sanitize
 SANITIZE := -g -O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
 SANITIZE_TESTS ?= $(addprefix tests/test_,$(addsuffix .py,hostile rows rows_programs rows_random fused torch_fused wide_cells \
-	torch_rows torch_writes state torch_state compiled torch_compiled torch_hooks reuse))
+	torch_rows torch_writes state torch_state compiled torch_compiled torch_hooks reuse planning))
 # What takes minutes then, and runs little of them.
 SANITIZE_LEFT_OUT := very_many_operators or results_in_python or goes_through_modules_of_programs or doctor
 
@@ -128,7 +128,7 @@ sanitize: setup
 	cd $(SANITIZED)
 	rm -f gluonjit/*.so
 	CC=$${CC:-gcc} CFLAGS='$(SANITIZE)' LDFLAGS='$(SANITIZE)' "$$python" setup.py -q build_ext --inplace --force >build.log 2>&1 \
-		&& ls gluonjit/_fast.*.so gluonjit/_rows.*.so >/dev/null || { tail -n 40 build.log >&2; exit 1; }
+		&& ls gluonjit/_{fast,rows,reading,rewriting,ordering,paths,placing}.*.so >/dev/null || { tail -n 40 build.log >&2; exit 1; }
 	LD_PRELOAD="$$(library libasan.so) $$(library libubsan.so) $$(library libstdc++.so.6)" PYTHONMALLOC=malloc \
 		ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0:halt_on_error=1:allocator_may_return_null=1 \
 		UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \

@@ -394,3 +394,44 @@ def test_a_graph_network_is_a_launch_a_step_for_any_sizes(begin: str, put: str, 
         # In each round two concatenations and two layers; then the mean, the layer after it, and the sum of all.
         assert report.launches == 2 * 4 + 4 and report.flushes == 1 and not report.alone, report.kinds
         net.hybridize(dynamic_batch=False)
+
+
+class TwoLayers(gluon.Block):
+    """Puts what two layers make of its input one below the other."""
+
+    def __init__(self, body: Body) -> None:
+        super().__init__()
+        self.first = gluon.nn.Dense(SIZE, in_units=SIZE)
+        self.second = gluon.nn.Dense(SIZE, in_units=SIZE)
+        self.body = body
+
+    def forward(self, x: Any, numbers: Any) -> Any:
+        return self.body(self.first(x), self.second(x), numbers)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda a, b, i: nd.take(nd.concat(a, b, dim=0), i),
+        lambda a, b, i: nd.concat(a, b, dim=0)[i],
+        lambda a, b, i: nd.take(nd.take(nd.concat(a, b, dim=0), nd.array([0, 1, 2])), i),
+    ],
+    ids=["take", "[]", "take of rows taken"],
+)
+def test_a_layer_of_which_no_row_is_used_gets_zeros_as_eagerly(body: Body) -> None:
+    net = TwoLayers(body)
+    net.initialize()
+    x, numbers = nd.ones((2, SIZE)), nd.array([0], dtype="int32")
+    found = []
+    for dynamic in (False, True):
+        if dynamic:
+            net.hybridize(dynamic_batch=True, **FIXED)
+        for parameter in net.collect_params().values():
+            parameter.grad()[:] = 7  # of an earlier minibatch
+        with autograd.record():
+            loss = net(x, numbers).sum()
+        loss.backward()
+        found.append([parameter.grad().asnumpy() for parameter in net.collect_params().values()])
+    assert any(not gradient.any() for gradient in found[0])
+    for eager, batched in zip(*found):
+        np.testing.assert_allclose(batched, eager, rtol=1e-5)

@@ -188,3 +188,23 @@ def placed(base: Value, numbers: Sequence[int], source: Value) -> Value | None:
     depth = max(base.depth, source.depth)
     found = rows if len(rows) > 1 else rows[0]
     return Value(found, depth, spec, base.graph, base.taped or source.taped, (base, source))
+
+
+def leaves_out(value: Value) -> bool:
+    """Tells whether a reference has no row of some part that was computed under recording, of what it refers to.
+
+    Nothing would go back to that part, where an operator gives it zeros.
+    """
+    rows = set(value.row_list())
+    pending: list[Any] = [value.base]
+    while pending:
+        base = pending.pop()
+        if base.__class__ is tuple:
+            pending.extend(base)
+            continue
+        part = base.value if base.__class__ is Copied else base
+        if isinstance(part, Value):
+            if part.taped and part.depth and rows.isdisjoint(part.row_list()):
+                return True
+            pending.append(part.base)
+    return False

@@ -21,7 +21,7 @@ from gluonjit.engines.mxnet.program import operator_handle
 from gluonjit.engines.mxnet.rules import Attributes
 from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.graph import Spec, Value
-from gluonjit.graph.references import Copied, picked, placed
+from gluonjit.graph.references import Copied, leaves_out, picked, placed
 from gluonjit.hybrid import LOCAL, UNCAPTURED, Batch
 
 _EVERYTHING = slice(None)
@@ -115,9 +115,10 @@ def _within(numbers: Any, size: int) -> bool:
 def _picked(value: Value, numbers: Any) -> Value | None:
     """Rows of a value by numbers within it. They are a copy: what is written to it shows in nothing else."""
     found = picked(value, numbers.tolist())
-    if found is not None:
-        found.base = Copied(value)
-    return found
+    if found is None:
+        return None
+    found.base = Copied(value)
+    return None if leaves_out(found) else found
 
 
 def _data(batch: Batch, item: Any) -> Value | None:
@@ -228,8 +229,9 @@ def _index_copy(call: Call) -> Value | None:
     if base is None or source is None or numbers is None:
         return None
     found = placed(base, numbers.tolist(), source)
-    if found is not None:
-        note_read(call.batch, call.arrays[1], found)
+    if found is None:
+        return None
+    note_read(call.batch, call.arrays[1], found)
     return found
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gluonjit
-from gluonjit.analysis.pace import Pace, Ran
+from gluonjit.analysis.pace import Outcome, Pace
 from gluonjit.errors import OptionError
 from gluonjit.hybrid import LOCAL, pacing
 
@@ -211,7 +211,7 @@ def test_what_is_measured_is_kept(program: Any, free: None, monkeypatch: pytest.
     told: list[bool] = []
     original: Callable[..., None] = Pace.add
 
-    def add(self: Pace, ran: Ran) -> None:
+    def add(self: Pace, ran: Outcome) -> None:
         told.append(ran.eager)
         original(self, ran._replace(seconds=ran.calls * (1.0 if ran.eager else 100.0)))
 
@@ -227,8 +227,8 @@ def decide(program: Any, eager: bool) -> None:
     for pace in paces_of(program).phases:
         pace.compare()
         for _ in range(3):
-            pace.add(Ran(True, 4.0, 4))
-        pace.add(Ran(False, 40.0 if eager else 0.4, 4))
+            pace.add(Outcome(True, 4.0, 4))
+        pace.add(Outcome(False, 40.0 if eager else 0.4, 4))
         assert pace.decided is eager
 
 

@@ -157,7 +157,7 @@ def test_the_contract_has_the_order_of_the_table() -> None:
     names = [layer.strip("()").removeprefix("gluonjit.") for layer in layers]
     order = [name.partition(".")[0] for row in table() for name in row]
     assert names == [name for name in dict.fromkeys(order) if name in names]
-    assert {"engines", "hybrid", "fused", "analysis", "graph", "errors"} <= set(names)
+    assert {"engines", "hybrid", "rows", "analysis", "graph", "errors"} <= set(names)
 
 
 def test_no_imports_go_in_a_circle() -> None:

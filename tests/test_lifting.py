@@ -271,8 +271,8 @@ def test_those_that_are_alike_run_together() -> None:
     net = made(OneIsPassedOn)
     report = again(net)
     steps = [step for step in report.last.plan.steps if step.kind.name == net.cell.name and step.kind.children]
-    lifted = [part.record.kind.arity for step in steps for part in step.parts]
-    assert set(lifted) == {2, 3, 5}
+    variadic = [part.record.kind.arity for step in steps for part in step.parts]
+    assert set(variadic) == {2, 3, 5}
 
 
 class FiveAreCompared(Cell):

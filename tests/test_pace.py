@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gluonjit.analysis.pace import Pace, Ran
+from gluonjit.analysis.pace import Outcome, Pace
 
 CALLS = 32
 
@@ -17,7 +17,7 @@ def run(pace: Pace, eager: float, batched: float, minibatches: int, traced: int 
         unlike = not way and traced > 0
         traced -= not way
         each = eager if way else batched + eager * unlike
-        pace.add(Ran(way, CALLS * each, CALLS, eager if way else batched, unlike))
+        pace.add(Outcome(way, CALLS * each, CALLS, eager if way else batched, unlike))
         ways.append(way)
     return ways
 
@@ -35,7 +35,7 @@ def abandoning(pace: Pace, factor: float, minibatches: int, size: int = CALLS, t
             whole = whole and (way or not pace.spent(seconds, int(calls)))
             calls += 1
             seconds += 1e-3 * (1.0 if way or not whole else factor) + trace * (not way and calls == 1)
-        pace.add(Ran(way, seconds, size, 1e-3 * factor, unlike=trace > 0 and not way, whole=whole))
+        pace.add(Outcome(way, seconds, size, 1e-3 * factor, unlike=trace > 0 and not way, whole=whole))
         found.append(seconds)
     return found
 
@@ -89,7 +89,7 @@ def test_a_trace_in_every_minibatch_counts() -> None:
     pace = Pace(False)
     while pace.decided is None:
         way = pace.wants_eager
-        pace.add(Ran(way, CALLS * (1e-3 if way else 0.8e-3), CALLS, unlike=not way))
+        pace.add(Outcome(way, CALLS * (1e-3 if way else 0.8e-3), CALLS, unlike=not way))
     assert pace.decided is False  # it is faster, and traces
 
 
@@ -98,11 +98,11 @@ def test_compared_anew_where_minibatches_have_another_size() -> None:
     run(pace, 1e-3, 0.5e-3, 20)
     assert pace.decided is False
     for _ in range(3):
-        pace.add(Ran(False, 4 * 3e-3, 4))  # few samples at once: no longer faster
+        pace.add(Outcome(False, 4 * 3e-3, 4))  # few samples at once: no longer faster
     assert pace.decided is None
     for _ in range(20):
         way = pace.wants_eager
-        pace.add(Ran(way, 4 * (1e-3 if way else 3e-3), 4))
+        pace.add(Outcome(way, 4 * (1e-3 if way else 3e-3), 4))
     assert pace.decided is True
 
 
@@ -125,7 +125,7 @@ def test_compared_anew_after_a_long_time_and_then_after_a_longer_one() -> None:
 def test_one_slow_minibatch_changes_nothing() -> None:
     pace = Pace(False)
     run(pace, 1e-3, 0.7e-3, 20)
-    pace.add(Ran(False, 1.0, CALLS))
+    pace.add(Outcome(False, 1.0, CALLS))
     run(pace, 1e-3, 0.7e-3, 2)
     assert pace.decided is False
 
@@ -137,7 +137,7 @@ def test_looks_at_other_ways_to_batch_have_a_budget() -> None:
     run(pace, 1e-3, 0.5e-3, 20)
     assert pace.decided is False and pace.may_look
     while pace.may_look:
-        pace.add(Ran(False, CALLS * 5e-3, CALLS, explores=True))
+        pace.add(Outcome(False, CALLS * 5e-3, CALLS, explores=True))
     assert pace.decided is False and pace.unit == 0.5e-3
     run(pace, 1e-3, 0.5e-3, 500)
     assert pace.may_look
@@ -148,12 +148,12 @@ def test_eager_stretches_between_looks_need_not_be_timed() -> None:
     pace = Pace(True)
     for _ in range(2):
         assert pace.wants_eager and not pace.settled
-        pace.add(Ran(True, CALLS * 1e-3, CALLS))
-    pace.add(Ran(False, CALLS * 5e-3, CALLS, 2e-3, unlike=True, whole=False))
+        pace.add(Outcome(True, CALLS * 1e-3, CALLS))
+    pace.add(Outcome(False, CALLS * 5e-3, CALLS, 2e-3, unlike=True, whole=False))
     assert pace.wants_eager and not pace.settled  # it is eager's turn
-    pace.add(Ran(True, CALLS * 1e-3, CALLS))
+    pace.add(Outcome(True, CALLS * 1e-3, CALLS))
     waited = 0
     while pace.settled and waited < 200:
         waited += 1
-        pace.add(Ran(True, 0.0, CALLS))
+        pace.add(Outcome(True, 0.0, CALLS))
     assert 20 < waited < 200 and not pace.wants_eager and len(pace.eager) == 3

@@ -11,8 +11,8 @@ from mxnet import autograd, gluon, nd
 
 import gluonjit
 from gluonjit.compiled import ROWS
-from gluonjit.fused.assembly import MOST_COLUMNS, Way, compiled
-from gluonjit.fused.program import NODE, Builder, NotFusable
+from gluonjit.rows.assembly import MOST_COLUMNS, Variant, compiled
+from gluonjit.rows.program import NODE, Builder, NotFusable
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(ROWS is None, reason="gluonjit._rows is not there, or GLUONJIT_PURE is set")
@@ -140,7 +140,7 @@ def test_a_cell_of_very_many_operators_runs_in_c() -> None:
 
 
 def test_columns_and_registers_have_31_bits_each() -> None:
-    way = Way(frozenset([0]), frozenset([0]), frozenset([0]), frozenset([0]))
+    way = Variant(frozenset([0]), frozenset([0]), frozenset([0]), frozenset([0]))
     builder = Builder()
     wide = builder.operand(NODE, MOST_COLUMNS)
     program = builder.finish([builder.emit("COPY", wide.part(MOST_COLUMNS - 1, MOST_COLUMNS))])

@@ -11,7 +11,16 @@ from torch_rule_cases import Arg, Case
 
 from gluonjit.engines.torch.arrays import name_of_dtype
 from gluonjit.engines.torch.program import stored
-from gluonjit.engines.torch.rules import ANY, Call, Examples, NotBatchable, Val, Writer, batch_op, operator_named
+from gluonjit.engines.torch.rules import (
+    ANY,
+    Examples,
+    NotBatchable,
+    OperatorCall,
+    Val,
+    Writer,
+    batch_op,
+    operator_named,
+)
 
 
 def arguments(test: Case) -> list[Arg]:
@@ -92,7 +101,7 @@ class Program:
     def _kept(self, val: Val) -> Val:
         """A result as it is stored; of any number of rows, row by row."""
         if val.lead == ANY:
-            return Call("", None, {}, [], self._writer).form(val, ANY, val.shape[1:])
+            return OperatorCall("", None, {}, [], self._writer).form(val, ANY, val.shape[1:])
         return stored(val, self._writer)
 
     def __call__(self, operands: Sequence[Any], count: int) -> list[Any]:

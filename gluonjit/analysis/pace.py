@@ -32,7 +32,7 @@ _KEPT = 15  # stretches of each way whose median counts
 _AGAIN = 256  # stretches after which eager is compared anew, and twice as many each time
 
 
-class Ran(NamedTuple):
+class Outcome(NamedTuple):
     """The outcome of a stretch: so many outermost calls, in so many seconds; 0 where it was not timed.
 
     rate: seconds of a call that was batched, without what tracing took; unlike: whether something was done that is not
@@ -169,7 +169,7 @@ class Pace:
         """Tells whether a look that has taken so long, for so many calls so far, has spent what it may lose."""
         return seconds - self.unit * calls > self.allowed
 
-    def add(self, ran: Ran) -> None:
+    def add(self, ran: Outcome) -> None:
         """Take a stretch into account."""
         each = ran.seconds / ran.calls
         self.seconds += ran.seconds or self.unit * ran.calls
@@ -197,7 +197,7 @@ class Pace:
                 self.hopeless += 1
             self._decide()
 
-    def _lose(self, ran: Ran) -> None:
+    def _lose(self, ran: Outcome) -> None:
         """Count what a look has lost. What was traced is not traced again; else the next one may lose as much again."""
         lost = ran.seconds - self.unit * ran.calls
         self.lost = max(self.lost + lost, -self.grant)
@@ -227,7 +227,7 @@ class Pace:
         if self.told is not None:
             self.told()
 
-    def _watch(self, ran: Ran, each: float, usual: bool) -> None:
+    def _watch(self, ran: Outcome, each: float, usual: bool) -> None:
         """Compare anew where stretches are of another size, batches slower than eager, or long after the last time."""
         marked = self.training or not ran.eager  # else there is no telling how many calls come together
         self.since += 1 if marked else max(1, ran.calls // max(self.size, 1))

@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
-from gluonjit.analysis.pace import Pace, Ran, Shown
+from gluonjit.analysis.pace import Outcome, Pace, Shown
 from gluonjit.hybrid.options import EAGER, Options
 
 _PAUSE = 10.0  # calls: a longer time between two of them does not count
@@ -224,7 +224,7 @@ class Stretch:
             self.explores.give_up(self.pace.training)
         rate = self._rate() if self.whole else self.rate
         seconds = self.seconds if self.timed else 0.0
-        self.pace.add(Ran(eager, seconds, self.calls, rate, self.unlike, self.whole, explores, self.way))
+        self.pace.add(Outcome(eager, seconds, self.calls, rate, self.unlike, self.whole, explores, self.way))
 
 
 def begin(state: Any, paces: Paces, training: bool, engine: Any) -> Stretch:

@@ -21,7 +21,7 @@ class Unfit(Exception):
     """The reason why a call cannot be reused."""
 
 
-class Recording(NamedTuple):
+class CaptureTemplate(NamedTuple):
     """A recording of a call: packed nodes, what they read that was there before, and what the call returned.
 
     lookups: entries of tables, by the table's number; leaves: arrays, as the engine finds them.
@@ -43,7 +43,7 @@ class Refusal(NamedTuple):
     bytes: int = 200
 
 
-Known = Union[Recording, Refusal]
+Known = Union[CaptureTemplate, Refusal]
 
 
 class Names:

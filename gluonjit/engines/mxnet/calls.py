@@ -23,7 +23,7 @@ from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, reshaped, wrap, wrap_co
 from gluonjit.engines.mxnet.lazy_np import wrap_np, wrap_np_concrete
 from gluonjit.engines.mxnet.operands import Empty, leaf
 from gluonjit.engines.mxnet.ops import capture_op, is_pending
-from gluonjit.engines.mxnet.reuse import MISSED, Call
+from gluonjit.engines.mxnet.reuse import MISSED, ReusableCall
 from gluonjit.engines.mxnet.trace import operator_call
 from gluonjit.engines.mxnet.writes import before_write
 from gluonjit.hybrid import LOCAL, Batch
@@ -153,7 +153,7 @@ def _outermost(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
     key = None if cell.reuse is None else cell.reuse(*args)
     begin = perf_counter()
     batch = _begin_sample(block, cell)
-    reused = None if key is None else Call(block, cell, args, key)
+    reused = None if key is None else ReusableCall(block, cell, args, key)
     state.inside += 1
     try:
         if reused is not None:

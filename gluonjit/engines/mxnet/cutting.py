@@ -51,14 +51,14 @@ def cut_out(lazy: Any, cuts: Cuts, wrapped: Callable[[Value], Any], call: Callab
         return lazy
     if all(len(range(extent)[slice(*cut)]) == 1 for cut, extent in zip(cuts, shape)):
         number = int(np.ravel_multi_index([begin for begin, _, _ in cuts], shape))
-        if _lifted(lazy._v, number, rows is not None):
+        if _as_operand(lazy._v, number, rows is not None):
             row = lazy if len(shape) == 2 and shape[0] == 1 else lazy.reshape((1, -1))
             return call("pick", row, _number(number, lazy.context), axis=1)
     begin, end, steps = zip(*cuts)
     return call("slice", lazy, begin=begin, end=end, step=steps)
 
 
-def _lifted(value: Value, number: int, of_many: bool) -> bool:
+def _as_operand(value: Value, number: int, of_many: bool) -> bool:
     """Tells whether an entry's number becomes an operand: of many rows it is a sample's own more often than not."""
     if isinstance(value.graph, Trace) or value.spec.dtype == "bool":  # pick takes no truth values
         return False

@@ -1,4 +1,4 @@
-"""Steps of a flush that run in C as a whole (see `gluonjit.fused`), on the memory of MXNet's arrays."""
+"""Steps of a flush that run in C as a whole (see `gluonjit.rows`), on the memory of MXNet's arrays."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from gluonjit.analysis import Plan
 from gluonjit.analysis.plan import Gather
 from gluonjit.engines.mxnet.arrays import address_of, device_of, dtype_name, room_for
 from gluonjit.engines.mxnet.fusing import fused_program
-from gluonjit.fused import Done, NotFusable, Program, Steps
 from gluonjit.graph import Kind
+from gluonjit.rows import Done, NotFusable, RowProgram, Steps
 
 
 class History(Protocol):
@@ -33,7 +33,7 @@ class History(Protocol):
         """The address of a weight's gradient."""
 
 
-class Ran(NamedTuple):
+class RowTapeEntry(NamedTuple):
     """A step that ran in C: how to go back through it."""
 
     steps: FusedSteps
@@ -67,7 +67,7 @@ class FusedSteps:
         """Tells whether a step may run in C."""
         return number in self._steps
 
-    def run(self, number: int, learning: bool) -> Ran | None:
+    def run(self, number: int, learning: bool) -> RowTapeEntry | None:
         """Run a step; None where it has no derivative, so that it has to run as a graph."""
         step = self.plan.steps[number]
         learned: list[int] = []
@@ -79,14 +79,14 @@ class FusedSteps:
             weights = [k for k, array in enumerate(step.kind.program.consts) if tape.gradient_of(array) is not None]
             results = [k for k, place in enumerate(step.places) if tape.has_gradients(place.arena)]
         done = self._steps.run(number, learned, weights, results, self)
-        return None if done is None else Ran(self, number, done)
+        return None if done is None else RowTapeEntry(self, number, done)
 
     def begin_backward(self) -> None:
         """Read weights anew, as MXNet's own backward does, when what was written to them since is there."""
         self._constants.clear()
         self._steps.forget_weights()
 
-    def backward(self, ran: Ran) -> None:
+    def backward(self, ran: RowTapeEntry) -> None:
         """Add to the gradients of a step's operands and weights."""
         self._steps.backward(ran.number, ran.done, self)
 
@@ -95,7 +95,7 @@ class FusedSteps:
         for number in arenas:
             self._arenas.pop(number, None)
 
-    # --- gluonjit.fused.Memory -----------------------------------------------------------------------------------
+    # --- gluonjit.rows.Memory -----------------------------------------------------------------------------------
 
     def arena(self, number: int) -> int:
         """The address of an arena's rows."""
@@ -129,7 +129,7 @@ class FusedSteps:
         return tape
 
 
-def _program(kind: Kind) -> Program:
+def _program(kind: Kind) -> RowProgram:
     program = kind.program
     if program.may_fail or any(not spec.device.startswith("cpu") for spec in kind.operands):
         raise NotFusable("it may fail, or is not in the host's memory")

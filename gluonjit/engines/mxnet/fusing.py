@@ -1,4 +1,4 @@
-"""From a batched symbolic graph to a fused program (see `gluonjit.fused`), where every operator has an instruction."""
+"""From a batched symbolic graph to a fused program (see `gluonjit.rows`), where every operator has an instruction."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from math import prod
 
 import mxnet as mx
 
-from gluonjit.engines.mxnet.fusing_operators import OPERATORS, Anything, Beside, Const, Group, Rows, rows_in
+from gluonjit.engines.mxnet.fusing_operators import OPERATORS, Anything, Beside, Const, Group, RowMatrix, rows_in
 from gluonjit.engines.mxnet.rules import Attributes
-from gluonjit.fused import CHILD, NODE, Builder, NotFusable, Program, Weight
 from gluonjit.graph import Kind
+from gluonjit.rows import CHILD, NODE, Builder, NotFusable, RowProgram, Weight
 
 
-def fused_program(graph: mx.sym.Symbol, kind: Kind, shapes: Sequence[tuple[int, ...]]) -> Program:
+def fused_program(graph: mx.sym.Symbol, kind: Kind, shapes: Sequence[tuple[int, ...]]) -> RowProgram:
     """The program of a batched graph whose constants have these shapes. Raises NotFusable.
 
     Operands are the roles of the kind's groups, one group after the other.
@@ -55,7 +55,7 @@ class _Reading:
             if folded and spec.rows != kind.sum_of:
                 raise NotFusable("a sum of arrays of several rows")
             spaces = [CHILD if folded or role in kind.children else NODE for role in group]
-            roles = [Rows(self.builder.operand(space, width), spec.row_shape) for space in spaces]
+            roles = [RowMatrix(self.builder.operand(space, width), spec.row_shape) for space in spaces]
             self._groups.append(Group(tuple(roles)) if len(roles) > 1 else roles[0])
         self._shapes = shapes
 

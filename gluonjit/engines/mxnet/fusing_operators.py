@@ -1,4 +1,4 @@
-"""The instructions that stand for an operator of MXNet in a fused program (see `gluonjit.fused`)."""
+"""The instructions that stand for an operator of MXNet in a fused program (see `gluonjit.rows`)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from math import prod
 from typing import Any, NamedTuple
 
 from gluonjit.engines.mxnet.rules import Attributes
-from gluonjit.fused.program import CHILD, COMMUTATIVE, NODE, Builder, NotFusable, View, Weight
+from gluonjit.rows.program import CHILD, COMMUTATIVE, NODE, Builder, NotFusable, View, Weight
 
 
-class Rows(NamedTuple):
+class RowMatrix(NamedTuple):
     """An array with one row for each node or child, of these dimensions."""
 
     view: View
@@ -21,14 +21,14 @@ class Rows(NamedTuple):
 class Group(NamedTuple):
     """Operands that are gathered together, one after the other; `apart` once an axis of its own tells them apart."""
 
-    roles: tuple[Rows, ...]
+    roles: tuple[RowMatrix, ...]
     apart: bool = False
 
 
 class Folded(NamedTuple):
-    """Rows that are to be summed up, so many for each node, on an axis of their own."""
+    """RowMatrix that are to be summed up, so many for each node, on an axis of their own."""
 
-    rows: Rows
+    rows: RowMatrix
     number: int
 
 
@@ -48,9 +48,9 @@ class Beside(NamedTuple):
 Anything = Any  # one of these
 
 
-def rows_in(value: Anything) -> Rows:
+def rows_in(value: Anything) -> RowMatrix:
     """A value that has to be rows."""
-    if not isinstance(value, Rows):
+    if not isinstance(value, RowMatrix):
         raise NotFusable(f"{type(value).__name__} where rows are needed")
     return value
 
@@ -62,12 +62,12 @@ def row_in(value: Anything) -> Weight | None:
 
 def _unary(op: str, builder: Builder, attrs: Attributes, a: Anything) -> Anything:
     a = rows_in(a)
-    return Rows(builder.emit(op, a.view), a.dims)
+    return RowMatrix(builder.emit(op, a.view), a.dims)
 
 
 def _scalar(op: str, builder: Builder, attrs: Attributes, a: Anything) -> Anything:
     a = rows_in(a)
-    return Rows(builder.with_number(op, a.view, attrs.number("scalar", 1.0 if op == "DIV" else 0.0)), a.dims)
+    return RowMatrix(builder.with_number(op, a.view, attrs.number("scalar", 1.0 if op == "DIV" else 0.0)), a.dims)
 
 
 def _binary(op: str, builder: Builder, attrs: Attributes, a: Anything, b: Anything) -> Anything:
@@ -78,11 +78,11 @@ def _binary(op: str, builder: Builder, attrs: Attributes, a: Anything, b: Anythi
     if row is not None:
         if len(a.dims) != 1:
             raise NotFusable(f"{op} of rows of {a.dims} and a constant")
-        return Rows(builder.with_row(op, a.view, row), a.dims)
+        return RowMatrix(builder.with_row(op, a.view, row), a.dims)
     b = rows_in(b)
     if a.dims != b.dims and ((1,) not in (a.dims, b.dims) or len(a.dims) != len(b.dims)):
         raise NotFusable(f"{op} of rows of {a.dims} and of {b.dims}")
-    return Rows(builder.combined(op, a.view, b.view), max(a.dims, b.dims))
+    return RowMatrix(builder.combined(op, a.view, b.view), max(a.dims, b.dims))
 
 
 def _add_n(builder: Builder, attrs: Attributes, *terms: Anything) -> Anything:
@@ -99,7 +99,7 @@ def _fully_connected(
         raise NotFusable("a product with something that is no constant")
     if weight.vector or weight.weight.columns != a.view.width:
         raise NotFusable("a product with a constant of another size")
-    return Rows(builder.linear(a.view, weight.weight, row), (weight.weight.rows,))
+    return RowMatrix(builder.linear(a.view, weight.weight, row), (weight.weight.rows,))
 
 
 _ACTIVATIONS = {"sigmoid": "SIGMOID", "tanh": "TANH", "relu": "RELU", "softrelu": "SOFTRELU"}
@@ -141,7 +141,7 @@ def _cut(a: Anything, begin: int, end: int) -> Anything:
         raise NotFusable("a slice without columns")
     if isinstance(a, Const):
         return a._replace(weight=a.weight._replace(left=a.weight.left + begin, columns=end - begin))
-    return Rows(a.view.part(begin, end), (end - begin,))
+    return RowMatrix(a.view.part(begin, end), (end - begin,))
 
 
 def _reshape(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
@@ -155,14 +155,14 @@ def _reshape(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
     a = rows_in(a)
     first, *rest = shape
     if builder.space(a.view) == CHILD and first == -1 and rest and rest[0] > 1 and prod(rest[1:]) == a.view.width:
-        return Folded(Rows(a.view, tuple(rest[1:])), rest[0])
+        return Folded(RowMatrix(a.view, tuple(rest[1:])), rest[0])
     if first == 0 and rest.count(-1) == 1:
         known = prod(entry for entry in rest if entry > 0)
         if 0 not in rest and known and a.view.width % known == 0:
             rest = [a.view.width // known if entry == -1 else entry for entry in rest]
     if first not in (0, -1) or min([1, *rest]) < 1 or prod(rest) != a.view.width:
         raise NotFusable(f"Reshape of rows of {a.dims} to {shape}")
-    return Rows(a.view, tuple(rest))
+    return RowMatrix(a.view, tuple(rest))
 
 
 def _split(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
@@ -178,7 +178,7 @@ def _split(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
         raise NotFusable("a split across rows")
     dims = a.dims[1:] if squeeze and a.dims[0] == count else (a.dims[0] // count, *a.dims[1:])
     width = prod(dims)
-    return [Rows(a.view.part(k * width, (k + 1) * width), dims) for k in range(count)]
+    return [RowMatrix(a.view.part(k * width, (k + 1) * width), dims) for k in range(count)]
 
 
 def _concat(builder: Builder, attrs: Attributes, *parts: Anything) -> Anything:
@@ -186,14 +186,14 @@ def _concat(builder: Builder, attrs: Attributes, *parts: Anything) -> Anything:
     if attrs.integer("dim", 1) not in (1, -1) or any(len(part.dims) != 1 for part in given):
         raise NotFusable("a concatenation of rows")
     view = builder.concat([part.view for part in given])
-    return Rows(view, (view.width,))
+    return RowMatrix(view, (view.width,))
 
 
 def _take(builder: Builder, attrs: Attributes, a: Anything, owners: Anything) -> Anything:
     a = rows_in(a)
     if owners != Beside("owners") or builder.space(a.view) != NODE:
         raise NotFusable("take of rows")
-    return Rows(builder.spread(a.view), a.dims)
+    return RowMatrix(builder.spread(a.view), a.dims)
 
 
 def _dot(builder: Builder, attrs: Attributes, a: Anything, b: Anything) -> Anything:
@@ -202,18 +202,18 @@ def _dot(builder: Builder, attrs: Attributes, a: Anything, b: Anything) -> Anyth
     b = rows_in(b)
     if builder.space(b.view) != CHILD:
         raise NotFusable("a sum over children of what is the node's")
-    return Rows(builder.gather_up(b.view), b.dims)
+    return RowMatrix(builder.gather_up(b.view), b.dims)
 
 
 def _total(mean: bool, builder: Builder, attrs: Attributes, a: Anything) -> Anything:
     """sum or mean along each row."""
     axes = attrs.axes("axis")
     if isinstance(a, Folded) and axes == (1,) and not mean and not attrs.flag("keepdims"):
-        return Rows(builder.gather_up(a.rows.view), a.rows.dims)
+        return RowMatrix(builder.gather_up(a.rows.view), a.rows.dims)
     a = rows_in(a)
     if attrs.flag("exclude") or len(a.dims) != 1 or axes not in ((1,), (-1,)):
         raise NotFusable(f"a sum over {axes}")
-    return Rows(builder.total(a.view, mean), (1,) if attrs.flag("keepdims") else ())
+    return RowMatrix(builder.total(a.view, mean), (1,) if attrs.flag("keepdims") else ())
 
 
 def _softmax(op: str, builder: Builder, attrs: Attributes, a: Anything) -> Anything:
@@ -221,7 +221,7 @@ def _softmax(op: str, builder: Builder, attrs: Attributes, a: Anything) -> Anyth
     plain = attrs.text("temperature", "None") in ("None", "1.0", "1") and not attrs.flag("use_length")
     if attrs.integer("axis", -1) not in (1, -1) or len(a.dims) != 1 or not plain:
         raise NotFusable(op)
-    return Rows(builder.emit(op, a.view), a.dims)
+    return RowMatrix(builder.emit(op, a.view), a.dims)
 
 
 def _pick(builder: Builder, attrs: Attributes, a: Anything, index: Anything) -> Anything:
@@ -230,7 +230,7 @@ def _pick(builder: Builder, attrs: Attributes, a: Anything, index: Anything) -> 
         raise NotFusable("pick")
     if index.view.width != 1:
         raise NotFusable("pick of several a row")
-    return Rows(builder.emit("PICK", a.view, index.view, width=1), (1,) if attrs.flag("keepdims") else ())
+    return RowMatrix(builder.emit("PICK", a.view, index.view, width=1), (1,) if attrs.flag("keepdims") else ())
 
 
 def _same(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
@@ -239,7 +239,7 @@ def _same(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
 
 def _stop(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
     a = rows_in(a)
-    return Rows(builder.stop(a.view), a.dims)
+    return RowMatrix(builder.stop(a.view), a.dims)
 
 
 _BINARY = {

@@ -27,7 +27,7 @@ from gluonjit.hybrid import LOCAL, UNCAPTURED, Batch
 _EVERYTHING = slice(None)
 
 
-class Call(NamedTuple):
+class Gathering(NamedTuple):
     """A call of an operator. `wrapped` makes a lazy array of a value."""
 
     batch: Batch
@@ -50,7 +50,7 @@ class Call(NamedTuple):
         return value
 
 
-Way = Callable[[Call], Optional[Value]]
+Way = Callable[[Gathering], Optional[Value]]
 
 
 def by_numbers(
@@ -58,7 +58,7 @@ def by_numbers(
 ) -> Value | None:
     """An operator's result by numbers that are known; None where it has to be captured as it is."""
     way = _WAYS.get(name)
-    return None if way is None else way(Call(batch, arrays, Attributes(dict(attrs)), wrapped))
+    return None if way is None else way(Gathering(batch, arrays, Attributes(dict(attrs)), wrapped))
 
 
 def rows_at(item: Any, key: Any) -> Value | None:
@@ -131,7 +131,7 @@ def _data(batch: Batch, item: Any) -> Value | None:
     return value if value.spec.mode == "rows" and (LOCAL.state.mode >= 2 or not learns) else None
 
 
-def _take(call: Call) -> Value | None:
+def _take(call: Gathering) -> Value | None:
     """`take(x, numbers)` along axis 0."""
     value = _data(call.batch, call.arrays[0])
     if value is None or call.attrs.integer("axis", 0) not in (0, -len(value.spec.shape)):
@@ -153,7 +153,7 @@ def _brought_in(numbers: Any, size: int, mode: str) -> Any:
     return numbers % size if mode == "wrap" else np.clip(numbers, 0, size - 1)
 
 
-def _gather_nd(call: Call) -> Value | None:
+def _gather_nd(call: Gathering) -> Value | None:
     """Rows by their numbers, or of each of these rows an entry by another number."""
     value = _data(call.batch, call.arrays[0])
     numbers = None if value is None else call.numbers(1, 2)
@@ -172,13 +172,13 @@ def _gather_nd(call: Call) -> Value | None:
     return found
 
 
-def _entries(call: Call, rows: Value, numbers: Any, keepdims: bool = False) -> Value:
+def _entries(call: Gathering, rows: Value, numbers: Any, keepdims: bool = False) -> Value:
     """Of each row the entry of a number of its own, which is within it."""
     index = host_numbers(call.batch, numbers.tolist(), "int32", rows.spec.device)
     return call.operator("pick", rows, index, axis=1, keepdims=keepdims)
 
 
-def _pick(call: Call) -> Value | None:
+def _pick(call: Gathering) -> Value | None:
     """`pick(x, numbers)` by numbers that are floats: whole ones are operands of the host's, of any number."""
     try:
         value = value_of(call.batch, call.arrays[0])
@@ -199,7 +199,7 @@ def _pick(call: Call) -> Value | None:
     return found
 
 
-def _scatter_nd(call: Call) -> Value | None:
+def _scatter_nd(call: Gathering) -> Value | None:
     """Rows put into zeros. Of two at one place MXNet does not say which stays."""
     source = _data(call.batch, call.arrays[0])
     numbers = None if source is None else call.numbers(1, 2)
@@ -222,7 +222,7 @@ def _zero_row(batch: Batch, spec: Spec) -> Value:
     return leaf(batch, made_from_nothing(batch, (operator_handle("_zeros"), like, False, LOCAL.state.numpy)))
 
 
-def _index_copy(call: Call) -> Value | None:
+def _index_copy(call: Gathering) -> Value | None:
     """`index_copy(x, numbers, y)`: rows of `x`, some of which are those of `y`."""
     base, source = [_data(call.batch, call.arrays[position]) for position in (0, 2)]
     numbers = None if base is None or source is None else call.numbers(1, 1)
@@ -235,7 +235,7 @@ def _index_copy(call: Call) -> Value | None:
     return found
 
 
-def _mean(call: Call) -> Value | None:
+def _mean(call: Gathering) -> Value | None:
     """The mean of any number of rows: their sum, by a number that is an operand."""
     batch, attrs = call.batch, call.attrs
     axis = attrs.text("axis", "").strip("()[], ")

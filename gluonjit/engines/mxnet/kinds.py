@@ -16,13 +16,13 @@ from gluonjit.engines.mxnet.following import follow
 from gluonjit.engines.mxnet.hoist import cut, product_kind
 from gluonjit.engines.mxnet.lazy import Lazy, wrap
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np
-from gluonjit.engines.mxnet.lifting import Traced, join
 from gluonjit.engines.mxnet.operands import ZERO, value_of
 from gluonjit.engines.mxnet.peepholes import improved
 from gluonjit.engines.mxnet.program import build
 from gluonjit.engines.mxnet.references import Copied
 from gluonjit.engines.mxnet.semantics import ARRAYS
 from gluonjit.engines.mxnet.trace import NeedsValue, Trace, TraceOp, map_structure, tracing
+from gluonjit.engines.mxnet.variadic import Traced, join
 from gluonjit.engines.mxnet.work import work_of
 from gluonjit.engines.mxnet.zeros import without_zeros
 from gluonjit.graph import Kind, Spec, Value, family_key, split_kind

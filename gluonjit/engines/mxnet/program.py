@@ -17,7 +17,7 @@ from gluonjit.graph import Kind, Output, Spec, intern_spec, operand_groups
 from gluonjit.hybrid import LOCAL
 
 
-class Program(Protocol):
+class BatchedProgram(Protocol):
     """A program that runs the nodes of a step. With `may_fail` it may raise when its numbers are waited for."""
 
     consts: list[Any]

@@ -20,7 +20,7 @@ from gluonjit.engines.mxnet.results import Imported
 from gluonjit.graph import Kind, Leaf, Record, Value
 from gluonjit.hybrid import Batch
 from gluonjit.hybrid.replaying import Node, entry_of, packed, relocated, rows_in
-from gluonjit.hybrid.reuse import Apart, Recording, Reference, Shared, Unfit, made
+from gluonjit.hybrid.reuse import Apart, CaptureTemplate, Reference, Shared, Unfit, made
 
 _PLAIN = (type(None), bool, int, float, str)
 
@@ -82,7 +82,7 @@ class Here:
             self.sources.update(dict.fromkeys(range(known.base, known.base + known.spec.rows), known))
 
 
-class Recorder:
+class TemplateMaker:
     """Makes a recording of a call with these arrays among its arguments."""
 
     def __init__(self, batch: Batch, shared: Shared, here: Here, arrays: list[NDArray]) -> None:
@@ -91,7 +91,7 @@ class Recorder:
         self.here = here
         self.arrays = arrays
 
-    def recording(self, apart: Apart, structure: Any, lazies: list[Any]) -> Recording:
+    def recording(self, apart: Apart, structure: Any, lazies: list[Any]) -> CaptureTemplate:
         """The recording of what was captured since, and of what these arrays are of it."""
         found, kinds = self._nodes(apart)
         values = [of for _, _, of, _ in found]
@@ -106,7 +106,7 @@ class Recorder:
         code = packed([node for *_, node in found], local)
         moved = tuple([_moved(result, local) for result in results])
         size += 500 + 4 * len(code) + 32 * len(order)
-        return Recording(code, lookups, leaves, moved, structure, kinds, size)
+        return CaptureTemplate(code, lookups, leaves, moved, structure, kinds, size)
 
     def _nodes(self, apart: Apart) -> tuple[list[tuple[int, int, tuple[Value, ...], Node]], tuple[int, ...]]:
         """First row, number of rows, values and Node of each new node, in order of capture; and the kinds' numbers."""
@@ -236,7 +236,7 @@ def _layout(kind: Kind) -> tuple[Any, ...]:
     return kind.operands, kind.outputs, kind.rows, kind.pure
 
 
-def equal(one: Recording, other: Recording) -> bool:
+def equal(one: CaptureTemplate, other: CaptureTemplate) -> bool:
     """Tells whether two calls captured the same."""
     if one._replace(leaves=(), bytes=0) != other._replace(leaves=(), bytes=0):
         return False

@@ -19,19 +19,19 @@ from gluonjit.engines.mxnet.lazy import Lazy, wrap
 from gluonjit.engines.mxnet.lazy_np import wrap_np
 from gluonjit.engines.mxnet.lookups import host_table, table_of
 from gluonjit.engines.mxnet.operands import leaf, made_from_nothing
-from gluonjit.engines.mxnet.recording import Here, Plain, Recorder, described, equal
+from gluonjit.engines.mxnet.recording import Here, Plain, TemplateMaker, described, equal
 from gluonjit.engines.mxnet.trace import map_structure
 from gluonjit.errors import OptionError, ReuseError
 from gluonjit.graph import Value, line_of
 from gluonjit.hybrid import FULL, LOCAL, Batch
 from gluonjit.hybrid.replaying import Node, replayed, unpacked
-from gluonjit.hybrid.reuse import Apart, Recording, Refusal, Unfit, made
+from gluonjit.hybrid.reuse import Apart, CaptureTemplate, Refusal, Unfit, made
 
 MISSED = object()
 """The answer for a call that has to run."""
 
 
-class Call:
+class ReusableCall:
     """One call that may be reused."""
 
     def __init__(self, block: gluon.Block, cell: Cell, args: tuple[Any, ...], key: Any) -> None:
@@ -39,7 +39,7 @@ class Call:
         self.arrays: list[NDArray] = []
         self.lazy = not _gather(args, self.arrays)
         self.name = key
-        self.known: Recording | None = None  # to compare with
+        self.known: CaptureTemplate | None = None  # to compare with
         self.apart: Apart | None = None
 
     def begin(self, batch: Batch) -> Any:
@@ -91,7 +91,7 @@ class Call:
         try:
             self._look(apart)
             structure = map_structure(out, lambda item: described(item, apart.graph, lazies))
-            new = Recorder(self.batch, self.shared, self.here, self.arrays).recording(apart, structure, lazies)
+            new = TemplateMaker(self.batch, self.shared, self.here, self.arrays).recording(apart, structure, lazies)
         except Unfit as unfit:
             apart.keep()
             if self.batch.reason != FULL or not apart.ran:
@@ -135,7 +135,7 @@ class Call:
         refused[reason] = refused.get(reason, 0) + 1
         return MISSED
 
-    def _replay(self, recording: Recording) -> tuple[list[tuple[Value, ...]], list[int]]:
+    def _replay(self, recording: CaptureTemplate) -> tuple[list[tuple[Value, ...]], list[int]]:
         """Capture a recording: the values of its nodes, and the rows that its numbers stand for."""
         batch, here, shared = self.batch, self.here, self.shared
         for number in recording.kinds:
@@ -157,7 +157,7 @@ class Call:
         origins = shared.origins.things
         return replayed(batch, here.records, here.entries, origins, recording.code, table), table
 
-    def _difference(self, new: Recording) -> str:
+    def _difference(self, new: CaptureTemplate) -> str:
         """Finds where a recording first differs from that which would have been reused."""
         assert self.known is not None
         for number, (was, now) in enumerate(zip_longest(unpacked(self.known.code), unpacked(new.code))):

@@ -22,7 +22,7 @@ from gluonjit.analysis.plan import Gather, Place
 from gluonjit.engines.mxnet.arrays import FLOATS, address_of
 from gluonjit.engines.mxnet.filling import fill_zero
 from gluonjit.engines.mxnet.finite import Finite
-from gluonjit.engines.mxnet.fused_steps import Ran
+from gluonjit.engines.mxnet.fused_steps import RowTapeEntry
 from gluonjit.engines.mxnet.history import Seed, Source, Target, has_history
 from gluonjit.engines.mxnet.hooked import original_backward, slice_rows
 from gluonjit.engines.mxnet.reach import Reach, entered
@@ -61,7 +61,7 @@ class Tape:
         LIVING.add(self)
         self._entered: list[Any] | None = None
         self._finite = finite
-        self._steps: list[tuple[int, list[NDArray], Ran | None]] = []
+        self._steps: list[tuple[int, list[NDArray], RowTapeEntry | None]] = []
         self._addresses: dict[int | tuple[str, int], int] = {}  # of gradients that MXNet is not writing to
         self._variables: list[NDArray | None] = [None] * len(plan.arenas)
         self._gradients: list[NDArray | None] = [None] * len(plan.arenas)
@@ -173,7 +173,7 @@ class Tape:
         rows = slice(place.begin, place.end) if gather.index is None else gather.index
         return bool(self._learned_rows[place.arena][rows].any())
 
-    def note(self, number: int, results: list[NDArray], ran: Ran | None = None) -> None:
+    def note(self, number: int, results: list[NDArray], ran: RowTapeEntry | None = None) -> None:
         """Remember a step that was recorded, or ran in C; one without anything learned before it was not."""
         step = self.plan.steps[number]
         program = step.kind.program
@@ -276,7 +276,7 @@ class Tape:
         parts = tuple([(array, self._rows(place).reshape(array.shape)) for array, place in reached])
         return Target(source.array, None, rows, bool(parts), parts)
 
-    def _reached(self, places: Sequence[Place]) -> tuple[Reach, list[tuple[int, list[NDArray], Ran | None]]]:
+    def _reached(self, places: Sequence[Place]) -> tuple[Reach, list[tuple[int, list[NDArray], RowTapeEntry | None]]]:
         """Finds what these rows depend on, and the steps to go backward through, the last one first."""
         reach = Reach(self.plan)
         for place in places:

@@ -10,7 +10,7 @@ import torch
 from gluonjit.analysis import Plan
 from gluonjit.engines.torch.hooked import original_compile
 from gluonjit.engines.torch.stepwise import StepwiseSession
-from gluonjit.engines.torch.tape import Ran, Tape
+from gluonjit.engines.torch.tape import Tape, TapeEntry
 from gluonjit.hybrid import Report
 
 MOST_COMPILATIONS = 6
@@ -78,7 +78,7 @@ class CompiledTape(Tape):
     # As `torch.autograd.grad` does it: compiled functions see settings of the compiler through what this passes on.
     engine: Any = staticmethod(torch.autograd.graph._engine_run_backward)
 
-    def _backward(self, ran: Ran, *args: Any) -> bool:
+    def _backward(self, ran: TapeEntry, *args: Any) -> bool:
         from torch._functorch import config
 
         with config.patch(donated_buffer=False):  # it is asked for again when a backward pass runs

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from gluonjit.engines.torch.recorder import Recorder, TraceTensor
+from gluonjit.engines.torch.recorder import Tracer, TraceTensor
 from gluonjit.hybrid.guards import Follower, Noted, is_plain
 
 _SPACES = ("_parameters", "_buffers", "_modules")
@@ -47,7 +47,7 @@ class _Known:
 
 
 def follow(
-    recorder: Recorder, owner: Any, run: Callable[..., Any], args: Any, kwargs: dict[str, Any], noted: Noted
+    recorder: Tracer, owner: Any, run: Callable[..., Any], args: Any, kwargs: dict[str, Any], noted: Noted
 ) -> Any:
     """Records a call: what it gives, and what it has read. Raises Refused where it is no node."""
     follower = Follower(_Known(owner), (args, kwargs))

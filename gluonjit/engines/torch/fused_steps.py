@@ -1,4 +1,4 @@
-"""Steps of a flush that run in C as a whole (see `gluonjit.fused`), on the memory of PyTorch's tensors."""
+"""Steps of a flush that run in C as a whole (see `gluonjit.rows`), on the memory of PyTorch's tensors."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 from gluonjit.analysis import Plan
 from gluonjit.analysis.plan import Gather
 from gluonjit.engines.torch.arrays import room_for
-from gluonjit.engines.torch.fusing import fused_lifted, fused_program
+from gluonjit.engines.torch.fusing import fused_program, fused_variadic
 from gluonjit.engines.torch.held import version_of
 from gluonjit.engines.torch.written import modified
-from gluonjit.fused import Done, NotFusable, Program, Steps
 from gluonjit.graph import Kind
+from gluonjit.rows import Done, NotFusable, RowProgram, Steps
 
 
 class RanFused(NamedTuple):
@@ -80,7 +80,7 @@ class FusedSteps:
         finally:
             self._gradient = self._learned = _nothing
 
-    # --- gluonjit.fused.Memory -----------------------------------------------------------------------------------
+    # --- gluonjit.rows.Memory -----------------------------------------------------------------------------------
 
     def arena(self, number: int) -> int:
         """The address of an arena's rows."""
@@ -112,13 +112,13 @@ def _nothing(asked: Any) -> Any:
     raise RuntimeError("a gradient is asked for outside of a backward pass")
 
 
-def _program(kind: Kind) -> Program:
+def _program(kind: Kind) -> RowProgram:
     program = kind.program
     if any(spec.device != "cpu" for spec in kind.operands) or not all(map(_plain, program.consts)):
         raise NotFusable("tensors that are not of float32, or not in the host's memory")
-    if program.lifted is not None:
-        lifted, roles = program.lifted
-        return fused_lifted(kind, lifted, roles, program.consts)
+    if program.variadic is not None:
+        variadic, roles = program.variadic
+        return fused_variadic(kind, variadic, roles, program.consts)
     return fused_program(kind, program.trace, program.results, program.consts)
 
 

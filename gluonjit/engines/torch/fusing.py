@@ -1,4 +1,4 @@
-"""From the operators of a traced program to a fused program (see `gluonjit.fused`), where each has an instruction."""
+"""From the operators of a traced program to a fused program (see `gluonjit.rows`), where each has an instruction."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from gluonjit.engines.torch.fusing_operators import OPERATORS, Anything, Const, Rows, rows_in, two
+from gluonjit.engines.torch.fusing_operators import OPERATORS, Anything, Const, RowMatrix, rows_in, two
 from gluonjit.engines.torch.trace import Operand, Trace
-from gluonjit.fused import CHILD, NODE, Builder, NotFusable, Program, View, Weight
 from gluonjit.graph import Kind
-from gluonjit.hybrid.lifting import ADD_UP, GATHER_UP, SPREAD, Lifted, Roles
+from gluonjit.hybrid.variadic import ADD_UP, GATHER_UP, SPREAD, Roles, Variadic
+from gluonjit.rows import CHILD, NODE, Builder, NotFusable, RowProgram, View, Weight
 
 
-def fused_program(kind: Kind, trace: Trace, results: Sequence[int], consts: Sequence[Any]) -> Program:
+def fused_program(kind: Kind, trace: Trace, results: Sequence[int], consts: Sequence[Any]) -> RowProgram:
     """The program of a trace for the nodes of a kind. Raises NotFusable."""
     builder = Builder()
     if _sums_rows(kind, trace):
@@ -25,7 +25,7 @@ def fused_program(kind: Kind, trace: Trace, results: Sequence[int], consts: Sequ
             lead = kind.poly and spec.mode == "rows"
             if not lead and spec.rows != 1:
                 raise NotFusable("an operand of several rows")
-            values[position] = Rows(_operand(builder, spec, NODE), spec.shape, lead)
+            values[position] = RowMatrix(_operand(builder, spec, NODE), spec.shape, lead)
     for number, (position, _) in enumerate(trace.consts):
         values[position] = _constant(number, consts[number])
     for op in trace.ops:
@@ -34,11 +34,11 @@ def fused_program(kind: Kind, trace: Trace, results: Sequence[int], consts: Sequ
     return _finished(builder, [values[position] for position in results])
 
 
-def fused_lifted(kind: Kind, lifted: Lifted, roles: Roles, consts: Sequence[Any]) -> Program:
-    """The program of a lifted trace, for nodes with any number of children. Raises NotFusable."""
+def fused_variadic(kind: Kind, variadic: Variadic, roles: Roles, consts: Sequence[Any]) -> RowProgram:
+    """The program of a variadic trace, for nodes with any number of children. Raises NotFusable."""
     builder = Builder()
     of_role = {role: number for number, role in enumerate(kind.children)}
-    found: dict[tuple[int | None, int], Rows] = {}
+    found: dict[tuple[int | None, int], RowMatrix] = {}
     listed = {position for role in kind.children for position in role}
     shared = [position for position in range(len(kind.operands)) if position not in listed]
     for group in kind.groups:
@@ -46,20 +46,20 @@ def fused_lifted(kind: Kind, lifted: Lifted, roles: Roles, consts: Sequence[Any]
             spec = kind.operands[role[0]]
             if role in of_role:
                 shape, _ = roles.shaped(spec)
-                found[of_role[role], 0] = Rows(_operand(builder, spec, CHILD), shape)
+                found[of_role[role], 0] = RowMatrix(_operand(builder, spec, CHILD), shape)
             else:
                 if spec.rows != 1:
                     raise NotFusable("an operand of several rows")
-                found[None, shared.index(role[0])] = Rows(_operand(builder, spec, NODE), spec.shape)
+                found[None, shared.index(role[0])] = RowMatrix(_operand(builder, spec, NODE), spec.shape)
     values: dict[int, Anything] = {}
     constants = 0
-    for number, source in enumerate(lifted.sources):
+    for number, source in enumerate(variadic.sources):
         if source.constant is not None:
             values[number] = _constant(constants, consts[constants])
             constants += 1
         else:
             values[number] = found[source.role, 0 if source.role is not None else source.number]
-    for op in lifted.ops:
+    for op in variadic.ops:
         inputs = [values[number] for number in op.inputs]
         if op.name in (SPREAD, GATHER_UP):
             (given,) = inputs
@@ -73,11 +73,11 @@ def fused_lifted(kind: Kind, lifted: Lifted, roles: Roles, consts: Sequence[Any]
         elif op.name == ADD_UP:
             total = inputs[0]
             for other in inputs[1:]:
-                total = two(builder, "ADD", total, other, lifted.shapes[op.outputs[0]][0])
+                total = two(builder, "ADD", total, other, variadic.shapes[op.outputs[0]][0])
             values[op.outputs[0]] = total
         else:
-            values.update(zip(op.outputs, _applied(builder, op, inputs, lifted.shapes)))
-    return _finished(builder, [values[number] for number in lifted.results])
+            values.update(zip(op.outputs, _applied(builder, op, inputs, variadic.shapes)))
+    return _finished(builder, [values[number] for number in variadic.results])
 
 
 def _sums_rows(kind: Kind, trace: Trace) -> bool:
@@ -120,7 +120,7 @@ def _placed(value: Any, inputs: Sequence[Anything]) -> Any:
     return tuple([_placed(item, inputs) for item in value]) if isinstance(value, tuple) else value
 
 
-def _finished(builder: Builder, results: Sequence[Anything]) -> Program:
+def _finished(builder: Builder, results: Sequence[Anything]) -> RowProgram:
     rows = [rows_in(value) for value in results]
     if any(builder.space(value.view) != NODE for value in rows):
         raise NotFusable("a result is of children")

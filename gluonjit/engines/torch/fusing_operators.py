@@ -1,4 +1,4 @@
-"""The instructions that stand for an operator of ATen in a fused program (see `gluonjit.fused`)."""
+"""The instructions that stand for an operator of ATen in a fused program (see `gluonjit.rows`)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
-from gluonjit.fused import COMMUTATIVE, Builder, NotFusable, View, Weight
+from gluonjit.rows import COMMUTATIVE, Builder, NotFusable, View, Weight
 
 Shape = tuple[int, ...]
 
 
-class Rows(NamedTuple):
+class RowMatrix(NamedTuple):
     """A tensor of each node or child, as one row; with `lead` its first dimension is rows, of any number."""
 
     view: View
@@ -37,9 +37,9 @@ Args = Mapping[str, Any]
 Rule = Callable[[Builder, Args, Sequence[Shape]], Any]
 
 
-def rows_in(value: Anything) -> Rows:
+def rows_in(value: Anything) -> RowMatrix:
     """A value that has to be rows."""
-    if not isinstance(value, Rows):
+    if not isinstance(value, RowMatrix):
         raise NotFusable(f"{type(value).__name__} where rows are needed")
     return value
 
@@ -87,7 +87,7 @@ def two(builder: Builder, op: str, a: Anything, b: Anything, shape: Shape) -> An
     return _as_wide(b if a.view.width < b.view.width else a, builder.combined(op, a.view, b.view), shape)
 
 
-def _as_wide(a: Rows, view: View, shape: Shape) -> Rows:
+def _as_wide(a: RowMatrix, view: View, shape: Shape) -> RowMatrix:
     """The result of an operator, which has to be as wide as its shape says: (2, 1) and (1, 2) make (2, 2)."""
     found = a._replace(view=view, shape=shape)
     if prod(found.inner) != view.width or (a.lead and shape[:1] != a.shape[:1]):
@@ -127,14 +127,14 @@ def _transposed(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anythi
 
 
 def _product(builder: Builder, a: Anything, matrix: Anything, bias: Anything, shape: Shape) -> Anything:
-    """Rows times (in, out), plus a row."""
+    """RowMatrix times (in, out), plus a row."""
     a = rows_in(a)
     if not isinstance(matrix, Const) or len(matrix.shape) != 2 or a.inner[-1:] != (prod(a.inner),):
         raise NotFusable("a product of rows with rows")
     if a.view.width != matrix.shape[0] or (bias is not None and not _is_row(bias, matrix.shape[1])):
         raise NotFusable("a product with a constant of another size")
     row = None if bias is None else bias.weight
-    return Rows(builder.linear(a.view, matrix.weight, row, turned=not matrix.turned), shape, a.lead)
+    return RowMatrix(builder.linear(a.view, matrix.weight, row, turned=not matrix.turned), shape, a.lead)
 
 
 def _is_row(value: Anything, width: int) -> bool:
@@ -176,7 +176,7 @@ def _reshaped(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything
     return a._replace(shape=shape)
 
 
-def _cut(a: Rows, dim: int, begin: int, end: int, shape: Shape) -> Rows:
+def _cut(a: RowMatrix, dim: int, begin: int, end: int, shape: Shape) -> RowMatrix:
     """Part of a dimension, where that is columns which lie together."""
     dim = dim + len(a.shape) if dim < 0 else dim
     if (a.lead and dim == 0) or prod(a.shape[int(a.lead) : dim]) != 1:
@@ -221,7 +221,7 @@ def _cat(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
     lead = parts[0].lead
     if any(part.lead != lead for part in parts) or (lead and dim == 0) or prod(shapes[0][int(lead) : dim]) != 1:
         raise NotFusable("a concatenation of rows")
-    return Rows(builder.concat([part.view for part in parts]), shapes[0], lead)
+    return RowMatrix(builder.concat([part.view for part in parts]), shapes[0], lead)
 
 
 def _total(mean: bool) -> Rule:
@@ -234,7 +234,7 @@ def _total(mean: bool) -> Rule:
         kept = [size for dim, size in enumerate(a.shape) if dim not in over and not (a.lead and dim == 0)]
         if (a.lead and 0 in over) or prod(kept) != 1 or args.get("dtype") is not None:
             raise NotFusable("a sum over rows")
-        return Rows(builder.total(a.view, mean), shapes[0], a.lead)
+        return RowMatrix(builder.total(a.view, mean), shapes[0], a.lead)
 
     return emit
 

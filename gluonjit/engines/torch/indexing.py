@@ -136,8 +136,8 @@ def _view(batch: Batch, tensor: Any, value: Value, key: tuple[Any, ...], changed
         first = row(value, numbers.pop(0), ())
         assert first is not None
         value = first
-    lifted = changed or are_many(value.spec, key)
-    if not lifted:
+    as_operand = changed or are_many(value.spec, key)
+    if not as_operand:
         return None
     for number in numbers:
         size = value.spec.shape[0]

@@ -13,11 +13,11 @@ from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.effects import PLAIN, Outside, attributes
 from gluonjit.engines.torch.following import follow
 from gluonjit.engines.torch.hoist import Piece, cut, used_alone
-from gluonjit.engines.torch.lifting import Traced, join_kinds
 from gluonjit.engines.torch.program import Lone, build, lay_out, pruned
-from gluonjit.engines.torch.recorder import Recorder, TraceTensor, recording
+from gluonjit.engines.torch.recorder import Tracer, TraceTensor, recording
 from gluonjit.engines.torch.structure import Constant
 from gluonjit.engines.torch.trace import NeedsValue, Trace
+from gluonjit.engines.torch.variadic import Traced, join_kinds
 from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind, Value, family_key, split_kind
 from gluonjit.hybrid import Batch
@@ -117,7 +117,7 @@ def make_kind(call: Call) -> Kind | str:
 
 def _traced(call: Call) -> _Found | str:
     """Traces what a call does, or says why it cannot be one node. Raises Plain."""
-    recorders: list[Recorder] = []
+    recorders: list[Tracer] = []
     try:
         return _trace(call, recorders)
     finally:
@@ -125,7 +125,7 @@ def _traced(call: Call) -> _Found | str:
             recorder.close()
 
 
-def _trace(call: Call, recorders: list[Recorder]) -> _Found | str:
+def _trace(call: Call, recorders: list[Tracer]) -> _Found | str:
     cell, owner, run, args, kwargs, values, batch, noted = call
     trace = Trace([value.spec for value in values])
     constants = _constants(owner, args, kwargs, batch)
@@ -235,7 +235,7 @@ def _stand_in(item: Any, stand_ins: Any, constants: dict[int, Any]) -> Any:
     return next(stand_ins) if isinstance(item, torch.Tensor) and id(item) not in constants else item
 
 
-def _placed(recorder: Recorder, item: Any, places: list[int], operands: int) -> Any:
+def _placed(recorder: Tracer, item: Any, places: list[int], operands: int) -> Any:
     """The place of a result among the node's values; of one that is an argument, what is left of -1 after it."""
     if isinstance(item, torch.Tensor):
         if not recorder.owns(item):

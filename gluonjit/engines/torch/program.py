@@ -14,10 +14,10 @@ from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.rules import ANY, Examples, Val, Writer
 from gluonjit.engines.torch.trace import Operand, Trace, TraceOp
 from gluonjit.graph import Group, Output, Spec, intern_spec, natural_mode, operand_groups
-from gluonjit.hybrid.lifting import Lifted, Roles
+from gluonjit.hybrid.variadic import Roles, Variadic
 
 
-class Program(Protocol):
+class BatchedProgram(Protocol):
     """A program that runs the nodes of a step.
 
     consts: the tensors that are the same for all nodes; trace, results: what it was made from, for other executors;
@@ -50,7 +50,7 @@ class Batched:
     ) -> None:
         self.trace = trace
         self.results = tuple(results)
-        self.lifted: tuple[Lifted, Roles] | None = None  # what it was made from instead, for any number of children
+        self.variadic: tuple[Variadic, Roles] | None = None  # what it was made from instead, for any number of children
         self.fused: Any = None  # a program that does the same in C, or why there is none; see `fused_steps`
         self.wide: tuple[bool, ...] = ()  # which results have any number of rows a node; none where empty
         self.consts = [tensor for _, tensor in trace.consts]
@@ -254,7 +254,7 @@ def stored(val: Val, writer: Writer) -> Val:
 
     And any number of numbers, one a row.
     """
-    call = rules.Call("the result", None, {}, [], writer)
+    call = rules.OperatorCall("the result", None, {}, [], writer)
     whole = call.spread(val) if val.shared else val
     if natural_mode(val.shape) == "stack" and (whole.lead != ANY or not val.shape):
         return call.stack(whole)

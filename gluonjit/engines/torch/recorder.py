@@ -58,7 +58,7 @@ class TraceTensor(torch.Tensor):  # type: ignore[misc]
     grad_fn = grad = property(_attached, _attached)
 
 
-class Recorder(TorchDispatchMode):  # type: ignore[misc]
+class Tracer(TorchDispatchMode):  # type: ignore[misc]
     """Records every operator called while it is active.
 
     `constant(tensor)` says whether a tensor from outside is the same in every call, as a parameter is.
@@ -395,13 +395,13 @@ def _tensors(values: Any) -> list[Any]:
 
 
 @contextmanager
-def recording(trace: Trace, constant: Callable[[Any], bool], taped: bool = False) -> Iterator[Recorder]:
+def recording(trace: Trace, constant: Callable[[Any], bool], taped: bool = False) -> Iterator[Tracer]:
     """Operators called in this region are recorded in `trace`, and none runs.
 
     taped: whether gradients go through any operand.
     """
     state = LOCAL.state
-    recorder = Recorder(trace, constant, taped)
+    recorder = Tracer(trace, constant, taped)
     outer, state.trace = state.trace, recorder
     cached = torch.is_autocast_cache_enabled()
     whole = torch.backends.mha.get_fastpath_enabled()  # one operator for a layer, which cannot be taken apart

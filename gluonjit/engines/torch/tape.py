@@ -38,7 +38,7 @@ _ADVICE = (
 )
 
 
-class Ran(NamedTuple):
+class TapeEntry(NamedTuple):
     """A step that was recorded: its learned operands, each with where its rows are, its constants and results."""
 
     number: int
@@ -65,7 +65,7 @@ class Tape:
         self._finite = finite
         self._inputs: list[tuple[Place, Any]] = []
         self._held: list[tuple[Place, Held]] = []
-        self._steps: list[Ran | RanFused] = []
+        self._steps: list[TapeEntry | RanFused] = []
         self.fused: FusedSteps | None = None
         self._spare: dict[int, Any] = {}  # where nobody reads it, the gradient of a weight
         self.runs: Callable[[int], Any] | None = None  # what runs the program of a step, where it is not that itself
@@ -119,7 +119,7 @@ class Tape:
         recorded = [(place, result) for place, result in zip(step.places, results) if result.requires_grad]
         if recorded:
             weights = [tensor for tensor in consts if tensor.requires_grad]
-            self._steps.append(Ran(number, learned, weights, recorded))
+            self._steps.append(TapeEntry(number, learned, weights, recorded))
             for place, _ in recorded:
                 self._learned[place.arena][place.begin : place.end] = True
         return results
@@ -230,7 +230,13 @@ class Tape:
         return arenas[number]
 
     def _backward(
-        self, ran: Ran, arenas: list[Any], reached: list[Any], found: dict[int, Any], free: bool, way: Route | None
+        self,
+        ran: TapeEntry,
+        arenas: list[Any],
+        reached: list[Any],
+        found: dict[int, Any],
+        free: bool,
+        way: Route | None,
     ) -> bool:
         """Go backward through a step; False where nothing depends on its results."""
         given = [

@@ -7,7 +7,7 @@ runs one of them for all samples; `NotBatchable` says why an operator has to run
 from __future__ import annotations
 
 from .attributes import Attributes
-from .call import Call
+from .call import OperatorCall
 from .gradients import NO_GRADIENT
 from .listing import describe
 from .rule import Rule
@@ -19,7 +19,7 @@ __all__ = [
     "NO_GRADIENT",
     "RULES",
     "Attributes",
-    "Call",
+    "OperatorCall",
     "NotBatchable",
     "Rule",
     "Val",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .call import Call
+from .call import OperatorCall
 from .rule import Emit, Rule
 from .symbols import apply
 from .values import ROWS, STACK, NotBatchable, Shape, Val, convert, reshape, reshaped, together
@@ -18,7 +18,7 @@ def normal_axis(axis: int, ndim: int) -> int:
     return axis % ndim
 
 
-def reduced_axes(call: Call, key: str, ndim: int) -> tuple[int, ...]:
+def reduced_axes(call: OperatorCall, key: str, ndim: int) -> tuple[int, ...]:
     """The axes a reduction goes over, counted from the front; no axis given means all."""
     given = call.attrs.axes(key)
     if given == () and call.name.startswith("_np"):
@@ -42,7 +42,7 @@ def reduction(key: str = "axis", one_is_itself: bool = True) -> Emit:
     """Reduce over axes. With `one_is_itself` an axis of length 1 among several need not be reduced, so the
     usual (1, C) stays in rows even when axis 0 is."""
 
-    def emit(call: Call) -> list[Val]:
+    def emit(call: OperatorCall) -> list[Val]:
         data, keepdims = call.data, call.attrs.flag("keepdims")
         if not data.ndim:
             return call.deliver(call.same([reshape(data.sym, (1,))], **{key: 1, "keepdims": False}), STACK)
@@ -69,7 +69,7 @@ def reduction(key: str = "axis", one_is_itself: bool = True) -> Emit:
 _OF_ONE_ITSELF = {"sum", "mean", "max", "min", "prod", "_np_sum", "_npi_mean", "_np_max", "_np_min", "_np_prod"}
 
 
-def over_all(call: Call, key: str, default: int | None = None) -> list[Val] | None:
+def over_all(call: OperatorCall, key: str, default: int | None = None) -> list[Val] | None:
     """Sees one sample as a flat vector where no axis is given, as the operator does; None if an axis is given."""
     if call.attrs.optional_integer(key, default) is not None:
         return None
@@ -98,7 +98,7 @@ def along_axis(key: str = "axis", default: int | None = -1, keeps: bool = True) 
     `keeps` says that the axis stays in the result, or that `keepdims` decides.
     """
 
-    def emit(call: Call) -> list[Val]:
+    def emit(call: OperatorCall) -> list[Val]:
         flat = over_all(call, key, default) if len(call.inputs) == 1 else None
         if flat is not None:
             return flat
@@ -118,7 +118,7 @@ def along_axis(key: str = "axis", default: int | None = -1, keeps: bool = True) 
     return emit
 
 
-def norm(call: Call) -> list[Val]:
+def norm(call: OperatorCall) -> list[Val]:
     """Over all elements a vector norm, whatever the axes: so the sample is flattened first."""
     if call.attrs.axes("axis"):
         return reduction(one_is_itself=False)(call)
@@ -130,7 +130,7 @@ def norm(call: Call) -> list[Val]:
     return [_unflattened(result, call.shape, call.outputs[0][1])]
 
 
-def argmax_channel(call: Call) -> list[Val]:
+def argmax_channel(call: OperatorCall) -> list[Val]:
     rows = convert(call.data, ROWS)
     if rows.ndim != 2:
         raise NotBatchable("argmax_channel: data without exactly two axes")

@@ -16,7 +16,7 @@ Spec = tuple[Shape, str]
 
 
 @dataclass(frozen=True)
-class Call:
+class OperatorCall:
     """An operator on values; `outputs` are the shapes and dtypes that one sample sees."""
 
     name: str

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 
-from .call import Call
+from .call import OperatorCall
 from .rule import Rule
 from .symbols import apply
 from .values import SHARED, NotBatchable, Val
 
 
-def constant(call: Call) -> list[Val]:
+def constant(call: OperatorCall) -> list[Val]:
     """Emitted once, as it stands."""
     if not call.shape:
         raise NotBatchable(f"{call.name}: a value without axes, the same for all samples")
     return call.deliver(call.same([]), SHARED)
 
 
-def arange_like(call: Call) -> list[Val]:
+def arange_like(call: OperatorCall) -> list[Val]:
     """As many numbers as the data, or one of its axes, has entries."""
     if call.data.poly:
         raise NotBatchable("arange_like of rows of varying length")
@@ -41,15 +41,15 @@ def arange_like(call: Call) -> list[Val]:
     return call.deliver(apply("Reshape", [numbers], {"shape": call.shape}), SHARED)
 
 
-def shape_array(call: Call) -> list[Val]:
+def shape_array(call: OperatorCall) -> list[Val]:
     return _integers(call, call.data.shape)
 
 
-def size_array(call: Call) -> list[Val]:
+def size_array(call: OperatorCall) -> list[Val]:
     return _integers(call, (math.prod(call.data.shape),))
 
 
-def _integers(call: Call, numbers: tuple[int, ...]) -> list[Val]:
+def _integers(call: OperatorCall, numbers: tuple[int, ...]) -> list[Val]:
     if call.data.poly:
         raise NotBatchable(f"{call.name} of rows of varying length")
     dtype = call.outputs[0][1]

@@ -5,19 +5,19 @@ Drawing for all samples at once gives the same distribution, not the same number
 
 from __future__ import annotations
 
-from .call import Call
+from .call import OperatorCall
 from .elementwise import unary
 from .rule import Rule, alone
 from .values import STACK, NotBatchable, Val, convert, together
 
 
-def by_parameters(call: Call) -> list[Val]:
+def by_parameters(call: OperatorCall) -> list[Val]:
     """One draw, or `shape` of them, for each entry of the parameters; further axes follow behind."""
     operands = together(call.inputs, rows_exact=True)
     return call.deliver(call.same(operands.symbols), operands.layout, operands.poly)
 
 
-def by_distributions(call: Call) -> list[Val]:
+def by_distributions(call: OperatorCall) -> list[Val]:
     """A distribution along the last axis, which must not be the one of rows."""
     operands = together(call.inputs, rows_exact=all(value.ndim > 1 for value in call.inputs))
     if operands.layout == STACK and call.data.ndim == 1 and call.shape == (1,):
@@ -25,7 +25,7 @@ def by_distributions(call: Call) -> list[Val]:
     return call.deliver(call.same(operands.symbols), operands.layout, operands.poly)
 
 
-def multinomial(call: Call) -> list[Val]:
+def multinomial(call: OperatorCall) -> list[Val]:
     if call.attrs.flag("get_prob"):
         raise NotBatchable("_sample_multinomial with get_prob")
     data = call.data

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import mxnet as mx
 
-from .call import Call
+from .call import OperatorCall
 from .rule import Emit, Rule
 from .symbols import apply
 from .values import ROWS, STACK, NotBatchable, Shape, Together, Val, convert, reshape, spread, together
 
 
-def unary(call: Call) -> list[Val]:
+def unary(call: OperatorCall) -> list[Val]:
     """The operator as it stands: one data input in any layout."""
     return call.deliver(call.same([call.data.sym]), call.data.layout, call.data.poly)
 
@@ -51,7 +51,7 @@ def _padded(value: Val, ndim: int) -> mx.sym.Symbol:
     return reshape(stacked.sym, (1,) * missing + value.shape) if missing else stacked.sym
 
 
-def broadcast(call: Call) -> list[Val]:
+def broadcast(call: OperatorCall) -> list[Val]:
     """An operator that broadcasts its operands by itself."""
     operands = aligned(call.inputs, call.shape)
     return call.deliver(call.same(operands.symbols), operands.layout, operands.poly)
@@ -60,7 +60,7 @@ def broadcast(call: Call) -> list[Val]:
 def equal_shapes(sibling: str | None = None) -> Emit:
     """An operator on operands of one shape; with a shared operand its broadcasting sibling takes over."""
 
-    def emit(call: Call) -> list[Val]:
+    def emit(call: OperatorCall) -> list[Val]:
         if not any(value.shared for value in call.inputs) or sibling is None:
             operands = together(call.inputs, rows_exact=True)
             return call.deliver(call.same(operands.symbols), operands.layout, operands.poly)
@@ -72,7 +72,7 @@ def equal_shapes(sibling: str | None = None) -> Emit:
     return emit
 
 
-def add_n(call: Call) -> list[Val]:
+def add_n(call: OperatorCall) -> list[Val]:
     """Sum the batched operands, sum the shared ones, and add the two once."""
     batched, constant = call.batched, [value for value in call.inputs if value.shared]
     if constant and any(value.poly for value in batched):
@@ -87,7 +87,7 @@ def add_n(call: Call) -> list[Val]:
     return call.deliver(apply("broadcast_add", both.symbols, {}), both.layout)
 
 
-def where(call: Call) -> list[Val]:
+def where(call: OperatorCall) -> list[Val]:
     """Pick between two; the condition has the data's shape, or one entry for each of its rows."""
     condition, left, _right = call.inputs
     if condition.ndim == left.ndim:
@@ -102,7 +102,7 @@ def where(call: Call) -> list[Val]:
     return call.deliver(call.same([value.sym for value in rows]), ROWS, condition.poly)
 
 
-def leaky_relu(call: Call) -> list[Val]:
+def leaky_relu(call: OperatorCall) -> list[Val]:
     kind = call.attrs.text("act_type", "leaky")
     if kind == "rrelu":
         raise NotBatchable("LeakyReLU: rrelu draws random slopes")
@@ -111,7 +111,7 @@ def leaky_relu(call: Call) -> list[Val]:
     return prelu(call)
 
 
-def prelu(call: Call) -> list[Val]:
+def prelu(call: OperatorCall) -> list[Val]:
     """x where x > 0, else the channel's slope times x.
 
     Spelled out, because inside a graph MXNet's own backward of prelu writes the gradient of the data over
@@ -127,7 +127,7 @@ def prelu(call: Call) -> list[Val]:
     return call.deliver(apply("where", [positive, rows.sym, scaled], {}), ROWS, rows.poly)
 
 
-def dropout(call: Call) -> list[Val]:
+def dropout(call: OperatorCall) -> list[Val]:
     """Draw for every element; along `axes` one draw is shared, so those move with the layout."""
     axes = call.attrs.axes("axes") or ()
     data = call.data
@@ -140,7 +140,7 @@ def dropout(call: Call) -> list[Val]:
     return call.deliver(call.same([stacked.sym], axes=tuple(axis + 1 for axis in positive)), STACK)
 
 
-def multicast(call: Call) -> list[Val]:
+def multicast(call: OperatorCall) -> list[Val]:
     """Each input cast to the widest dtype of all; shapes and layouts need not agree."""
     if any(value.shared for value in call.inputs):
         raise NotBatchable("amp_multicast: shared and batched values together")
@@ -152,7 +152,7 @@ def multicast(call: Call) -> list[Val]:
     ]
 
 
-def first_input(call: Call) -> list[Val]:
+def first_input(call: OperatorCall) -> list[Val]:
     """The second input only says what the first should look like."""
     if call.data.shared:
         return call.deliver(apply("_copy", [call.data.sym], {}), call.data.layout)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import mxnet as mx
 
 from .axes import normal_axis
-from .call import Call
+from .call import OperatorCall
 from .rule import Rule
 from .symbols import apply
 from .values import ROWS, STACK, NotBatchable, Val, convert, reshape, spread, together
 
 
-def embedding(call: Call) -> list[Val]:
+def embedding(call: OperatorCall) -> list[Val]:
     """Indices of any shape into one table."""
     indices, table = call.inputs
     if not table.shared:
@@ -23,11 +23,11 @@ def embedding(call: Call) -> list[Val]:
     return call.deliver(call.same([indices.sym, table.sym]), indices.layout, indices.poly)
 
 
-def one_hot(call: Call) -> list[Val]:
+def one_hot(call: OperatorCall) -> list[Val]:
     return call.deliver(call.same([call.data.sym]), call.data.layout, call.data.poly)
 
 
-def take(call: Call) -> list[Val]:
+def take(call: OperatorCall) -> list[Val]:
     data, indices = call.inputs
     axis = normal_axis(call.attrs.integer("axis", 0), data.ndim)
     if data.shared:
@@ -37,7 +37,7 @@ def take(call: Call) -> list[Val]:
     return _take_by_sample(call, axis)
 
 
-def _take_from_shared(call: Call, axis: int) -> list[Val]:
+def _take_from_shared(call: OperatorCall, axis: int) -> list[Val]:
     """A look-up in one table; along a later axis the samples land in the middle and move to the front."""
     table, indices = call.inputs
     if axis == 0:
@@ -48,7 +48,7 @@ def _take_from_shared(call: Call, axis: int) -> list[Val]:
     return call.deliver(apply("transpose", [found], {"axes": order}), STACK)
 
 
-def _take_same_places(call: Call, axis: int) -> list[Val]:
+def _take_same_places(call: OperatorCall, axis: int) -> list[Val]:
     data, indices = call.inputs
     if data.rows and axis > 0:
         return call.deliver(call.same([data.sym, indices.sym], axis=axis), ROWS, data.poly)
@@ -57,7 +57,7 @@ def _take_same_places(call: Call, axis: int) -> list[Val]:
     return call.deliver(found, STACK)
 
 
-def _take_by_sample(call: Call, axis: int) -> list[Val]:
+def _take_by_sample(call: OperatorCall, axis: int) -> list[Val]:
     """Each sample looks into its own rows: its indices move by its place in the batch."""
     data, indices = call.inputs
     if axis != 0:
@@ -88,7 +88,7 @@ def _offset(indices: mx.sym.Symbol, count: int, ndim: int) -> mx.sym.Symbol:
     return apply("broadcast_add", [indices, reshape(starts, (1,) * ndim)], {})
 
 
-def batch_take(call: Call) -> list[Val]:
+def batch_take(call: OperatorCall) -> list[Val]:
     """As pick: with batch_take itself no graph can be made, for it has no gradient and does not say so."""
     operands = together(call.inputs, rows_exact=True)
     data, indices = operands.symbols
@@ -96,7 +96,7 @@ def batch_take(call: Call) -> list[Val]:
     return call.deliver(picked, operands.layout, operands.poly)
 
 
-def gather_nd(call: Call) -> list[Val]:
+def gather_nd(call: OperatorCall) -> list[Val]:
     """The coordinates lie along the first axis of the indices, so the samples' axis comes second."""
     data, indices = call.inputs
     reference = call.batched[0]
@@ -119,7 +119,7 @@ def _with_sample(places: Val, coordinates: mx.sym.Symbol) -> mx.sym.Symbol:
     return apply("Concat", [sample, coordinates], {"dim": 0, "num_args": 2})
 
 
-def ravel_multi_index(call: Call) -> list[Val]:
+def ravel_multi_index(call: OperatorCall) -> list[Val]:
     """The coordinates lie along the first axis of two: all samples' columns go side by side."""
     if call.data.ndim != 2:
         raise NotBatchable("_ravel_multi_index of coordinates with more than two axes")
@@ -128,7 +128,7 @@ def ravel_multi_index(call: Call) -> list[Val]:
     return call.deliver(call.same([columns]), ROWS)
 
 
-def unravel_index(call: Call) -> list[Val]:
+def unravel_index(call: OperatorCall) -> list[Val]:
     if call.data.ndim != 1 or call.data.poly:
         raise NotBatchable("_unravel_index of an array with more than one axis, or of varying length")
     columns = call.same([convert(call.data, ROWS).sym])

@@ -8,17 +8,17 @@ from typing import Optional
 import mxnet as mx
 
 from .axes import normal_axis
-from .call import Call
+from .call import OperatorCall
 from .rule import Rule
 from .symbols import apply
 from .values import ROWS, STACK, NotBatchable, Val, convert, together
 
 
-def concat(call: Call) -> list[Val]:
+def concat(call: OperatorCall) -> list[Val]:
     return joined(call, call.inputs, normal_axis(call.attrs.integer("dim", 1), call.data.ndim))
 
 
-def joined(call: Call, values: Sequence[Val], axis: int) -> list[Val]:
+def joined(call: OperatorCall, values: Sequence[Val], axis: int) -> list[Val]:
     """Off axis 0 on rows; along axis 0 the samples' axis comes first and nothing of another gets in."""
     operands = together(values, rows_exact=axis > 0)
     dim = axis if operands.layout == ROWS else axis + 1
@@ -26,14 +26,14 @@ def joined(call: Call, values: Sequence[Val], axis: int) -> list[Val]:
     return call.deliver(result, operands.layout, operands.poly)
 
 
-def stack(call: Call) -> list[Val]:
+def stack(call: OperatorCall) -> list[Val]:
     axis = normal_axis(call.attrs.integer("axis", 0), call.data.ndim + 1)
     operands = together(call.inputs, rows_exact=axis > 0)
     shifted = axis if operands.layout == ROWS else axis + 1
     return call.deliver(call.same(operands.symbols, axis=shifted), operands.layout, operands.poly)
 
 
-def split(call: Call) -> list[Val]:
+def split(call: OperatorCall) -> list[Val]:
     """SliceChannel (axis 1 unless said) and split_v2 (axis 0 unless said)."""
     data = call.data
     axis = normal_axis(call.attrs.integer("axis", 1 if call.name == "SliceChannel" else 0), data.ndim)
@@ -53,7 +53,7 @@ def takes_all(length: int, poly: bool, begin: int | None, end: int | None, step:
     return end is None or (not poly and end >= length)
 
 
-def slice_(call: Call) -> list[Val]:
+def slice_(call: OperatorCall) -> list[Val]:
     """begin:end:step on the leading axes; rows if axis 0 is taken whole."""
     begin, end = call.attrs.entries("begin") or (), call.attrs.entries("end") or ()
     step: Ends = call.attrs.entries("step") or (None,) * len(begin)
@@ -62,7 +62,7 @@ def slice_(call: Call) -> list[Val]:
     return sliced(call, begin, end, step)
 
 
-def sliced(call: Call, begin: Ends, end: Ends, step: Ends) -> list[Val]:
+def sliced(call: OperatorCall, begin: Ends, end: Ends, step: Ends) -> list[Val]:
     """Emit `slice` on the first input; further inputs do not matter."""
     data = call.data
     if data.rows and (not begin or takes_all(data.shape[0], data.poly, begin[0], end[0], step[0])):
@@ -80,7 +80,7 @@ def _slice(data: Val, ends: Mapping[str, Ends]) -> mx.sym.Symbol:
     return apply("slice", [data.sym], ends)
 
 
-def slice_axis(call: Call) -> list[Val]:
+def slice_axis(call: OperatorCall) -> list[Val]:
     data = call.data
     axis = normal_axis(call.attrs.integer("axis", 0), data.ndim)
     begin, end = call.attrs.integer("begin", 0), call.attrs.optional_integer("end", None)
@@ -94,7 +94,7 @@ def slice_axis(call: Call) -> list[Val]:
     return call.deliver(call.same([stacked.sym], axis=axis + 1), STACK)
 
 
-def slice_like(call: Call) -> list[Val]:
+def slice_like(call: OperatorCall) -> list[Val]:
     """Cut to the known shape of the other value."""
     if any(value.poly for value in call.inputs):
         raise NotBatchable("slice_like with rows of varying length")
@@ -104,7 +104,7 @@ def slice_like(call: Call) -> list[Val]:
     return sliced(call, tuple(None if same else 0 for same in whole), end, (None,) * size)
 
 
-def parameters(call: Call) -> list[Val]:
+def parameters(call: OperatorCall) -> list[Val]:
     """Joins weights, the same for all samples, which the table does once; anything else is not known to it."""
     raise NotBatchable(f"{call.name}: parameters that are not the same for all samples")
 

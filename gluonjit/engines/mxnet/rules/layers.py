@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from .attributes import Attributes
 from .axes import normal_axis
-from .call import Call
+from .call import OperatorCall
 from .rule import Emit, Rule, alone
 from .symbols import apply
 from .values import ROWS, STACK, NotBatchable, Val, all_rows, convert, reshape
@@ -20,7 +20,7 @@ def layer(data: int = 1, least: int = 2, refuse: Refusal | None = None) -> Emit:
     `refuse` says why, where attributes or training make the rows depend on one another.
     """
 
-    def emit(call: Call) -> list[Val]:
+    def emit(call: OperatorCall) -> list[Val]:
         reason = refuse(call.attrs, call.training) if refuse else None
         if reason:
             raise NotBatchable(f"{call.name}: {reason}")
@@ -59,17 +59,17 @@ def padded_batch(attrs: Attributes, training: bool) -> str | None:
     return "pads the batch" if any((attrs.axes("pad_width") or ())[:2]) else None
 
 
-def resize(call: Call) -> list[Val]:
+def resize(call: OperatorCall) -> list[Val]:
     """BilinearResize2D; with mode `like` the second input gives the size."""
     return layer(data=len(call.inputs), least=4)(call)
 
 
-def upsample(call: Call) -> list[Val]:
+def upsample(call: OperatorCall) -> list[Val]:
     bilinear = call.attrs.text("sample_type", "nearest") == "bilinear"
     return layer(data=1 if bilinear else 0, least=4)(call)
 
 
-def layer_norm(call: Call) -> list[Val]:
+def layer_norm(call: OperatorCall) -> list[Val]:
     """Along one axis, with one scale and shift for all samples."""
     data, parameters = call.data, call.inputs[1:]
     if data.shared or any(not value.shared for value in parameters):
@@ -82,7 +82,7 @@ def layer_norm(call: Call) -> list[Val]:
     return call.deliver(call.same([stacked.sym, *symbols], axis=axis + 1), STACK)
 
 
-def div_sqrt_dim(call: Call) -> list[Val]:
+def div_sqrt_dim(call: OperatorCall) -> list[Val]:
     """Divides by the root of the last axis' length, which must not become the one of rows."""
     data = call.data
     if data.ndim == 1 and data.rows:
@@ -90,7 +90,7 @@ def div_sqrt_dim(call: Call) -> list[Val]:
     return call.deliver(call.same([data.sym]), data.layout, data.poly)
 
 
-def softmax_cross_entropy(call: Call) -> list[Val]:
+def softmax_cross_entropy(call: OperatorCall) -> list[Val]:
     """The operator adds up the whole batch, so the sum is taken for each sample."""
     (data, label), poly = all_rows(call.inputs)
     if poly:
@@ -101,7 +101,7 @@ def softmax_cross_entropy(call: Call) -> list[Val]:
     return call.deliver_each(apply("negative", [each], {}), ())
 
 
-def make_loss(call: Call) -> list[Val]:
+def make_loss(call: OperatorCall) -> list[Val]:
     reason = normalised_over_batch(call.attrs, call.training)
     if reason:
         raise NotBatchable(f"MakeLoss: {reason}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .axes import normal_axis
-from .call import Call
+from .call import OperatorCall
 from .rule import Emit, Rule
 from .symbols import apply
 from .values import ROWS, STACK, NotBatchable, Val, convert, reshape, together
@@ -12,7 +12,7 @@ from .values import ROWS, STACK, NotBatchable, Val, convert, reshape, together
 def matrices(core: int = 2, scalar: bool = False) -> Emit:
     """Each input ends in `core` axes of its own; with `scalar` nothing of them is left in the result."""
 
-    def emit(call: Call) -> list[Val]:
+    def emit(call: OperatorCall) -> list[Val]:
         if call.attrs.integer("axis", -2) != -2:
             raise NotBatchable(f"{call.name} with matrices on other axes than the last two")
         operands = together(call.inputs, rows_exact=call.data.ndim > core)
@@ -26,7 +26,7 @@ def matrices(core: int = 2, scalar: bool = False) -> Emit:
     return emit
 
 
-def gemm(call: Call) -> list[Val]:
+def gemm(call: OperatorCall) -> list[Val]:
     """alpha * A B + beta * C by batch_dot, for the reason that gemm2 has."""
     if call.attrs.integer("axis", -2) != -2:
         raise NotBatchable(f"{call.name} with matrices on other axes than the last two")
@@ -42,7 +42,7 @@ def gemm(call: Call) -> list[Val]:
     return call.deliver(apply("elemwise_add", [scaled, added], {}), operands.layout, operands.poly)
 
 
-def diag(call: Call) -> list[Val]:
+def diag(call: OperatorCall) -> list[Val]:
     """The diagonal over two axes, or a matrix from a vector."""
     stacked = convert(call.data, STACK)
     if stacked.ndim == 1 and stacked.dtype not in ("float32", "float64"):

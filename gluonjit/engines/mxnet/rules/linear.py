@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import math
 
-from .call import Call
+from .call import OperatorCall
 from .elementwise import aligned
 from .rule import Rule
 from .symbols import apply
 from .values import ROWS, STACK, NotBatchable, Shape, Val, convert, reshape, reshaped, spread, together
 
 
-def fully_connected(call: Call) -> list[Val]:
+def fully_connected(call: OperatorCall) -> list[Val]:
     data, weight = call.inputs[:2]
     if weight.shared and not data.shared:
         return _one_weight(call)
     return _weight_of_each(call)
 
 
-def _one_weight(call: Call) -> list[Val]:
+def _one_weight(call: OperatorCall) -> list[Val]:
     data, weight = call.inputs[:2]
     bias = call.inputs[2:]
     if call.attrs.flag("flatten", True):
@@ -32,7 +32,7 @@ def _one_weight(call: Call) -> list[Val]:
     return _plus_bias(call, Val(product, call.shape, call.outputs[0][1], data.layout, data.poly), bias[0])
 
 
-def _weight_of_each(call: Call) -> list[Val]:
+def _weight_of_each(call: OperatorCall) -> list[Val]:
     """A weight for each sample: (N, rows, C) times (N, H, C) transposed."""
     data, weight = call.inputs[:2]
     reference = call.batched[0]
@@ -46,14 +46,14 @@ def _weight_of_each(call: Call) -> list[Val]:
     return _plus_bias(call, reshaped(result, call.shape), *call.inputs[2:])
 
 
-def _plus_bias(call: Call, product: Val, *bias: Val) -> list[Val]:
+def _plus_bias(call: OperatorCall, product: Val, *bias: Val) -> list[Val]:
     if not bias:
         return [product]
     operands = aligned([product, *bias], call.shape)
     return call.deliver(apply("broadcast_add", operands.symbols, {}), operands.layout, operands.poly)
 
 
-def dot(call: Call) -> list[Val]:
+def dot(call: OperatorCall) -> list[Val]:
     """Sum over the left one's last axis and the right one's first; the transposes swap which."""
     left, right = call.inputs
     if call.attrs.text("forward_stype", "None") not in ("None", "default"):
@@ -66,7 +66,7 @@ def dot(call: Call) -> list[Val]:
     return contract(call, left, right)
 
 
-def contract(call: Call, left: Val, right: Val) -> list[Val]:
+def contract(call: OperatorCall, left: Val, right: Val) -> list[Val]:
     """Sum over the left one's last axis and the right one's first, for each sample."""
     if right.shared:
         return _dot_shared_right(call, left, right)
@@ -90,7 +90,7 @@ def _matrix_transposed(value: Val) -> Val:
     return Val(apply("SwapAxis", [stacked.sym], {"dim1": 1, "dim2": 2}), swapped, value.dtype, STACK)
 
 
-def _dot_shared_right(call: Call, left: Val, right: Val) -> list[Val]:
+def _dot_shared_right(call: OperatorCall, left: Val, right: Val) -> list[Val]:
     layout = left.layout if left.ndim > 1 else STACK
     product = apply("dot", [convert(left, layout).sym, right.sym], {})
     if layout == ROWS or len(call.shape) == left.ndim - 1 + right.ndim - 1:
@@ -98,7 +98,7 @@ def _dot_shared_right(call: Call, left: Val, right: Val) -> list[Val]:
     return call.deliver_each(product, ())
 
 
-def _dot_each(call: Call, left: Val, right: Val) -> list[Val]:
+def _dot_each(call: OperatorCall, left: Val, right: Val) -> list[Val]:
     """Both sides as matrices, one product for each sample."""
     reference = call.batched[0]
     inner = left.shape[-1]
@@ -109,14 +109,14 @@ def _dot_each(call: Call, left: Val, right: Val) -> list[Val]:
     return [reshaped(Val(product, shape, call.outputs[0][1], STACK), call.shape)]
 
 
-def batch_dot(call: Call) -> list[Val]:
+def batch_dot(call: OperatorCall) -> list[Val]:
     """One product for each entry of the first axis, so rows are exact."""
     if call.attrs.text("forward_stype", "None") not in ("None", "default"):
         raise NotBatchable("batch_dot with a sparse result")
     return _matrix_products(call, 1.0)
 
 
-def gemm2(call: Call) -> list[Val]:
+def gemm2(call: OperatorCall) -> list[Val]:
     """Products of the matrices in the last two axes, as batch_dot.
 
     Not as gemm2 itself, whose backward adds to what it has not cleared where gradients are added up.
@@ -126,7 +126,7 @@ def gemm2(call: Call) -> list[Val]:
     return _matrix_products(call, call.attrs.number("alpha", 1.0))
 
 
-def _matrix_products(call: Call, scale: float) -> list[Val]:
+def _matrix_products(call: OperatorCall, scale: float) -> list[Val]:
     transposes = {key: call.attrs.flag(key) for key in ("transpose_a", "transpose_b")}
     operands = together(call.inputs, rows_exact=call.data.ndim > 2)
     matrices = [

@@ -14,7 +14,7 @@ import mxnet as mx
 
 from .attributes import Attributes, literal
 from .axes import along_axis, normal_axis, reduction
-from .call import Call
+from .call import OperatorCall
 from .elementwise import broadcast, unary
 from .joining import joined
 from .linalg import matrices
@@ -24,7 +24,7 @@ from .symbols import apply
 from .values import ROWS, STACK, NotBatchable, Shape, Val, convert, reshaped
 
 
-def norm(call: Call) -> list[Val]:
+def norm(call: OperatorCall) -> list[Val]:
     """Roots of sums of squares, by the older operator; `flag` is how numpy's arguments arrive."""
     data, flag = call.data, call.attrs.integer("flag", -1)
     axes = call.attrs.axes("axis") or tuple(range(data.ndim))
@@ -40,7 +40,7 @@ def norm(call: Call) -> list[Val]:
     return reduction(one_is_itself=False)(replace(call, name="norm", attrs=attrs))
 
 
-def reshape_keeps_rows(call: Call) -> bool:
+def reshape_keeps_rows(call: OperatorCall) -> bool:
     """A leading -1 stands for axis 0 where all other codes speak of later axes; -2 copies it."""
     codes = call.attrs.axes("newshape") or ()
     if not codes or call.attrs.flag("reverse"):
@@ -49,13 +49,13 @@ def reshape_keeps_rows(call: Call) -> bool:
     return copies or (codes[0] == -1 and all(code > 0 for code in codes[1:]))
 
 
-def reshape_in_order(call: Call) -> list[Val]:
+def reshape_in_order(call: OperatorCall) -> list[Val]:
     if call.attrs.text("order", "C") != "C":
         raise NotBatchable(f"{call.name} in another order than C")
     return same_elements(reshape_keeps_rows)(call)
 
 
-def at_least(call: Call) -> list[Val]:
+def at_least(call: OperatorCall) -> list[Val]:
     """Each input with axes of length 1 put in; in MXNet no gradient comes back through it."""
     values = [_with_shape(value, shape) for value, (shape, _) in zip(call.inputs, call.outputs)]
     return [value._replace(sym=apply("BlockGrad", [value.sym], {})) for value in values]
@@ -70,7 +70,7 @@ def _with_shape(value: Val, shape: Shape) -> Val:
     return reshaped(value, shape)
 
 
-def moveaxis(call: Call) -> list[Val]:
+def moveaxis(call: OperatorCall) -> list[Val]:
     ndim = call.data.ndim
     source = [normal_axis(axis, ndim) for axis in call.attrs.axes("source") or ()]
     destination = [normal_axis(axis, ndim) for axis in call.attrs.axes("destination") or ()]
@@ -83,7 +83,7 @@ def moveaxis(call: Call) -> list[Val]:
 def over_axes(key: str, default: Sequence[int] | None = None) -> Emit:
     """An operator that works along given axes and leaves the others alone: rows unless axis 0 is among them."""
 
-    def emit(call: Call) -> list[Val]:
+    def emit(call: OperatorCall) -> list[Val]:
         data = call.data
         given = call.attrs.axes(key) or default
         if given is None:
@@ -101,13 +101,13 @@ def _spelled(axes: Sequence[int]) -> int | tuple[int, ...]:
     return axes[0] if len(axes) == 1 else tuple(axes)
 
 
-def flip(call: Call) -> list[Val]:
+def flip(call: OperatorCall) -> list[Val]:
     axes = call.attrs.axes("axis")
     chosen = range(call.data.ndim) if axes is None else [normal_axis(axis, call.data.ndim) for axis in axes]
     return over_axes("axis", tuple(chosen))(call)
 
 
-def pad(call: Call) -> list[Val]:
+def pad(call: OperatorCall) -> list[Val]:
     widths = literal(call.attrs.text("pad_width", "()"))
     data = call.data
     if data.rows and not any(widths[0]):
@@ -115,11 +115,11 @@ def pad(call: Call) -> list[Val]:
     return call.deliver(call.same([convert(data, STACK).sym], pad_width=((0, 0), *widths)), STACK)
 
 
-def broadcast_to(call: Call) -> list[Val]:
+def broadcast_to(call: OperatorCall) -> list[Val]:
     return broadcast_to_shape(call, call.shape, keeps_rows=False)
 
 
-def diag(call: Call) -> list[Val]:
+def diag(call: OperatorCall) -> list[Val]:
     """A vector's matrix or a matrix' diagonal."""
     if call.data.ndim == 2:
         stacked = convert(call.data, STACK)
@@ -128,14 +128,14 @@ def diag(call: Call) -> list[Val]:
     return diagflat(call)
 
 
-def diagflat(call: Call) -> list[Val]:
+def diagflat(call: OperatorCall) -> list[Val]:
     if call.data.dtype not in ("float32", "float64"):
         raise NotBatchable(f"{call.name} of {call.data.dtype}")
     flat = reshaped(call.data, (math.prod(call.data.shape),), STACK)
     return call.deliver(apply("_linalg_makediag", [flat.sym], {"offset": call.attrs.integer("k", 0)}), STACK)
 
 
-def diagonal(call: Call) -> list[Val]:
+def diagonal(call: OperatorCall) -> list[Val]:
     stacked = convert(call.data, STACK)
     axes = {
         key: normal_axis(call.attrs.integer(key, default), stacked.ndim) + 1
@@ -144,13 +144,13 @@ def diagonal(call: Call) -> list[Val]:
     return call.deliver(call.same([stacked.sym], **axes), STACK)
 
 
-def tril(call: Call) -> list[Val]:
+def tril(call: OperatorCall) -> list[Val]:
     if call.data.ndim < 2:
         raise NotBatchable("_npi_tril of a vector")
     return matrices()(call)
 
 
-def concatenate(call: Call) -> list[Val]:
+def concatenate(call: OperatorCall) -> list[Val]:
     given = call.attrs.optional_integer("axis", 0)
     if given is None:
         return joined(call, [_with_shape(value, (math.prod(value.shape),)) for value in call.inputs], 0)
@@ -160,7 +160,7 @@ def concatenate(call: Call) -> list[Val]:
 def stacking(axis: int, least: int) -> Emit:
     """vstack, dstack: values with fewer axes get some of length 1 first, then join along one axis."""
 
-    def emit(call: Call) -> list[Val]:
+    def emit(call: OperatorCall) -> list[Val]:
         return joined(call, [_with_shape(value, _padded(value.shape, least)) for value in call.inputs], axis)
 
     return emit
@@ -173,12 +173,12 @@ def _padded(shape: Shape, least: int) -> Shape:
     return shape if len(shape) >= least else (*shape, 1)
 
 
-def hstack(call: Call) -> list[Val]:
+def hstack(call: OperatorCall) -> list[Val]:
     values = [_with_shape(value, value.shape or (1,)) for value in call.inputs]
     return joined(call, values, 0 if values[0].ndim == 1 else 1)
 
 
-def column_stack(call: Call) -> list[Val]:
+def column_stack(call: OperatorCall) -> list[Val]:
     return joined(
         call, [value if value.ndim > 1 else _with_shape(value, (math.prod(value.shape), 1)) for value in call.inputs], 1
     )
@@ -187,7 +187,7 @@ def column_stack(call: Call) -> list[Val]:
 def split_axis(axis: int) -> Emit:
     """hsplit and dsplit: split_v2 along a fixed axis, for hsplit of vectors the only one."""
 
-    def emit(call: Call) -> list[Val]:
+    def emit(call: OperatorCall) -> list[Val]:
         data = call.data
         along = min(axis, data.ndim - 1)
         attrs = {key: call.attrs[key] for key in ("indices", "sections", "squeeze_axis") if key in call.attrs}
@@ -199,7 +199,7 @@ def split_axis(axis: int) -> Emit:
     return emit
 
 
-def trace(call: Call) -> list[Val]:
+def trace(call: OperatorCall) -> list[Val]:
     stacked = convert(call.data, STACK)
     if stacked.ndim == 2:
         entries = apply("diag", [stacked.sym], {"k": call.attrs.integer("offset", 0), "axis1": 1, "axis2": 2})

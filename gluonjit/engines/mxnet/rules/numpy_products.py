@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import mxnet as mx
 
 from .axes import normal_axis
-from .call import Call
+from .call import OperatorCall
 from .elementwise import aligned
 from .linear import contract
 from .rule import Rule
@@ -17,7 +17,7 @@ from .symbols import apply
 from .values import STACK, NotBatchable, Shape, Val, convert, reshape, reshaped, spread
 
 
-def dot(call: Call) -> list[Val]:
+def dot(call: OperatorCall) -> list[Val]:
     """Sum over the left one's last axis and the right one's last but one; a scalar multiplies."""
     left, right = call.inputs
     if not left.ndim or not right.ndim:
@@ -28,7 +28,7 @@ def dot(call: Call) -> list[Val]:
     return contract(call, left, right)
 
 
-def matmul(call: Call) -> list[Val]:
+def matmul(call: OperatorCall) -> list[Val]:
     """Matrices in the last two axes; those in front broadcast."""
     left, right = call.inputs
     if right.ndim <= 2 and (right.shared or left.ndim <= 2):
@@ -73,7 +73,7 @@ def _front(value: Val, ndim: int) -> Shape:
     return (1,) * (ndim - value.ndim) + value.shape[:-2]
 
 
-def tensordot(call: Call) -> list[Val]:
+def tensordot(call: OperatorCall) -> list[Val]:
     left, right = call.inputs
     summed = [
         [normal_axis(axis, value.ndim) for axis in call.attrs.axes(key) or ()]
@@ -82,12 +82,12 @@ def tensordot(call: Call) -> list[Val]:
     return _tensordot(call, summed[0], summed[1])
 
 
-def tensordot_int_axes(call: Call) -> list[Val]:
+def tensordot_int_axes(call: OperatorCall) -> list[Val]:
     count = call.attrs.integer("axes", 2)
     return _tensordot(call, list(range(call.data.ndim - count, call.data.ndim)), list(range(count)))
 
 
-def _tensordot(call: Call, summed_left: Sequence[int], summed_right: Sequence[int]) -> list[Val]:
+def _tensordot(call: OperatorCall, summed_left: Sequence[int], summed_right: Sequence[int]) -> list[Val]:
     """Both sides as matrices, free axes outside and summed ones inside, for each sample."""
     left, right = call.inputs
     if any(value.poly for value in call.inputs):
@@ -111,7 +111,7 @@ def _arranged(value: Val, reference: Val, order: Sequence[int], shape: Shape) ->
     return stacked._replace(sym=reshape(stacked.sym, shape), shape=shape)
 
 
-def einsum(call: Call) -> list[Val]:
+def einsum(call: OperatorCall) -> list[Val]:
     """One more letter for the samples, in every operand that has them and in the result."""
     text = call.attrs.text("subscripts", "").replace(" ", "")
     terms, arrow, result = text.partition("->")
@@ -131,7 +131,7 @@ def einsum(call: Call) -> list[Val]:
     return call.deliver(call.same(symbols, subscripts=subscripts), STACK)
 
 
-def solve(call: Call) -> list[Val]:
+def solve(call: OperatorCall) -> list[Val]:
     """Linear systems; right sides of as many axes as the matrices."""
     matrix, side = call.inputs
     if matrix.ndim != 2 or side.ndim != 2 or any(value.poly for value in call.inputs):

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Callable
 
 from .attributes import Attributes
-from .call import Call
+from .call import OperatorCall
 from .values import NotBatchable, Val
 
-Emit = Callable[[Call], "list[Val]"]
+Emit = Callable[[OperatorCall], "list[Val]"]
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def alone(
 ) -> Rule:
     """A rule for an operator that has to run for each sample by itself."""
 
-    def refuse(call: Call) -> list[Val]:
+    def refuse(call: OperatorCall) -> list[Val]:
         raise NotBatchable(f"{call.name}: {reason}")
 
     return Rule("alone", refuse, reason, random, stateful, writes=writes, unsized=unsized)

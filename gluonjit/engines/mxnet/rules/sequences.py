@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import mxnet as mx
 
-from .call import Call
+from .call import OperatorCall
 from .rule import Emit, Rule
 from .symbols import apply
 from .values import ROWS, STACK, NotBatchable, Shape, Val, all_rows, convert, reshape, spread
@@ -33,7 +33,7 @@ def apart(symbol: mx.sym.Symbol, shape: Shape, dtype: str) -> Val:
     return Val(apply("transpose", [folded], {"axes": order}), shape, dtype, STACK)
 
 
-def batch_axes(call: Call, inputs: Sequence[int], outputs: Sequence[int]) -> list[Val]:
+def batch_axes(call: OperatorCall, inputs: Sequence[int], outputs: Sequence[int]) -> list[Val]:
     """The operator with all samples' batches along the axes that it takes for the batch, each 0 or 1.
 
     Axis -1 marks a parameter, the same for all samples.
@@ -63,7 +63,7 @@ def batch_axes(call: Call, inputs: Sequence[int], outputs: Sequence[int]) -> lis
 def sequence(keeps_time: bool) -> Emit:
     """SequenceMask, SequenceReverse and SequenceLast: `axis` is the time, the other one the batch."""
 
-    def emit(call: Call) -> list[Val]:
+    def emit(call: OperatorCall) -> list[Val]:
         if call.data.shared:
             raise NotBatchable(f"{call.name}: the same data with lengths for each sample")
         if not call.attrs.flag("use_sequence_length"):
@@ -76,7 +76,7 @@ def sequence(keeps_time: bool) -> Emit:
     return emit
 
 
-def _whole(call: Call) -> list[Val]:
+def _whole(call: OperatorCall) -> list[Val]:
     """Without lengths a mask keeps all, a reversal is a flip and the last step a slice.
 
     MXNet's SequenceLast ends the process where it has no lengths.
@@ -93,11 +93,11 @@ def _whole(call: Call) -> list[Val]:
     return call.deliver(reshape(last, call.shape[1:]), ROWS, data.poly)
 
 
-def ctc_loss(call: Call) -> list[Val]:
+def ctc_loss(call: OperatorCall) -> list[Val]:
     return batch_axes(call, (1, 0, 0, 0), (0, 1))
 
 
-def rnn(call: Call) -> list[Val]:
+def rnn(call: OperatorCall) -> list[Val]:
     """Fused recurrent layers over equally many steps; between layers nothing may be dropped."""
     if call.attrs.number("p", 0.0) > 0.0:
         raise NotBatchable("RNN: dropout between its layers")
@@ -107,7 +107,7 @@ def rnn(call: Call) -> list[Val]:
 
 
 def attention(inputs: Sequence[int], output: int) -> Emit:
-    def emit(call: Call) -> list[Val]:
+    def emit(call: OperatorCall) -> list[Val]:
         return batch_axes(call, inputs, (output,))
 
     return emit

@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 import mxnet as mx
 
 from .axes import normal_axis
-from .call import Call
+from .call import OperatorCall
 from .rule import Emit, Rule
 from .symbols import apply
 from .values import ROWS, STACK, NotBatchable, Shape, Val, convert, reshape, reshaped
 
-KeepsRows = Callable[[Call], bool]
+KeepsRows = Callable[[OperatorCall], bool]
 
 
 def same_elements(keeps_rows: KeepsRows) -> Emit:
@@ -26,7 +26,7 @@ def same_elements(keeps_rows: KeepsRows) -> Emit:
     For rows of varying length `keeps_rows` must show that axis 0 is untouched.
     """
 
-    def emit(call: Call) -> list[Val]:
+    def emit(call: OperatorCall) -> list[Val]:
         data, shape = call.data, call.shape
         if any(value.poly for value in call.inputs[1:]):
             raise NotBatchable(f"{call.name}: like rows of varying length")
@@ -45,14 +45,14 @@ def same_elements(keeps_rows: KeepsRows) -> Emit:
     return emit
 
 
-def _shared(call: Call, operator: str, data: Val) -> Val:
+def _shared(call: OperatorCall, operator: str, data: Val) -> Val:
     """A value that stays the same for all samples: only the shape of another was looked at."""
     if any(value.poly for value in call.inputs):
         raise NotBatchable(f"{call.name}: the shape of rows of varying length is not known")
     return data._replace(sym=apply(operator, [data.sym], {"shape": call.shape}), shape=call.shape)
 
 
-def reshape_keeps_rows(call: Call) -> bool:
+def reshape_keeps_rows(call: OperatorCall) -> bool:
     """Tells whether a Reshape's codes leave axis 0 alone, for any number of rows.
 
     A leading 0 copies it. A leading -1 stands for it if the other codes do not depend on it, and they
@@ -64,20 +64,20 @@ def reshape_keeps_rows(call: Call) -> bool:
     return codes[0] == 0 or (codes[0] == -1 and -1 not in codes[1:])
 
 
-def expand_dims_keeps_rows(call: Call) -> bool:
+def expand_dims_keeps_rows(call: OperatorCall) -> bool:
     return normal_axis(call.attrs.integer("axis", 0), call.data.ndim + 1) > 0
 
 
-def squeeze_keeps_rows(call: Call) -> bool:
+def squeeze_keeps_rows(call: OperatorCall) -> bool:
     axes = call.attrs.axes("axis")
     return axes is not None and all(normal_axis(axis, call.data.ndim) > 0 for axis in axes)
 
 
-def always(call: Call) -> bool:
+def always(call: OperatorCall) -> bool:
     return True
 
 
-def never(call: Call) -> bool:
+def never(call: OperatorCall) -> bool:
     return False
 
 
@@ -96,13 +96,13 @@ def transposed(data: Val, order: Sequence[int], dtype: str) -> list[Val]:
     return [Val(apply("transpose", [stacked.sym], {"axes": axes}), shape, dtype, STACK)]
 
 
-def transpose(call: Call) -> list[Val]:
+def transpose(call: OperatorCall) -> list[Val]:
     ndim = call.data.ndim
     order = [normal_axis(axis, ndim) for axis in call.attrs.axes("axes") or range(ndim)[::-1]]
     return transposed(call.data, order, call.outputs[0][1])
 
 
-def swap_axes(call: Call) -> list[Val]:
+def swap_axes(call: OperatorCall) -> list[Val]:
     order = list(range(call.data.ndim))
     first = normal_axis(call.attrs.integer("dim1", 0), call.data.ndim)
     second = normal_axis(call.attrs.integer("dim2", 0), call.data.ndim)
@@ -110,7 +110,7 @@ def swap_axes(call: Call) -> list[Val]:
     return transposed(call.data, order, call.outputs[0][1])
 
 
-def reverse(call: Call) -> list[Val]:
+def reverse(call: OperatorCall) -> list[Val]:
     data = call.data
     axes = [normal_axis(axis, data.ndim) for axis in call.attrs.axes("axis") or ()]
     if data.rows and 0 not in axes:
@@ -121,7 +121,7 @@ def reverse(call: Call) -> list[Val]:
     return call.deliver(call.same([stacked.sym], axis=tuple(axis + 1 for axis in axes)), STACK)
 
 
-def tile(call: Call) -> list[Val]:
+def tile(call: OperatorCall) -> list[Val]:
     reps = call.attrs.axes("reps") or ()
     data = call.data
     ndim = max(len(reps), data.ndim)
@@ -143,7 +143,7 @@ def _tiled(symbol: mx.sym.Symbol, reps: Sequence[int]) -> mx.sym.Symbol:
     return symbol
 
 
-def repeat(call: Call) -> list[Val]:
+def repeat(call: OperatorCall) -> list[Val]:
     data = call.data
     given: int | None = call.attrs.optional_integer("axis", None)
     if given is None:
@@ -156,23 +156,23 @@ def repeat(call: Call) -> list[Val]:
     return call.deliver(call.same([stacked.sym], axis=axis + 1), STACK)
 
 
-def broadcast_to(call: Call) -> list[Val]:
+def broadcast_to(call: OperatorCall) -> list[Val]:
     """Repeat axes of length 1 up to the known shape; 0 leaves the samples' axis as it is."""
     return broadcast_to_shape(call, call.shape, keeps_rows=(call.attrs.axes("shape") or (1,))[0] == 0)
 
 
-def broadcast_axis(call: Call) -> list[Val]:
+def broadcast_axis(call: OperatorCall) -> list[Val]:
     axes = [normal_axis(axis, call.data.ndim) for axis in call.attrs.axes("axis") or ()]
     return broadcast_to_shape(call, call.shape, keeps_rows=0 not in axes)
 
 
-def broadcast_like(call: Call) -> list[Val]:
+def broadcast_like(call: OperatorCall) -> list[Val]:
     if any(value.poly for value in call.inputs):
         raise NotBatchable(f"{call.name}: like rows of varying length")
     return broadcast_to_shape(call, call.shape, keeps_rows=False)
 
 
-def broadcast_to_shape(call: Call, shape: Shape, keeps_rows: bool) -> list[Val]:
+def broadcast_to_shape(call: OperatorCall, shape: Shape, keeps_rows: bool) -> list[Val]:
     data = call.data
     if data.shared:
         if any(value.poly for value in call.inputs):

@@ -21,7 +21,7 @@ from . import (
     shapes,
 )
 from .attributes import Attributes
-from .call import Call, Spec
+from .call import OperatorCall, Spec
 from .failing import marked
 from .rule import Rule
 from .symbols import canonical
@@ -67,7 +67,7 @@ def batch_op(
     has to run for each sample alone.
     """
     rule = _rule(name)
-    call = Call(canonical(name), Attributes(attrs), tuple(inputs), tuple(outputs), training)
+    call = OperatorCall(canonical(name), Attributes(attrs), tuple(inputs), tuple(outputs), training)
     if any(size <= 0 for shape in _shapes(call) for size in shape):
         raise NotBatchable(f"{name}: zero-size arrays")
     if not call.batched and rule.kind != "constant":
@@ -87,11 +87,11 @@ def _rule(name: str) -> Rule:
         raise NotBatchable(f"no rule for operator {name}") from None
 
 
-def _shapes(call: Call) -> list[Shape]:
+def _shapes(call: OperatorCall) -> list[Shape]:
     return [value.shape for value in call.inputs] + [shape for shape, _ in call.outputs]
 
 
-def _verify(call: Call, results: Sequence[Val]) -> None:
+def _verify(call: OperatorCall, results: Sequence[Val]) -> None:
     """Checks what every rule has to keep to, whatever the operator."""
     if [(value.shape, value.dtype) for value in results] != list(call.outputs):
         raise NotBatchable(f"{call.name}: its rule delivers {results} instead of {call.outputs}")
@@ -107,7 +107,7 @@ def _verify(call: Call, results: Sequence[Val]) -> None:
 _MOST_AXES = 5
 
 
-def _once(call: Call, rule: Rule) -> list[Val]:
+def _once(call: OperatorCall, rule: Rule) -> list[Val]:
     """Inputs equal for all samples give outputs equal for all, unless something else has a say."""
     if rule.draws(call.attrs):
         raise NotBatchable(f"{call.name}: draws for each sample, but does not know how many there are")

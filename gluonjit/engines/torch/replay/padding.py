@@ -28,7 +28,7 @@ class Span(NamedTuple):
 
 
 class OwnerSlices(NamedTuple):
-    """The slices of the packed index that say whose child each is; see `lifting.building.Owners`."""
+    """The slices of the packed index that say whose child each is; see `variadic.building.Owners`."""
 
     spread: slice
     sums: slice

@@ -14,7 +14,7 @@ _MOST_WANTED = 4
 """Backward passes of one static plan, by which results have gradients, that become graphs."""
 
 
-class Recorder(Protocol):
+class Replayer(Protocol):
     """Runs functions that read and write the same memory in each run."""
 
     captures: int
@@ -164,7 +164,7 @@ def _side_stream(device: Any) -> Any:
     return _streams[device]
 
 
-def recorder_for(device: Any) -> Recorder:
+def recorder_for(device: Any) -> Replayer:
     """Returns what runs static plans on a device."""
     return CudaRecorder(device) if device.type == "cuda" else HostRecorder()
 
@@ -172,7 +172,7 @@ def recorder_for(device: Any) -> Recorder:
 _pools: dict[Any, Any] = {}
 
 
-def step_recorder_for(device: Any, stream: int) -> Recorder:
+def step_recorder_for(device: Any, stream: int) -> Replayer:
     """Returns what runs static steps that are used on this stream of a device alone.
 
     They share a pool of memory, of which each would take some megabytes at least: they run one after the other, and

@@ -13,11 +13,11 @@ import torch
 from gluonjit.analysis import Plan
 from gluonjit.engines.torch.arrays import FLOATS, device_named, room_for, with_memory
 from gluonjit.engines.torch.hooked import plain, run_backward
-from gluonjit.engines.torch.lifting import Owners
 from gluonjit.engines.torch.program import pieces
 from gluonjit.engines.torch.replay.padding import Padding, Span
-from gluonjit.engines.torch.replay.recorders import Recorder, recorder_for
+from gluonjit.engines.torch.replay.recorders import Replayer, recorder_for
 from gluonjit.engines.torch.replay.skeleton import Outline, StepForm
+from gluonjit.engines.torch.variadic import Owners
 
 
 class Back(NamedTuple):
@@ -29,7 +29,7 @@ class Back(NamedTuple):
     consts: tuple[int, ...]
 
 
-class Ran(NamedTuple):
+class StaticEntry(NamedTuple):
     """A step that ran, as autograd knows it: operands and constants that learn, and results."""
 
     operands: dict[int, Any]
@@ -47,10 +47,10 @@ class StaticPlan:
         self.padding = padding
         self.steps = outline.steps
         self.device = device_named(plan.arenas[0].spec.device)
-        self.recorder: Recorder = recorder_for(self.device)
+        self.recorder: Replayer = recorder_for(self.device)
         self.runs = 0
         self._user: Any = None
-        self._ran: dict[int, Ran] = {}
+        self._ran: dict[int, StaticEntry] = {}
         specs = [arena.spec for arena in plan.arenas]
         self.arenas = [room_for(spec, rows).zero_() for spec, rows in zip(specs, padding.rows)]
         self.index = torch.zeros(padding.packed, dtype=torch.int64, device=self.device)
@@ -156,7 +156,7 @@ class StaticPlan:
             span = self.padding.spans[form.place]
             self.arenas[span.arena][span.begin : span.end].copy_(result.detach())
         if any(step.reach):
-            self._ran[number] = Ran(learned, consts, results)
+            self._ran[number] = StaticEntry(learned, consts, results)
 
     def _operand(self, number: int, position: int) -> Any:
         whole = self.padding.wholes.get((number, position))

@@ -16,9 +16,9 @@ import torch
 from gluonjit.engines.torch.arrays import dtype_named, with_memory
 from gluonjit.engines.torch.chunks import is_asked_for
 from gluonjit.engines.torch.hooked import plain, run_backward
-from gluonjit.engines.torch.lifting import Owners
-from gluonjit.engines.torch.replay.recorders import Recorder, step_recorder_for, stream_of
+from gluonjit.engines.torch.replay.recorders import Replayer, step_recorder_for, stream_of
 from gluonjit.engines.torch.replay.skeleton import CHILDREN, NODES, ROWS, Axis
+from gluonjit.engines.torch.variadic import Owners
 from gluonjit.graph import Kind
 
 _WASTE, _FEW = 2, 32
@@ -46,7 +46,7 @@ class Lease:
     __slots__ = ("__weakref__",)
 
 
-class Ran(NamedTuple):
+class LastRun(NamedTuple):
     """The last run, as autograd knows it."""
 
     inputs: list[Any]  # operands and constants, those that learn
@@ -58,12 +58,12 @@ class StaticStep:
 
     def __init__(self, program: Any, form: Form, sizes: Sizes) -> None:
         self.form, self.sizes = form, sizes
-        self.recorder: Recorder = step_recorder_for(form.device, form.stream)
+        self.recorder: Replayer = step_recorder_for(form.device, form.stream)
         self.runs = 0
         self.learning: list[bool] = []  # of each result
         self._program = ref(program)  # which owns this
         self._lease: Any = None
-        self._ran = Ran([], [])
+        self._ran = LastRun([], [])
         self._reached: dict[Hashable, list[bool]] = {}
         self.operands = [self._room(axis, shape, dtype) for axis, shape, dtype, _ in form.operands]
         self.results = [self._room(*result) for result in form.results]
@@ -122,7 +122,7 @@ class StaticStep:
             for room, result in zip(self.results, results):
                 room.copy_(result.detach())
             self.learning = [result.requires_grad for result in results]
-            self._ran = Ran(inputs, list(results))
+            self._ran = LastRun(inputs, list(results))
 
     def _constant(self, tensor: Any) -> Any:
         """As `StaticPlan` has it."""

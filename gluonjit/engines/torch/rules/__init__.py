@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from .examples import Examples
 from .table import RANDOM, RULES, batch_op, operator_named, rule_of
-from .values import ANY, NODES, Call, Instruction, NotBatchable, Val, Writer
+from .values import ANY, NODES, Instruction, NotBatchable, OperatorCall, Val, Writer
 
 __all__ = [
     "ANY",
     "NODES",
     "RANDOM",
     "RULES",
-    "Call",
+    "OperatorCall",
     "Examples",
     "Instruction",
     "NotBatchable",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from gluonjit.engines.torch.rules.values import ANY, Call, NotBatchable, Val
+from gluonjit.engines.torch.rules.values import ANY, NotBatchable, OperatorCall, Val
 
 
-def layer_norm(call: Call) -> list[Val]:
+def layer_norm(call: OperatorCall) -> list[Val]:
     """native_layer_norm: over the last dimensions."""
     val = call["input"]
     axes = len(call["normalized_shape"])
@@ -25,7 +25,7 @@ def layer_norm(call: Call) -> list[Val]:
     ]
 
 
-def over_samples(call: Call) -> list[Val]:
+def over_samples(call: OperatorCall) -> list[Val]:
     """convolution, pooling and batch norm in inference: (n, C, ...) of all nodes are one such array."""
     name = "input" if "input" in call.args else "self"
     val = call[name]
@@ -49,7 +49,7 @@ def over_samples(call: Call) -> list[Val]:
     return found
 
 
-def _rows(call: Call, val: Val) -> Val:
+def _rows(call: OperatorCall, val: Val) -> Val:
     return call.form(val, ANY if val.lead == ANY else val.shape[0], val.shape[1:])
 
 
@@ -66,7 +66,7 @@ _RANKS: dict[str, Any] = {
 }
 
 
-def padded(call: Call) -> list[Val]:
+def padded(call: OperatorCall) -> list[Val]:
     """constant_pad_nd: of the last dimensions."""
     val, pad = call["self"], call["pad"]
     axes = len(pad) // 2

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from gluonjit.engines.torch.rules.values import ANY, Call, NotBatchable, Val
+from gluonjit.engines.torch.rules.values import ANY, NotBatchable, OperatorCall, Val
 
 
-def mm(call: Call) -> list[Val]:
+def mm(call: OperatorCall) -> list[Val]:
     """(r, k) @ (k, n): with a weight on the right all rows of all nodes in one product."""
     left, right = call["self"], call["mat2"]
     if right.shared:
@@ -19,7 +19,7 @@ def mm(call: Call) -> list[Val]:
     return [call.stacked(call.emit(torch.matmul, [_whole(call, left), call.stack(right)]))]
 
 
-def addmm(call: Call) -> list[Val]:
+def addmm(call: OperatorCall) -> list[Val]:
     """bias + (r, k) @ (k, n)."""
     bias, left, right = call["self"], call["mat1"], call["mat2"]
     scales = [call.get("beta", 1), call.get("alpha", 1)]
@@ -36,18 +36,18 @@ def _plus(product: torch.Tensor, added: torch.Tensor, scale: float) -> torch.Ten
     return torch.add(product, added, alpha=scale)
 
 
-def _rows(call: Call, val: Val) -> Val:
+def _rows(call: OperatorCall, val: Val) -> Val:
     """A matrix as rows: those of all nodes."""
     if val.lead == ANY:
         return call.form(val, ANY, val.shape[1:])
     return call.form(val, val.shape[0], val.shape[1:])
 
 
-def _whole(call: Call, val: Val) -> Val:
+def _whole(call: OperatorCall, val: Val) -> Val:
     return val if val.shared else call.stack(val)
 
 
-def mv(call: Call) -> list[Val]:
+def mv(call: OperatorCall) -> list[Val]:
     """(n, k) @ (k,)."""
     matrix, vector = call["self"], call["vec"]
     if matrix.shared:
@@ -65,7 +65,7 @@ def _each_times(matrices: torch.Tensor, vectors: torch.Tensor) -> torch.Tensor:
     return torch.bmm(matrices, vectors.unsqueeze(2)).squeeze(2)
 
 
-def dot(call: Call) -> list[Val]:
+def dot(call: OperatorCall) -> list[Val]:
     """dot and vdot: (k,) with (k,)."""
     left, right = call.vals()
     return [call.stacked(call.emit(_dots, [_whole(call, left), _whole(call, right)]))]
@@ -75,12 +75,12 @@ def _dots(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     return (left * right).sum(-1, dtype=left.dtype)
 
 
-def bmm(call: Call) -> list[Val]:
+def bmm(call: OperatorCall) -> list[Val]:
     """(b, m, k) @ (b, k, n)."""
     return [call.stacked(call.emit(torch.matmul, [_whole(call, call["self"]), _whole(call, call["mat2"])]))]
 
 
-def baddbmm(call: Call) -> list[Val]:
+def baddbmm(call: OperatorCall) -> list[Val]:
     """bias + (b, m, k) @ (b, k, n)."""
     bias = call["self"]
     if call.get("beta", 1) != 1 or call.get("alpha", 1) != 1 or (not bias.shared and len(bias.shape) != 3):
@@ -89,7 +89,7 @@ def baddbmm(call: Call) -> list[Val]:
     return [call.stacked(call.emit(torch.add, [call.stacked(product), _whole(call, bias)]))]
 
 
-def trilinear(call: Call) -> list[Val]:
+def trilinear(call: OperatorCall) -> list[Val]:
     """_trilinear, as bilinear layers call it: of three tensors that are aligned by new axes and summed over some."""
     vals, expands = [call[f"i{k}"] for k in (1, 2, 3)], [tuple(call[f"expand{k}"]) for k in (1, 2, 3)]
     rank = len(vals[0].shape) + len(expands[0])

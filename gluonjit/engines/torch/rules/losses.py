@@ -8,12 +8,12 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.rules.pointwise import pointwise
-from gluonjit.engines.torch.rules.values import ANY, Call, NotBatchable, Val
+from gluonjit.engines.torch.rules.values import ANY, NotBatchable, OperatorCall, Val
 
 NONE, MEAN, SUM = 0, 1, 2
 
 
-def elementwise(call: Call) -> list[Val]:
+def elementwise(call: OperatorCall) -> list[Val]:
     """mse_loss and its like: the operator without its sum, then each node's own."""
     reduction = call.get("reduction", MEAN)
     dtype = call.outputs[0][1]
@@ -24,7 +24,7 @@ def elementwise(call: Call) -> list[Val]:
         for name, val in call.args.items():
             if isinstance(val, Val) and val.shared and val.shape == whole:
                 args[name] = call.spread(val)
-    (each,) = pointwise(Call(call.name, call.func, args, [(whole, dtype)], call.writer))
+    (each,) = pointwise(OperatorCall(call.name, call.func, args, [(whole, dtype)], call.writer))
     if reduction == NONE:
         return [each]
     if each.lead == ANY:
@@ -41,7 +41,7 @@ def _average(flat: torch.Tensor) -> torch.Tensor:
     return flat.mean(1)
 
 
-def nll(call: Call) -> list[Val]:
+def nll(call: OperatorCall) -> list[Val]:
     """nll_loss_forward: of one vector and a class, or of rows with a class each."""
     scores, target, weight = call["self"], call["target"], call.get("weight")
     if not isinstance(target, Val) or scores.shared or target.shared or len(scores.shape) > 2:

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.rules.shapes import along, axis, rest_of
-from gluonjit.engines.torch.rules.values import ANY, Call, NotBatchable, Shape, Val
+from gluonjit.engines.torch.rules.values import ANY, NotBatchable, OperatorCall, Shape, Val
 
 
-def picked(call: Call) -> list[Val]:
+def picked(call: OperatorCall) -> list[Val]:
     """index_select with an index that is the same for all nodes, or of each node's own, or of a shared table."""
     val, index = call["self"], call["index"]
     dim = axis(len(val.shape), call["dim"])
@@ -47,7 +47,7 @@ def _entries(table: Any, index: Any, shape: Shape) -> Any:
     return table.index_select(0, index.flatten()).reshape(-1, *shape)
 
 
-def gathered(call: Call) -> list[Val]:
+def gathered(call: OperatorCall) -> list[Val]:
     """gather; of rows of any number by as many of the index."""
     val, index = call["self"], call["index"]
     dim = axis(len(val.shape), call["dim"])
@@ -58,7 +58,7 @@ def gathered(call: Call) -> list[Val]:
     return [call.stacked(call.again(changes))]
 
 
-def embedded(call: Call) -> list[Val]:
+def embedded(call: OperatorCall) -> list[Val]:
     """embedding: entries of a table that is the same for all nodes."""
     weight, indices = call["weight"], call["indices"]
     if not weight.shared:
@@ -69,7 +69,7 @@ def embedded(call: Call) -> list[Val]:
     return [call.result(slot, indices.lead, (*indices.rest, weight.shape[1]))]
 
 
-def indexed(call: Call) -> list[Val]:
+def indexed(call: OperatorCall) -> list[Val]:
     """Indexing by tensors of whole numbers, along some dimensions."""
     val, axes, arrays = _indices(call)
     if val.shared and axes == list(range(len(axes))) and _alike(arrays):
@@ -80,7 +80,7 @@ def indexed(call: Call) -> list[Val]:
     return [call.stacked(call.emit(_each_indexed, [call.spread(val), *map(call.spread, arrays)], *static))]
 
 
-def _indices(call: Call) -> tuple[Val, list[int], list[Val]]:
+def _indices(call: OperatorCall) -> tuple[Val, list[int], list[Val]]:
     """Finds what is indexed, along which dimensions, and by what."""
     val: Val = call["self"]
     axes = [k for k, index in enumerate(call["indices"]) if index is not None]
@@ -117,7 +117,7 @@ def _each_indexed(values: Any, *given: Any) -> Any:
     return found
 
 
-def put(call: Call) -> list[Val]:
+def put(call: OperatorCall) -> list[Val]:
     """index_put along the first dimensions."""
     val, axes, arrays = _indices(call)
     if axes != list(range(len(axes))):
@@ -134,7 +134,7 @@ def _each_put(values: Any, new: Any, *given: Any) -> Any:
     return values.index_put(_of_each(arrays), aligned, accumulate)
 
 
-def added(call: Call) -> list[Val]:
+def added(call: OperatorCall) -> list[Val]:
     """index_add and index_copy: slices of one tensor into those of another, along a dimension."""
     val, source = call["self"], call["source"]
     if not val.shape or not source.shape or len(source.shape) != len(val.shape):
@@ -154,7 +154,7 @@ def _each_added(values: Any, index: Any, source: Any, name: str, dim: int, alpha
     return done.view(front.shape).movedim(1, dim)
 
 
-def scattered(call: Call) -> list[Val]:
+def scattered(call: OperatorCall) -> list[Val]:
     """scatter, scatter_add and scatter_reduce."""
     val = call["self"]
     if not val.shape or not call["index"].shape:

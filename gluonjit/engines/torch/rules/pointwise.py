@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import torch
 
-from gluonjit.engines.torch.rules.values import ANY, Call, NotBatchable, Shape, Val, call_operator
+from gluonjit.engines.torch.rules.values import ANY, NotBatchable, OperatorCall, Shape, Val, call_operator
 
 _CASTS = {"add", "sub", "mul", "div", "pow", "maximum", "minimum", "where", "addcmul", "addcdiv", "lerp", "rsub"}
 
 
-def pointwise(call: Call) -> list[Val]:
+def pointwise(call: OperatorCall) -> list[Val]:
     """Elements of all nodes at once: in whatever form they lie, if it is one."""
     vals = call.vals()
     shape = call.outputs[0][0]
@@ -32,15 +32,15 @@ def pointwise(call: Call) -> list[Val]:
     return [call.result(slot, lead, rest, k) for k, slot in enumerate((slots,) if count == 1 else slots)]
 
 
-def masked(call: Call) -> list[Val]:
+def masked(call: OperatorCall) -> list[Val]:
     """masked_fill by a tensor of one number, which where each sample has its own are many."""
     if call["value"].shared:
         return pointwise(call)
     args = {"condition": call["mask"], "self": call["value"], "other": call["self"]}
-    return pointwise(Call("where.self", torch.ops.aten.where.self, args, call.outputs, call.writer))
+    return pointwise(OperatorCall("where.self", torch.ops.aten.where.self, args, call.outputs, call.writer))
 
 
-def _cast(call: Call, vals: list[Val]) -> dict[int, Val]:
+def _cast(call: OperatorCall, vals: list[Val]) -> dict[int, Val]:
     """Values by position, of one dtype: one node's single number counts for less than an array of numbers."""
     found = dict(enumerate(vals))
     dtypes = {val.dtype for val in vals if val.dtype != "bool"}
@@ -53,7 +53,7 @@ def _cast(call: Call, vals: list[Val]) -> dict[int, Val]:
     return found
 
 
-def _common(call: Call, batched: list[Val], shared: list[Val], shape: Shape) -> tuple[int, Shape]:
+def _common(call: OperatorCall, batched: list[Val], shared: list[Val], shape: Shape) -> tuple[int, Shape]:
     """The form in which the result lies."""
     whole = [val for val in batched if val.shape == shape]
     if any(val.lead == ANY for val in batched):
@@ -80,7 +80,7 @@ def _fits(shared: list[Val], val: Val) -> bool:
     return True
 
 
-def _broadcast(call: Call, val: Val, shape: Shape, lead: int, rest: Shape) -> Val:
+def _broadcast(call: OperatorCall, val: Val, shape: Shape, lead: int, rest: Shape) -> Val:
     if lead == ANY:
         return call.form(val, ANY, val.shape[1:])
     if (lead, rest) != (1, shape):
@@ -88,7 +88,7 @@ def _broadcast(call: Call, val: Val, shape: Shape, lead: int, rest: Shape) -> Va
     return call.form(val, 1, (*(1,) * (len(shape) - len(val.shape)), *val.shape))
 
 
-def _replaced(call: Call, placed: dict[int, Val]) -> dict[str, object]:
+def _replaced(call: OperatorCall, placed: dict[int, Val]) -> dict[str, object]:
     """The arguments with these values, in order."""
     values = iter(placed[k] for k in range(len(placed)))
     args: dict[str, object] = {}
@@ -100,7 +100,7 @@ def _replaced(call: Call, placed: dict[int, Val]) -> dict[str, object]:
     return args
 
 
-def filled(call: Call) -> list[Val]:
+def filled(call: OperatorCall) -> list[Val]:
     """A tensor made like another: of its form."""
     (val,) = call.vals()
     if val.shape != call.outputs[0][0]:
@@ -109,7 +109,7 @@ def filled(call: Call) -> list[Val]:
     return [call.result(slot, val.lead, val.rest)]
 
 
-def made_like(call: Call) -> list[Val]:
+def made_like(call: OperatorCall) -> list[Val]:
     """new_zeros and its like: of any size, with the dtype and device of another; the same for all nodes."""
     shape, dtype = call.outputs[0]
     func = call.func

@@ -6,10 +6,10 @@ from math import prod
 from typing import Any
 
 from gluonjit.engines.torch.rules.shapes import along, axis
-from gluonjit.engines.torch.rules.values import Call, NotBatchable, Shape, Val
+from gluonjit.engines.torch.rules.values import NotBatchable, OperatorCall, Shape, Val
 
 
-def reduced(call: Call) -> list[Val]:
+def reduced(call: OperatorCall) -> list[Val]:
     """Over one, several or all dimensions; a single one wherever it lies."""
     val = call["self"]
     rank = len(val.shape)
@@ -26,7 +26,7 @@ def reduced(call: Call) -> list[Val]:
     return _results(call, slots, placed, call.outputs[0][0])
 
 
-def _dims(call: Call, rank: int) -> list[int] | None:
+def _dims(call: OperatorCall, rank: int) -> list[int] | None:
     """The dimensions, or None for all."""
     given = call.get("dim")
     if given is None or given == ():
@@ -34,7 +34,7 @@ def _dims(call: Call, rank: int) -> list[int] | None:
     return [axis(rank, dim) for dim in (given if isinstance(given, tuple) else (given,))]
 
 
-def _over_all(call: Call, val: Val) -> list[Val]:
+def _over_all(call: OperatorCall, val: Val) -> list[Val]:
     if call.get("keepdim", False) or len(call.outputs) > 1:
         raise NotBatchable(f"{call.name}: over all dimensions")
     flat = call.form(val, 1, (prod(val.shape),))
@@ -44,12 +44,12 @@ def _over_all(call: Call, val: Val) -> list[Val]:
     return [call.stacked(call.again({"self": flat, "dim": (1,) if _takes_several(call) else 1}))]
 
 
-def _takes_several(call: Call) -> bool:
+def _takes_several(call: OperatorCall) -> bool:
     kinds = {argument.name: str(argument.type) for argument in call.func._schema.arguments}
     return "List" in kinds.get("dim", "")
 
 
-def _extras(call: Call) -> list[Any]:
+def _extras(call: OperatorCall) -> list[Any]:
     return [call["dtype"]] if call.get("dtype") is not None else []
 
 
@@ -57,12 +57,12 @@ def _without(rest: Shape, where: int, keep: bool) -> Shape:
     return (*rest[:where], *((1,) if keep else ()), *rest[where + 1 :])
 
 
-def _results(call: Call, slots: Any, placed: Val, rest: Shape) -> list[Val]:
+def _results(call: OperatorCall, slots: Any, placed: Val, rest: Shape) -> list[Val]:
     listed = (slots,) if len(call.outputs) == 1 else slots
     return [call.result(slot, placed.lead, rest, k) for k, slot in enumerate(listed)]
 
 
-def kept(call: Call) -> list[Val]:
+def kept(call: OperatorCall) -> list[Val]:
     """Along one dimension that stays: softmax, cumsum, sort."""
     val = call["self"]
     if not val.shape:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from gluonjit.engines.torch.rules.values import ANY, Call, NotBatchable, Shape, Val
+from gluonjit.engines.torch.rules.values import ANY, NotBatchable, OperatorCall, Shape, Val
 
 
-def viewed(call: Call) -> list[Val]:
+def viewed(call: OperatorCall) -> list[Val]:
     """The same elements in the same order: nothing has to run."""
     (val,) = call.vals()
     shape, dtype = call.outputs[0]
@@ -18,7 +18,7 @@ def viewed(call: Call) -> list[Val]:
     return [Val(val.slot, shape, val.dtype, val.lead, val.rest)]
 
 
-def moved(call: Call) -> list[Val]:
+def moved(call: OperatorCall) -> list[Val]:
     """The same elements as a tensor of its own, without gradient, or as they are: in whatever form they lie."""
     (val,) = call.vals()
     return [call.result(call.again({"self": val}), val.lead, val.rest)]
@@ -29,7 +29,7 @@ def axis(rank: int, dim: int) -> int:
     return dim + rank if dim < 0 else dim
 
 
-def permuted(call: Call) -> list[Val]:
+def permuted(call: OperatorCall) -> list[Val]:
     """t, transpose and permute."""
     val = call["self"]
     rank = len(val.shape)
@@ -52,7 +52,7 @@ def _permute(tensor: Any, order: tuple[int, ...]) -> Any:
     return tensor.permute(order)
 
 
-def expanded(call: Call) -> list[Val]:
+def expanded(call: OperatorCall) -> list[Val]:
     """Broadcast to a shape."""
     val, shape = call["self"], call.outputs[0][0]
     if shape == val.shape:
@@ -67,13 +67,13 @@ def _expand(tensor: Any, shape: Shape) -> Any:
     return tensor.expand(-1, *shape)
 
 
-def along(call: Call, val: Val, dim: int) -> tuple[Val, int]:
+def along(call: OperatorCall, val: Val, dim: int) -> tuple[Val, int]:
     """The value in a form in which a dimension of it is one of the tensor's, and that one, counted from the end."""
     back = len(val.shape) - axis(len(val.shape), dim)
     return call.ending(val, back), -back
 
 
-def cut(call: Call) -> list[Val]:
+def cut(call: OperatorCall) -> list[Val]:
     """slice and select: along one dimension."""
     val = call["self"]
     placed, back = along(call, val, call.get("dim", 0))
@@ -81,7 +81,7 @@ def cut(call: Call) -> list[Val]:
     return [call.result(call.again({"self": placed, "dim": back}), placed.lead, rest)]
 
 
-def cut_list(call: Call) -> list[Val]:
+def cut_list(call: OperatorCall) -> list[Val]:
     """split, chunk and unbind."""
     val = call["self"]
     placed, back = along(call, val, call.get("dim", 0))
@@ -111,7 +111,7 @@ def rest_of(placed: Val, before: Shape, after: Shape, back: int) -> Shape:
     return (*placed.rest[:kept], after[where], *placed.rest[kept + 1 :])
 
 
-def concatenated(call: Call) -> list[Val]:
+def concatenated(call: OperatorCall) -> list[Val]:
     """cat along a dimension."""
     vals = [val for val in call["tensors"] if val.shape != (0,)]
     if len({val.dtype for val in vals}) > 1:
@@ -128,7 +128,7 @@ def concatenated(call: Call) -> list[Val]:
     return [call.result(call.again({"tensors": tuple(placed), "dim": -back}), first.lead, rest)]
 
 
-def stacked(call: Call) -> list[Val]:
+def stacked(call: OperatorCall) -> list[Val]:
     """stack along a new dimension."""
     vals = call["tensors"]
     if len({val.dtype for val in vals}) > 1:
@@ -139,7 +139,7 @@ def stacked(call: Call) -> list[Val]:
     return [call.stacked(call.again({"tensors": tuple(placed), "dim": dim + 1}))]
 
 
-def repeated(call: Call) -> list[Val]:
+def repeated(call: OperatorCall) -> list[Val]:
     """repeat."""
     val, repeats = call["self"], tuple(call["repeats"])
     aligned = call.form(val, 1, (*(1,) * (len(repeats) - len(val.shape)), *val.shape))
@@ -150,7 +150,7 @@ def _repeat(tensor: Any, repeats: Shape) -> Any:
     return tensor.repeat(1, *repeats)
 
 
-def flipped(call: Call) -> list[Val]:
+def flipped(call: OperatorCall) -> list[Val]:
     """flip and roll: along several dimensions."""
     val = call["self"]
     dims = tuple([axis(len(val.shape), dim) + 1 for dim in call["dims"]])
@@ -159,7 +159,7 @@ def flipped(call: Call) -> list[Val]:
     return [call.stacked(call.again({"self": call.stack(val), "dims": dims}))]
 
 
-def of_diagonal(call: Call) -> list[Val]:
+def of_diagonal(call: OperatorCall) -> list[Val]:
     """diagonal: of two dimensions of one node's value."""
     val = call["self"]
     first, second = (axis(len(val.shape), call.get(name, k)) for k, name in enumerate(("dim1", "dim2")))
@@ -167,7 +167,7 @@ def of_diagonal(call: Call) -> list[Val]:
     return [call.stacked(call.again(changes))]
 
 
-def diagonal(call: Call) -> list[Val]:
+def diagonal(call: OperatorCall) -> list[Val]:
     """tril and triu: of the last two dimensions, as they are of one node's value."""
     val = call["self"]
     placed = call.ending(val, 2)

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.rules import layers, linear, losses, picking, pointwise, reductions, shapes
-from gluonjit.engines.torch.rules.values import FAST, Call, NotBatchable, Shaped, Val, Writer, call_operator
+from gluonjit.engines.torch.rules.values import FAST, NotBatchable, OperatorCall, Shaped, Val, Writer, call_operator
 
-Rule = Callable[[Call], list[Val]]
+Rule = Callable[[OperatorCall], list[Val]]
 RANDOM = torch.Tag.nondeterministic_seeded
 
 _ROWS: list[tuple[Rule, str]] = [
@@ -105,7 +105,7 @@ def batch_op(name: str, args: Mapping[str, Any], outputs: Sequence[Shaped], writ
     outputs: shapes and dtypes of one node's results.
     """
     func = operator_named(name)
-    call = Call(name, func, args, outputs, writer)
+    call = OperatorCall(name, func, args, outputs, writer)
     vals = call.vals()
     if all(val.shared for val in vals):
         if RANDOM in func.tags:

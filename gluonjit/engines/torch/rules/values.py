@@ -70,7 +70,7 @@ class Writer:
         return made
 
 
-class Call:
+class OperatorCall:
     """One operator of a trace on batched values.
 
     args: its arguments by name, tensors as Val; outputs: shapes and dtypes of one node's results.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, Union
 
 from gluonjit.graph import Spec
-from gluonjit.hybrid.lifting.roles import Shaped
+from gluonjit.hybrid.variadic.roles import Shaped
 
 Attrs = tuple[tuple[str, Any], ...]
 Value = Callable[[int], Any]
@@ -32,7 +32,7 @@ class Op(Protocol):
         """Positions of what it gives."""
 
 
-class Program(Protocol):
+class TracedProgram(Protocol):
     """A traced program: operands come first in `shapes`, then constants and results."""
 
     @property
@@ -94,12 +94,12 @@ class Dialect(Protocol):
         """Name and attributes of an operator, without what differs between equal ones."""
 
     def folded(
-        self, op: Any, trace: Program, known: Mapping[int, Known], value: Value, domain: Domain
+        self, op: Any, trace: TracedProgram, known: Mapping[int, Known], value: Value, domain: Domain
     ) -> list[Known] | None:
         """Returns what an operator gives that need not run, a longer sum for one; None for others. Raises Unlike."""
 
 
-def read(trace: Program, results: Sequence[int], domain: Domain, dialect: Dialect) -> list[Any]:
+def read(trace: TracedProgram, results: Sequence[int], domain: Domain, dialect: Dialect) -> list[Any]:
     """Go through a program in a domain; returns the values of the results. Raises Unlike."""
     known: dict[int, Known] = {position: domain.operand(position) for position in range(len(trace.operands))}
     known.update((position, domain.constant(array)) for position, array in trace.consts)

@@ -1,4 +1,4 @@
-"""Cells of PyTorch that take any number of children as one kind; what is common to all engines is in hybrid.lifting."""
+"""Cells of PyTorch that take any number of children as one kind; what engines share is in hybrid.variadic."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch import rules
-from gluonjit.engines.torch.lifting.building import Owners, build_lifted
-from gluonjit.engines.torch.lifting.checking import agrees
-from gluonjit.engines.torch.lifting.dialect import TorchDialect
 from gluonjit.engines.torch.program import Built
 from gluonjit.engines.torch.trace import Trace
+from gluonjit.engines.torch.variadic.building import Owners, build_variadic
+from gluonjit.engines.torch.variadic.checking import agrees
+from gluonjit.engines.torch.variadic.dialect import TorchDialect
 from gluonjit.graph import Kind, Spec
-from gluonjit.hybrid import Batch, lifting
-from gluonjit.hybrid.lifting import Dialect, Lifted, Roles, Traced
+from gluonjit.hybrid import Batch, variadic
+from gluonjit.hybrid.variadic import Dialect, Roles, Traced, Variadic
 
 __all__ = ["Owners", "Traced", "join_kinds"]
 
 
 class _Maker:
-    """Implements `gluonjit.hybrid.lifting.Maker`."""
+    """Implements `gluonjit.hybrid.variadic.Maker`."""
 
     dialect: Dialect = TorchDialect()
     refusals: tuple[type[Exception], ...] = (rules.NotBatchable,)
@@ -35,16 +35,16 @@ class _Maker:
         """Cells forget all their kinds when their module has changed."""
         return True
 
-    def build(self, lifted: Lifted, roles: Roles, trace: Trace, direct: bool) -> Built:
+    def build(self, variadic: Variadic, roles: Roles, trace: Trace, direct: bool) -> Built:
         """The program for all nodes of a step and all their children."""
-        return build_lifted(lifted, roles, trace)
+        return build_variadic(variadic, roles, trace)
 
     def agrees(self, built: Built, members: Sequence[tuple[Kind, Roles]]) -> bool:
         """Tells whether it gives what the kinds' own programs give, on random numbers."""
         return agrees(built, members)
 
     def adopt(self, built: Built, kinds: Sequence[Kind]) -> None:
-        """Its constants are those that it was lifted with: they are the same for all."""
+        """Its constants are those that it was variadic with: they are the same for all."""
 
     def program(self, built: Built) -> Any:
         """Returns what runs."""
@@ -56,4 +56,4 @@ _MAKER = _Maker()
 
 def join_kinds(cell: Any, key: Any, args: Sequence[Any], specs: Sequence[Spec], new: Traced, batch: Batch) -> Kind:
     """The kind of a call, which runs together with those of other numbers of children where it is like them."""
-    return lifting.join(_MAKER, cell, key, args, specs, new, batch)
+    return variadic.join(_MAKER, cell, key, args, specs, new, batch)

@@ -10,9 +10,9 @@ import torch
 from gluonjit.engines.torch.rules import operator_named
 from gluonjit.engines.torch.rules.losses import SUM
 from gluonjit.engines.torch.trace import Operand, TraceOp
-from gluonjit.hybrid.lifting import Known, Listed, Sum, Unlike, Value
-from gluonjit.hybrid.lifting.reading import Attrs, Domain, Program, terms_of
-from gluonjit.hybrid.lifting.roles import Shaped
+from gluonjit.hybrid.variadic import Known, Listed, Sum, Unlike, Value
+from gluonjit.hybrid.variadic.reading import Attrs, Domain, TracedProgram, terms_of
+from gluonjit.hybrid.variadic.roles import Shaped
 
 _SAME = {"clone.default", "alias.default", "contiguous.default"}
 _OF_ROWS = {"mm.default": (0,), "addmm.default": (1,)}
@@ -41,14 +41,14 @@ _SQUEEZE: Attrs = (("self", Operand(0)), ("dim", 0))
 
 
 class TorchDialect:
-    """Implements `gluonjit.hybrid.lifting.Dialect`."""
+    """Implements `gluonjit.hybrid.variadic.Dialect`."""
 
     def plain(self, op: TraceOp) -> tuple[str, Attrs]:
         """Name and attributes as they are."""
         return op.name, op.attrs
 
     def folded(
-        self, op: TraceOp, trace: Program, known: Mapping[int, Known], value: Value, domain: Domain
+        self, op: TraceOp, trace: TracedProgram, known: Mapping[int, Known], value: Value, domain: Domain
     ) -> list[Known] | None:
         """A longer sum, the same value, values side by side, or what is done to each of those."""
         shaped = trace.shapes[op.outputs[0]]
@@ -67,7 +67,7 @@ class TorchDialect:
         return _joined(op, attrs, trace, value, domain)
 
 
-def _alike(op: TraceOp, trace: Program, shaped: Shaped) -> bool:
+def _alike(op: TraceOp, trace: TracedProgram, shaped: Shaped) -> bool:
     return shaped[1].startswith(("float", "bfloat")) and all(trace.shapes[k] == shaped for k in op.inputs)
 
 
@@ -81,7 +81,9 @@ def _added(op: TraceOp, attrs: Mapping[str, Any], known: Mapping[int, Known], va
     return Sum(tuple([term for position in op.inputs for term in terms_of(known[position], position, value)]))
 
 
-def _joined(op: TraceOp, attrs: Mapping[str, Any], trace: Program, value: Value, domain: Domain) -> list[Known] | None:
+def _joined(
+    op: TraceOp, attrs: Mapping[str, Any], trace: TracedProgram, value: Value, domain: Domain
+) -> list[Known] | None:
     """Tensors of one shape put together along axis 0: rows, of which each has a first axis of 1."""
     if op.name not in ("stack.default", "cat.default") or attrs.get("dim", 0) != 0:
         return None
@@ -97,7 +99,12 @@ def _joined(op: TraceOp, attrs: Mapping[str, Any], trace: Program, value: Value,
 
 
 def _repeated(
-    op: TraceOp, attrs: Mapping[str, Any], trace: Program, known: Mapping[int, Known], value: Value, domain: Domain
+    op: TraceOp,
+    attrs: Mapping[str, Any],
+    trace: TracedProgram,
+    known: Mapping[int, Known],
+    value: Value,
+    domain: Domain,
 ) -> list[Known] | None:
     """A node's value, once for each child: as rows."""
     counts = {len(item.values) for item in known.values() if isinstance(item, Listed)}
@@ -116,7 +123,7 @@ def _repeated(
 
 
 def _each(
-    op: TraceOp, attrs: Mapping[str, Any], trace: Program, given: Sequence[Known], value: Value, domain: Domain
+    op: TraceOp, attrs: Mapping[str, Any], trace: TracedProgram, given: Sequence[Known], value: Value, domain: Domain
 ) -> list[Known]:
     """Tells what an operator does to rows, each a child's: the same to each, or their sum. Raises Unlike."""
     counts = {len(item.values) for item in given if isinstance(item, Listed)}
@@ -149,7 +156,9 @@ def _values(known: Known) -> tuple[Any, ...]:
     return known.values if isinstance(known, Listed) else ()
 
 
-def _summed(op: TraceOp, attrs: Mapping[str, Any], trace: Program, rows: Known, domain: Domain) -> tuple[Any, ...]:
+def _summed(
+    op: TraceOp, attrs: Mapping[str, Any], trace: TracedProgram, rows: Known, domain: Domain
+) -> tuple[Any, ...]:
     values = _values(rows)
     if attrs.get("keepdim", False):
         return values
@@ -157,7 +166,7 @@ def _summed(op: TraceOp, attrs: Mapping[str, Any], trace: Program, rows: Known, 
 
 
 def _losses(
-    op: TraceOp, attrs: Mapping[str, Any], trace: Program, given: Sequence[Known], value: Value, domain: Domain
+    op: TraceOp, attrs: Mapping[str, Any], trace: TracedProgram, given: Sequence[Known], value: Value, domain: Domain
 ) -> list[Known]:
     """Losses of rows with a class each: one by one, their sum, or that by the sum of the weights."""
     reduction, shaped = attrs["reduction"], trace.shapes[op.outputs[1]]
@@ -190,7 +199,7 @@ def _first_row(shaped: Shaped, count: int, name: str) -> Shaped:
     return (1, *shape[1:]), dtype
 
 
-def _for_each(op: TraceOp, attrs: Mapping[str, Any], trace: Program, given: Sequence[Known], count: int) -> Attrs:
+def _for_each(op: TraceOp, attrs: Mapping[str, Any], trace: TracedProgram, given: Sequence[Known], count: int) -> Attrs:
     """The operator's arguments for a single row, where it treats rows alike. Raises Unlike."""
     ranks = {len(trace.shapes[k][0]) for k, item in zip(op.inputs, given) if isinstance(item, Listed)}
     rank = max(ranks)

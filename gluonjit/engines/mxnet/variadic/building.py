@@ -1,4 +1,4 @@
-"""From a lifted program to one batched symbolic graph for all nodes of a step and all their children."""
+"""From a variadic program to one batched symbolic graph for all nodes of a step and all their children."""
 
 from __future__ import annotations
 
@@ -11,43 +11,45 @@ from gluonjit.engines.mxnet.program import OWNERS, SEGMENTS, Batched, Built, lay
 from gluonjit.engines.mxnet.rules import Val
 from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.graph import Spec, operand_groups
-from gluonjit.hybrid.lifting import ADD_UP, GATHER_UP, SPREAD, Lifted, LiftedOp
+from gluonjit.hybrid.variadic import ADD_UP, GATHER_UP, SPREAD, Variadic, VariadicOp
 
 
-def build_lifted(
-    lifted: Lifted, operands: Sequence[Spec], children: Sequence[tuple[int, ...]], trace: Trace, direct: bool
+def build_variadic(
+    variadic: Variadic, operands: Sequence[Spec], children: Sequence[tuple[int, ...]], trace: Trace, direct: bool
 ) -> Built:
-    """The program of a step: `trace` is one of those that it was lifted from, `direct` as in `build`.
+    """The program of a step: `trace` is one of those that it was variadic from, `direct` as in `build`.
 
     Raises rules.NotBatchable.
     """
     if any(spec.rows != 1 for spec in operands):
         raise rules.NotBatchable("an operand has several rows")
-    values = _operands(lifted, operands, children)
-    consts = [source.constant for source in lifted.sources if source.constant is not None]
-    numbers = [number for number, source in enumerate(lifted.sources) if source.constant is not None]
+    values = _operands(variadic, operands, children)
+    consts = [source.constant for source in variadic.sources if source.constant is not None]
+    numbers = [number for number, source in enumerate(variadic.sources) if source.constant is not None]
     for k, number in enumerate(numbers):
-        shape, dtype = lifted.shapes[number]
+        shape, dtype = variadic.shapes[number]
         values[number] = Val(mx.sym.var(f"const{k}"), shape, dtype, "shared")
     may_fail = False
-    for op in lifted.ops:
+    for op in variadic.ops:
         if op.name == SPREAD:
             values[op.outputs[0]] = _spread(values[op.inputs[0]])
         elif op.name == GATHER_UP:
             values[op.outputs[0]] = _gathered(values[op.inputs[0]])
         else:
-            may_fail = _apply(lifted, op, values, trace.training) or may_fail
-    finals = [stored(values[number]) for number in lifted.results]
+            may_fail = _apply(variadic, op, values, trace.training) or may_fail
+    finals = [stored(values[number]) for number in variadic.results]
     outputs, rows = lay_out([(final.shape, final.dtype, final.layout) for final in finals], trace.device)
     groups = len(operand_groups(operands, False, children))
     names = [f"group{number}" for number in range(groups)]
     program = Batched([final.sym for final in finals], names, consts, (OWNERS, SEGMENTS), direct)
     program.may_fail = may_fail
-    program.adds = [all(op.name == "FullyConnected" for op in lifted.ops if number in op.inputs) for number in numbers]
+    program.adds = [
+        all(op.name == "FullyConnected" for op in variadic.ops if number in op.inputs) for number in numbers
+    ]
     return Built(program, outputs, rows, True, False)
 
 
-def _operands(lifted: Lifted, operands: Sequence[Spec], children: Sequence[tuple[int, ...]]) -> dict[int, Val]:
+def _operands(variadic: Variadic, operands: Sequence[Spec], children: Sequence[tuple[int, ...]]) -> dict[int, Val]:
     """The values of operands, cut out of the groups in which they are gathered."""
     listed = {position for role in children for position in role}
     shared = [position for position in range(len(operands)) if position not in listed]
@@ -62,13 +64,13 @@ def _operands(lifted: Lifted, operands: Sequence[Spec], children: Sequence[tuple
             else:
                 found[None, shared.index(role[0])] = value
     values: dict[int, Val] = {}
-    for number, source in enumerate(lifted.sources):
+    for number, source in enumerate(variadic.sources):
         if source.constant is None:
             values[number] = found[source.role, 0 if source.role is not None else source.number]
     return values
 
 
-def _apply(lifted: Lifted, op: LiftedOp, values: dict[int, Val], training: bool) -> bool:
+def _apply(variadic: Variadic, op: VariadicOp, values: dict[int, Val], training: bool) -> bool:
     """Emit an operator; returns whether it may fail when it runs."""
     name, attrs = op.name, dict(op.attrs)
     if name == ADD_UP:
@@ -79,7 +81,7 @@ def _apply(lifted: Lifted, op: LiftedOp, values: dict[int, Val], training: bool)
     known = rules.Attributes(attrs)
     if rule is not None and (rule.stateful or rule.draws(known, training)):
         raise rules.NotBatchable(f"{name} draws random numbers or has a state")
-    outputs = [lifted.shapes[number] for number in op.outputs]
+    outputs = [variadic.shapes[number] for number in op.outputs]
     inputs = [values[number] for number in op.inputs]
     values.update(zip(op.outputs, rules.batch_op(name, attrs, inputs, outputs, training)))
     return rule is not None and rule.fails(known)

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from gluonjit.analysis.plan import Gather, Plan, Step
 from gluonjit.compiled import ROWS
-from gluonjit.fused.assembly import FIRST_SLOT, Assembly, Compiled, Slot
-from gluonjit.fused.program import CHILD, NODE, NotFusable, Program, Weight
+from gluonjit.rows.assembly import FIRST_SLOT, Assembly, Compiled, Slot
+from gluonjit.rows.program import CHILD, NODE, NotFusable, RowProgram, Weight
 
 _BLOCK = 64  # nodes at a time: what lies between two instructions stays in the cache
 _FLOAT = 4
@@ -40,7 +40,7 @@ class Memory(Protocol):
         """Its gradient."""
 
 
-class Rows(NamedTuple):
+class RowCounts(NamedTuple):
     """The number of rows of each space that a step has, and what is gathered for each operand."""
 
     counts: tuple[int, int]
@@ -50,7 +50,7 @@ class Rows(NamedTuple):
 class Launches:
     """The fused steps of one flush. Index arrays and packed weights are made once for all of them."""
 
-    def __init__(self, plan: Plan, rows: Mapping[int, Rows]) -> None:
+    def __init__(self, plan: Plan, rows: Mapping[int, RowCounts]) -> None:
         self._plan, self._rows = plan, rows
         self._packed: dict[tuple[int, Weight, bool], npt.NDArray[np.float32]] = {}
         self._keep: list[Any] = []  # what addresses point into
@@ -187,7 +187,7 @@ def _part(base: int, array: Any, weight: Weight, stride: int) -> Room:
     return base + begin * _FLOAT, (prod(array.shape) - begin) * _FLOAT
 
 
-def rows_of(program: Program, step: Step) -> Rows:
+def rows_of(program: RowProgram, step: Step) -> RowCounts:
     """The rows of a step. Raises NotFusable where they are not as the program takes them."""
     found: list[set[int]] = [set(), set()]
     gathers = _gathers(step)
@@ -203,7 +203,7 @@ def rows_of(program: Program, step: Step) -> Rows:
         raise NotFusable("rows of one step that are not one a node")
     if step.arities is not None and len(step.arities) != nodes:
         raise NotFusable("nodes of several rows with children")
-    return Rows((nodes, children), gathers)
+    return RowCounts((nodes, children), gathers)
 
 
 def _gathers(step: Step) -> list[Gather]:

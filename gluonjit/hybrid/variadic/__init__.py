@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from .forms import Form, forms
 from .joining import Joint, Maker, Traced, join
-from .lifted import ADD_UP, CHILD, GATHER_UP, NODE, SPREAD, Lifted, LiftedOp
-from .reading import Dialect, Known, Listed, Op, Program, Sum, Unlike, Value
+from .program import ADD_UP, CHILD, GATHER_UP, NODE, SPREAD, Variadic, VariadicOp
+from .reading import Dialect, Known, Listed, Op, Sum, TracedProgram, Unlike, Value
 from .roles import Roles
 
 __all__ = [
@@ -25,12 +25,12 @@ __all__ = [
     "Form",
     "Joint",
     "Known",
-    "Lifted",
-    "LiftedOp",
+    "Variadic",
+    "VariadicOp",
     "Listed",
     "Maker",
     "Op",
-    "Program",
+    "TracedProgram",
     "Roles",
     "Sum",
     "Traced",

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gluonjit.fused.derivative import derive
-from gluonjit.fused.program import CHILD, Instr, NotFusable, Program, View, Weight
+from gluonjit.rows.derivative import derive
+from gluonjit.rows.program import CHILD, Instr, NotFusable, RowProgram, View, Weight
 
 SCRATCH, SAVED, DIRECT = 0, 1, 2
 FIRST_SLOT = 2  # before it the beginnings of children and the buffer of saved registers
@@ -71,7 +71,7 @@ class Compiled:
         return frozenset(slot.number for slot in slots if slot.what in ("operand", "base"))
 
 
-class Way(NamedTuple):
+class Variant(NamedTuple):
     """A way to call a program: operands whose rows follow each other, operands and constants that learn, results that
     have a gradient."""
 
@@ -81,7 +81,7 @@ class Way(NamedTuple):
     results: frozenset[int]
 
 
-def compiled(program: Program, way: Way, ops: dict[str, int]) -> Compiled:
+def compiled(program: RowProgram, way: Variant, ops: dict[str, int]) -> Compiled:
     """Assemble a program, and its derivative where something learns. Raises NotFusable."""
     derivative = None
     if (way.operands or way.consts) and way.results:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from gluonjit.hybrid.lifting.reading import Attrs, Dialect, Listed, Program, Unlike, read
-from gluonjit.hybrid.lifting.roles import Roles, Shaped
+from gluonjit.hybrid.variadic.reading import Attrs, Dialect, Listed, TracedProgram, Unlike, read
+from gluonjit.hybrid.variadic.roles import Roles, Shaped
 
 NODE, CHILD = "node", "child"
 SPREAD, GATHER_UP, ADD_UP = "spread out", "gather up", "add up"  # no operators are called so
@@ -21,7 +21,7 @@ class Source(NamedTuple):
     constant: Any = None
 
 
-class LiftedOp(NamedTuple):
+class VariadicOp(NamedTuple):
     """An operator of the engine by its name, or one of three more: SPREAD gives a node's value to its children,
     GATHER_UP sums the children's for their node, ADD_UP adds values that belong alike."""
 
@@ -32,11 +32,11 @@ class LiftedOp(NamedTuple):
 
 
 @dataclass
-class Lifted:
+class Variadic:
     """Values are numbered: those of `sources` first, then those of `ops`; `spaces` says whom each belongs to."""
 
     sources: list[Source] = field(default_factory=list)
-    ops: list[LiftedOp] = field(default_factory=list)
+    ops: list[VariadicOp] = field(default_factory=list)
     spaces: list[str] = field(default_factory=list)
     shapes: list[Shaped] = field(default_factory=list)
     results: list[int] = field(default_factory=list)
@@ -55,11 +55,11 @@ class _Value(NamedTuple):
     number: int | None
 
 
-class _Lifting:
-    """A domain that makes a lifted program of what is done for the node and for its first child."""
+class _VariadicMaker:
+    """A domain that makes a variadic program of what is done for the node and for its first child."""
 
-    def __init__(self, trace: Program, children: Roles) -> None:
-        self.lifted = Lifted()
+    def __init__(self, trace: TracedProgram, children: Roles) -> None:
+        self.variadic = Variadic()
         self._operands: dict[int, _Value | Listed] = {}
         self._spread: dict[int, int] = {}
         count = children.count(trace.operands)
@@ -87,8 +87,8 @@ class _Lifting:
         }
 
     def _source(self, source: Source, space: str, shaped: Shaped, child: int | None) -> _Value:
-        self.lifted.sources.append(source)
-        return _Value(child, self.lifted.new(space, shaped))
+        self.variadic.sources.append(source)
+        return _Value(child, self.variadic.new(space, shaped))
 
     def operand(self, position: int) -> _Value | Listed:
         """An operand of the node, of one child, or of all children."""
@@ -133,32 +133,32 @@ class _Lifting:
         """Append an operator; returns the numbers of its results."""
         given = tuple([self._belonging(value, child) for value in inputs])
         space = NODE if child is None else CHILD
-        numbers = tuple([self.lifted.new(space, shaped) for shaped in outputs])
-        self.lifted.ops.append(LiftedOp(name, attrs, given, numbers))
+        numbers = tuple([self.variadic.new(space, shaped) for shaped in outputs])
+        self.variadic.ops.append(VariadicOp(name, attrs, given, numbers))
         return numbers
 
     def _belonging(self, value: _Value, child: int | None) -> int:
         """The number of a value as one of the child, where it is needed so; constants belong to everybody."""
         assert value.number is not None
-        lifted = self.lifted
+        variadic = self.variadic
         number = value.number
-        constant = number < len(lifted.sources) and lifted.sources[number].constant is not None
-        if child is None or lifted.spaces[number] == CHILD or constant:
+        constant = number < len(variadic.sources) and variadic.sources[number].constant is not None
+        if child is None or variadic.spaces[number] == CHILD or constant:
             return number
         if number not in self._spread:
-            self._spread[number] = lifted.new(CHILD, lifted.shapes[number])
-            lifted.ops.append(LiftedOp(SPREAD, (), (number,), (self._spread[number],)))
+            self._spread[number] = variadic.new(CHILD, variadic.shapes[number])
+            variadic.ops.append(VariadicOp(SPREAD, (), (number,), (self._spread[number],)))
         return self._spread[number]
 
 
-def lift(trace: Program, results: Sequence[int], children: Roles, dialect: Dialect) -> Lifted:
-    """The lifted program of a trace with at least two children. Raises Unlike where there is none.
+def make_variadic(trace: TracedProgram, results: Sequence[int], children: Roles, dialect: Dialect) -> Variadic:
+    """The variadic program of a trace with at least two children. Raises Unlike where there is none.
 
     It still has to be compared with traces (`is_like`): here nobody looks at other children than the first.
     """
-    domain = _Lifting(trace, children)
+    domain = _VariadicMaker(trace, children)
     values = read(trace, results, domain, dialect)
     if any(value.child is not None for value in values):
         raise Unlike("a result is of one child")
-    domain.lifted.results = [value.number for value in values]
-    return domain.lifted
+    domain.variadic.results = [value.number for value in values]
+    return domain.variadic

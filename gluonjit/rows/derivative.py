@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from gluonjit.fused.program import Instr, Program, View, Weight
-from gluonjit.fused.slopes import CONSTANT, RULES, unknown
+from gluonjit.rows.program import Instr, RowProgram, View, Weight
+from gluonjit.rows.slopes import CONSTANT, RULES, unknown
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,9 @@ class Derivative:
         return frozenset([instr.operand for instr in self.code if instr.op == "SCATTER"])
 
 
-def derive(program: Program, operands: Collection[int], consts: Collection[int], seeded: Collection[int]) -> Derivative:
+def derive(
+    program: RowProgram, operands: Collection[int], consts: Collection[int], seeded: Collection[int]
+) -> Derivative:
     """Gradients of these operands and constants, given those of the results `seeded`, by number."""
     return _Deriving(program, set(operands), set(consts), seeded).run()
 
@@ -48,7 +50,7 @@ class _Gradient:
 
 
 class _Deriving:
-    def __init__(self, program: Program, operands: set[int], consts: set[int], seeded: Collection[int]) -> None:
+    def __init__(self, program: RowProgram, operands: set[int], consts: set[int], seeded: Collection[int]) -> None:
         self.program = program
         self.spaces, self.widths = list(program.spaces), list(program.widths)
         self.code: list[Instr] = []

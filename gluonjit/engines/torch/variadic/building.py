@@ -1,4 +1,4 @@
-"""From a lifted program to one batched program for all nodes of a step and all their children."""
+"""From a variadic program to one batched program for all nodes of a step and all their children."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gluonjit.engines.torch.rules import NODES, Examples, Val, Writer
 from gluonjit.engines.torch.rules.pointwise import pointwise
 from gluonjit.engines.torch.trace import Trace
 from gluonjit.graph import operand_groups
-from gluonjit.hybrid.lifting import ADD_UP, CHILD, GATHER_UP, SPREAD, Lifted, LiftedOp, Roles
+from gluonjit.hybrid.variadic import ADD_UP, CHILD, GATHER_UP, SPREAD, Roles, Variadic, VariadicOp
 
 
 class Owners:
@@ -31,8 +31,8 @@ class Owners:
         return len(self.spread)
 
 
-def build_lifted(lifted: Lifted, roles: Roles, trace: Trace) -> Built:
-    """The program of a step: `trace` is one of those that it was lifted from. Raises rules.NotBatchable.
+def build_variadic(variadic: Variadic, roles: Roles, trace: Trace) -> Built:
+    """The program of a step: `trace` is one of those that it was variadic from. Raises rules.NotBatchable.
 
     Besides operands and constants it is given whose child each is.
     """
@@ -42,37 +42,37 @@ def build_lifted(lifted: Lifted, roles: Roles, trace: Trace) -> Built:
     if not roles.of_rows and any(operands[role[0]].rows != 1 for role in roles.roles):
         raise rules.NotBatchable("an operand of a child has several rows")
     groups = sum(map(len, operand_groups(operands, False, roles.roles)))
-    consts = [number for number, source in enumerate(lifted.sources) if source.constant is not None]
+    consts = [number for number, source in enumerate(variadic.sources) if source.constant is not None]
     owners = groups + len(consts)
-    examples = Examples(trace.device, [size for shape, _ in lifted.shapes for size in shape], owners)
-    used = {number for op in lifted.ops for number in op.inputs}.union(lifted.results)
+    examples = Examples(trace.device, [size for shape, _ in variadic.shapes for size in shape], owners)
+    used = {number for op in variadic.ops for number in op.inputs}.union(variadic.results)
     writer = Writer(owners + 1, examples.run)
     with checking(trace.device):
-        values = _operands(lifted, roles, trace)
+        values = _operands(variadic, roles, trace)
         for number, val in values.items():
-            examples.add(val, child=lifted.spaces[number] == CHILD)
+            examples.add(val, child=variadic.spaces[number] == CHILD)
         for k, number in enumerate(consts):
-            shape, dtype = lifted.shapes[number]
+            shape, dtype = variadic.shapes[number]
             values[number] = Val(groups + k, shape, dtype, None, shape)
-            examples.add(values[number], lifted.sources[number].constant)
-        for op in lifted.ops:
-            writer.count = f"len(v{owners})" if lifted.spaces[op.outputs[0]] == CHILD else NODES
+            examples.add(values[number], variadic.sources[number].constant)
+        for op in variadic.ops:
+            writer.count = f"len(v{owners})" if variadic.spaces[op.outputs[0]] == CHILD else NODES
             examples.operator = op.name
-            found = _applied(lifted, op, values, writer, owners)
-            shaped = [lifted.shapes[number] for number in op.outputs]
+            found = _applied(variadic, op, values, writer, owners)
+            shaped = [variadic.shapes[number] for number in op.outputs]
             examples.check(found, shaped, [number in used for number in op.outputs], writer.count)
             values.update(zip(op.outputs, found))
         writer.count = NODES
         examples.operator = "a result"
-        finals = [stored(values[number], writer) for number in lifted.results]
-    outputs, rows = lay_out([lifted.shapes[number] for number in lifted.results], trace.device)
+        finals = [stored(values[number], writer) for number in variadic.results]
+    outputs, rows = lay_out([variadic.shapes[number] for number in variadic.results], trace.device)
     program = Batched(trace, (), writer, groups, [val.slot for val in finals], 1)
-    program.lifted = (lifted, roles)
-    program.consts = [lifted.sources[number].constant for number in consts]
+    program.variadic = (variadic, roles)
+    program.consts = [variadic.sources[number].constant for number in consts]
     return Built(program, outputs, rows, False)
 
 
-def _operands(lifted: Lifted, roles: Roles, trace: Trace) -> dict[int, Val]:
+def _operands(variadic: Variadic, roles: Roles, trace: Trace) -> dict[int, Val]:
     """The values of operands, in the order in which `pieces` gives them."""
     operands = trace.operands
     shared = [position for position in range(len(operands)) if position not in roles.positions()]
@@ -87,15 +87,15 @@ def _operands(lifted: Lifted, roles: Roles, trace: Trace) -> dict[int, Val]:
         else:
             found[None, shared.index(role[0])] = Val(slot, spec.shape, spec.dtype, 1, spec.row_shape)
     values: dict[int, Val] = {}
-    for number, source in enumerate(lifted.sources):
+    for number, source in enumerate(variadic.sources):
         if source.constant is None:
             values[number] = found[source.role, 0 if source.role is not None else source.number]
     return values
 
 
-def _applied(lifted: Lifted, op: LiftedOp, values: dict[int, Val], writer: Writer, owners: int) -> list[Val]:
+def _applied(variadic: Variadic, op: VariadicOp, values: dict[int, Val], writer: Writer, owners: int) -> list[Val]:
     inputs = [values[number] for number in op.inputs]
-    outputs = [lifted.shapes[number] for number in op.outputs]
+    outputs = [variadic.shapes[number] for number in op.outputs]
     if op.name == SPREAD:
         return [_spread(inputs[0], writer, owners)]
     if op.name == GATHER_UP:
@@ -112,7 +112,7 @@ def _spread(val: Val, writer: Writer, owners: int) -> Val:
     """A node's value for each of its children."""
     if val.shared:
         return val
-    one = rules.Call(SPREAD, None, {}, [], writer).form(val, 1, val.rest if val.lead == 1 else val.shape)
+    one = rules.OperatorCall(SPREAD, None, {}, [], writer).form(val, 1, val.rest if val.lead == 1 else val.shape)
     (slot,) = writer.emit(_rows_of, [one.slot, owners], SPREAD)
     return one._replace(slot=slot)
 
@@ -125,7 +125,7 @@ def _gathered(val: Val, writer: Writer, owners: int) -> Val:
     """The sum of the children's values for each node."""
     if val.shared:
         raise rules.NotBatchable("a sum over children of what is the same for all of them")
-    one = rules.Call(GATHER_UP, None, {}, [], writer).form(val, 1, val.rest if val.lead == 1 else val.shape)
+    one = rules.OperatorCall(GATHER_UP, None, {}, [], writer).form(val, 1, val.rest if val.lead == 1 else val.shape)
     (slot,) = writer.emit(_segment_sum, [one.slot, owners], GATHER_UP, 1, True)
     return one._replace(slot=slot)
 
@@ -142,7 +142,7 @@ def _sum(vals: list[Val], shaped: Any, writer: Writer) -> Val:
     total = vals[0]
     func = torch.ops.aten.add.Tensor
     for val in vals[1:]:
-        call = rules.Call("add.Tensor", func, {"self": total, "other": val}, [shaped], writer)
+        call = rules.OperatorCall("add.Tensor", func, {"self": total, "other": val}, [shaped], writer)
         if total.shared and val.shared:
             total = total._replace(slot=call.again({}))
         else:

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 from gluonjit.analysis import Plan
 from gluonjit.analysis.plan import Gather
 from gluonjit.compiled import ROWS
-from gluonjit.fused.assembly import Compiled, Way, compiled
-from gluonjit.fused.program import NotFusable, Program
-from gluonjit.fused.running import Launches, Memory, Rows, rows_of
 from gluonjit.graph import Kind
+from gluonjit.rows.assembly import Compiled, Variant, compiled
+from gluonjit.rows.program import NotFusable, RowProgram
+from gluonjit.rows.running import Launches, Memory, RowCounts, rows_of
 
 _MOST_WAYS = 256  # in which one program is called: which operands lie together, and which learn
 
@@ -19,12 +19,12 @@ _MOST_WAYS = 256  # in which one program is called: which operands lie together,
 class Fused:
     """A batched program in C, for each way in which it has been called, or why it is nothing."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: RowProgram) -> None:
         self.program = program
-        self.ways: dict[Way, Compiled | str] = {}
+        self.ways: dict[Variant, Compiled | str] = {}
         self.sources: dict[tuple[int, ...], tuple[frozenset[int], frozenset[int]]] = {}  # of gradients, by results
 
-    def compiled(self, way: Way) -> Compiled | str:
+    def compiled(self, way: Variant) -> Compiled | str:
         """The program for a way of calling it, or why there is none."""
         if way not in self.ways:
             if len(self.ways) >= _MOST_WAYS:
@@ -51,7 +51,7 @@ class Steps:
     """
 
     def __init__(
-        self, plan: Plan, without: Collection[str], make: Callable[[Kind], Program], unfused: dict[str, str]
+        self, plan: Plan, without: Collection[str], make: Callable[[Kind], RowProgram], unfused: dict[str, str]
     ) -> None:
         self.plan, self._unfused = plan, unfused
         self._rows = {} if ROWS is None or "fused" in without else _rows(plan, make, unfused)
@@ -78,7 +78,7 @@ class Steps:
         learned, weights: the operands and constants that gradients go on to; results: those that have a gradient.
         """
         step = self.plan.steps[number]
-        way = Way(self._direct(number), frozenset(learned), frozenset(weights), frozenset(results))
+        way = Variant(self._direct(number), frozenset(learned), frozenset(weights), frozenset(results))
         found = step.kind.program.fused.compiled(way)
         if isinstance(found, str):
             self._unfused[step.kind.name] = found
@@ -107,7 +107,7 @@ class Steps:
         self._launches.backward(number, done.compiled, consts, done.saved, memory)
 
 
-def _rows(plan: Plan, make: Callable[[Kind], Program], unfused: dict[str, str]) -> dict[int, Rows]:
+def _rows(plan: Plan, make: Callable[[Kind], RowProgram], unfused: dict[str, str]) -> dict[int, RowCounts]:
     """The steps that may run in C."""
     found = {}
     for number, step in enumerate(plan.steps):
@@ -120,7 +120,7 @@ def _rows(plan: Plan, make: Callable[[Kind], Program], unfused: dict[str, str]) 
     return found
 
 
-def _fused(kind: Kind, make: Callable[[Kind], Program]) -> Fused:
+def _fused(kind: Kind, make: Callable[[Kind], RowProgram]) -> Fused:
     program = kind.program
     if program.fused is None:
         try:

@@ -68,7 +68,7 @@ class Instr(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Program:
+class RowProgram:
     """Registers are numbered, those of operands first; each has a space and a width, and is written once.
 
     results: what is stored, in order; `stops` are instructions (by position) that no gradient goes back through.
@@ -194,7 +194,7 @@ class Builder:
         self.stops.add(len(self.code))
         return self.emit("COPY", a)
 
-    def finish(self, results: Sequence[View]) -> Program:
+    def finish(self, results: Sequence[View]) -> RowProgram:
         """The program with these results: each is a register of its own, that is no operand."""
         taken: set[int] = set(range(self.operands))
         stored = []
@@ -203,7 +203,7 @@ class Builder:
                 view = self.emit("COPY", view)
             taken.add(view.reg)
             stored.append(view)
-        return Program(
+        return RowProgram(
             tuple(self.spaces),
             tuple(self.widths),
             self.operands,

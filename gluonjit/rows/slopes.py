@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from gluonjit.fused.program import Instr, NotFusable, View, Weight
+from gluonjit.rows.program import Instr, NotFusable, View, Weight
 
 
 class Deriving(Protocol):
-    """The means of a rule: see `gluonjit.fused.derivative`."""
+    """The means of a rule: see `gluonjit.rows.derivative`."""
 
     code: list[Instr]
 

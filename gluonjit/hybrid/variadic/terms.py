@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gluonjit.hybrid.lifting.lifted import ADD_UP, CHILD, GATHER_UP, SPREAD, Lifted
-from gluonjit.hybrid.lifting.reading import Attrs, Dialect, Listed, Program, Unlike, read
-from gluonjit.hybrid.lifting.roles import Roles, Shaped
+from gluonjit.hybrid.variadic.program import ADD_UP, CHILD, GATHER_UP, SPREAD, Variadic
+from gluonjit.hybrid.variadic.reading import Attrs, Dialect, Listed, TracedProgram, Unlike, read
+from gluonjit.hybrid.variadic.roles import Roles, Shaped
 
 
 class Terms:
@@ -44,8 +44,10 @@ class Terms:
         return self._number(("sum", tuple(sorted(terms)))) if len(terms) > 1 else terms[0]
 
 
-def is_like(lifted: Lifted, trace: Program, results: Sequence[int], children: Roles, dialect: Dialect) -> bool:
-    """Tells whether a trace is what a lifted program does for this number of children."""
+def is_like(
+    variadic: Variadic, trace: TracedProgram, results: Sequence[int], children: Roles, dialect: Dialect
+) -> bool:
+    """Tells whether a trace is what a variadic program does for this number of children."""
     names: dict[int, Any] = {}
     count = children.count(trace.operands)
     for role, positions in enumerate(children.roles):
@@ -60,13 +62,13 @@ def is_like(lifted: Lifted, trace: Program, results: Sequence[int], children: Ro
         found = read(trace, results, domain, dialect)
     except Unlike:
         return False
-    return found == _unrolled(lifted, domain, len(shared), count)
+    return found == _unrolled(variadic, domain, len(shared), count)
 
 
-def _unrolled(lifted: Lifted, domain: Terms, shared: int, count: int) -> list[int]:
-    """The results of a lifted program for a node with `count` children."""
+def _unrolled(variadic: Variadic, domain: Terms, shared: int, count: int) -> list[int]:
+    """The results of a variadic program for a node with `count` children."""
     terms: list[list[list[int]]] = []  # of each value its terms: of the node, or of each child
-    for source in lifted.sources:
+    for source in variadic.sources:
         if source.role is None and source.constant is None:
             terms.append([[domain.named(source.number)]])
         elif source.role is None:
@@ -75,13 +77,13 @@ def _unrolled(lifted: Lifted, domain: Terms, shared: int, count: int) -> list[in
             terms.append([[domain.named((source.role, child))] for child in range(count)])
 
     def part(number: int, child: int) -> list[int]:
-        return terms[number][child if lifted.spaces[number] == CHILD else 0]
+        return terms[number][child if variadic.spaces[number] == CHILD else 0]
 
     def value(number: int, child: int) -> int:
-        return domain.add(part(number, child), lifted.shapes[number])
+        return domain.add(part(number, child), variadic.shapes[number])
 
-    for op in lifted.ops:
-        many = range(count) if lifted.spaces[op.outputs[0]] == CHILD else range(1)
+    for op in variadic.ops:
+        many = range(count) if variadic.spaces[op.outputs[0]] == CHILD else range(1)
         if op.name == SPREAD:
             terms.append([terms[op.inputs[0]][0] for _ in many])
         elif op.name == GATHER_UP:
@@ -89,8 +91,8 @@ def _unrolled(lifted: Lifted, domain: Terms, shared: int, count: int) -> list[in
         elif op.name == ADD_UP:
             terms.append([[term for number in op.inputs for term in part(number, child)] for child in many])
         else:
-            shaped = [lifted.shapes[number] for number in op.outputs]
+            shaped = [variadic.shapes[number] for number in op.outputs]
             inputs = [[value(number, child) for number in op.inputs] for child in many]
             found = [domain.apply(op.name, op.attrs, given, shaped) for given in inputs]
             terms += [[[results[k]] for results in found] for k in range(len(op.outputs))]
-    return [value(number, 0) for number in lifted.results]
+    return [value(number, 0) for number in variadic.results]

@@ -1,4 +1,4 @@
-"""Cells of MXNet that take any number of children as one kind; what is common to all engines is in hybrid.lifting."""
+"""Cells of MXNet that take any number of children as one kind; what is common to all engines is in hybrid.variadic."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet import rules
-from gluonjit.engines.mxnet.lifting.building import build_lifted
-from gluonjit.engines.mxnet.lifting.checking import agrees
-from gluonjit.engines.mxnet.lifting.dialect import MXNetDialect
 from gluonjit.engines.mxnet.program import Built, current
 from gluonjit.engines.mxnet.trace import Trace
+from gluonjit.engines.mxnet.variadic.building import build_variadic
+from gluonjit.engines.mxnet.variadic.checking import agrees
+from gluonjit.engines.mxnet.variadic.dialect import MXNetDialect
 from gluonjit.graph import Kind, Spec
-from gluonjit.hybrid import Batch, lifting
-from gluonjit.hybrid.lifting import Dialect, Lifted, Roles, Traced
+from gluonjit.hybrid import Batch, variadic
+from gluonjit.hybrid.variadic import Dialect, Roles, Traced, Variadic
 
 __all__ = ["Traced", "join"]
 
 
 class _Maker:
-    """Implements `gluonjit.hybrid.lifting.Maker`."""
+    """Implements `gluonjit.hybrid.variadic.Maker`."""
 
     dialect: Dialect = MXNetDialect()
     refusals: tuple[type[Exception], ...] = (rules.NotBatchable,)
@@ -35,9 +35,9 @@ class _Maker:
         """Tells whether the parameters still are the arrays that the program was traced with."""
         return current(kind)
 
-    def build(self, lifted: Lifted, roles: Roles, trace: Trace, direct: bool) -> Built:
+    def build(self, variadic: Variadic, roles: Roles, trace: Trace, direct: bool) -> Built:
         """The program as one symbolic graph."""
-        return build_lifted(lifted, trace.operands, roles.roles, trace, direct)
+        return build_variadic(variadic, trace.operands, roles.roles, trace, direct)
 
     def agrees(self, built: Built, members: Sequence[tuple[Kind, Roles]]) -> bool:
         """Tells whether it gives what the kinds' own programs give, on random numbers."""
@@ -57,4 +57,4 @@ _MAKER = _Maker()
 
 def join(cell: Any, key: Any, args: Sequence[Any], specs: Sequence[Spec], new: Traced, batch: Batch) -> Kind:
     """The kind of a call, which runs together with those of other numbers of children where it is like them."""
-    return lifting.join(_MAKER, cell, key, args, specs, new, batch)
+    return variadic.join(_MAKER, cell, key, args, specs, new, batch)

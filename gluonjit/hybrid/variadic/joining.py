@@ -8,11 +8,11 @@ from typing import Any, NamedTuple, Protocol
 
 from gluonjit.graph import Kind, Spec
 from gluonjit.hybrid.batch import Batch
-from gluonjit.hybrid.lifting.forms import Form, forms, forms_of_rows
-from gluonjit.hybrid.lifting.lifted import Lifted, lift
-from gluonjit.hybrid.lifting.reading import Dialect, Program, Unlike
-from gluonjit.hybrid.lifting.roles import Roles
-from gluonjit.hybrid.lifting.terms import is_like
+from gluonjit.hybrid.variadic.forms import Form, forms, forms_of_rows
+from gluonjit.hybrid.variadic.program import Variadic, make_variadic
+from gluonjit.hybrid.variadic.reading import Dialect, TracedProgram, Unlike
+from gluonjit.hybrid.variadic.roles import Roles
+from gluonjit.hybrid.variadic.terms import is_like
 
 _MOST_TRIES = 8
 _MOST_MEMBERS = 64
@@ -23,7 +23,7 @@ class Traced(NamedTuple):
     how many others that come from it stand before it."""
 
     kind: Kind
-    trace: Program
+    trace: TracedProgram
     results: tuple[int, ...]
     origins: tuple[tuple[int, int], ...]
 
@@ -49,8 +49,8 @@ class Maker(Protocol):
     def current(self, kind: Kind) -> bool:
         """Tells whether a kind still is what a call of its signature would give."""
 
-    def build(self, lifted: Lifted, roles: Roles, trace: Any, direct: bool) -> Any:
-        """The batched program of a lifted one; `trace` is one of those that it was lifted from."""
+    def build(self, variadic: Variadic, roles: Roles, trace: Any, direct: bool) -> Any:
+        """The batched program of a variadic one; `trace` is one of those that it was made from."""
 
     def agrees(self, built: Any, members: Sequence[tuple[Kind, Roles]]) -> bool:
         """Tells whether it gives what the kinds' own programs give."""
@@ -68,7 +68,7 @@ class Joint:
 
     direct: bool
     members: list[tuple[Traced, Roles]] = field(default_factory=list)
-    lifted: Lifted | None = None
+    variadic: Variadic | None = None
     built: Any = None
     first: Kind | None = None
     tries: int = 0
@@ -87,14 +87,14 @@ def join(
         if roles is None:
             continue
         joint = _joint(maker, cell, (*key, form.common), "identities" not in batch.options.without)
-        if joint.lifted is not None:
-            if is_like(joint.lifted, new.trace, new.results, roles, maker.dialect):
+        if joint.variadic is not None:
+            if is_like(joint.variadic, new.trace, new.results, roles, maker.dialect):
                 return _member(maker, joint, new, roles)
             reasons.append((_UNLIKE, form))
             continue
         if len(joint.members) < _MOST_MEMBERS:
             joint.members.append((new, roles))
-        found = _lift(maker, joint)
+        found = _make_variadic(maker, joint)
         if found is not None:
             kinds = {id(traced.kind): _member(maker, joint, traced, known) for traced, known in found}
             for record in batch.records.values():
@@ -152,7 +152,7 @@ def _roles(form: Form, new: Traced) -> Roles | None:
     return Roles(roles) if alike else None
 
 
-def _lift(maker: Maker, joint: Joint) -> list[tuple[Traced, Roles]] | None:
+def _make_variadic(maker: Maker, joint: Joint) -> list[tuple[Traced, Roles]] | None:
     """The calls so far that have one program; `joint` then has it. None where there are not two of them."""
     if len({_children(member) for member in joint.members}) < 2 or joint.tries >= _MOST_TRIES:
         return None
@@ -160,22 +160,22 @@ def _lift(maker: Maker, joint: Joint) -> list[tuple[Traced, Roles]] | None:
     refusals: tuple[type[Exception], ...] = (Unlike, *maker.refusals)
     (_, trace, results, _), roles = max(joint.members, key=_children)
     try:
-        lifted = lift(trace, results, roles, maker.dialect)
+        variadic = make_variadic(trace, results, roles, maker.dialect)
         found = [
             (traced, known)
             for traced, known in joint.members
-            if is_like(lifted, traced.trace, traced.results, known, maker.dialect)
+            if is_like(variadic, traced.trace, traced.results, known, maker.dialect)
         ]
         if len({_children(member) for member in found}) < 2:
             raise Unlike(_UNLIKE)
-        built = maker.build(lifted, roles, trace, joint.direct)
+        built = maker.build(variadic, roles, trace, joint.direct)
         if not maker.agrees(built, [(traced.kind, known) for traced, known in found]):
             raise Unlike("run for any number of children it did not give the same numbers")
     except refusals as refusal:
         joint.reason = str(refusal)
         return None
     maker.adopt(built, [traced.kind for traced, _ in found])
-    joint.lifted, joint.built, joint.members = lifted, built, []
+    joint.variadic, joint.built, joint.members = variadic, built, []
     return found
 
 

@@ -1,11 +1,11 @@
 """Steps as fused programs: one call in C for the whole of a step, forward and backward, in float32 on the host."""
 
-from gluonjit.fused.program import CHILD, COMMUTATIVE, NODE, Builder, NotFusable, Program, View, Weight
-from gluonjit.fused.running import Memory, clear_spare
-from gluonjit.fused.steps import Done, Steps
+from gluonjit.rows.program import CHILD, COMMUTATIVE, NODE, Builder, NotFusable, RowProgram, View, Weight
+from gluonjit.rows.running import Memory, clear_spare
+from gluonjit.rows.steps import Done, Steps
 
 __all__ = [
-    "Program",
+    "RowProgram",
     "Builder",
     "View",
     "Weight",

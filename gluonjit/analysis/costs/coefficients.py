@@ -44,9 +44,9 @@ class Coefficients:
     capture_input: float = 10e-6
     analysis: Mapping[str, Analysis] = field(
         default_factory=lambda: {
-            "agenda": (350e-6, 0.4e-6, 91e-6),
-            "depth": (260e-6, 1.4e-6, 38e-6),
-            "greedy": (290e-6, 3e-6, 140e-6),
+            "agenda": (430e-6, 0.55e-6, 38e-6),
+            "depth": (240e-6, 0.5e-6, 8e-6),
+            "greedy": (450e-6, 2.3e-6, 88e-6),
         }
     )
     session: float = 50e-6

@@ -1,4 +1,4 @@
-"""Checkouts of this repository: whether a folder is one, which commit, and its modules in C."""
+"""Checkouts of this repository: whether a folder is one, which commit, and its compiled modules."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def checkout_of(given: str) -> Path:
 
 
 def build(folder: Path) -> None:
-    """Build a checkout's modules in C where they are missing or older than a source, and say so."""
+    """Build a checkout's compiled modules where they are missing or older than a source, and say so."""
     why = _unbuilt(folder)
     if not why:
         return
@@ -42,11 +42,13 @@ def _unbuilt(folder: Path) -> str:
     """Return why modules have to be built, or nothing."""
     native = folder / "gluonjit" / "native"
     sources = [path for ending in ("*.c", "*.h") for path in native.rglob(ending)]
-    for name in MODULES:
+    owned = {name: [path for path in sources if (path.parent.name == "rows") == (name == "_rows")] for name in MODULES}
+    hot = folder / "gluonjit" / "analysis" / "flat"  # which older checkouts have not
+    owned.update({f"_{path.stem}": [path] for path in hot.glob("*.py") if path.stem != "__init__"})
+    for name, own in owned.items():
         module = folder / "gluonjit" / f"{name}{get_config_var('EXT_SUFFIX')}"
         if not module.is_file():
             return f"{name} is missing"
-        own = [path for path in sources if (path.parent.name == "rows") == (name == "_rows")]
         newer = [path for path in own if path.stat().st_mtime > module.stat().st_mtime]
         if newer:
             return f"{newer[0].name} is newer than {name}"

@@ -227,3 +227,24 @@ def test_programs_of_the_numpy_interface(plant: Any) -> None:
             gluonjit.verify(head, inputs, rtol=0.05)
     finally:
         mx.npx.reset_np()
+
+
+class Recurrent(gluon.Block):
+    """Calls a recurrent cell of MXNet's as its author does, who unrolls nothing and resets nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = gluon.rnn.GRUCell(3, input_size=2)
+
+    def forward(self, x: Any) -> Any:
+        states = [nd.zeros((1, 3))]
+        for row in range(len(x)):
+            out, states = self.cell(x[row : row + 1], states)
+        return out
+
+
+def test_what_recurrent_cells_count_for_names_is_no_state() -> None:
+    net = Recurrent()
+    net.initialize()
+    net.hybridize(dynamic_batch=True)
+    gluonjit.verify(net, [nd.ones((length, 2)) for length in (2, 3, 2)])

@@ -14,6 +14,8 @@ from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.hybrid.guards import Follower, Noted, is_user_function
 from gluonjit.hybrid.guards.facts import is_plain
 
+COUNTERS = frozenset(["_counter", "_init_counter"])
+"""Attributes of recurrent cells that count calls, for names of symbols alone."""
 FORWARDS = {gluon.HybridBlock.forward, gluon.rnn.RecurrentCell.forward}  # the latter counts calls for names
 
 
@@ -26,7 +28,7 @@ class _Known:
     """MXNet's objects."""
 
     followed: frozenset[Any] = frozenset()
-    counters: frozenset[str] = frozenset(["_counter", "_init_counter"])  # of recurrent cells
+    counters: frozenset[str] = COUNTERS
 
     def array(self, item: Any) -> bool:
         return isinstance(item, NDArray)

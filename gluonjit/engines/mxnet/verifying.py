@@ -14,7 +14,7 @@ from mxnet import autograd, gluon
 from mxnet.ndarray import NDArray, register
 
 from gluonjit.engines.mxnet.dynamic import KEY, disable, enable
-from gluonjit.engines.mxnet.following import is_hybrid
+from gluonjit.engines.mxnet.following import COUNTERS, is_hybrid
 from gluonjit.engines.mxnet.history import has_history
 from gluonjit.engines.mxnet.lazy import Lazy
 from gluonjit.engines.mxnet.semantics import is_numpy
@@ -203,7 +203,7 @@ def _write(array: Any, numbers: Any) -> None:
 _FRAMEWORK = Framework(
     NDArray,
     gluon.Block,
-    frozenset({*gluon.HybridBlock().__dict__, KEY} - {"_children"}),
+    frozenset({*gluon.HybridBlock().__dict__, KEY, *COUNTERS} - {"_children"}),
     gluon.Parameter,
     _numbers,
     _numbers,

@@ -50,6 +50,11 @@ class Timed:
         """Tells if the model runs eagerly in the end."""
         return self.way.endswith("runs eagerly")
 
+    @property
+    def undecided(self) -> bool:
+        """Tells if looks had not been worth their time yet: nearly all ran eagerly."""
+        return self.way.endswith("not decided yet")
+
     def to_json(self) -> dict[str, Any]:
         """The same as plain values."""
         return {**asdict(self), "eagerly": self.eagerly}

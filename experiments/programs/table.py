@@ -20,7 +20,8 @@ def line(training: Timed, inference: Timed) -> str:
         f"{inference.faster:.2f}x",
         *(f"{max(getattr(each, name) for each in both):.2f}" for name in ("first", "whole", "late")),
         "; ".join(f"{each.eager_ms:.1f} / {each.gluonjit_ms:.1f}" for each in both),
-        ", ".join(each.phase for each in both if each.eagerly) or "nothing",
+        ", ".join(each.phase + " (undecided)" * each.undecided for each in both if each.eagerly or each.undecided)
+        or "nothing",
     )
     return joined(cells)
 

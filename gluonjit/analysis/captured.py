@@ -6,15 +6,12 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from gluonjit.analysis import flat
 from gluonjit.analysis.forms import Form, form_of
+from gluonjit.analysis.indices import Index
 from gluonjit.graph.graph import Record
 from gluonjit.hot import filled, numbers, repeated, room
 
-Index = npt.NDArray[np.int64]
 FEWEST = 7
 """The additions that one sum replaces, at least."""
 

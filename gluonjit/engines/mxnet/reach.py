@@ -11,7 +11,6 @@ from gluonjit.analysis import Plan, Step
 from gluonjit.analysis.indices import Index
 from gluonjit.analysis.operands import base_rows, operand_matrices
 from gluonjit.analysis.plan import Place
-from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.graph import Graph, Kind
 
 
@@ -113,22 +112,6 @@ def entered(plan: Plan, begun: Iterable[Place], learned: Callable[[Any], bool]) 
             _enter(step, since, _Entering(step.kind, learned))
         changed = not all(map(np.array_equal, before, since))
     return [np.isfinite(times) for times in since]
-
-
-def let_in(trace: Trace) -> list[int]:
-    """For each operand which of the operands and constants, as bits, let it into a computational graph by being in it.
-
-    MXNet records an operator that reads something that is in, which lets in what else it reads, and its results.
-    """
-    sources = [*range(len(trace.operands)), *(position for position, _ in trace.consts)]
-    by = {position: 1 << k for k, position in enumerate(sources)}
-    for op in trace.ops:
-        reads = 0
-        for position in op.inputs:
-            reads |= by.get(position, 0)
-        for position in (*op.inputs, *op.outputs):
-            by[position] = reads
-    return [by[position] for position in range(len(trace.operands))]
 
 
 class _Entering:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -21,9 +20,11 @@ from gluonjit.hybrid.choosing import Chooser, chooser_of
 from gluonjit.hybrid.costs import cache_folder, machine
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.pacing import Paces
+from gluonjit.writing import read_regular, write_whole
 
 _FORM = 1  # of the file
 _MOST = 256  # files
+_LARGEST = 1 << 20  # bytes of one
 _BROKEN = (ValueError, LookupError, TypeError, ArithmeticError, RecursionError)
 
 
@@ -47,7 +48,7 @@ class Kept:
     def load(self) -> None:
         """Begin with what an earlier process has learned."""
         try:
-            known = json.loads(self._path.read_text(encoding="utf-8"))
+            known = json.loads(read_regular(self._path, _LARGEST))
             if known["form"] == _FORM:
                 origin = f"{known['day']}, {self._path}"
                 self._paces.restore(known["paces"], origin)
@@ -64,11 +65,9 @@ class Kept:
             "paces": self._paces.learned(),
             "choices": self._chooser.learned(),
         }
-        own = self._path.with_suffix(f".{os.getpid()}")
         with suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            own.write_text(json.dumps(known, indent=1), encoding="utf-8")
-            own.replace(self._path)
+            write_whole(self._path, json.dumps(known, indent=1).encode())
             _forget_old(self._path.parent)
 
 
@@ -102,7 +101,7 @@ def _forget_old(folder: Path) -> None:
 
 def _signature(options: Options, engine: Any, blocks: Sequence[Look]) -> str:
     """The digest of all that a choice depends on, as far as it is known before the first call."""
-    facts = [f"form {_FORM}", sys.version, engine.name, repr(sorted(engine.versions.items())), *machine()]
+    facts = [sys.version, engine.name, repr(sorted(engine.versions.items())), *machine()]
     facts.append(repr(options))
     facts += [f"{block.name} {_name(block.type)} {block.parameters}" for block in blocks]
     digest = hashlib.sha256("\n".join(facts).encode())

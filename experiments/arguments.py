@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 
 def whole(text: str, least: int = 0) -> int:
@@ -42,3 +43,9 @@ def names(text: str, known: Sequence[str], what: str) -> tuple[str, ...]:
     if len(set(found)) != len(found):
         raise argparse.ArgumentTypeError(f"a {what} is named twice in {text}")
     return found
+
+
+def again(module: str, engine: str, given: Mapping[str, tuple[Any, Any]]) -> str:
+    """Return the command that measures the same again; `given` has each option's value and its default."""
+    chosen = "".join(f" --{name} {value}" for name, (value, usual) in given.items() if value != usual)
+    return f"python -m experiments.{module} --engine {engine}{chosen}"

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from experiments.arguments import count, whole
+from experiments.arguments import again, count, whole
 from experiments.host import ENGINES, MOST_CALLS
 from experiments.threads import limit_threads
 
@@ -111,8 +111,7 @@ def _command(options: argparse.Namespace) -> str:
         "planned": (",".join(map(str, options.planned or ())), ""),
         "seed": (options.seed, SEED),
     }
-    chosen = "".join(f" --{name} {value}" for name, (value, usual) in given.items() if value != usual)
-    return f"python -m experiments.host --engine {options.engine}{chosen}"
+    return again("host", options.engine, given)
 
 
 def _parser() -> argparse.ArgumentParser:

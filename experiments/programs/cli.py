@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from experiments.arguments import count, seconds, whole
+from experiments.arguments import again, count, seconds, whole
 from experiments.programs import LEAST
 from experiments.threads import limit_threads
 from experiments.zoo.cli import SEED, add_common
@@ -79,8 +79,7 @@ def _command(options: argparse.Namespace) -> str:
         "seconds": (options.seconds, SECONDS),
         "seed": (options.seed, SEED),
     }
-    chosen = "".join(f" --{name} {value}" for name, (value, usual) in given.items() if value != usual)
-    return f"python -m experiments.programs --engine {options.engine}{chosen}"
+    return again("programs", options.engine, given)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -92,7 +92,7 @@ class _Arenas:
 
 
 def _inputs(graph: Graph, arenas: _Arenas) -> tuple[tuple[LeafChunk | LookupChunk, ...], list[tuple[int, list[int]]]]:
-    """What was there before the batch: leaves with equal rows together, then one a table; and the rows of each."""
+    """Groups what was there before the batch: leaves with equal rows, then one a table; and the rows of each."""
     alike: dict[Spec, list[Leaf]] = {}
     for leaf in graph.leaves.values():
         alike.setdefault(leaf.spec, []).append(leaf)

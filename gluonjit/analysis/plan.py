@@ -72,7 +72,7 @@ class Step:
 
     @property
     def owners(self) -> Index:
-        """Whose child each child is, where nodes have any number of children."""
+        """For each child the node that it belongs to, where nodes have any number of children."""
         assert self.arities is not None
         return np.repeat(np.arange(self.count), self.arities)
 

@@ -38,7 +38,7 @@ def referred(lazy: Any, key: Any, scalar: tuple[int, ...] = (1,)) -> Value | Non
 
 
 def cut_out(lazy: Any, cuts: Cuts, wrapped: Callable[[Value], Any], call: Callable[..., Any]) -> Any:
-    """What is left of a lazy array, one number or more; its shape may differ from the index's by axes of size 1.
+    """Cuts out of a lazy array one number or more; its shape may differ from the index's by axes of size 1.
 
     wrapped: makes a lazy array of a value; call: captures an operator, by its name.
     """

@@ -46,7 +46,7 @@ def enable(block: gluon.Block, options: dict[str, Any]) -> None:
 
 
 def _look(block: gluon.Block) -> Look:
-    """What a kept choice knows a block by."""
+    """Describes a block to kept choices."""
     own = block._reg_params.values()
     return Look("", type(block), [f"{each.shape} {each.dtype}" for each in own])
 

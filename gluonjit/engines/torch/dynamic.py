@@ -49,7 +49,7 @@ def enable(module: Any, options: dict[str, Any]) -> None:
 
 
 def _look(named: tuple[str, Any]) -> Look:
-    """What a kept choice knows a module by."""
+    """Describes a module to kept choices."""
     name, module = named
     own = module.named_parameters(recurse=False)
     return Look(name, type(module), [f"{key} {tuple(each.shape)} {each.dtype} {each.device}" for key, each in own])

@@ -127,7 +127,7 @@ def _transposed(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anythi
 
 
 def _product(builder: Builder, a: Anything, matrix: Anything, bias: Anything, shape: Shape) -> Anything:
-    """RowMatrix times (in, out), plus a row."""
+    """Rows times (in, out), plus a row."""
     a = rows_in(a)
     if not isinstance(matrix, Const) or len(matrix.shape) != 2 or a.inner[-1:] != (prod(a.inner),):
         raise NotFusable("a product of rows with rows")

@@ -17,7 +17,7 @@ from gluonjit.hybrid.variadic import ADD_UP, GATHER_UP, SPREAD, Variadic, Variad
 def build_variadic(
     variadic: Variadic, operands: Sequence[Spec], children: Sequence[tuple[int, ...]], trace: Trace, direct: bool
 ) -> Built:
-    """The program of a step: `trace` is one of those that it was variadic from, `direct` as in `build`.
+    """The program of a step: `trace` is one of those that it was made from, `direct` as in `build`.
 
     Raises rules.NotBatchable.
     """

@@ -44,7 +44,7 @@ class _Maker:
         return agrees(built, members)
 
     def adopt(self, built: Built, kinds: Sequence[Kind]) -> None:
-        """Its constants are those that it was variadic with: they are the same for all."""
+        """Its constants are those that it was made with: they are the same for all."""
 
     def program(self, built: Built) -> Any:
         """Returns what runs."""

@@ -16,7 +16,7 @@ from gluonjit.hybrid.variadic import ADD_UP, CHILD, GATHER_UP, SPREAD, Roles, Va
 
 
 class Owners:
-    """Whose child each is, in a step with children and nodes that are there for the size alone.
+    """The node whose child each is, in a step with children and nodes that are there for the size alone.
 
     spread: the node whose values a child is given; sums: the node to whose sum it counts, for children that are there
     for the size alone one past the last; nodes: for each node whose sum it takes.
@@ -32,7 +32,7 @@ class Owners:
 
 
 def build_variadic(variadic: Variadic, roles: Roles, trace: Trace) -> Built:
-    """The program of a step: `trace` is one of those that it was variadic from. Raises rules.NotBatchable.
+    """The program of a step: `trace` is one of those that it was made from. Raises rules.NotBatchable.
 
     Besides operands and constants it is given whose child each is.
     """

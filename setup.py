@@ -5,12 +5,12 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError
 
 NATIVE = "gluonjit/native/"
-CAPTURE = ("value", "origins", "signatures", "guards", "capture", "replay", "bodies", "slices", "arrays")
+CAPTURE = ("origins", "signatures", "guards", "capture", "bodies", "slices", "arrays")
 SOURCES = ("module", "names", *CAPTURE, "torch", "hooks", "functions")
 ROWS = ("module", "check", "pack", "interpreter", "generic", "avx2", "avx512")
 ROWS_HEADERS = ("rows", "kernels", "functions", "elements", "lines", "products", "updates")
 # Files in Cython's pure-Python mode, which are interpreted as they stand where this does not work.
-HOT = ("reading", "rewriting", "ordering", "paths", "placing")
+HOT = ("rewriting", "ordering", "paths", "placing")
 
 
 class BuildWithCython(build_ext):
@@ -37,9 +37,10 @@ setup(
     ext_modules=[
         Extension(
             "gluonjit._fast",
-            [f"{NATIVE}{name}.c" for name in SOURCES],
+            ["gluonjit/graph/recorder.py", *[f"{NATIVE}{name}.c" for name in SOURCES]],
+            include_dirs=[NATIVE],
             extra_compile_args=["-O3"],
-            depends=[f"{NATIVE}fast.h"],
+            depends=["gluonjit/_fast.pxd", f"{NATIVE}fast.h"],
             optional=True,  # without a compiler the package is installed all the same, and works in Python
         ),
         Extension(

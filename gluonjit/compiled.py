@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -22,5 +23,7 @@ def load(name: str) -> tuple[Any, str]:
 
 FAST, WHY_NOT = load("_fast")
 """The module that captures calls, or None and why."""
+if FAST is not None:  # it is that file compiled, with what is written in C beside it
+    sys.modules["gluonjit.graph.recorder"] = FAST
 ROWS, WHY_NO_ROWS = load("_rows")
 """The module that runs steps as a whole, or None and why."""

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gluonjit.compiled import load
+from gluonjit.compiled import FAST, load
 
-_compiled: list[str] = []  # the names of those that are in use
+_compiled: list[str] = [] if FAST is None else ["gluonjit.graph.recorder"]  # the names of those that are in use
 
 
 def hot(name: str) -> Any:

@@ -5,6 +5,7 @@ A type is only ever an annotation, which nobody evaluates, and a decorator leave
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeVar
 
 _Function = TypeVar("_Function")
@@ -18,3 +19,9 @@ def cfunc(function: _Function) -> _Function:
 
 
 ccall = cfunc
+inline = cfunc
+
+
+def exceptval(*value: object, check: bool = True) -> Callable[[_Function], _Function]:
+    """Mark what a function gives that raises, which is nothing where it is interpreted."""
+    return cfunc

@@ -71,7 +71,9 @@ def described(graph: Graph, results: list[Any]) -> dict[str, Any]:
                 "depths": record.depths,
                 "bases": record.bases,
                 "lines": [str(line_of(origin)) for origin in record.origins],
-                "values": [[str((v.rows, v.depth, v.spec, v.taped)) for v in values] for values in record.values],
+                "values": [
+                    [str((v.rows, v.depth, v.spec, v.taped)) for v in record.values(node)] for node in range(len(record))
+                ],
             }
             for record in graph.records.values()
         ],

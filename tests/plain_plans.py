@@ -77,7 +77,7 @@ def _node(rng: random.Random, graph: Graph, kind: Kind, rows: dict[Spec, list[An
         if spec is TWO and rng.random() < 0.3:
             operand = (rng.choice(rows[ROW]), rng.choice(rows[ROW]))
         operands.append(operand)
-    values = graph.append(_record(graph, kind, rng.randrange(2) * 2), tuple(operands), 0, None)
+    values = _record(graph, kind, rng.randrange(2) * 2).append(graph, tuple(operands), 0, None)
     for output, value in zip(kind.outputs, values):
         rows[output.spec].append(value.rows)
     return [value for value in values if rng.random() < 0.3]
@@ -91,7 +91,7 @@ def _chain(rng: random.Random, graph: Graph, kinds: Kinds, rows: dict[Spec, list
     for _ in range(rng.randint(1, 14)):
         kind = rng.choice(alike)
         terms = [total, *[rng.choice(rows[spec]) for _ in kind.operands[1:]]]
-        (value,) = graph.append(_record(graph, kind, 0), tuple(terms), 0, None)
+        (value,) = _record(graph, kind, 0).append(graph, tuple(terms), 0, None)
         total = value.rows
         if rng.random() < 0.05:
             held.append(value)
@@ -138,10 +138,10 @@ def plain_nodes(graph: Graph, kinds: Kinds, held: list[Value], sharing: str) -> 
                     rows if isinstance(rows, tuple) else tuple(range(rows, rows + spec.rows))
                     for rows, spec in zip(operands, record.kind.operands)
                 ),
-                any(id(value) in read for value in values),
+                any(id(value) in read for value in record.values(node)),
             )
             for record in graph.records.values()
-            for operands, base, values in zip(record.operands, record.bases, record.values)
+            for node, (operands, base) in enumerate(zip(record.operands, record.bases))
         ),
         key=lambda node: node.base,
     )

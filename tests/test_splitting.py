@@ -29,8 +29,8 @@ def cells(graph: Graph, calls: list[tuple[int, int]], state: int) -> list[int]:
         record = graph.records["cell"] = Record(CELL, 0, 0.0)
     rows: list[int] = []
     for word, before in calls:
-        depth = 1 if before < 0 else record.depths[before] + 1
-        (value,) = graph.append(record, (word, state if before < 0 else rows[before]), depth, None)
+        depth = 1 if before < 0 else record.depth(before) + 1
+        (value,) = record.append(graph, (word, state if before < 0 else rows[before]), depth, None)
         assert isinstance(value.rows, int)
         rows.append(value.rows)
     return rows
@@ -80,7 +80,8 @@ def order(steps: tuple[Step, ...]) -> list[tuple[str, int]]:
 def test_products_of_inputs_run_once_before_the_recursion() -> None:
     graph = Graph()
     cells(graph, CALLS, leaves(graph, 2)[0])
-    held = [value for values in graph.records["cell"].values for value in values]
+    record = graph.records["cell"]
+    held = [value for node in range(len(record)) for value in record.values(node)]
     plan = make_plan(graph, no_sums)
     assert order(plan.steps) == [("product", 2), ("rest", 3), ("rest", 1), ("rest", 1)]
     assert held
@@ -92,9 +93,8 @@ def test_a_product_of_what_was_computed_runs_between() -> None:
     rows = cells(graph, CALLS[:2], words[0])
     later = cells(graph, [(rows[1], -1)], words[0])  # its "word" is a result, one level above
     record = graph.records["cell"]
-    record.depths[2] = 3
-    graph.append(record, (words[1], later[0]), 4, None)
-    held = [value for values in record.values for value in values]
+    record.append(graph, (words[1], later[0]), 4, None)
+    held = [value for node in range(len(record)) for value in record.values(node)]
     plan = make_plan(graph, no_sums)
     made: set[int] = set(range(2))
     for step in plan.steps:

@@ -122,8 +122,8 @@ def test_the_graph_of_a_trace_is_the_one_it_was_taken_from(path: Path) -> None:
         assert old.operands == new.operands
         for name in ("name", "operands", "outputs", "rows", "pure", "lone", "operator", "poly", "sum_of", "groups"):
             assert getattr(old.kind, name) == getattr(new.kind, name)
-        assert [[value.rows for value in values] for values in old.values] == [
-            [value.rows for value in values] for values in new.values
+        assert [[value.rows for value in old.values(node)] for node in range(len(old))] == [
+            [value.rows for value in new.values(node)] for node in range(len(new))
         ]
     old_plan, new_plan = (make_plan(each, found.sum_kind) for each in (graph, found.graph))
     assert np.array_equal(old_plan.arena, new_plan.arena) and np.array_equal(old_plan.position, new_plan.position)

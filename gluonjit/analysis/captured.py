@@ -9,7 +9,7 @@ from typing import Any
 from gluonjit.analysis import flat
 from gluonjit.analysis.forms import Form, form_of
 from gluonjit.analysis.indices import Index
-from gluonjit.graph.graph import Record
+from gluonjit.graph.recorder import Record, read
 from gluonjit.hot import filled, numbers, repeated, room
 
 FEWEST = 7
@@ -49,7 +49,7 @@ class Captured:
         forms = [form_of(record.kind) for record in records]
         sizes = [form.sizes for form in forms]
         first, count, width = len(self.records), self.count, self.width
-        flat.read(
+        read(
             list(records),
             sizes,
             first,
@@ -62,7 +62,7 @@ class Captured:
             self.alive,
         )
         for record, form in zip(records, forms):
-            self.add(record, form, len(record.operands))
+            self.add(record, form, len(record))
 
     def add(self, record: Record, form: Form, count: int) -> None:
         """Note that the next nodes are of this record."""
@@ -117,7 +117,7 @@ class Captured:
 
 def _room_for(record: Record) -> tuple[int, int]:
     """Nodes and operands that there may be of a record, when products are cut out of it and its sums are folded."""
-    kind, count = record.kind, len(record.bases)
+    kind, count = record.kind, len(record)
     width = form_of(kind).width
     nodes, rows = count, count * width
     if kind.split is not None:

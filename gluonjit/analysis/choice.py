@@ -17,7 +17,7 @@ from gluonjit.analysis.bound import lower_bound
 from gluonjit.analysis.costs.model import CostModel, Costs
 from gluonjit.analysis.measures import launches
 from gluonjit.analysis.plan import Part, Plan, Step
-from gluonjit.graph.graph import Record
+from gluonjit.graph.recorder import Record
 
 PlanBy = Callable[[str, str], Plan]
 """Makes a plan of what was captured, by a scheduler and with a granularity."""

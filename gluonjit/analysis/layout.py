@@ -11,7 +11,8 @@ from gluonjit.analysis.captured import Captured
 from gluonjit.analysis.indices import Index
 from gluonjit.analysis.nodes import Schedule
 from gluonjit.analysis.plan import Arena, Gather, LeafChunk, LookupChunk, Part, Place, Plan, Step
-from gluonjit.graph.graph import Graph, Leaf, Record
+from gluonjit.graph.graph import Graph, Leaf
+from gluonjit.graph.recorder import Record
 from gluonjit.graph.values import Spec
 from gluonjit.hot import filled, numbers, repeated, room
 

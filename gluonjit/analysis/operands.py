@@ -9,7 +9,7 @@ import numpy as np
 from gluonjit.analysis.captured import Captured
 from gluonjit.analysis.forms import form_of
 from gluonjit.analysis.indices import Index
-from gluonjit.graph.graph import Record
+from gluonjit.graph.recorder import Record
 from gluonjit.graph.values import Rows
 
 
@@ -24,7 +24,7 @@ def rows_read(record: Record, node: int) -> list[list[int]]:
     if record.rows_read is not None:
         read, columns = _read(record)[node].tolist(), form_of(record.kind).columns
         return [read[begin:end] for begin, end in zip(columns, columns[1:])]
-    operands = zip(record.operands[node], record.kind.operands)
+    operands = zip(record.operands_of(node), record.kind.operands)
     return [list(_row_numbers(rows, spec.rows)) for rows, spec in operands]
 
 
@@ -32,14 +32,14 @@ def _read(record: Record) -> Index:
     """The rows that each node reads, as an array (nodes, rows)."""
     if record.rows_read is None:
         return Captured([record], 0).rows_read(0)
-    found: Index = record.rows_read.reshape(len(record.bases), form_of(record.kind).width)
+    found: Index = record.rows_read.reshape(len(record), form_of(record.kind).width)
     return found
 
 
 def base_rows(record: Record) -> Index:
     """The first result row of each node, as an array that is made once."""
     known: Index | None = record.base_rows
-    if known is None or len(known) != len(record.bases):
+    if known is None or len(known) != len(record):
         known = record.base_rows = np.array(record.bases, dtype=np.int64)
     return known
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from gluonjit.analysis.captured import Captured
 from gluonjit.analysis.indices import Index
-from gluonjit.graph.graph import Leaf, Record
+from gluonjit.graph.graph import Leaf
+from gluonjit.graph.recorder import Record
 from gluonjit.graph.kinds import Kind
 from gluonjit.graph.values import Spec
 

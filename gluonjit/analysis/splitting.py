@@ -13,7 +13,8 @@ from typing import Any, Literal
 from gluonjit.analysis import flat
 from gluonjit.analysis.captured import Captured
 from gluonjit.analysis.forms import form_of
-from gluonjit.graph.graph import Graph, Record
+from gluonjit.graph.graph import Graph
+from gluonjit.graph.recorder import Record
 from gluonjit.graph.kinds import Split
 from gluonjit.graph.origins import Mark
 from gluonjit.hot import filled, numbers, room
@@ -27,7 +28,7 @@ _Calls = tuple[Any, ...]
 
 def captured_nodes(graph: Graph, sharing: Sharing = "batch") -> Captured:
     """The nodes of a graph, with those of calls that run as several nodes in the place of the calls. `graph` stays."""
-    captured = Captured([record for record in graph.records.values() if record.bases], graph.rows)
+    captured = Captured([record for record in graph.records.values() if len(record)], graph.rows)
     splits = [
         (number, record.kind.split) for number, record in enumerate(captured.records) if record.kind.split is not None
     ]
@@ -54,8 +55,7 @@ def _cut(captured: Captured, number: int, split: Split, wanted: dict[Any, list[_
     first = captured.firsts[begin]
     left = sum([kind.rows for _, kind in split.products])  # rows of products that come before those of the rest
     kept = [row for of in split.kept for row in range(form.columns[of], form.columns[of + 1])]
-    rest = captured.records[number] = Record(split.rest, record.mode, 0.0)
-    rest.depths, rest.origins, rest.values, rest.calls = record.depths, record.origins, record.values, record.calls
+    captured.records[number] = record.like(split.rest)
     own = captured.forms[number] = form_of(split.rest)
     nodes = captured.bases, captured.firsts, captured.operands
     flat.cut(begin, end, filled(kept), own.width, left, captured.width, *nodes)

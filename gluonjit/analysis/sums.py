@@ -11,7 +11,7 @@ from typing import Any
 
 from gluonjit.analysis import flat
 from gluonjit.analysis.captured import FEWEST, Captured
-from gluonjit.graph.graph import Record
+from gluonjit.graph.recorder import Record
 from gluonjit.graph.kinds import Kind
 from gluonjit.graph.values import Spec
 from gluonjit.hot import filled
@@ -60,8 +60,4 @@ def _add_sum(sums: dict[Any, Record], record: Record, node: int, rows: tuple[int
     target = sums.get(key)
     if target is None:
         target = sums[key] = Record(kind, record.mode, 0.0)
-    target.operands.append((rows,))
-    target.depths.append(record.depths[node])
-    target.bases.append(record.bases[node])
-    target.origins.append(record.origins[node])
-    target.values.append(record.values[node])
+    target.put((rows,), record.depth(node), record.base(node), record.origins[node], record.values(node))

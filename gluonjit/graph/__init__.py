@@ -5,10 +5,11 @@ in its graph, and an operand is a list of row numbers. Slicing, stacking and loo
 numbers, not nodes.
 """
 
-from gluonjit.graph.graph import Graph, Leaf, Record
+from gluonjit.graph.graph import Graph, Leaf
 from gluonjit.graph.kinds import Group, Kind, Output, Split, Work, family_key, operand_groups, split_kind
 from gluonjit.graph.origins import LIBRARIES, Line, Mark, Origin, is_own, line_of, origin_of, raised_at, sample_at
-from gluonjit.graph.values import Rows, Spec, Value, clear_specs, intern_spec, natural_mode, spec_count
+from gluonjit.graph.recorder import Record, Value
+from gluonjit.graph.values import Rows, Spec, clear_specs, intern_spec, natural_mode, spec_count
 
 __all__ = [
     "Graph",

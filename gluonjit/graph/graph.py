@@ -1,4 +1,4 @@
-"""The graph of one open batch: for each signature a record of its nodes as flat lists."""
+"""The graph of one open batch: for each signature a record of its nodes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from sys import _getframe
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from gluonjit.graph.kinds import Kind
-from gluonjit.graph.origins import Mark, Origin, origin_of
-from gluonjit.graph.values import Rows, Spec, Value
+from gluonjit.graph.origins import Mark, origin_of
+from gluonjit.graph.recorder import GraphRows, Record, Value
+from gluonjit.graph.values import Rows, Spec
 
 
 class Leaf(NamedTuple):
@@ -24,53 +24,7 @@ class Leaf(NamedTuple):
     taped: bool
 
 
-class Record:
-    """All nodes of one signature in one graph.
-
-    `memo` maps a node's operand rows to its values: an equal call on equal operands finds them there. Node k
-    has operand rows `operands[k]`, depth `depths[k]`, first result row `bases[k]`, and was called at `origins[k]`.
-    """
-
-    __slots__ = (
-        "base_rows",
-        "bases",
-        "calls",
-        "depths",
-        "guards",
-        "kind",
-        "memo",
-        "mode",
-        "operands",
-        "origins",
-        "rows_read",
-        "share",
-        "values",
-    )
-
-    def __init__(self, kind: Kind, mode: int, share: float) -> None:
-        self.kind = kind
-        self.mode = mode
-        self.guards: Any = None  # what has to hold for a call to be one of these, where something has
-        self.share = share  # of the room of a batch that one node takes
-        self.memo: dict[tuple[Rows, ...], tuple[Value, ...]] = {}
-        self.operands: list[tuple[Rows, ...]] = []
-        self.depths: list[int] = []
-        self.bases: list[int] = []
-        self.origins: list[Origin] = []
-        self.values: list[tuple[Value, ...]] = []
-        self.calls = 0
-        self.base_rows: Any = None  # the analysis's copy of `bases`, so that a step costs only its own nodes
-        self.rows_read: Any = None  # the analysis's `operands`, row by row and node by node, of nodes made of calls
-
-    def complete(self) -> None:
-        """Forget half a node, which an interrupt (Ctrl-C) in the middle of a capture has left."""
-        whole = len(self.values)
-        if len(self.operands) != whole:
-            for listed in (self.operands, self.depths, self.bases, self.origins):
-                del listed[whole:]
-
-
-class Graph:
+class Graph(GraphRows):
     """Rows, leaves and records of one open batch.
 
     Rows are numbered in the order of capture. A leaf's payload is the engine's: an array, or the result of an
@@ -82,7 +36,6 @@ class Graph:
         "__dict__",
         "__weakref__",
         "lookups",
-        "rows",
         "single_rows",
     )
 
@@ -106,20 +59,7 @@ class Graph:
 
         At least `above - 1` frames of libraries lie between here and the user's line: not to look at them saves time.
         """
-        return self.append(record, operands, depth, origin_of(_getframe(above)))
-
-    def append(self, record: Record, operands: tuple[Rows, ...], depth: int, origin: Origin) -> tuple[Value, ...]:
-        """As `add_node`, for a node that was called at `origin`."""
-        base = self.rows
-        kind = record.kind
-        taped = record.mode >= 2
-        values = tuple([Value(base + output.offset, depth, output.spec, self, taped) for output in kind.outputs])
-        self.rows = base + kind.rows
-        record.operands.append(operands)
-        record.depths.append(depth)
-        record.bases.append(base)
-        record.origins.append(origin)
-        record.values.append(values)
+        values: tuple[Value, ...] = record.append(self, operands, depth, origin_of(_getframe(above)))
         return values
 
     def add_leaf(self, key: Any, payload: Any, spec: Spec, taped: bool = False) -> Leaf:
@@ -158,7 +98,7 @@ class Graph:
     @property
     def nodes(self) -> int:
         """Distinct nodes captured."""
-        return sum(len(record.operands) for record in self.records.values())
+        return sum(len(record) for record in self.records.values())
 
     @property
     def calls(self) -> int:

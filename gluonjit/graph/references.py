@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from gluonjit.graph.values import Rows, Spec, Value, intern_spec
+from gluonjit.graph.recorder import Value
+from gluonjit.graph.values import Rows, Spec, intern_spec
 
 Shape = tuple[int, ...]
 

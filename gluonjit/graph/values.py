@@ -5,8 +5,6 @@ from __future__ import annotations
 from math import prod
 from typing import Any, Union
 
-from gluonjit.compiled import FAST
-
 Rows = Union[int, tuple[int, ...]]
 """An int: that many consecutive rows (`Spec.rows` of them) from there on. A tuple: these rows, in this order."""
 
@@ -90,33 +88,3 @@ def clear_specs() -> None:
 def natural_mode(shape: tuple[int, ...]) -> str:
     """The mode of a free-standing array of this shape: rows from two dimensions on, and a scalar (1,)."""
     return ROWS if len(shape) >= 2 or shape == (1,) else STACK
-
-
-class Value:
-    """One captured array: its rows in `graph`, and after the flush where its result lies.
-
-    `depth` is one more than the deepest operand's (leaves: 0). `taped` says that it was computed under
-    recording, directly or by reference. `base` keeps alive what a reference refers to.
-    """
-
-    __slots__ = ("base", "depth", "graph", "result", "rows", "spec", "taped")
-
-    def __init__(self, rows: Rows, depth: int, spec: Spec, graph: Any, taped: bool, base: Any = None) -> None:
-        self.rows = rows
-        self.depth = depth
-        self.spec = spec
-        self.graph = graph
-        self.taped = taped
-        self.base = base
-        self.result: Any = None
-
-    def row_list(self) -> list[int]:
-        """The numbers of the rows, one by one."""
-        rows = self.rows
-        if isinstance(rows, tuple):
-            return list(rows)
-        return list(range(rows, rows + self.spec.rows))
-
-
-if FAST is not None:  # the same in C
-    Value = FAST.Value  # type: ignore[misc]

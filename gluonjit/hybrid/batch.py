@@ -18,13 +18,13 @@ import numpy.typing as npt
 from gluonjit.analysis import Plan, Planner
 from gluonjit.analysis.choice import Setting
 from gluonjit.analysis.costs import CostModel, Observed
-from gluonjit.analysis.flat import held
 from gluonjit.analysis.plan import LookupChunk
 from gluonjit.analysis.splitting import Sharing
 from gluonjit.analysis.traces import save_graph
 from gluonjit.compiled import FAST
 from gluonjit.errors import BatchClosedError
 from gluonjit.graph import Graph, Line, Mark, Record, Value, line_of, origin_of
+from gluonjit.graph.recorder import BatchRoom
 from gluonjit.hybrid.advice import after_flush
 from gluonjit.hybrid.choice import Choice
 from gluonjit.hybrid.choosing import chooser_of
@@ -65,7 +65,7 @@ class Results(NamedTuple):
     position: npt.NDArray[np.int64]
 
 
-class Batch:
+class Batch(BatchRoom):
     """Captured calls that wait to run together. One is open per thread; `batching` opens one explicitly.
 
     `room` falls from 1 to 0 as nodes are captured; below 0 the batch flushes itself.
@@ -82,7 +82,6 @@ class Batch:
         "noted",
         "parameters",
         "records",
-        "room",
         "sharing",
         "signatures",
         "tables",
@@ -148,7 +147,7 @@ class Batch:
         if self.setting.granularity == "graph":  # samples that share a node do not run as one
             self.calls.clear()
             for record in self.records.values():
-                record.memo.clear()
+                record.set_aside()
         self.graph.begin()
         self.graph.marks.append(Mark(self.graph.rows, self.sample))
         self.samples += 1
@@ -162,7 +161,8 @@ class Batch:
         rows, self.failed = self.failed, -1
         self.calls.clear()  # its keys hold values
         for record in self.records.values():
-            if held(record.values[bisect_left(record.bases, self.begun) : bisect_left(record.bases, rows)]):
+            bases = record.bases
+            if record.held(bisect_left(bases, self.begun), bisect_left(bases, rows)):
                 return
         self.sample, self.begun = 0, self.graph.rows
 
@@ -322,7 +322,7 @@ class Batch:
         graph.owner = Results(session, plan.arena, plan.position)
         for record, nodes in plan.live:
             for node in nodes.tolist():
-                for value in record.values[node]:
+                for value in record.values(node):
                     first = value.rows
                     value.result = session.result(int(plan.arena[first]), int(plan.position[first]))
                     value.graph = None
@@ -356,8 +356,7 @@ def _model_of(engine: Engine) -> CostModel:
 def _release(graph: Graph, planned: Sequence[Record] = ()) -> None:
     """Let go of everything but rows and numbers, which the report needs for the lower bound."""
     for record in (*graph.records.values(), *planned):
-        record.values = []
-        record.memo = {}
+        record.release()
     graph.records.clear()
     graph.leaves.clear()
     graph.lookups.clear()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gluonjit.compiled import FAST
-from gluonjit.graph import Graph, Record, Spec, origins
+from gluonjit.graph import Graph, Spec, origins
 from gluonjit.hybrid.batch import Batch
 from gluonjit.hybrid.state import LOCAL, State
 
@@ -16,7 +16,6 @@ def configure() -> None:
             State=State,
             Batch=Batch,
             Graph=Graph,
-            Record=Record,
             Spec=Spec,
             local=LOCAL,
             known=origins.known,

@@ -49,7 +49,7 @@ class Provenance:
     def describe(self, record: Record, node: int) -> str:
         """A node for a message: its name, sample, line, and the shapes of its operands."""
         parts = [f"call of {record.kind.name}"]
-        sample = self.sample(record.bases[node])
+        sample = self.sample(record.base(node))
         if sample is not None:
             parts.append(f"in sample {sample}")
         line = line_of(record.origins[node])
@@ -77,7 +77,7 @@ class Provenance:
         """The first captured call that reads a row of an arena, for a message."""
         wanted = self._rows_at(arena, position)
         users = [
-            (record.bases[node], record, node)
+            (record.base(node), record, node)
             for step in self.plan.steps
             for record, nodes in step.parts
             for node in nodes.tolist()
@@ -111,7 +111,7 @@ class Provenance:
     def _producers_by_row(self) -> dict[int, Node]:
         if self._producers is None:
             self._producers = {
-                record.bases[node] + offset: (record, node)
+                record.base(node) + offset: (record, node)
                 for step in self.plan.steps
                 for record, nodes in step.parts
                 for node in nodes.tolist()

@@ -67,49 +67,6 @@ def relocated(operands: Iterable[Rows], table: Any) -> tuple[Rows, ...]:
     return tuple([tuple([table[row] for row in rows]) if isinstance(rows, tuple) else table[rows] for rows in operands])
 
 
-def replayed(
-    batch: Batch,
-    records: Mapping[int, Record],
-    entries: Mapping[int, Any],
-    origins: Sequence[Origin],
-    code: array[int],
-    table: list[int],
-) -> list[tuple[Value, ...]]:
-    """Capture these nodes in the open batch, and return their values.
-
-    `table` has the rows that were there before, and gets those of the nodes. `entries` are the records as C has them.
-    """
-    if FAST is not None:
-        in_c: list[tuple[Value, ...]] = FAST.replay(batch, entries, origins, code, table)
-        return in_c
-    graph, sharing = batch.graph, batch.sharing
-    found: list[tuple[Value, ...]] = []
-    deeper = 0  # how much the deepest of the nodes that were there already is deeper than when it was recorded
-    for number, calls, depth, origin, operands in unpacked(code):
-        record = records[number]
-        rows = relocated(operands, table)
-        values = record.memo.get(rows) if sharing else None
-        if values is None:
-            values = graph.append(record, rows, depth + deeper, origins[origin])
-            batch.room -= record.share
-            if sharing:
-                record.memo[rows] = values
-        else:
-            deeper = max(deeper, values[0].depth - depth)
-        record.calls += calls
-        first = values[0].rows
-        assert isinstance(first, int)
-        base = first - record.kind.outputs[0].offset
-        table.extend(range(base, base + record.kind.rows))
-        found.append(values)
-    return found
-
-
-def entry_of(record: Record) -> Any:
-    """A record as C needs it."""
-    return None if FAST is None else FAST.entry(record)
-
-
 def rows_in(operands: Iterable[Rows]) -> Iterator[int]:
     """All rows of operands, one by one."""
     return chain.from_iterable([rows if isinstance(rows, tuple) else (rows,) for rows in operands])

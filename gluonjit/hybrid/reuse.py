@@ -141,9 +141,7 @@ class Apart:
         self.open = True
         self._room = batch.room
         self._calls, batch.calls = batch.calls, {}
-        self._before = {record: (len(record.values), record.calls, record.memo) for record in batch.records.values()}
-        for record in self._before:
-            record.memo = {}
+        self._before = {record: (len(record), record.calls, record.set_aside()) for record in batch.records.values()}
         LOCAL.state.recorded = self
 
     @property
@@ -154,7 +152,7 @@ class Apart:
     def records(self) -> list[tuple[Any, Record, int]]:
         """Signature, record and number of the first new node, of each record that has one."""
         found = [(key, record, self.first(record)) for key, record in self.batch.records.items()]
-        return [(key, record, first) for key, record, first in found if len(record.values) > first]
+        return [(key, record, first) for key, record, first in found if len(record) > first]
 
     def first(self, record: Record) -> int:
         """The number of the first new node of a record."""
@@ -167,10 +165,12 @@ class Apart:
     def undo(self) -> None:
         """Take the new nodes away. Rows of inputs stay. Values go first: what an interrupt leaves is no node then."""
         for record in self.batch.records.values():
-            first, calls, memo = self._before.get(record, (0, 0, {}))
-            for listed in (record.values, record.operands, record.depths, record.bases, record.origins):
-                del listed[first:]
-            record.calls, record.memo, record.base_rows = calls, memo, None
+            first, record.calls, shares = self._before.get(record, (0, 0, None))
+            record.cut(first)
+            if shares is not None:
+                record.put_back(shares, False)
+            else:
+                record.set_aside()
         self.batch.room = self._room
         self._leave()
 
@@ -179,10 +179,8 @@ class Apart:
         if not self.open:
             return
         if self.batch.graph is self.graph:
-            for record, (_, _, memo) in self._before.items():
-                for key, values in record.memo.items():
-                    memo.setdefault(key, values)
-                record.memo = memo
+            for record, (_, _, shares) in self._before.items():
+                record.put_back(shares, True)
         self._leave()
 
     def _leave(self) -> None:

@@ -78,24 +78,17 @@ static long long whole(const char *data, int code, Py_ssize_t k) {
 /* The row of an entry of a table, as Graph.lookup_rows gives it: a new one is numbered. The reference to the index is
    taken over. */
 PyObject *row_of(PyObject *graph, PyObject *entries, PyObject *index) {
-    PyObject *row, *after;
-    Py_ssize_t base;
+    Py_ssize_t *next = &((GraphRows *)graph)->rows;
+    PyObject *row;
     if (index == NULL) return NULL;
     row = Py_XNewRef(PyDict_GetItemWithError(entries, index));
     if (row == NULL && !PyErr_Occurred()) {
-        base = number_at(graph, names.graph_rows);
-        if (base < 0 || base >= MOST_ROWS) {
-            if (!PyErr_Occurred()) PyErr_Format(PyExc_OverflowError, "a batch has no row after %zd", base);
-            Py_DECREF(index);
-            return NULL;
-        }
-        after = PyLong_FromSsize_t(base + 1);
-        row = PyLong_FromSsize_t(base);
-        if (after == NULL || row == NULL || PyDict_SetItem(entries, index, row) < 0) {
-            Py_CLEAR(row);
-            Py_XDECREF(after);
+        if (*next < 0 || *next >= MOST_ROWS) {
+            PyErr_Format(PyExc_OverflowError, "a batch has no row after %zd", *next);
         } else {
-            set_slot(graph, names.graph_rows, after);
+            row = PyLong_FromSsize_t(*next);
+            if (row != NULL && PyDict_SetItem(entries, index, row) < 0) Py_CLEAR(row);
+            if (row != NULL) ++*next;
         }
     }
     Py_DECREF(index);
@@ -139,7 +132,7 @@ PyObject *entries_value(PyObject *graph, PyObject *rows, PyObject *row_spec, cha
         Py_DECREF(rows);
         rows = only;
     }
-    value = tracked(value_new(rows, 0, spec, graph, taped, Py_None));
+    value = value_new(rows, 0, spec, graph, taped, Py_None);
     Py_DECREF(spec);
     return value;
 }
@@ -220,10 +213,10 @@ PyObject *quick_lookup(PyObject *state, PyObject *cell, PyObject *array) {
     known = dict_at(table, names.table_known);
     if (known != NULL) known = PyDict_GetItemWithError(known, key);
     if (known != NULL && PyTuple_CheckExact(known) && PyTuple_GET_SIZE(known) == 2 &&
-        Py_TYPE(PyTuple_GET_ITEM(known, 1)) == &ValueType)
+        Py_TYPE(PyTuple_GET_ITEM(known, 1)) == core.value_type)
         value = Py_NewRef(PyTuple_GET_ITEM(known, 1));
     else if (known != NULL)
-        value = no_such_slot(known, &ValueType);
+        value = no_such_slot(known, core.value_type);
     else
         value = PyErr_Occurred() ? NULL : look_up(batch, table, array, key);
     if (value != NULL) {

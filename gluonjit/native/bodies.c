@@ -38,7 +38,7 @@ static int keep(PyObject *tensor) {
     PyObject *value = SLOT(tensor, names.torch.lazy_v[0]), *computed = SLOT(tensor, names.torch.lazy_c[0]), *spec, *kept;
     PyObject *base, *key, *count;
     int failed;
-    if (value == NULL || Py_TYPE(value) != &ValueType || computed != Py_None || PyErr_Occurred()) return 0;
+    if (value == NULL || Py_TYPE(value) != core.value_type || computed != Py_None || PyErr_Occurred()) return 0;
     spec = ((Value *)value)->spec;
     if (spec == NULL || bodies >= MOST_BODIES || Py_TYPE(spec) != names.spec_type) return 0; /* NULL: in garbage */
     kept = SLOT(spec, names.spec_bodies);
@@ -149,7 +149,7 @@ PyObject *tensor_of(PyObject *value) {
 }
 
 PyObject *tensor(PyObject *module, PyObject *value) {
-    if (names.make == NULL || Py_TYPE(value) != &ValueType || Py_TYPE(((Value *)value)->spec) != names.spec_type)
+    if (names.make == NULL || Py_TYPE(value) != core.value_type || Py_TYPE(((Value *)value)->spec) != names.spec_type)
         return PyErr_Format(PyExc_TypeError, "tensor() takes a Value");
     return tensor_of(value);
 }

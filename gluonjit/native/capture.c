@@ -12,7 +12,6 @@ static void call_free(Call *call) {
     int k;
     for (k = 0; k < call->arguments; k++) Py_DECREF(call->values[k]);
     for (k = 0; k < call->holds; k++) Py_DECREF(call->held[k]);
-    Py_XDECREF(call->origin);
 }
 
 /* Append a part that only an argument keeps alive, which may change while others are looked at. */
@@ -22,7 +21,7 @@ static inline void hold(Call *call, PyObject *part) {
 }
 
 static inline int take(Call *call, PyObject *value) {
-    if (value == NULL || Py_TYPE(value) != &ValueType || ((Value *)value)->graph != call->graph) return 0;
+    if (value == NULL || Py_TYPE(value) != core.value_type || ((Value *)value)->graph != call->graph) return 0;
     Py_INCREF(value);
     call->values[call->arguments++] = (Value *)value;
     hold(call, ((Value *)value)->spec);
@@ -168,144 +167,69 @@ static PyObject *key_of(Call *call, PyObject *state) {
     return key;
 }
 
-static inline int append(PyObject *record, Py_ssize_t offset, PyObject *item) {
-    PyObject *list = list_at(record, offset);
-    return list == NULL ? -1 : PyList_Append(list, item);
+/* A lazy array of the k-th value of a node. */
+static PyObject *wrapped(Call *call, int interface, PyObject *record, Py_ssize_t node, Py_ssize_t k) {
+    PyObject *value = core.value_of(record, node, k), *array;
+    if (value == NULL) return NULL;
+    Py_INCREF(value);
+    array = wrap(call->of, interface, value);
+    Py_DECREF(value);
+    return array;
 }
 
-int are_values(PyObject *values, int outputs) {
-    int k;
-    if (!PyTuple_CheckExact(values) || PyTuple_GET_SIZE(values) != outputs) {
-        no_such_slot(values, &PyTuple_Type);
-        return 0;
+/* References to the values of a node, or those of a call's arguments, as a tuple. */
+static PyObject *tuple_of(Call *call, PyObject *record, Py_ssize_t node, Py_ssize_t count) {
+    PyObject *found = PyTuple_New(count);
+    Py_ssize_t k;
+    for (k = 0; found != NULL && k < count; k++) {
+        PyObject *value = record == NULL ? (PyObject *)call->values[k] : core.value_of(record, node, k);
+        if (value == NULL)
+            Py_CLEAR(found);
+        else
+            PyTuple_SET_ITEM(found, k, Py_NewRef(value));
     }
-    for (k = 0; k < outputs; k++) {
-        if (Py_TYPE(PyTuple_GET_ITEM(values, k)) != &ValueType) {
-            no_such_slot(PyTuple_GET_ITEM(values, k), &ValueType);
-            return 0;
-        }
-    }
-    return 1;
-}
-
-/* Append a node; the reference to `operands` is not taken over. Returns the tuple of its values.
-
-   The collector of garbage does not look at these values and tuples, of which there are very many: they are in no
-   circle but that with their graph, and a graph is always released (Batch.flush, Batch.discard, State.__del__). */
-PyObject *add_node(Call *call, Signatures *signatures, Entry *entry, PyObject *operands, Py_ssize_t depth) {
-    PyObject *record = entry->record, *values = NULL, *first = NULL, *next = NULL, *level = NULL, *room = NULL, *left;
-    Py_ssize_t base;
-    int k;
-    if (call->origin == NULL) call->origin = origin_here(signatures); /* calls Python: before anything is read */
-    if (call->origin == NULL) return NULL;
-    base = number_at(call->graph, names.graph_rows);
-    left = held_at(call->batch, names.batch_room, &PyFloat_Type);
-    if (left == NULL || (base == -1 && PyErr_Occurred())) return NULL;
-    if (base < 0 || base > MOST_ROWS - entry->rows)
-        return PyErr_Format(PyExc_OverflowError, "a batch has no %zd rows after %zd", entry->rows, base);
-    first = PyLong_FromSsize_t(base);
-    next = PyLong_FromSsize_t(base + entry->rows);
-    values = PyTuple_New(entry->outputs);
-    level = PyLong_FromSsize_t(depth);
-    room = PyFloat_FromDouble(PyFloat_AS_DOUBLE(left) - entry->share);
-    if (first == NULL || next == NULL || values == NULL || level == NULL || room == NULL) goto fail;
-    for (k = 0; k < entry->outputs; k++) {
-        PyObject *row = PyLong_FromSsize_t(base + entry->offsets[k]), *value;
-        value = value_new(row, depth, entry->specs[k], call->graph, entry->taped, Py_None);
-        if (value == NULL) goto fail;
-        PyTuple_SET_ITEM(values, k, value);
-    }
-    PyObject_GC_UnTrack(values);
-    PyObject_GC_UnTrack(operands); /* whole numbers, and tuples of them */
-    if (append(record, names.record_operands, operands) < 0 || append(record, names.record_depths, level) < 0 ||
-        append(record, names.record_bases, first) < 0 || append(record, names.record_origins, call->origin) < 0 ||
-        append(record, names.record_values, values) < 0)
-        goto fail; /* out of memory: Record.complete forgets the half */
-    set_slot(call->graph, names.graph_rows, next); /* now that nothing can fail */
-    set_slot(call->batch, names.batch_room, room);
-    Py_DECREF(first);
-    Py_DECREF(level);
-    return values;
-fail:
-    Py_XDECREF(first);
-    Py_XDECREF(next);
-    Py_XDECREF(level);
-    Py_XDECREF(room);
-    Py_XDECREF(values);
-    return NULL;
-}
-
-/* Count calls of a record. */
-int count_calls(PyObject *record, int count) {
-    Py_ssize_t calls = number_at(record, names.record_calls);
-    PyObject *more;
-    if (calls == -1 && PyErr_Occurred()) return -1;
-    more = __builtin_add_overflow(calls, count, &calls) ? no_such_slot(NULL, &PyLong_Type) : PyLong_FromSsize_t(calls);
-    if (more == NULL) return -1;
-    set_slot(record, names.record_calls, more);
-    return 0;
-}
-
-/* A new node of a call. */
-static PyObject *new_node(Call *call, Signatures *signatures, Entry *entry, PyObject *rows) {
-    Py_ssize_t depth = 0;
-    int k;
-    for (k = 0; k < call->arguments; k++)
-        if (call->values[k]->depth > depth) depth = call->values[k]->depth;
-    return add_node(call, signatures, entry, rows, depth < PY_SSIZE_T_MAX ? depth + 1 : depth);
+    return found;
 }
 
 /* What the call returns. */
-static PyObject *returned(Call *call, Entry *entry, PyObject *values) {
+static PyObject *returned(Call *call, Entry *entry, PyObject *record, Py_ssize_t node) {
     const Framework *of = call->of;
-    PyObject *results;
-    Py_ssize_t k;
-    if (entry->outputs < 1 && entry->structure != (PyObject *)&PyTuple_Type)
-        return PyErr_Format(PyExc_TypeError, "a call that is a node gives nothing");
-    if (entry->structure == Py_None) return wrap(of, 0, PyTuple_GET_ITEM(values, 0));
-    if (of->lazy[1] != NULL && entry->structure == (PyObject *)of->lazy[1])
-        return wrap(of, 1, PyTuple_GET_ITEM(values, 0));
-    if (entry->structure != (PyObject *)&PyTuple_Type) {
-        PyObject *arguments;
-        if (of == &names.mxnet) return PyObject_CallFunctionObjArgs(of->rebuild, entry->structure, values, NULL);
-        arguments = PyTuple_New(call->arguments);
-        if (arguments == NULL) return NULL;
-        for (k = 0; k < call->arguments; k++) PyTuple_SET_ITEM(arguments, k, Py_NewRef((PyObject *)call->values[k]));
-        results = PyObject_CallFunctionObjArgs(of->rebuild, entry->structure, values, arguments, NULL);
-        Py_DECREF(arguments);
+    PyObject *values, *arguments = NULL, *results = NULL, *structure = entry->structure;
+    Py_ssize_t k, count = ((Record *)record)->results;
+    if (structure == Py_None) return wrapped(call, 0, record, node, 0);
+    if (of->lazy[1] != NULL && structure == (PyObject *)of->lazy[1]) return wrapped(call, 1, record, node, 0);
+    if (structure == (PyObject *)&PyTuple_Type) {
+        results = PyTuple_New(count);
+        for (k = 0; results != NULL && k < count; k++) {
+            PyObject *array = wrapped(call, 0, record, node, k);
+            if (array == NULL) {
+                Py_CLEAR(results);
+                break;
+            }
+            PyTuple_SET_ITEM(results, k, array);
+        }
         return results;
     }
-    results = PyTuple_New(PyTuple_GET_SIZE(values));
-    for (k = 0; results != NULL && k < PyTuple_GET_SIZE(values); k++) {
-        PyObject *array = wrap(of, 0, PyTuple_GET_ITEM(values, k));
-        if (array == NULL) {
-            Py_CLEAR(results);
-            break;
-        }
-        PyTuple_SET_ITEM(results, k, array);
+    Py_INCREF(structure);
+    values = tuple_of(call, record, node, count);
+    if (values != NULL && of == &names.mxnet) {
+        results = PyObject_CallFunctionObjArgs(of->rebuild, structure, values, NULL);
+    } else if (values != NULL) {
+        arguments = tuple_of(call, NULL, 0, call->arguments);
+        if (arguments != NULL) results = PyObject_CallFunctionObjArgs(of->rebuild, structure, values, arguments, NULL);
     }
+    Py_XDECREF(arguments);
+    Py_XDECREF(values);
+    Py_DECREF(structure);
     return results;
 }
 
-static PyObject *captured(Call *call, Signatures *signatures, Entry *entry, int sharing) {
-    PyObject *memo = dict_at(entry->record, names.record_memo), *rows, *values = NULL, *result = NULL;
-    int k, shared = entry->pure && sharing;
-    rows = memo == NULL ? NULL : PyTuple_New(call->arguments);
-    if (rows == NULL) return NULL;
-    Py_INCREF(memo);
-    for (k = 0; k < call->arguments; k++) PyTuple_SET_ITEM(rows, k, Py_NewRef(call->values[k]->rows));
-    PyObject_GC_UnTrack(rows);
-    if (shared) values = PyDict_GetItemWithError(memo, rows);
-    if (values != NULL) {
-        values = are_values(values, entry->outputs) ? Py_NewRef(values) : NULL;
-    } else if (!PyErr_Occurred()) {
-        values = new_node(call, signatures, entry, rows);
-        if (values != NULL && shared && PyDict_SetItem(memo, rows, values) < 0) Py_CLEAR(values);
-    }
-    if (values != NULL && count_calls(entry->record, 1) == 0) result = returned(call, entry, values);
-    Py_XDECREF(values);
-    Py_DECREF(rows);
-    Py_DECREF(memo);
+static PyObject *captured(Call *call, Entry *entry, int sharing) {
+    PyObject *record = Py_NewRef(entry->record), *result = NULL;
+    Py_ssize_t node = core.node_of(call->batch, call->graph, record, (PyObject **)call->values, call->arguments,
+                                   entry->pure && sharing);
+    if (node >= 0) result = returned(call, entry, record, node);
+    Py_DECREF(record);
     return result;
 }
 
@@ -383,7 +307,6 @@ PyObject *capture(const Framework *of, PyObject *state, PyObject *cell, PyObject
     Py_INCREF(call.graph);
     Py_INCREF(signatures);
     call.owner = owner;
-    call.origin = NULL;
     call.arguments = call.holds = 0;
     call.of = of;
     call.parts[0] = cell;
@@ -403,7 +326,7 @@ PyObject *capture(const Framework *of, PyObject *state, PyObject *cell, PyObject
         }
         if (entry != NULL && (entry->operator || ++found < EVERY) && signatures_current(entry, batch) > 0) {
             entry->busy++; /* what it calls in Python may capture calls of the same signature */
-            result = captured(&call, (Signatures *)signatures, entry, SLOT(batch, names.batch_sharing) == Py_True);
+            result = captured(&call, entry, SLOT(batch, names.batch_sharing) == Py_True);
             entry->busy--;
         }
     }

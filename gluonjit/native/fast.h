@@ -19,7 +19,7 @@ static inline PyObject *Py_XNewRef(PyObject *object) {
 }
 #endif
 
-/* value.c: gluonjit.graph.values.Value */
+/* The types of graph/recorder.py, as far as C reads them. */
 
 typedef struct {
     PyObject_HEAD
@@ -29,16 +29,46 @@ typedef struct {
     PyObject *base;
     PyObject *result;
     Py_ssize_t depth;
-    char taped;
+    int taped;
 } Value;
 
-extern PyTypeObject ValueType;
+typedef struct {
+    PyObject_HEAD
+    PyObject *kind;
+    PyObject *guards;
+    double share;
+    Py_ssize_t calls;
+    int mode;
+    int results;
+    int arity;
+} Record;
 
-/* A new Value, not yet known to the collector of garbage; the reference to `rows` is taken over, also where it fails. */
-PyObject *value_new(PyObject *rows, Py_ssize_t depth, PyObject *spec, PyObject *graph, char taped, PyObject *base);
+typedef struct {
+    PyObject_HEAD
+    Py_ssize_t rows;
+} GraphRows;
 
-/* The same value, known to the collector of garbage from now on. NULL stays NULL. */
-PyObject *tracked(PyObject *value);
+typedef struct {
+    PyObject_HEAD
+    double room;
+} BatchRoom;
+
+/* Its functions that C calls: the node of a record on these values, found or new; a value of it, borrowed; a new value,
+   which takes no reference over. */
+typedef struct {
+    Py_ssize_t (*node_of)(PyObject *batch, PyObject *graph, PyObject *record, PyObject **values, int count, int sharing);
+    PyObject *(*value_of)(PyObject *record, Py_ssize_t node, Py_ssize_t k);
+    PyObject *(*make_value)(PyObject *rows, Py_ssize_t depth, PyObject *spec, PyObject *graph, int taped, PyObject *base);
+    PyTypeObject *value_type, *record_type, *graph_type, *batch_type;
+} Core;
+
+extern Core core;
+
+/* A new Value, or NULL and an exception; the reference to `rows` is taken over, also where it fails. */
+PyObject *value_new(PyObject *rows, Py_ssize_t depth, PyObject *spec, PyObject *graph, int taped, PyObject *base);
+
+/* Put what is written in C into the module; the types are those of recorder.py. */
+int fill_module(PyObject *module, PyObject *value, PyObject *record, PyObject *graph, PyObject *batch);
 
 /* names.c: where the slots of the package's own classes lie */
 
@@ -57,14 +87,12 @@ typedef struct {
 
 typedef struct {
     Framework mxnet, torch;
-    PyTypeObject *state_type, *batch_type, *graph_type, *record_type, *spec_type, *table_type, *torch_table_type, *hybrid_type;
+    PyTypeObject *state_type, *batch_type, *graph_type, *spec_type, *table_type, *torch_table_type, *hybrid_type;
     Py_ssize_t state_batch, state_eagerly, state_explicit, state_inside, state_mode, state_numpy, state_paused, state_spare, state_spare_mode,
         state_spare_of, state_trace;
     Py_ssize_t batch_changes, batch_engine, batch_foreign, batch_graph, batch_imports, batch_noted, batch_parameters, batch_records,
-        batch_room, batch_sharing, batch_signatures, batch_tables;
-    Py_ssize_t graph_lookups, graph_rows, graph_single_rows;
-    Py_ssize_t record_bases, record_calls, record_depths, record_guards, record_kind, record_memo, record_mode, record_operands,
-        record_origins, record_share, record_values;
+        batch_sharing, batch_signatures, batch_tables;
+    Py_ssize_t graph_lookups, graph_single_rows;
     Py_ssize_t spec_bodies, spec_mode, spec_of_rows, spec_row_shape, spec_rows;
     Py_ssize_t cell_chooses;
     Py_ssize_t cell_is_node;
@@ -130,11 +158,8 @@ static inline void set_slot(void *object, Py_ssize_t offset, PyObject *content) 
 /* The state of this thread: a new reference. */
 PyObject *state_here(void);
 
-/* Whether a batch has room for more: 0 also where it does not say. */
-static inline int has_room(PyObject *batch) {
-    PyObject *room = SLOT(batch, names.batch_room);
-    return room != NULL && PyFloat_CheckExact(room) && PyFloat_AS_DOUBLE(room) >= 0;
-}
+/* Whether a batch has room for more. */
+static inline int has_room(PyObject *batch) { return ((BatchRoom *)batch)->room >= 0; }
 
 /* Whether the state is that of a program that runs, and not of one that is traced or paused. */
 int is_running(PyObject *state);
@@ -167,35 +192,21 @@ typedef struct {
     int count;
     const void **parts;
     PyObject *key; /* keeps what the parts point to alive */
-    PyObject *record;
-    char pure, taped, operator;
+    PyObject *record, *structure;
+    char pure, operator;
     int busy; /* calls that are at it now */
-    double share;
-    Py_ssize_t rows;
-    int outputs;
-    Py_ssize_t *offsets;
-    PyObject **specs;
-    PyObject *structure;
 } Entry;
 
 enum { MOST_ROWS = INT32_MAX }; /* of a graph: indices have 32 bits */
-
-#define ORIGINS 64
 
 typedef struct {
     PyObject_HEAD
     Entry **table;
     Py_ssize_t size, used;
-    struct {
-        PyObject *code; /* borrowed of `origin` */
-        int at;
-        PyObject *origin;
-    } origins[ORIGINS];
 } Signatures;
 
 extern PyTypeObject SignaturesType;
 
-Entry *entry_new(PyObject *record);
 void entry_free(Entry *entry);
 Entry *signatures_find(Signatures *self, const void **parts, int count, Py_hash_t hash);
 /* Takes over `key`; NULL without an exception where the record is none that the fast path can serve. */
@@ -226,7 +237,7 @@ PyObject *quick_module(PyObject *const *args, Py_ssize_t count);
 
 /* origins.c: the user's line */
 
-PyObject *origin_here(Signatures *known);
+PyObject *user_line(void);
 
 /* capture.c and slices.c: NULL without an exception leaves the case to Python */
 
@@ -235,25 +246,14 @@ PyObject *origin_here(Signatures *known);
 typedef struct {
     const Framework *of;
     PyObject *batch, *graph, *owner;
-    PyObject *origin; /* where the call is, once that was asked for */
     const void *parts[MOST];
     Value *values[MOST]; /* references of our own: calling Python may change the arrays */
     PyObject *held[MOST];   /* the same of parts that are no one's else */
     int count, arguments, holds;
 } Call;
 
-/* Whether these are a node's values. */
-int are_values(PyObject *values, int outputs);
-
-PyObject *add_node(Call *call, Signatures *signatures, Entry *entry, PyObject *operands, Py_ssize_t depth);
-int count_calls(PyObject *record, int count);
 PyObject *capture(const Framework *of, PyObject *state, PyObject *cell, PyObject *owner, PyObject *const *args, Py_ssize_t count, PyObject *named);
 PyObject *slice_of(const Framework *of, int interface, PyObject *array, PyObject *key);
-
-/* replay.c */
-
-PyObject *entry(PyObject *module, PyObject *record);
-PyObject *replay(PyObject *module, PyObject *args);
 
 /* arrays.c */
 

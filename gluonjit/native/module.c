@@ -1,4 +1,4 @@
-/* gluonjit._fast: the usual case of a capture in C. Without it everything runs in Python, with equal results. */
+/* What the files of C add to gluonjit._fast, the rest of which is graph/recorder.py. */
 
 #include "fast.h"
 
@@ -6,36 +6,44 @@ static PyMethodDef methods[] = {
     {"configure", (PyCFunction)(void (*)(void))configure, METH_VARARGS | METH_KEYWORDS,
      "Tell the fast path the classes and functions of the package that it works with."},
     {"look", look, METH_O, "Shape and codes of dtype and device of an array, or None where Python has to look."},
-    {"entry", entry, METH_O, "What of a record and its kind a capture needs."},
     {"capture", (PyCFunction)(void (*)(void))capture_call, METH_FASTCALL,
      "What a call of PyTorch's gives that is one node, or None where Python has to see to it."},
     {"due", due, METH_NOARGS, "Whether a call that is found now is to be traced again; it is counted anew from then."},
     {"tensor", tensor, METH_O, "A lazy tensor of PyTorch's of a value."},
     {"spare_bodies", spare_bodies, METH_NOARGS, "How many tensors lie ready to be lazy ones."},
     {"quicken", quicken, METH_VARARGS, "Let calls of a function of Python try the fast path first."},
-    {"replay", replay, METH_VARARGS, "Capture the nodes of a recording in the open batch; their values."},
     {NULL, NULL, 0, NULL},
 };
 
-static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT,
-    .m_name = "gluonjit._fast",
-    .m_doc = "The usual case of a capture, in C.",
-    .m_size = -1,
-    .m_methods = methods,
-};
+Core core;
 
-PyMODINIT_FUNC PyInit__fast(void) {
-    PyTypeObject *types[] = {&ValueType, &SignaturesType, &HookType, &SilentType, &GuardsType};
-    const char *named[] = {"Value", "Signatures", "Hook", "Silent", "Guards"};
-    PyObject *module;
+/* Whether C and Cython lay a type out alike. */
+static int is_alike(PyObject *type, size_t size) {
+    if (PyType_Check(type) && (size_t)((PyTypeObject *)type)->tp_basicsize >= size) return 1;
+    PyErr_Format(PyExc_SystemError, "fast.h does not have the fields of %R", type);
+    return 0;
+}
+
+PyObject *value_new(PyObject *rows, Py_ssize_t depth, PyObject *spec, PyObject *graph, int taped, PyObject *base) {
+    PyObject *value = rows == NULL ? NULL : core.make_value(rows, depth, spec, graph, taped, base);
+    Py_XDECREF(rows);
+    return value;
+}
+
+int fill_module(PyObject *module, PyObject *value, PyObject *record, PyObject *graph, PyObject *batch) {
+    PyTypeObject *types[] = {&SignaturesType, &HookType, &SilentType, &GuardsType};
+    const char *named[] = {"Signatures", "Hook", "Silent", "Guards"};
     size_t k;
-    if (names_init() < 0) return NULL;
-    module = PyModule_Create(&definition);
-    for (k = 0; module != NULL && k < sizeof(types) / sizeof(types[0]); k++) {
+    if (!is_alike(value, sizeof(Value)) || !is_alike(record, sizeof(Record)) || !is_alike(graph, sizeof(GraphRows)) ||
+        !is_alike(batch, sizeof(BatchRoom)) || names_init() < 0)
+        return -1;
+    core.value_type = (PyTypeObject *)Py_NewRef(value);
+    core.record_type = (PyTypeObject *)Py_NewRef(record);
+    core.graph_type = (PyTypeObject *)Py_NewRef(graph);
+    core.batch_type = (PyTypeObject *)Py_NewRef(batch);
+    for (k = 0; k < sizeof(types) / sizeof(types[0]); k++) {
         Py_INCREF(types[k]);
-        if (PyType_Ready(types[k]) < 0 || PyModule_AddObject(module, named[k], (PyObject *)types[k]) < 0)
-            Py_CLEAR(module);
+        if (PyType_Ready(types[k]) < 0 || PyModule_AddObject(module, named[k], (PyObject *)types[k]) < 0) return -1;
     }
-    return module;
+    return PyModule_AddFunctions(module, methods);
 }

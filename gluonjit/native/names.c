@@ -37,24 +37,11 @@ static Where slots[] = {
     {PACKAGE, "Batch", "noted", &names.batch_noted},
     {PACKAGE, "Batch", "parameters", &names.batch_parameters},
     {PACKAGE, "Batch", "records", &names.batch_records},
-    {PACKAGE, "Batch", "room", &names.batch_room},
     {PACKAGE, "Batch", "sharing", &names.batch_sharing},
     {PACKAGE, "Batch", "signatures", &names.batch_signatures},
     {PACKAGE, "Batch", "tables", &names.batch_tables},
     {PACKAGE, "Graph", "lookups", &names.graph_lookups},
-    {PACKAGE, "Graph", "rows", &names.graph_rows},
     {PACKAGE, "Graph", "single_rows", &names.graph_single_rows},
-    {PACKAGE, "Record", "bases", &names.record_bases},
-    {PACKAGE, "Record", "calls", &names.record_calls},
-    {PACKAGE, "Record", "depths", &names.record_depths},
-    {PACKAGE, "Record", "guards", &names.record_guards},
-    {PACKAGE, "Record", "kind", &names.record_kind},
-    {PACKAGE, "Record", "memo", &names.record_memo},
-    {PACKAGE, "Record", "mode", &names.record_mode},
-    {PACKAGE, "Record", "operands", &names.record_operands},
-    {PACKAGE, "Record", "origins", &names.record_origins},
-    {PACKAGE, "Record", "share", &names.record_share},
-    {PACKAGE, "Record", "values", &names.record_values},
     {PACKAGE, "Spec", "bodies", &names.spec_bodies},
     {PACKAGE, "Spec", "mode", &names.spec_mode},
     {PACKAGE, "Spec", "of_rows", &names.spec_of_rows},
@@ -99,7 +86,6 @@ static struct {
     {PACKAGE, "State", &names.state_type},
     {PACKAGE, "Batch", &names.batch_type},
     {PACKAGE, "Graph", &names.graph_type},
-    {PACKAGE, "Record", &names.record_type},
     {PACKAGE, "Spec", &names.spec_type},
     {MXNET, "Cell", &names.mxnet.cell_type},
     {MXNET, "LazyArray", &names.mxnet.lazy[0]},
@@ -288,6 +274,11 @@ static int check_section(int section, PyObject *kwargs) {
             PyErr_Format(PyExc_TypeError, "%s is no class", types[k].name);
             return -1;
         }
+    }
+    if (section == PACKAGE && !(PyType_IsSubtype((PyTypeObject *)given(kwargs, "Graph"), core.graph_type) &&
+                                PyType_IsSubtype((PyTypeObject *)given(kwargs, "Batch"), core.batch_type))) {
+        PyErr_SetString(PyExc_TypeError, "a graph has no rows, or a batch no room");
+        return -1;
     }
     for (k = 0; section == MXNET && addresses[k].name != NULL; k++) {
         found = given(kwargs, addresses[k].name);

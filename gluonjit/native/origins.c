@@ -38,7 +38,16 @@ static int in_library(PyFrameObject *frame) {
     return inside;
 }
 
-PyObject *origin_here(Signatures *known) {
+/* Places that were asked for lately, so that one place is one object. Each keeps its code alive, by whose address it is
+   found: 256 of them at most. */
+enum { PLACES = 256 };
+static PyObject *places[PLACES];
+
+static inline int is_at(PyObject *origin, PyObject *code, int at) {
+    return origin != NULL && PyTuple_GET_ITEM(origin, 0) == code && PyLong_AsLong(PyTuple_GET_ITEM(origin, 1)) == at;
+}
+
+PyObject *user_line(void) {
     PyFrameObject *frame = PyEval_GetFrame();
     Py_XINCREF(frame);
     while (frame != NULL) {
@@ -51,19 +60,14 @@ PyObject *origin_here(Signatures *known) {
         if (!inside) {
             PyObject *code = (PyObject *)PyFrame_GetCode(frame), *origin;
             int at = place_of(frame);
-            size_t place = (((size_t)code >> 5) ^ (size_t)(at >> 1)) % ORIGINS;
+            size_t place = (((size_t)code >> 5) ^ (size_t)(at >> 1)) % PLACES;
             Py_DECREF(frame);
-            origin = known->origins[place].origin;
-            if (origin != NULL && known->origins[place].code == code && known->origins[place].at == at) {
+            if (is_at(places[place], code, at)) {
                 Py_DECREF(code);
-                return Py_NewRef(origin);
+                return Py_NewRef(places[place]);
             }
             origin = Py_BuildValue("(Ni)", code, at);
-            if (origin == NULL) return NULL;
-            known->origins[place].code = code;
-            known->origins[place].at = at;
-            Py_INCREF(origin);
-            Py_XSETREF(known->origins[place].origin, origin);
+            if (origin != NULL) Py_XSETREF(places[place], Py_NewRef(origin));
             return origin;
         }
         back = PyFrame_GetBack(frame);

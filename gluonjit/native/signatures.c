@@ -25,98 +25,46 @@ Entry *signatures_find(Signatures *self, const void **parts, int count, Py_hash_
 }
 
 void entry_free(Entry *entry) {
-    int k;
     if (entry == NULL) return;
-    for (k = 0; entry->specs != NULL && k < entry->outputs; k++) Py_XDECREF(entry->specs[k]);
     Py_XDECREF(entry->key);
     Py_XDECREF(entry->record);
     Py_XDECREF(entry->structure);
     PyMem_Free(entry->parts);
-    PyMem_Free(entry->offsets);
-    PyMem_Free(entry->specs);
     PyMem_Free(entry);
 }
 
-/* A whole number that is an attribute or an item; -1 and an exception where it is none. */
-static Py_ssize_t number(PyObject *object) {
-    Py_ssize_t found = -1;
-    if (object != NULL) {
-        found = PyLong_AsSsize_t(object);
-        Py_DECREF(object);
-    }
-    return found;
-}
-
-static int fill_outputs(Entry *entry, PyObject *kind) {
-    PyObject *outputs = PyObject_GetAttrString(kind, "outputs");
-    int k;
-    if (outputs == NULL || !PyTuple_Check(outputs)) goto wrong;
-    entry->offsets = PyMem_Calloc((size_t)PyTuple_GET_SIZE(outputs) + 1, sizeof(Py_ssize_t));
-    entry->specs = PyMem_Calloc((size_t)PyTuple_GET_SIZE(outputs) + 1, sizeof(PyObject *));
-    if (entry->offsets == NULL || entry->specs == NULL) goto wrong;
-    if (PyTuple_GET_SIZE(outputs) > MOST_ROWS) goto wrong;
-    entry->outputs = (int)PyTuple_GET_SIZE(outputs);
-    for (k = 0; k < entry->outputs; k++) {
-        PyObject *output = PyTuple_GET_ITEM(outputs, k);
-        entry->offsets[k] = number(PyObject_GetAttrString(output, "offset"));
-        if (PyErr_Occurred()) goto wrong;
-        entry->specs[k] = PyObject_GetAttrString(output, "spec");
-        if (entry->specs[k] == NULL || entry->offsets[k] < 0 || entry->offsets[k] > MOST_ROWS) goto wrong;
-    }
-    Py_DECREF(outputs);
-    return 0;
-wrong:
-    Py_XDECREF(outputs);
-    if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "a kind's outputs are no tuple of rows of its own");
-    return -1;
+/* The truth of an attribute of a kind: 1 or 0, or -1 and an exception. */
+static int truth(PyObject *kind, const char *name) {
+    PyObject *found = PyObject_GetAttrString(kind, name);
+    int is_true = found == NULL ? -1 : found == Py_True;
+    Py_XDECREF(found);
+    return is_true;
 }
 
 /* The record and what of its kind a capture needs. */
-Entry *entry_new(PyObject *record) {
-    Entry *entry;
-    PyObject *kind = held_at(record, names.record_kind, &PyBaseObject_Type), *pure = NULL, *share;
-    if (kind == NULL) return NULL;
-    entry = PyMem_Calloc(1, sizeof(Entry));
-    if (entry == NULL) {
-        PyErr_NoMemory();
+static Entry *entry_new(PyObject *record) {
+    Entry *entry = PyMem_Calloc(1, sizeof(Entry));
+    PyObject *kind = Py_NewRef(((Record *)record)->kind); /* what is asked of it may be a program's */
+    int pure = truth(kind, "pure"), operator = pure < 0 ? -1 : truth(kind, "operator");
+    PyObject *structure = operator < 0 ? NULL : PyObject_GetAttrString(kind, "structure");
+    Py_DECREF(kind);
+    if (entry == NULL || structure == NULL) {
+        if (entry == NULL && !PyErr_Occurred()) PyErr_NoMemory();
+        PyMem_Free(entry);
+        Py_XDECREF(structure);
         return NULL;
     }
-    Py_INCREF(kind); /* what is asked of it may be a program's */
     entry->record = Py_NewRef(record);
-    share = held_at(record, names.record_share, &PyFloat_Type);
-    if (share == NULL) goto fail;
-    entry->share = PyFloat_AS_DOUBLE(share);
-    entry->taped = number_at(record, names.record_mode) >= 2;
-    if (PyErr_Occurred()) goto fail;
-    entry->structure = PyObject_GetAttrString(kind, "structure");
-    if (entry->structure == NULL) goto fail;
-    entry->rows = number(PyObject_GetAttrString(kind, "rows"));
-    if (PyErr_Occurred()) goto fail;
-    pure = PyObject_GetAttrString(kind, "pure");
-    if (pure == NULL || fill_outputs(entry, kind) < 0) goto fail;
-    entry->pure = pure == Py_True;
-    Py_DECREF(pure);
-    pure = PyObject_GetAttrString(kind, "operator");
-    if (pure == NULL) goto fail;
-    entry->operator = pure == Py_True;
-    if (entry->rows < 0 || entry->rows > MOST_ROWS) {
-        PyErr_SetString(PyExc_ValueError, "a kind has no such number of rows");
-        goto fail;
-    }
-    Py_DECREF(pure);
-    Py_DECREF(kind);
+    entry->structure = structure;
+    entry->pure = (char)pure;
+    entry->operator = (char)operator;
     return entry;
-fail:
-    Py_XDECREF(pure);
-    Py_DECREF(kind);
-    entry_free(entry);
-    return NULL;
 }
 
 /* Whether what a record has read of Python's state is so now. */
 static int holds(PyObject *record) {
-    PyObject *guards = SLOT(record, names.record_guards);
-    if (guards == NULL || guards == Py_None) return guards != NULL;
+    PyObject *guards = ((Record *)record)->guards;
+    if (guards == Py_None) return 1;
     return Py_TYPE(guards) == &GuardsType ? guards_hold(guards) : 0;
 }
 
@@ -144,13 +92,13 @@ static int exchange(Entry *entry, PyObject *record) {
 int signatures_current(Entry *entry, PyObject *batch) {
     PyObject *records, *record;
     int held;
-    if (SLOT(entry->record, names.record_guards) == Py_None) return 1;
+    if (((Record *)entry->record)->guards == Py_None) return 1;
     held = holds(entry->record);
     if (held || entry->key == NULL) return held;
     records = dict_at(batch, names.batch_records);
     if (records == NULL) return -1;
     record = Py_XNewRef(PyDict_GetItemWithError(records, entry->key));
-    if (record != NULL && record != entry->record && Py_TYPE(record) == names.record_type) held = holds(record);
+    if (record != NULL && record != entry->record && Py_TYPE(record) == core.record_type) held = holds(record);
     if (held > 0) held = exchange(entry, record);
     Py_XDECREF(record);
     return PyErr_Occurred() ? -1 : held;
@@ -184,7 +132,7 @@ Entry *signatures_add(Signatures *self, PyObject *batch, PyObject *key, const vo
     Py_XINCREF(records);
     record = records == NULL ? NULL : Py_XNewRef(PyDict_GetItemWithError(records, key));
     Py_XDECREF(records);
-    if (record == NULL || Py_TYPE(record) != names.record_type) goto fail;
+    if (record == NULL || Py_TYPE(record) != core.record_type) goto fail;
     entry = entry_new(record);
     if (entry == NULL) goto fail;
     entry->parts = PyMem_Malloc(sizeof(void *) * (size_t)count);
@@ -216,11 +164,9 @@ static PyObject *signatures_make(PyTypeObject *type, PyObject *args, PyObject *k
 }
 
 static int entry_traverse(Entry *entry, visitproc visit, void *arg) {
-    int k;
     Py_VISIT(entry->key);
     Py_VISIT(entry->record);
     Py_VISIT(entry->structure);
-    for (k = 0; k < entry->outputs; k++) Py_VISIT(entry->specs[k]);
     return 0;
 }
 
@@ -232,7 +178,6 @@ static int signatures_traverse(Signatures *self, visitproc visit, void *arg) {
             if (stop) return stop;
         }
     }
-    for (k = 0; k < ORIGINS; k++) Py_VISIT(self->origins[k].origin);
     return 0;
 }
 
@@ -243,7 +188,6 @@ static int signatures_clear(Signatures *self) {
     self->size = self->used = 0;
     for (k = 0; k < size; k++) entry_free(table[k]);
     PyMem_Free(table);
-    for (k = 0; k < ORIGINS; k++) Py_CLEAR(self->origins[k].origin);
     return 0;
 }
 

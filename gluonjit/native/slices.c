@@ -48,14 +48,13 @@ static PyObject *single(Value *value, Py_ssize_t index, int whole) {
         found = PyDict_GetItemWithError(singles, place);
         if (found != NULL || PyErr_Occurred()) {
             Py_DECREF(place);
-            return found == NULL || Py_TYPE(found) == &ValueType ? Py_XNewRef(found) : no_such_slot(found, &ValueType);
+            return found == NULL || Py_TYPE(found) == core.value_type ? Py_XNewRef(found) : no_such_slot(found, core.value_type);
         }
         Py_INCREF(singles);
     }
     spec = spec_with(value->spec, whole ? -1 : 1);
     if (spec != NULL) {
-        found = tracked(
-            value_new(PyLong_FromSsize_t(row), value->depth, spec, value->graph, value->taped, (PyObject *)value));
+        found = value_new(PyLong_FromSsize_t(row), value->depth, spec, value->graph, value->taped, (PyObject *)value);
         Py_DECREF(spec);
         if (found != NULL && singles != NULL && PyDict_SetItem(singles, place, found) < 0) Py_CLEAR(found);
     }
@@ -82,7 +81,7 @@ static PyObject *several(Value *value, Py_ssize_t begin, Py_ssize_t end) {
         Py_DECREF(rows);
         return NULL;
     }
-    found = tracked(value_new(rows, value->depth, spec, value->graph, value->taped, (PyObject *)value));
+    found = value_new(rows, value->depth, spec, value->graph, value->taped, (PyObject *)value);
     Py_DECREF(spec);
     return found;
 }
@@ -156,7 +155,7 @@ PyObject *slice_of(const Framework *of, int interface, PyObject *array, PyObject
     Value *value;
     if (Py_TYPE(array) != of->lazy[interface] || (of == &names.torch && is_stale(array))) return NULL;
     value = (Value *)SLOT(array, of->lazy_v[interface]);
-    if (value == NULL || Py_TYPE(value) != &ValueType) return NULL;
+    if (value == NULL || Py_TYPE(value) != core.value_type) return NULL;
     state = state_here();
     if (state == NULL) return NULL;
     Py_INCREF(value);

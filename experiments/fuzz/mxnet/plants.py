@@ -59,15 +59,15 @@ def _stale_parameter() -> list[Patch]:
 
 def _wrong_share() -> list[Patch]:
     """Calls of an operator that differ in their last operand alone are taken as equal."""
-    original = ops.add
+    original, shared = ops.add, {}
 
     def add(batch: Any, record: Any, operands: Any) -> Any:
         if len(operands) < 2 or not record.kind.pure or not batch.sharing:
             return original(batch, record, operands)
-        key = ("but the last", *[value.rows for value in operands[:-1]])
-        values = record.memo.get(key)
+        key = (record, *[value.rows for value in operands[:-1]])
+        values = shared.get(key)
         if values is None:
-            values = record.memo[key] = original(batch, record, operands)
+            values = shared[key] = original(batch, record, operands)
         return values
 
     return [(ops, "add", add)]

@@ -12,15 +12,12 @@ if TYPE_CHECKING:
     from gluonjit.analysis.flat.ordering import by_depth, components, needed, produced, uses
     from gluonjit.analysis.flat.paths import depths, longest_chains
     from gluonjit.analysis.flat.placing import lay_out, place_inputs
-    from gluonjit.analysis.flat.reading import held, read
     from gluonjit.analysis.flat.rewriting import chains, cut, products
 else:
-    _reading = hot("gluonjit.analysis.flat.reading")
     _rewriting = hot("gluonjit.analysis.flat.rewriting")
     _ordering = hot("gluonjit.analysis.flat.ordering")
     _paths = hot("gluonjit.analysis.flat.paths")
     _placing = hot("gluonjit.analysis.flat.placing")
-    held, read = _reading.held, _reading.read
     chains, cut, products = _rewriting.chains, _rewriting.cut, _rewriting.products
     by_depth, components, needed = _ordering.by_depth, _ordering.components, _ordering.needed
     produced, uses = _ordering.produced, _ordering.uses
@@ -33,13 +30,11 @@ __all__ = [
     "components",
     "cut",
     "depths",
-    "held",
     "lay_out",
     "longest_chains",
     "needed",
     "place_inputs",
     "produced",
     "products",
-    "read",
     "uses",
 ]

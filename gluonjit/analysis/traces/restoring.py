@@ -13,10 +13,11 @@ from gluonjit.analysis.traces.document import NO_SAMPLE, Trace, TraceKind, Trace
 from gluonjit.analysis.traces.merging import merged
 from gluonjit.analysis.traces.samples import resampled
 from gluonjit.errors import TraceError
-from gluonjit.graph.graph import Graph, Leaf, Record
+from gluonjit.graph.graph import Graph, Leaf
 from gluonjit.graph.kinds import Kind
 from gluonjit.graph.origins import Mark
-from gluonjit.graph.values import Rows, Spec, Value
+from gluonjit.graph.recorder import Record, Value
+from gluonjit.graph.values import Rows, Spec
 
 
 @dataclass(frozen=True)
@@ -108,16 +109,13 @@ def _fill(record: Record, nodes: TraceNodes, graph: Graph) -> list[Value]:
     """Put the nodes into their record; returns the values that are live."""
     taped = record.mode >= 2
     bases, depths = nodes.bases.tolist(), nodes.depths.tolist()
-    record.bases += bases
-    record.depths += depths
-    record.operands += _operands(nodes.operands, record.kind.operands)
-    record.origins += [None] * len(bases)
+    operands = _operands(nodes.operands, record.kind.operands)
     held: list[Value] = []
-    for base, depth, live in zip(bases, depths, nodes.live.tolist()):
+    for base, depth, live, given in zip(bases, depths, nodes.live.tolist(), operands):
         values = tuple(
             [Value(base + output.offset, depth, output.spec, graph, taped) for output in record.kind.outputs]
         )
-        record.values.append(values)
+        record.put(given, depth, base, None, values)
         if live:
             held += values
     return held

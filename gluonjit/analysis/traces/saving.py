@@ -13,7 +13,8 @@ from gluonjit.analysis.splitting import captured_nodes
 from gluonjit.analysis.traces.document import NO_SAMPLE, Table, Trace, TraceKind, TraceLeaf, TraceNodes
 from gluonjit.analysis.traces.files import write_trace
 from gluonjit.errors import TraceError
-from gluonjit.graph.graph import Graph, Record
+from gluonjit.graph.graph import Graph
+from gluonjit.graph.recorder import Record
 from gluonjit.graph.origins import Mark
 from gluonjit.hot import numbers
 

@@ -76,14 +76,7 @@ def capture_cell(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: t
     elif AGAIN.due():
         _trace_again(cell, owner, run or owner.forward, args, batch, key)
     rows = tuple([value.rows for value in values])
-    shared = record.kind.pure and batch.sharing
-    results = record.memo.get(rows) if shared else None
-    if results is None:
-        results = graph.add_node(record, rows, depth + 1, 3)
-        batch.room -= record.share
-        if shared:
-            record.memo[rows] = results
-    record.calls += 1
+    results = record.capture(batch, graph, rows, depth + 1, batch.sharing)
     if begin:
         batch.report.note(cell.name, "capture", begin, perf_counter())
     structure = record.kind.structure

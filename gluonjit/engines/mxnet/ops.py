@@ -235,17 +235,9 @@ def _results(
 
 def add(batch: Batch, record: Record, operands: Sequence[Value]) -> tuple[Value, ...]:
     """A node of this record, or the equal one that is there already."""
-    record.calls += 1
     rows = tuple([value.rows for value in operands])
-    shareable = record.kind.pure and batch.sharing
-    values = record.memo.get(rows) if shareable else None
-    if values is None:
-        depth = max([value.depth for value in operands]) + 1
-        values = batch.graph.add_node(record, rows, depth, 5)
-        batch.room -= record.share
-        if shareable:
-            record.memo[rows] = values
-    return values
+    depth = max([value.depth for value in operands]) + 1
+    return record.capture(batch, batch.graph, rows, depth, batch.sharing)
 
 
 def _learns(value: Value) -> bool:

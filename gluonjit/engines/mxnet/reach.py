@@ -75,7 +75,7 @@ def entered_waiting(graph: Graph, begun: Iterable[int], learned: Callable[[Any],
     since[list(begun)] = -1
     calls = []
     for record in graph.records.values():
-        if record.mode >= 2 and record.bases:
+        if record.mode >= 2 and len(record):
             numbers = base_rows(record)
             made = numbers[:, None] + np.arange(record.kind.rows)
             calls.append((numbers, operand_matrices(record), made, _Entering(record.kind, learned)))

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from gluonjit.analysis.flat import held
 from gluonjit.engines.mxnet.cells import recorded
 from gluonjit.engines.mxnet.history import is_learned
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray
@@ -19,7 +18,7 @@ from gluonjit.engines.mxnet.lookups import Integers
 from gluonjit.engines.mxnet.results import Imported
 from gluonjit.graph import Kind, Leaf, Record, Value
 from gluonjit.hybrid import Batch
-from gluonjit.hybrid.replaying import Node, entry_of, packed, relocated, rows_in
+from gluonjit.hybrid.replaying import Node, packed, relocated, rows_in
 from gluonjit.hybrid.reuse import Apart, CaptureTemplate, Reference, Shared, Unfit, made
 
 _PLAIN = (type(None), bool, int, float, str)
@@ -54,7 +53,6 @@ class Here:
 
     def __init__(self, batch: Batch, shared: Shared) -> None:
         self.records: dict[int, Record] = {}  # by the numbers of their kinds
-        self.entries: dict[int, Any] = {}  # the same for C
         self.tables: dict[int, Any] = {}
         options, setting = batch.options, batch.setting
         scope = options.without, options.expand, setting.granularity, setting.sharing
@@ -67,7 +65,7 @@ class Here:
         record = recorded(batch, kind.key, kind.mode)
         if record is None or _layout(record.kind) != kind.layout:
             raise Unfit("what it was recorded with is no more")
-        self.records[number], self.entries[number] = record, entry_of(record)
+        self.records[number] = record
 
     def take_in(self, batch: Batch) -> None:
         """Note the inputs that have come since the last time."""
@@ -120,13 +118,13 @@ class TemplateMaker:
             kinds.append(number)
             calls = apart.calls(record)
             keys = _keys(batch, record, first)
-            parts = record.bases, record.values, record.depths, record.origins
-            for base, of, depth, origin, key in zip(*[part[first:] for part in parts], keys):
+            parts = record.bases, record.depths, record.origins
+            for node, (base, depth, origin, key) in enumerate(zip(*[part[first:] for part in parts], keys), first):
                 place = origins.get(id(origin))
                 if place is None:
                     place = shared.origins.number(origin and (id(origin[0]), origin[1]), origin)
                     origins[id(origin)] = place
-                found.append((base, record.kind.rows, of, Node(number, calls, depth, place, key)))
+                found.append((base, record.kind.rows, record.values(node), Node(number, calls, depth, place, key)))
                 calls = 0
         found.sort(key=itemgetter(0))
         return found, tuple(sorted(kinds))  # the batch may have met them in another order
@@ -205,7 +203,7 @@ def _held(apart: Apart, lazies: list[Any], results: list[Any], values: list[tupl
     _forget_bases(lazies)
     apart.batch.calls = {}  # its keys hold operands
     try:
-        return held(values)
+        return any(record.held(first, len(record), 1) for _, record, first in apart.records())
     finally:
         table = range(apart.graph.rows)
         for array, result in zip(lazies, results):
@@ -225,10 +223,7 @@ def _keys(batch: Batch, record: Record, first: int) -> list[Any]:
     """The keys that the new nodes of a record are found by."""
     if not record.kind.pure or not record.kind.outputs:
         raise Unfit(f"{record.kind.name} draws at random, or changes something")
-    keys = list(record.memo) if batch.sharing else record.operands[first:]
-    if len(keys) != len(record.values) - first:
-        raise Unfit("it was interrupted")
-    return keys
+    return record.operands[first:]
 
 
 def _layout(kind: Kind) -> tuple[Any, ...]:

@@ -24,7 +24,8 @@ from gluonjit.engines.mxnet.trace import map_structure
 from gluonjit.errors import OptionError, ReuseError
 from gluonjit.graph import Value, line_of
 from gluonjit.hybrid import FULL, LOCAL, Batch
-from gluonjit.hybrid.replaying import Node, replayed, unpacked
+from gluonjit.graph.recorder import replay
+from gluonjit.hybrid.replaying import Node, unpacked
 from gluonjit.hybrid.reuse import Apart, CaptureTemplate, Refusal, Unfit, made
 
 MISSED = object()
@@ -155,7 +156,7 @@ class ReusableCall:
             assert isinstance(value.rows, int)
             table.extend(range(value.rows, value.rows + value.spec.rows))
         origins = shared.origins.things
-        return replayed(batch, here.records, here.entries, origins, recording.code, table), table
+        return replay(batch, batch.graph, batch.sharing, here.records, origins, recording.code, table), table
 
     def _difference(self, new: CaptureTemplate) -> str:
         """Finds where a recording first differs from that which would have been reused."""

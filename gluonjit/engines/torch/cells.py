@@ -119,14 +119,7 @@ def capture(
     elif not cell.operator and AGAIN.due():
         trace_again(Call(cell, owner, run, args, kwargs, values, batch, Noted()), key, record)
     rows = tuple([value.rows for value in values])
-    shared = record.kind.pure and batch.sharing
-    results = record.memo.get(rows) if shared else None
-    if results is None:
-        results = graph.add_node(record, rows, depth + 1, 4)
-        batch.room -= record.share
-        if shared:
-            record.memo[rows] = results
-    record.calls += 1
+    results = record.capture(batch, graph, rows, depth + 1, batch.sharing)
     if begin:
         batch.report.note(cell.name, "capture", begin, perf_counter())
     structure = record.kind.structure

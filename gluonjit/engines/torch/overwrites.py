@@ -31,19 +31,19 @@ def note_write(graph: Graph, value: Value, captured: int, learning: bool = True)
     if not value.taped or not value.depth or isinstance(rows, tuple) or _has_copies(graph, rows, value.spec.rows):
         return
     maker = _record_at(graph, rows)
-    if maker is None or maker[0].calls > len(maker[0].bases):  # then equal calls have it, too
+    if maker is None or maker[0].calls > len(maker[0]):  # then equal calls have it, too
         return
     record, number = maker
     found = []
     kind = record.kind
-    outputs = [k for k, output in enumerate(kind.outputs) if record.bases[number] + output.offset == rows]
+    outputs = [k for k, output in enumerate(kind.outputs) if record.base(number) + output.offset == rows]
     if record.mode >= 2 and not set(outputs).isdisjoint(_kept_by(graph, record, number)[1]):
         found.append(rows)
         _apart(record, number)
     shared = [(rows, value.spec.rows)]  # rows of the same memory
     for base, reader, node in _between(graph, rows, graph.rows):
         operands = [
-            k for k, item in enumerate(reader.operands[node]) if _meets(item, reader.kind.operands[k].rows, shared)
+            k for k, item in enumerate(reader.operands_of(node)) if _meets(item, reader.kind.operands[k].rows, shared)
         ]
         if base >= captured:  # the write itself, which keeps a copy of what it writes to, but not of other arguments
             operands = [k for k in operands if k and learning]
@@ -60,7 +60,7 @@ def note_write(graph: Graph, value: Value, captured: int, learning: bool = True)
 
 def _apart(record: Record, node: int) -> None:
     """Let equal calls from now on be nodes of their own: what they save is not written over."""
-    record.memo.pop(record.operands[node], None)
+    record.forget(node)
 
 
 def note_written_result(value: Value) -> None:
@@ -128,7 +128,7 @@ def _record_at(graph: Graph, row: int) -> tuple[Record, int] | None:
     """The node that a row is a result of."""
     for record in graph.records.values():
         number = bisect_right(record.bases, row) - 1
-        if number >= 0 and row < record.bases[number] + record.kind.rows:
+        if number >= 0 and row < record.base(number) + record.kind.rows:
             return record, number
     return None
 
@@ -137,8 +137,8 @@ def _between(graph: Graph, row: int, end: int) -> list[tuple[int, Record, int]]:
     """The nodes captured after a row and before another, in their order; none where they are too many."""
     found = []
     for record in graph.records.values():
-        nodes = range(bisect_right(record.bases, row), bisect_left(record.bases, end))
-        found += [(record.bases[node], record, node) for node in nodes]
+        bases = record.bases
+        found += [(bases[node], record, node) for node in range(bisect_right(bases, row), bisect_left(bases, end))]
         if len(found) > _MOST_NODES:
             return []
     return sorted(found, key=lambda item: item[0])
@@ -166,7 +166,7 @@ _VIEWS = set(
 def _kept_by(graph: Graph, record: Record, node: int) -> tuple[frozenset[int], frozenset[int]]:
     """The operands and results, by number, that a node saves for its backward pass."""
     kind = record.kind
-    flags = [_is_taped(graph, rows) for rows in record.operands[node]]
+    flags = [_is_taped(graph, rows) for rows in record.operands_of(node)]
     if kind.split is None:
         if len(kind.program.trace.operands) != len(flags):
             return frozenset(), frozenset()

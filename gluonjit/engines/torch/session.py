@@ -250,7 +250,7 @@ class Session:
                 rows = self.arrays[arena].detach() if whole else self._rows(place).clone()
             chunk = self._chunks[place] = Chunk(rows, sizes.pop() if len(sizes) == 1 else 0, self.plan, place)
             parts = self.plan.steps[self._makers[place]].parts
-            chunk.readers.shared = any(record.calls > len(record.bases) for record, _ in parts)
+            chunk.readers.shared = any(record.calls > len(record) for record, _ in parts)
         chunk.readers.values += 1
         return Result(chunk, position - place.begin)
 

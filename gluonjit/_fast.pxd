@@ -1,0 +1,73 @@
+# The types of graph/recorder.py where it is compiled, and what it shares with the files of C beside it.
+cimport cython
+from cpython.array cimport array as cython_array, resize_smart
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+
+cdef extern from "fast.h":
+    ctypedef struct Core:
+        Py_ssize_t (*node_of)(PyObject *, PyObject *, PyObject *, PyObject **, int, int) except -1
+        PyObject *(*value_of)(PyObject *, Py_ssize_t, Py_ssize_t) except NULL
+        PyObject *(*make_value)(PyObject *, Py_ssize_t, PyObject *, PyObject *, int, PyObject *) except NULL
+    Core core
+    object user_line()
+    int fill_module(object module, object value, object record, object graph, object batch) except -1
+    void PyObject_GC_UnTrack(PyObject *)
+    void PyObject_GC_Track(PyObject *)
+    int PyObject_GC_IsTracked(PyObject *)
+
+
+cdef class GraphRows:
+    cdef public Py_ssize_t rows
+
+
+cdef class BatchRoom:
+    cdef public double room
+
+
+@cython.final
+@cython.trashcan(True)
+cdef class Value:
+    cdef public object rows
+    cdef public object spec
+    cdef public object graph
+    cdef public object base
+    cdef object _result
+    cdef public Py_ssize_t depth
+    cdef public bint taped
+
+
+@cython.final
+cdef class Shares:
+    cdef Py_ssize_t used
+    cdef cython_array slots
+
+
+@cython.final
+cdef class Record:
+    cdef object _kind
+    cdef public object guards
+    cdef public double share
+    cdef public Py_ssize_t calls
+    cdef public int mode
+    cdef int results
+    cdef int arity
+    cdef Py_ssize_t height
+    cdef tuple _outputs
+    cdef cython_array _codes
+    cdef cython_array _depths
+    cdef cython_array _bases
+    cdef list _origins
+    cdef list _values
+    cdef list _lists
+    cdef dict _numbers
+    cdef Shares _shares
+    cdef public object rows_read
+    cdef public object base_rows
+
+
+cdef Py_ssize_t _node_of(PyObject *batch, PyObject *graph, PyObject *of, PyObject **given, int count, int sharing) except -1
+cdef PyObject *_value_of(PyObject *of, Py_ssize_t node, Py_ssize_t k) except NULL
+cdef PyObject *_make_value(
+    PyObject *rows, Py_ssize_t depth, PyObject *spec, PyObject *graph, int taped, PyObject *base
+) except NULL

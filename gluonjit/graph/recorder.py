@@ -1,0 +1,707 @@
+"""Values, and the nodes of one signature as flat arrays of whole numbers: what captures append to, and find again.
+
+In Cython's pure-Python mode: with the files of `native/` it is the module `gluonjit._fast` where there was a compiler
+(`_fast.pxd` has the types), and interpreted as it stands elsewhere.
+"""
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, binding=False
+
+from __future__ import annotations
+
+from array import array
+from sys import _getframe, getrefcount
+from sys import modules as _modules
+
+try:
+    import cython
+except ImportError:
+    from gluonjit import standin as cython
+
+if cython.compiled:
+    from cython.cimports.cpython.list import PyList_GET_ITEM
+    from cython.cimports.cpython.object import PyObject
+else:
+    from gluonjit.graph.origins import origin_of
+
+MOST_ROWS = 2**31 - 1  # of a graph: indices have 32 bits
+_MOST = 256  # operands of a node that is captured in C
+
+
+class GraphRows:
+    """The number of rows of a graph: a base of graphs, so that compiled code counts them."""
+
+    __slots__ = ("rows",)
+
+
+class BatchRoom:
+    """The room that is left in a batch: a base of batches, as above."""
+
+    __slots__ = ("room",)
+
+
+class Value:
+    """One captured array: its rows in `graph`, and after the flush where its result lies.
+
+    `rows` is the first of `Spec.rows` consecutive rows, or a tuple of rows. `depth` is one more than the deepest
+    operand's (leaves: 0). `taped` says that it was computed under recording, directly or by reference. `base` keeps
+    alive what a reference refers to.
+    """
+
+    __slots__ = ("_result", "base", "depth", "graph", "rows", "spec", "taped")
+
+    def __init__(self, rows, depth: cython.Py_ssize_t, spec, graph, taped: cython.bint, base=None):
+        self.rows = rows
+        self.depth = depth
+        self.spec = spec
+        self.graph = graph
+        self.taped = taped
+        self.base = base
+        self._result = None
+
+    @property
+    def result(self):
+        """The place of its result, once its batch has run."""
+        return self._result
+
+    @result.setter
+    def result(self, found):
+        self._result = found
+        # Who has a result is left by its graph, and may be a part of any circle from then on.
+        if cython.compiled and not PyObject_GC_IsTracked(cython.cast(cython.pointer(PyObject), self)):
+            PyObject_GC_Track(cython.cast(cython.pointer(PyObject), self))
+
+    def row_list(self):
+        """The numbers of the rows, one by one."""
+        if isinstance(self.rows, tuple):
+            return list(self.rows)
+        first: cython.longlong = self.rows
+        count: cython.longlong = self.spec.rows
+        if count > MOST_ROWS or first > MOST_ROWS:
+            raise OverflowError(f"a graph has no {count} rows from {first} on")
+        return list(range(first, first + count))
+
+
+class Shares:
+    """The nodes of a record that equal calls find, by their operands.
+
+    Compiled it is an open table of node numbers, one more than each; interpreted a dictionary.
+    """
+
+    def __init__(self):
+        self.used = 0
+        self.slots = array("i", bytes(4 * 16)) if cython.compiled else {}
+
+
+class Record:
+    """All nodes of one signature in one graph.
+
+    Node k reads `operands_of(k)`, has depth `depth(k)` and first result row `base(k)`, and was called at `origin(k)`.
+    An equal call on equal operands finds the node that is there, unless that was forgotten. `share` is the part of a
+    batch's room that a node takes, `guards` what has to hold for a call to be one of these, where something has to.
+    """
+
+    def __init__(self, kind, mode: cython.int, share: cython.double):
+        self.kind = kind
+        self.mode = mode
+        self.share = share
+        self.guards = None
+        self.calls = 0
+        self.rows_read = None  # the analysis's operands, row by row and node by node, of nodes made of calls
+        self.base_rows = None  # the analysis's copy of `bases`, so that a step costs only its own nodes
+        self._codes = array("q")  # of operands: a first row, or ~k for the rows _lists[k]
+        self._depths = array("q")
+        self._bases = array("q")
+        self._origins = []
+        self._values = []  # of all nodes, one after the other
+        self._lists = []
+        self._numbers = {}
+        self._shares = Shares()
+
+    @property
+    def kind(self):
+        """The kind that its nodes have in common."""
+        return self._kind
+
+    @kind.setter
+    def kind(self, kind):
+        outputs = tuple(kind.outputs)
+        self._kind = kind
+        self._outputs = outputs
+        self.results = len(outputs)
+        self.arity = len(kind.operands)
+        self.height = kind.rows
+        if self.height < 0 or self.height > MOST_ROWS or any([not 0 <= each.offset <= MOST_ROWS for each in outputs]):
+            raise ValueError(f"a node of {kind.name} has no {kind.rows} rows")
+
+    def __len__(self):
+        return len(self._bases)
+
+    def complete(self):
+        """Forget half a node, which an interrupt (Ctrl-C) in the middle of a capture has left."""
+        whole = min(len(self._bases), len(self._origins), len(self._depths))
+        if self.results:
+            whole = min(whole, len(self._values) // self.results)
+        if self.arity:
+            whole = min(whole, len(self._codes) // self.arity)
+        self.cut(whole)
+
+    def cut(self, count: cython.Py_ssize_t):
+        """Forget all nodes but so many. Values go first: what an interrupt leaves is no node then."""
+        del self._values[count * self.results :], self._origins[count:]
+        del self._bases[count:], self._depths[count:], self._codes[count * self.arity :]
+        self.base_rows = None
+
+    def release(self):
+        """Let go of all values. What is left are numbers."""
+        self._values = []
+        self._shares = Shares()
+
+    @property
+    def operands(self):
+        """The rows of the operands of each node, a list of tuples."""
+        return [self.operands_of(node) for node in range(len(self._bases))]
+
+    def operands_of(self, node: cython.Py_ssize_t):
+        """The rows of each operand of a node."""
+        self._check(node)
+        codes = self._codes[node * self.arity : (node + 1) * self.arity]
+        return tuple([code if code >= 0 else self._lists[~code] for code in codes])
+
+    @property
+    def bases(self):
+        """The first result row of each node, a list."""
+        return self._bases.tolist()
+
+    @bases.setter
+    def bases(self, rows):
+        self._bases = array("q", rows)
+
+    @property
+    def depths(self):
+        """The depth of each node, a list."""
+        return self._depths.tolist()
+
+    @property
+    def origins(self):
+        """The place that called each node."""
+        return self._origins
+
+    def base(self, node: cython.Py_ssize_t):
+        """The first result row of a node."""
+        self._check(node)
+        return self._bases[node]
+
+    def depth(self, node: cython.Py_ssize_t):
+        """The depth of a node."""
+        self._check(node)
+        return self._depths[node]
+
+    def values(self, node: cython.Py_ssize_t):
+        """The values of a node."""
+        self._check(node)
+        return tuple(self._values[node * self.results : (node + 1) * self.results])
+
+    def _check(self, node: cython.Py_ssize_t):
+        if not 0 <= node < len(self._bases):
+            raise IndexError(f"there is no node {node} among {len(self._bases)}")
+
+    def held(self, begin: cython.Py_ssize_t, end: cython.Py_ssize_t, own: cython.Py_ssize_t = 0):
+        """Tells whether somebody outside the graph can read a value of nodes from `begin` to `end`.
+
+        `own` are the caller's references to each value, which do not count.
+        """
+        k: cython.Py_ssize_t
+        for k in range(max(begin, 0) * self.results, min(end * self.results, len(self._values))):
+            if _references(self._values, k) > _UNREAD + own:
+                return True
+        return False
+
+    def append(self, graph: GraphRows, operands: tuple, depth: cython.longlong, origin):
+        """Append a node that was called at `origin`, and return its values."""
+        codes = self._coded(operands)
+        return self.values(_append(self, graph, _numbers_in(codes), depth, origin))
+
+    def capture(self, batch: BatchRoom, graph: GraphRows, operands: tuple, depth: cython.longlong, sharing):
+        """The values of the node on these operands: one that is there, or a new one, called where the program stands.
+
+        Only nodes of pure kinds are shared.
+        """
+        codes = self._coded(operands)
+        shared: cython.bint = sharing and self._kind.pure
+        node: cython.Py_ssize_t = _find(self, _numbers_in(codes)) if shared else -1
+        if node < 0:
+            node = _append(self, graph, _numbers_in(codes), depth, _here())
+            batch.room -= self.share
+            if shared:
+                _remember(self, node)
+        self.calls += 1
+        return self.values(node)
+
+    def put(self, operands: tuple, depth: cython.longlong, base: cython.longlong, origin, values: tuple):
+        """Append a node that has its rows and values already."""
+        if len(values) != self.results:
+            raise ValueError(f"a node of {self._kind.name} has {self.results} values, not {len(values)}")
+        codes = self._coded(operands)
+        _put(self, _numbers_in(codes), depth, base, origin)
+        self._values.extend(values)
+
+    def like(self, kind):
+        """A record of another kind for the same calls: depths, origins and values are in common."""
+        found = Record(kind, self.mode, 0.0)
+        found.calls, found._depths, found._bases = self.calls, self._depths, self._bases
+        found._origins, found._values = self._origins, self._values
+        return found
+
+    def forget(self, node: cython.Py_ssize_t):
+        """Let equal calls from now on be nodes of their own."""
+        self._check(node)
+        kept = [each for each in _known(self) if each != node]
+        self._shares = Shares()
+        for each in kept:
+            _remember(self, each)
+
+    def set_aside(self):
+        """Let no equal call find the nodes there are; returns what `put_back` takes."""
+        found, self._shares = self._shares, Shares()
+        return found
+
+    def put_back(self, shares: Shares, keep: cython.bint):
+        """Let equal calls find the nodes again that were set aside; those that came since too if `keep`."""
+        since = _known(self) if keep else []
+        self._shares = shares
+        for node in since:
+            codes = self._codes[node * self.arity : (node + 1) * self.arity]
+            if _find(self, _numbers_in(codes)) < 0:
+                _remember(self, node)
+
+    def _coded(self, operands: tuple):
+        """The operands as numbers."""
+        if len(operands) != self.arity:
+            raise ValueError(f"a node of {self._kind.name} has {self.arity} operands, not {len(operands)}")
+        return array("q", [_code(self, rows) for rows in operands])
+
+
+@cython.cfunc
+def _here():
+    """The user's line."""
+    if cython.compiled:
+        return user_line()
+    else:
+        return origin_of(_getframe(1))
+
+
+@cython.cfunc
+def _numbers_in(codes) -> cython.p_longlong:
+    """The numbers of an array."""
+    if cython.compiled:
+        return cython.cast(cython_array, codes).data.as_longlongs
+    else:
+        return codes
+
+
+@cython.cfunc
+@cython.exceptval(0, check=True)
+def _code(record: Record, rows) -> cython.longlong:
+    """The number that stands for the rows of an operand."""
+    number: cython.longlong
+    if isinstance(rows, tuple):
+        found = record._numbers.get(rows)
+        if found is None:
+            found = record._numbers[rows] = len(record._lists)
+            record._lists.append(rows)
+        number = found
+        return -1 - number
+    number = rows
+    if number < 0:
+        raise ValueError(f"a graph has no row {number}")
+    return number
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(-1)
+def _push(to: cython_array, number: cython.longlong) -> cython.int:
+    """Append a number."""
+    if cython.compiled:
+        count: cython.Py_ssize_t = len(to)
+        resize_smart(to, count + 1)
+        to.data.as_longlongs[count] = number
+    else:
+        to.append(number)
+    return 0
+
+
+@cython.cfunc
+@cython.exceptval(-1)
+def _put(
+    record: Record, codes: cython.p_longlong, depth: cython.longlong, base: cython.longlong, origin
+) -> cython.int:
+    """Append a node but for its values."""
+    k: cython.Py_ssize_t
+    for k in range(record.arity):
+        _push(record._codes, codes[k])
+    _push(record._depths, depth)
+    _push(record._bases, base)
+    record._origins.append(origin)
+    return 0
+
+
+@cython.cfunc
+@cython.exceptval(-1)
+def _append(
+    record: Record, graph: GraphRows, codes: cython.p_longlong, depth: cython.longlong, origin
+) -> cython.Py_ssize_t:
+    """Append a node: its number.
+
+    The collector of garbage does not look at its values, of which there are very many: they are in no circle but that
+    with their graph, and a graph is always released (Batch.flush, Batch.discard, State.__del__).
+    """
+    base: cython.Py_ssize_t = graph.rows
+    first: cython.Py_ssize_t = len(record._values)
+    taped: cython.bint = record.mode >= 2
+    if base < 0 or base > MOST_ROWS - record.height:
+        raise OverflowError(f"a batch has no {record.height} rows after {base}")
+    for output in record._outputs:
+        value = Value(base + output.offset, depth, output.spec, graph, taped)
+        if cython.compiled:
+            PyObject_GC_UnTrack(cython.cast(cython.pointer(PyObject), value))
+        record._values.append(value)
+    _put(record, codes, depth, base, origin)
+    graph.rows = base + record.height
+    return first // record.results if record.results else len(record._bases) - 1
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _hash(codes: cython.p_longlong, count: cython.Py_ssize_t) -> cython.ulonglong:
+    """A number that equal operands have in common."""
+    k: cython.Py_ssize_t
+    found: cython.ulonglong = 0
+    for k in range(count):
+        found = (found ^ cython.cast(cython.ulonglong, codes[k])) * cython.cast(cython.ulonglong, 0x9E3779B97F4A7C15)
+        found ^= found >> 29
+    return found
+
+
+@cython.cfunc
+@cython.exceptval(-2)
+def _find(record: Record, codes: cython.p_longlong) -> cython.Py_ssize_t:
+    """The node that reads what these numbers stand for, or -1."""
+    if not cython.compiled:
+        return record._shares.slots.get(tuple(codes), -1)
+    else:
+        slots: cython.p_int = record._shares.slots.data.as_ints
+        own: cython.p_longlong = record._codes.data.as_longlongs
+        arity: cython.Py_ssize_t = record.arity
+        last: cython.Py_ssize_t = len(record._shares.slots) - 1
+        at: cython.Py_ssize_t = _hash(codes, arity) & last
+        k: cython.Py_ssize_t
+        node: cython.Py_ssize_t
+        while slots[at]:
+            node = slots[at] - 1
+            for k in range(arity):
+                if own[node * arity + k] != codes[k]:
+                    break
+            else:
+                return node
+            at = (at + 1) & last
+        return -1
+
+
+@cython.cfunc
+@cython.exceptval(-1)
+def _remember(record: Record, node: cython.Py_ssize_t) -> cython.int:
+    """Let equal calls find a node from now on."""
+    shares: Shares = record._shares
+    if not cython.compiled:
+        shares.slots[tuple(record._codes[node * record.arity : (node + 1) * record.arity])] = node
+    else:
+        if 3 * (shares.used + 1) > 2 * len(shares.slots):
+            _grow(record)
+        _enter(record, shares.slots, node)
+        shares.used += 1
+    return 0
+
+
+@cython.cfunc
+@cython.exceptval(-1)
+def _enter(record: Record, table: cython_array, node: cython.Py_ssize_t) -> cython.int:
+    """Put a node into a table that has room."""
+    slots: cython.p_int = table.data.as_ints
+    last: cython.Py_ssize_t = len(table) - 1
+    at: cython.Py_ssize_t = _hash(record._codes.data.as_longlongs + node * record.arity, record.arity) & last
+    while slots[at]:
+        at = (at + 1) & last
+    slots[at] = node + 1
+    return 0
+
+
+@cython.cfunc
+@cython.exceptval(-1)
+def _grow(record: Record) -> cython.int:
+    """Let a table have twice the places."""
+    old: cython_array = record._shares.slots
+    new: cython_array = array("i", bytes(8 * len(old)))
+    k: cython.Py_ssize_t
+    for k in range(len(old)):
+        if old.data.as_ints[k]:
+            _enter(record, new, old.data.as_ints[k] - 1)
+    record._shares.slots = new
+    return 0
+
+
+@cython.cfunc
+def _known(record: Record) -> list:
+    """The nodes that equal calls find."""
+    slots = record._shares.slots
+    if cython.compiled:
+        return [number - 1 for number in slots if number]
+    else:
+        return list(slots.values())
+
+
+@cython.cfunc
+@cython.exceptval(-1)
+def _references(values: list, k: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """The references to a value, with those that counting makes."""
+    if cython.compiled:  # to hold the object meanwhile would be to write to it
+        return cython.cast(cython.pointer(PyObject), PyList_GET_ITEM(values, k)).ob_refcnt
+    else:
+        return getrefcount(values[k])
+
+
+_UNREAD: cython.Py_ssize_t = _references([object()], 0)
+"""References to a value that nobody holds but its record, and those that counting makes."""
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _is_held(values: list, k: cython.Py_ssize_t) -> cython.bint:
+    """Tells whether somebody outside the graph holds a value."""
+    return _references(values, k) > _UNREAD
+
+
+def read(
+    records: list,
+    sizes: list,
+    number: cython.Py_ssize_t,
+    n: cython.Py_ssize_t,
+    at: cython.Py_ssize_t,
+    kinds: cython_array,
+    bases: cython_array,
+    firsts: cython_array,
+    operands: cython_array,
+    alive: cython_array,
+):
+    """Read the nodes of these records, the first of which has this number, from node n and operand `at` on.
+
+    `sizes` has for each record the rows of each of its operands. A node is alive if somebody outside the graph can read
+    one of its values. Raises ValueError for half a node, and for an operand that has not as many rows as it should.
+    """
+    k: cython.Py_ssize_t
+    i: cython.Py_ssize_t
+    count: cython.Py_ssize_t
+    width: cython.Py_ssize_t
+    for each, lengths in zip(records, sizes):
+        record: Record = each
+        count = len(record._bases)
+        width = sum(lengths)
+        if len(record._values) != count * record.results or len(record._codes) != count * record.arity:
+            raise ValueError(f"half a node of {record._kind.name}")
+        if len(lengths) != record.arity or n + count > len(kinds) or at + count * width > len(operands):
+            raise ValueError(f"there is no room for {count} nodes of {record._kind.name}")
+        for k in range(count):
+            _set(kinds, n + k, number)
+            _set(firsts, n + k, at + k * width)
+            _set(bases, n + k, _get(record._bases, k))
+        for k in range(count):
+            for i in range(k * record.results, (k + 1) * record.results):
+                if _is_held(record._values, i):
+                    _set(alive, n + k, 1)
+                    break
+            else:
+                _set(alive, n + k, 0)
+        _read_operands(record, lengths, width, at, operands)
+        at += count * width
+        n += count
+        number += 1
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _get(of: cython_array, k: cython.Py_ssize_t) -> cython.longlong:
+    """The number at a place."""
+    if cython.compiled:
+        return of.data.as_longlongs[k]
+    else:
+        return of[k]
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _set(of: cython_array, k: cython.Py_ssize_t, number: cython.longlong) -> cython.void:
+    """Put a number to a place."""
+    if cython.compiled:
+        of.data.as_longlongs[k] = number
+    else:
+        of[k] = number
+
+
+@cython.cfunc
+@cython.exceptval(-1)
+def _read_operands(
+    record: Record, sizes: tuple, width: cython.Py_ssize_t, begin: cython.Py_ssize_t, operands: cython_array
+) -> cython.int:
+    """Read the rows of the operands of a record's nodes, operand by operand."""
+    c: cython.Py_ssize_t
+    i: cython.Py_ssize_t
+    k: cython.Py_ssize_t
+    at: cython.Py_ssize_t
+    size: cython.Py_ssize_t
+    code: cython.longlong
+    for c in range(record.arity):
+        size = sizes[c]
+        at = begin
+        for k in range(len(record._bases)):
+            code = _get(record._codes, k * record.arity + c)
+            if code >= 0:
+                for i in range(size):
+                    _set(operands, at + i, code + i)
+            else:
+                rows: tuple = record._lists[-1 - code]
+                if len(rows) != size:
+                    raise ValueError(f"an operand has {len(rows)} rows, not {size}")
+                for i in range(size):
+                    _set(operands, at + i, rows[i])
+            at += width
+        begin += size
+    return 0
+
+
+def _row(table: list, number: cython.Py_ssize_t):
+    """The thing that a number of a recording stands for."""
+    if not 0 <= number < len(table):
+        raise IndexError(number)
+    return table[number]
+
+
+def replay(batch: BatchRoom, graph: GraphRows, sharing: cython.bint, records: dict, origins: list, code, table: list):
+    """Capture the nodes of a recording (see `hybrid.replaying`), and return their values.
+
+    `table` has the rows that were there before, and gets those of the nodes. Raises ValueError where `code` is none.
+    """
+    numbers: list = list(code)
+    found: list = []
+    at: cython.Py_ssize_t = 0
+    deeper: cython.longlong = 0  # how much the deepest of the nodes that were there is deeper than it was recorded
+    depth: cython.longlong
+    node: cython.Py_ssize_t
+    row: cython.Py_ssize_t
+    try:
+        while at < len(numbers):
+            record: Record = records[numbers[at]]
+            depth = numbers[at + 2]
+            operands: list = []
+            head = at
+            at += 5
+            for _ in range(numbers[head + 4]):
+                if numbers[at] >= 0:
+                    operands.append(_row(table, numbers[at]))
+                    at += 1
+                else:
+                    last = at + 1 - numbers[at]
+                    operands.append(tuple([_row(table, each) for each in numbers[at + 1 : last]]))
+                    at = last
+            codes = record._coded(tuple(operands))
+            node = _find(record, _numbers_in(codes)) if sharing else -1
+            if node >= 0:
+                deeper = max(deeper, _get(record._depths, node) - depth)
+            else:
+                node = _append(record, graph, _numbers_in(codes), depth + deeper, _row(origins, numbers[head + 3]))
+                batch.room -= record.share
+                if sharing:
+                    _remember(record, node)
+            record.calls += numbers[head + 1]
+            row = _get(record._bases, node)
+            table.extend(range(row, row + record.height))
+            found.append(record.values(node))
+    except (IndexError, KeyError, TypeError) as error:
+        raise ValueError("a recording is no list of nodes") from error
+    return found
+
+
+# What the files of C call.
+
+
+def _node_of(
+    batch: cython.pointer(PyObject),
+    graph: cython.pointer(PyObject),
+    of: cython.pointer(PyObject),
+    given: cython.pointer(cython.pointer(PyObject)),
+    count: cython.int,
+    sharing: cython.int,
+) -> cython.Py_ssize_t:
+    """The node of a record on these values: one that is there, or a new one, called where the program stands."""
+    record: Record = cython.cast(Record, of)
+    codes: cython.longlong[256]
+    depth: cython.Py_ssize_t = 0
+    node: cython.Py_ssize_t = -1
+    k: cython.Py_ssize_t
+    value: Value
+    if count != record.arity or count > _MOST:
+        raise ValueError(f"a node of {record._kind.name} has {record.arity} operands, not {count}")
+    for k in range(count):
+        value = cython.cast(Value, given[k])
+        codes[k] = _code(record, value.rows)
+        if value.depth > depth:
+            depth = value.depth
+    if sharing:
+        node = _find(record, codes)
+    if node < 0:
+        node = _append(record, cython.cast(GraphRows, graph), codes, depth + 1, _here())
+        cython.cast(BatchRoom, batch).room -= record.share
+        if sharing:
+            _remember(record, node)
+    record.calls += 1
+    return node
+
+
+def _value_of(
+    of: cython.pointer(PyObject), node: cython.Py_ssize_t, k: cython.Py_ssize_t
+) -> cython.pointer(PyObject):
+    """The k-th value of a node: borrowed."""
+    record: Record = cython.cast(Record, of)
+    if not 0 <= k < record.results or (node + 1) * record.results > len(record._values):
+        raise IndexError(f"there is no value {k} of node {node}")
+    return PyList_GET_ITEM(record._values, node * record.results + k)
+
+
+def _make_value(
+    rows: cython.pointer(PyObject),
+    depth: cython.Py_ssize_t,
+    spec: cython.pointer(PyObject),
+    graph: cython.pointer(PyObject),
+    taped: cython.int,
+    base: cython.pointer(PyObject),
+) -> cython.pointer(PyObject):
+    """A new value: a reference of the caller's."""
+    value: Value = Value.__new__(Value)
+    value.rows = cython.cast(object, rows)
+    value.depth = depth
+    value.spec = cython.cast(object, spec)
+    value.graph = cython.cast(object, graph)
+    value.taped = taped
+    value.base = cython.cast(object, base)
+    value._result = None
+    Py_INCREF(value)
+    return cython.cast(cython.pointer(PyObject), value)
+
+
+if cython.compiled:
+    core.node_of = _node_of
+    core.value_of = _value_of
+    core.make_value = _make_value
+    fill_module(_modules[__name__], Value, Record, GraphRows, BatchRoom)

@@ -1,0 +1,88 @@
+"""Values, and the nodes of one signature."""
+
+from collections.abc import Mapping, MutableSequence, Sequence
+from typing import Any
+
+from gluonjit.graph.kinds import Kind
+from gluonjit.graph.origins import Origin
+from gluonjit.graph.values import Rows, Spec
+
+class GraphRows:
+    rows: int
+
+class BatchRoom:
+    room: float
+
+class Value:
+    rows: Rows
+    depth: int
+    spec: Spec
+    graph: Any
+    taped: bool
+    base: Any
+    result: Any
+    def __init__(self, rows: Rows, depth: int, spec: Spec, graph: Any, taped: bool, base: Any = None) -> None: ...
+    def row_list(self) -> list[int]: ...
+
+class Shares: ...
+
+class Record:
+    kind: Kind
+    mode: int
+    share: float
+    guards: Any
+    calls: int
+    rows_read: Any
+    base_rows: Any
+    bases: Any
+    def __init__(self, kind: Kind, mode: int, share: float) -> None: ...
+    def __len__(self) -> int: ...
+    def complete(self) -> None: ...
+    def cut(self, count: int) -> None: ...
+    def release(self) -> None: ...
+    @property
+    def operands(self) -> list[tuple[Rows, ...]]: ...
+    def operands_of(self, node: int) -> tuple[Rows, ...]: ...
+    @property
+    def depths(self) -> list[int]: ...
+    @property
+    def origins(self) -> list[Origin]: ...
+    def base(self, node: int) -> int: ...
+    def depth(self, node: int) -> int: ...
+    def values(self, node: int) -> tuple[Value, ...]: ...
+    def held(self, begin: int, end: int, own: int = 0) -> bool: ...
+    def append(
+        self, graph: GraphRows, operands: tuple[Rows, ...], depth: int, origin: Origin
+    ) -> tuple[Value, ...]: ...
+    def capture(
+        self, batch: BatchRoom, graph: GraphRows, operands: tuple[Rows, ...], depth: int, sharing: bool
+    ) -> tuple[Value, ...]: ...
+    def put(
+        self, operands: tuple[Rows, ...], depth: int, base: int, origin: Origin, values: tuple[Value, ...]
+    ) -> None: ...
+    def like(self, kind: Kind) -> Record: ...
+    def forget(self, node: int) -> None: ...
+    def set_aside(self) -> Shares: ...
+    def put_back(self, shares: Shares, keep: bool) -> None: ...
+
+def read(
+    records: list[Record],
+    sizes: list[tuple[int, ...]],
+    number: int,
+    n: int,
+    at: int,
+    kinds: Any,
+    bases: Any,
+    firsts: Any,
+    operands: Any,
+    alive: Any,
+) -> None: ...
+def replay(
+    batch: BatchRoom,
+    graph: GraphRows,
+    sharing: bool,
+    records: Mapping[int, Record],
+    origins: Sequence[Origin],
+    code: Sequence[int],
+    table: MutableSequence[int],
+) -> list[tuple[Value, ...]]: ...

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from gluonjit.analysis.costs import Coefficients, CostModel
 from gluonjit.analysis.costs.measured import Fitted, Measured
-from gluonjit.hybrid.costs import calibration_file, machine, use_model
-from gluonjit.hybrid.state import engine_of
+from gluonjit.hybrid.choose.costs import calibration_file, machine, use_model
+from gluonjit.hybrid.run.state import engine_of
 
 _COMMAND = "python -m gluonjit calibrate"
 _BAR = 30

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-from gluonjit.hybrid.listing import as_markdown, as_text
+from gluonjit.hybrid.explain.listing import as_markdown, as_text
 
 ENGINES = {"mxnet": "MXNet", "torch": "PyTorch"}
 _COMMAND = "python -m gluonjit rules"

@@ -12,7 +12,7 @@ from hostile_support import Case, run
 from gluonjit import _fast as fast
 from gluonjit.graph import Record, intern_spec
 from gluonjit.hybrid import LOCAL
-from gluonjit.hybrid.guards.facts import ABSENT, CELL, CONTENTS, ENTRY, ITEM, SIZE, alike, look
+from gluonjit.hybrid.capture.guards.facts import ABSENT, CELL, CONTENTS, ENTRY, ITEM, SIZE, alike, look
 
 Value = fast.Value
 SPEC = intern_spec((3, 2), "float32", "cpu", "rows")

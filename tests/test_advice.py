@@ -21,7 +21,7 @@ from gluonjit.errors import (
     GluonJITWarning,
     SmallBatchWarning,
 )
-from gluonjit.hybrid import advice
+from gluonjit.hybrid.explain import advice
 
 
 @pytest.fixture(autouse=True)

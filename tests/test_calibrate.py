@@ -12,7 +12,7 @@ from gluonjit import calibrate
 from gluonjit.__main__ import main
 from gluonjit.analysis.costs import Coefficients
 from gluonjit.engines.mxnet import engine
-from gluonjit.hybrid import costs
+from gluonjit.hybrid.choose import costs
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +44,7 @@ def test_an_interrupted_calibration_stores_nothing(
     def interrupted(*given: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("gluonjit.hybrid.calibration._perform", interrupted)
+    monkeypatch.setattr("gluonjit.hybrid.run.calibration._perform", interrupted)
     before = costs.cost_model("mxnet", engine.VERSIONS)
     assert main(["calibrate", "--seconds", "1"]) == 130
     assert "interrupted, nothing was stored" in capsys.readouterr().err

@@ -14,8 +14,8 @@ from gluonjit.analysis import Planner
 from gluonjit.analysis.choice import Allowed, Capture, Seen, Setting, Study, counts_of, samples_that_pay
 from gluonjit.analysis.costs import CostModel
 from gluonjit.errors import AloneWarning, CellWarning, OptionError
-from gluonjit.hybrid.advice import forget
-from gluonjit.hybrid.choosing import Chooser, clear_choices
+from gluonjit.hybrid.choose.choosing import Chooser, clear_choices
+from gluonjit.hybrid.explain.advice import forget
 from gluonjit.hybrid.options import Options
 
 SIZE = 4

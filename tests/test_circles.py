@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import gluonjit
-from gluonjit.hybrid.batch import Batch, Results
+from gluonjit.hybrid.run.batch import Batch, Results
 
 WORDS, SIZE, SAMPLES = 20, 4, 6
 

@@ -28,7 +28,7 @@ from gluonjit.analysis.costs.fit import fit, nonnegative
 from gluonjit.analysis.costs.measured import Measured
 from gluonjit.engines.mxnet.arrays import VERSIONS
 from gluonjit.errors import GluonJITWarning
-from gluonjit.hybrid import costs
+from gluonjit.hybrid.choose import costs
 
 ZERO = replace(
     Coefficients(),

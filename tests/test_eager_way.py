@@ -13,7 +13,8 @@ import pytest
 import gluonjit
 from gluonjit.analysis.pace import Outcome, Pace
 from gluonjit.errors import OptionError
-from gluonjit.hybrid import LOCAL, pacing
+from gluonjit.hybrid import LOCAL
+from gluonjit.hybrid.choose import pacing
 
 Tree = tuple[int, list[Any]]
 TREES: list[Tree] = [(0, []), (1, [(0, []), (2, [])]), (2, [(1, [(3, [])])]), (3, [(0, [(1, [])]), (2, []), (1, [])])]

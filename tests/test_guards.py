@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from gluonjit.compiled import FAST
-from gluonjit.hybrid.guards import Follower, Noted, Refused, facts, holding, too_many, variant_key
-from gluonjit.hybrid.guards.facts import ABSENT, Fact, PlainGuards, alike, look
+from gluonjit.hybrid.capture.guards import Follower, Noted, Refused, facts, holding, too_many, variant_key
+from gluonjit.hybrid.capture.guards.facts import ABSENT, Fact, PlainGuards, alike, look
 
 GLOBAL = 2.0
 KEPT: list[Any] = []

@@ -11,7 +11,7 @@ import pytest
 import gluonjit
 from gluonjit.analysis import pace
 from gluonjit.analysis.choice import Allowed, Setting, Study
-from gluonjit.hybrid import kept
+from gluonjit.hybrid.choose import kept
 
 mx, torch = pytest.importorskip("mxnet"), pytest.importorskip("torch")
 ALLOWED = Allowed(("cell", "op"), (True, False), ("depth", "greedy"))

@@ -16,7 +16,7 @@ from mxnet import autograd, gluon
 
 import gluonjit
 from gluonjit.errors import OptionError, ReuseError, VerifyError
-from gluonjit.hybrid import reuse
+from gluonjit.hybrid.capture import reuse
 from tests.support import assert_close, assert_same, outcome, rows
 
 WORDS, SIZE = 12, 4

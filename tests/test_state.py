@@ -14,7 +14,7 @@ from state_cases import restore as restore_cases
 
 import gluonjit
 from gluonjit.errors import StateError
-from gluonjit.hybrid.guards import AGAIN, Noted
+from gluonjit.hybrid.capture.guards import AGAIN, Noted
 
 
 def ones(count: int) -> Any:

@@ -21,7 +21,8 @@ from gluonjit.errors import (  # noqa: E402
     GluonJITWarning,
     SmallBatchWarning,
 )
-from gluonjit.hybrid import LOCAL, advice  # noqa: E402
+from gluonjit.hybrid import LOCAL  # noqa: E402
+from gluonjit.hybrid.explain import advice  # noqa: E402
 
 
 @pytest.fixture(autouse=True)

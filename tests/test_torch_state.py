@@ -21,7 +21,7 @@ from torch import nn
 
 import gluonjit
 from gluonjit.errors import StateError
-from gluonjit.hybrid.guards import AGAIN, Noted
+from gluonjit.hybrid.capture.guards import AGAIN, Noted
 
 TABLE: dict[str, float] = {"scale": 1.0}
 

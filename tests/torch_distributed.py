@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch_support import TreeModel, gradients, make_trees
 
 import gluonjit
-from gluonjit.hybrid.minibatch import MINIBATCH
+from gluonjit.hybrid.explain.minibatch import MINIBATCH
 
 TREES = make_trees(8)
 MINIBATCHES = 3

@@ -1,4 +1,4 @@
-/* Nodes of a recorded call, captured again: what gluonjit.hybrid.replaying.replayed does. */
+/* Nodes of a recorded call, captured again: what gluonjit.hybrid.capture.replaying.replayed does. */
 
 #include "fast.h"
 

@@ -24,8 +24,8 @@ from gluonjit.engines.mxnet.trace import map_structure
 from gluonjit.errors import OptionError, ReuseError
 from gluonjit.graph import Value, line_of
 from gluonjit.hybrid import FULL, LOCAL, Batch
-from gluonjit.hybrid.replaying import Node, replayed, unpacked
-from gluonjit.hybrid.reuse import Apart, CaptureTemplate, Refusal, Unfit, made
+from gluonjit.hybrid.capture.replaying import Node, replayed, unpacked
+from gluonjit.hybrid.capture.reuse import Apart, CaptureTemplate, Refusal, Unfit, made
 
 MISSED = object()
 """The answer for a call that has to run."""

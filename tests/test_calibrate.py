@@ -8,9 +8,9 @@ from pathlib import Path
 import mxnet as mx
 import pytest
 
-from gluonjit import calibrate
 from gluonjit.__main__ import main
 from gluonjit.analysis.costs import Coefficients
+from gluonjit.commands import calibrate
 from gluonjit.engines.mxnet import engine
 from gluonjit.hybrid.choose import costs
 

@@ -34,7 +34,7 @@ def test_models_give_the_same_results_in_python() -> None:
 
 
 def test_the_doctor_says_how_calls_are_captured() -> None:
-    told = "from gluonjit.doctor import _capture_lines; print(*_capture_lines())"
+    told = "from gluonjit.install.doctor import _capture_lines; print(*_capture_lines())"
     assert fresh("-c", told, pure=True) == "in Python, which is slower: GLUONJIT_PURE is set\n"
     assert fresh("-c", told, pure=False).startswith("in C" if BUILT else "in Python")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gluonjit import doctor
 from gluonjit.__main__ import main
+from gluonjit.install import doctor
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from gluonjit import compat
+from gluonjit.install import compat
 
 ROOT = Path(__file__).resolve().parent.parent
 HAS_MXNET = importlib.util.find_spec("mxnet") is not None
@@ -50,7 +50,7 @@ def framework(tmp_path: Path) -> Path:
 def test_the_hook_runs_at_once_where_the_framework_came_first(framework: Path) -> None:
     code = """
         import framework
-        from gluonjit import frameworks
+        from gluonjit.install import frameworks
         frameworks.when_imported("framework", lambda module: print(module.__name__, module.finished))
     """
     assert run(code, framework) == "framework True"
@@ -58,7 +58,7 @@ def test_the_hook_runs_at_once_where_the_framework_came_first(framework: Path) -
 
 def test_the_hook_runs_after_the_whole_import_where_gluonjit_came_first(framework: Path) -> None:
     code = """
-        from gluonjit import frameworks
+        from gluonjit.install import frameworks
         frameworks.when_imported("framework", lambda module: print(module.__name__, module.finished))
         import sys
         assert "framework" not in sys.modules
@@ -75,7 +75,7 @@ def test_hooks_given_by_name_are_imported_when_they_are_called(framework: Path) 
         "def install(module): print('install', module.finished)\n"
     )
     code = """
-        from gluonjit import frameworks
+        from gluonjit.install import frameworks
         frameworks.before_import("framework", "hooks:prepare")
         frameworks.when_imported("framework", "hooks:install")
         print("registered")
@@ -87,7 +87,7 @@ def test_hooks_given_by_name_are_imported_when_they_are_called(framework: Path) 
 def test_a_hook_runs_once_however_often_it_is_registered_and_the_framework_reloaded(framework: Path) -> None:
     code = """
         import importlib
-        from gluonjit import frameworks
+        from gluonjit.install import frameworks
         calls = []
         frameworks.when_imported("framework", calls.append)
         import framework
@@ -102,7 +102,7 @@ def test_a_hook_runs_once_however_often_it_is_registered_and_the_framework_reloa
 def test_a_fresh_module_object_is_hooked_too(framework: Path) -> None:
     code = """
         import sys
-        from gluonjit import frameworks
+        from gluonjit.install import frameworks
         calls = []
         frameworks.when_imported("framework", calls.append)
         import framework
@@ -119,7 +119,7 @@ def test_an_import_that_fails_leaves_the_hook_for_the_next_try(framework: Path) 
     )
     code = """
         import sys
-        from gluonjit import frameworks
+        from gluonjit.install import frameworks
         calls = []
         frameworks.when_imported("framework", calls.append)
         try:
@@ -136,7 +136,7 @@ def test_an_import_that_fails_leaves_the_hook_for_the_next_try(framework: Path) 
 def test_a_framework_that_is_not_there_is_not_found_as_without_hooks() -> None:
     code = """
         import importlib.util
-        from gluonjit import frameworks
+        from gluonjit.install import frameworks
         frameworks.when_imported("no_such_framework", print)
         assert importlib.util.find_spec("no_such_framework") is None
         try:
@@ -150,7 +150,8 @@ def test_a_framework_that_is_not_there_is_not_found_as_without_hooks() -> None:
 def test_an_error_in_prepare_is_the_error_of_the_import(framework: Path) -> None:
     code = """
         import sys
-        from gluonjit import errors, frameworks
+        from gluonjit import errors
+        from gluonjit.install import frameworks
         def prepare(): raise errors.EngineError("numpy 9")
         frameworks.before_import("framework", prepare)
         try:
@@ -168,7 +169,7 @@ def test_a_hook_that_fails_warns_and_leaves_the_framework_usable(framework: Path
     code = "\n".join(
         [
             "import warnings",
-            "from gluonjit import errors, frameworks",
+            "from gluonjit import errors; from gluonjit.install import frameworks",
             "with warnings.catch_warnings(record=True) as caught:",
             "    warnings.simplefilter('always')",
             *(f"    {line}" for line in lines),
@@ -185,7 +186,7 @@ def test_the_imported_module_shows_no_trace_of_the_hooks(framework: Path) -> Non
     code = """
         import importlib.util, inspect, pkgutil
         from importlib.machinery import SourceFileLoader
-        from gluonjit import frameworks
+        from gluonjit.install import frameworks
         frameworks.when_imported("framework", lambda module: None)
         spec = importlib.util.find_spec("framework")
         assert spec.loader.is_package("framework") and spec.loader.get_filename() == spec.origin
@@ -205,7 +206,7 @@ def test_threads_that_import_at_once_see_a_framework_that_is_hooked(framework: P
     (framework / "framework" / "__init__.py").write_text("import time\ntime.sleep(0.2)\nfinished = True\n")
     code = """
         import threading
-        from gluonjit import frameworks
+        from gluonjit.install import frameworks
         calls, seen = [], []
         def install(module):
             calls.append(module)
@@ -230,7 +231,7 @@ def test_an_import_under_way_in_another_thread_is_waited_for(framework: Path) ->
     (framework / "framework" / "__init__.py").write_text("import time\ntime.sleep(0.5)\nfinished = True\n")
     code = """
         import sys, threading, time
-        from gluonjit import frameworks
+        from gluonjit.install import frameworks
         thread = threading.Thread(target=lambda: __import__("framework"))
         thread.start()
         while "framework" not in sys.modules: time.sleep(0.01)
@@ -242,7 +243,7 @@ def test_an_import_under_way_in_another_thread_is_waited_for(framework: Path) ->
 
 def test_gluonjit_imported_in_the_middle_of_the_frameworks_import_says_so(framework: Path) -> None:
     (framework / "framework" / "__init__.py").write_text(
-        "from gluonjit import frameworks\nframeworks.when_imported('framework', print)\n"
+        "from gluonjit.install import frameworks\nframeworks.when_imported('framework', print)\n"
     )
     code = """
         import warnings
@@ -257,7 +258,7 @@ def test_gluonjit_imported_in_the_middle_of_the_frameworks_import_says_so(framew
 def test_two_libraries_with_such_hooks_get_on(framework: Path) -> None:
     code = """
         import importlib.util, sys
-        from gluonjit import frameworks
+        from gluonjit.install import frameworks
         class Other:
             asking = False
             def find_spec(self, name, path=None, target=None):
@@ -306,8 +307,8 @@ def test_import_mxnet_beside_numpy_2_says_what_to_do(tmp_path: Path) -> None:
         import numpy, sys
         numpy.__version__ = "2.3.1"
         sys.path.insert(0, sys.path.pop(2))
-        from gluonjit import frameworks
-        frameworks.before_import("mxnet", "gluonjit.compat:prepare_mxnet")
+        from gluonjit.install import frameworks
+        frameworks.before_import("mxnet", "gluonjit.install.compat:prepare_mxnet")
         try:
             import mxnet
         except ImportError as error:
@@ -375,8 +376,8 @@ def test_the_shim_lets_mxnet_import_beside_a_numpy_without_bool() -> None:
         vars(numpy).pop("bool", None)
         getattr(numpy, "__former_attrs__", {}).pop("bool", None)
         getattr(numpy, "__deprecated_attrs__", {}).pop("bool", None)
-        from gluonjit import frameworks
-        frameworks.before_import("mxnet", "gluonjit.compat:prepare_mxnet")
+        from gluonjit.install import frameworks
+        frameworks.before_import("mxnet", "gluonjit.install.compat:prepare_mxnet")
         import mxnet
         print(numpy.bool is numpy.bool_)
     """

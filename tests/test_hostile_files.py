@@ -18,7 +18,7 @@ import pytest
 from experiments.treelstm import checkpoint
 from experiments.treelstm.base import BaseSystem, check_shapes
 from experiments.treelstm.cli import main
-from gluonjit import simulate
+from gluonjit.commands import simulate
 from gluonjit.writing import write_whole
 
 WEIGHTS = {"a": np.ones((2, 3), np.float32), "b": np.ones(4, np.float32)}

@@ -22,16 +22,13 @@ FRAMEWORKS = ("mxnet", "torch")
 # All but the engines: these work with numpy alone.
 FRAMEWORK_FREE = (
     "graph",
-    "fused",
+    "rows",
     "analysis",
     "hybrid",
     "errors",
-    "frameworks",
-    "compat",
+    "install",
+    "commands",
     "compiled",
-    "doctor",
-    "probes",
-    "simulate",
     "writing",
     "__main__",
 )

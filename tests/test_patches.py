@@ -32,7 +32,7 @@ print(json.dumps([named, modules]))
 _CHANGED = """
 import importlib, json, sys, types, warnings
 warnings.simplefilter("ignore")
-from gluonjit import compat
+from gluonjit.install import compat
 for name in [name for name in sys.modules if name.split(".")[0] == "gluonjit"]:
     del sys.modules[name]
 sys.meta_path[:] = [finder for finder in sys.meta_path if not type(finder).__module__.startswith("gluonjit")]

@@ -1,4 +1,4 @@
-"""The part of ``doctor`` that runs in a process of its own for each framework: ``python -m gluonjit.probes mxnet``.
+"""The part of ``doctor`` in a process of its own for each framework: ``python -m gluonjit.install.probes mxnet``.
 
 A framework that does not fit its machine can end the process at any point, so each stage prints one line of
 JSON when it begins and one when it is through: the last line says how far it came.

@@ -18,8 +18,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gluonjit import compat
 from gluonjit.compiled import FAST, ROWS, WHY_NO_ROWS, WHY_NOT
+from gluonjit.install import compat
 
 PROBE_SECONDS = 180
 SUPPORTED_MXNET = "1.9.1"
@@ -175,7 +175,7 @@ def _run_probe(name: str) -> tuple[str, str]:
     """Returns what the probe printed, and how it ended where that was not as it should."""
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "gluonjit.probes", name],
+            [sys.executable, "-m", "gluonjit.install.probes", name],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -114,8 +114,8 @@ unit: setup
 # left out, since Python and they keep memory to the end. A finding ends the process, and with it the target.
 SANITIZED := build/sanitize
 SANITIZE := -g -O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
-SANITIZE_TESTS ?= $(addprefix tests/test_,$(addsuffix .py,hostile rows rows_programs rows_random fused torch_fused wide_cells \
-	torch_rows torch_writes state torch_state compiled torch_compiled torch_hooks reuse planning))
+SANITIZE_TESTS ?= $(addprefix tests/,$(addsuffix .py,$(addprefix core/test_,hostile rows rows_programs rows_random wide_cells planning) \
+	$(addprefix mxnet/test_,fused state compiled reuse) $(addprefix torch/test_,fused rows writes state compiled hooks)))
 # What takes minutes then, and runs little of them.
 SANITIZE_LEFT_OUT := very_many_operators or results_in_python or goes_through_modules_of_programs or doctor
 

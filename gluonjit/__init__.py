@@ -45,8 +45,8 @@ imported; where the CUDA 11 wheels of the extra `cu112` are installed, their lib
 
 from gluonjit import errors, nn
 from gluonjit.errors import CaptureError, FlushError
-from gluonjit.frameworks import before_import, when_imported
 from gluonjit.hybrid import Batch, Options, Report, batching, explain
+from gluonjit.install.frameworks import before_import, when_imported
 from gluonjit.public import add_n, cache_info, cell, clear_caches, hybridize, verify
 
 __version__ = "0.1.0"
@@ -68,6 +68,6 @@ __all__ = [
     "verify",
 ]
 
-before_import("mxnet", "gluonjit.compat:prepare_mxnet")
+before_import("mxnet", "gluonjit.install.compat:prepare_mxnet")
 when_imported("mxnet", "gluonjit.engines.mxnet:install")
 when_imported("torch", "gluonjit.engines.torch:install")

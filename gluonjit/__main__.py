@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from gluonjit import calibrate, doctor, operators, simulate
+from gluonjit.commands import calibrate, operators, simulate
+from gluonjit.install import doctor
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

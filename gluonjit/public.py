@@ -8,12 +8,12 @@ from operator import add
 from typing import Any
 
 from gluonjit.errors import OptionError
-from gluonjit.hybrid.choosing import clear_choices
-from gluonjit.hybrid.costs import clear_curves
-from gluonjit.hybrid.functions import cell
-from gluonjit.hybrid.pacing import clear_paces
-from gluonjit.hybrid.report import Report
-from gluonjit.hybrid.state import ENGINES
+from gluonjit.hybrid.capture.functions import cell
+from gluonjit.hybrid.choose.choosing import clear_choices
+from gluonjit.hybrid.choose.costs import clear_curves
+from gluonjit.hybrid.choose.pacing import clear_paces
+from gluonjit.hybrid.explain.report import Report
+from gluonjit.hybrid.run.state import ENGINES
 from gluonjit.rows import clear_spare
 
 __all__ = ["add_n", "cache_info", "cell", "clear_caches", "hybridize", "verify"]

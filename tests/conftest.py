@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gluonjit.hybrid import pacing
+from gluonjit.hybrid.choose import pacing
 
 pacing.PINNED.append(True)
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import gluonjit
 from experiments.fuzz.framework import Framework, Patch
-from gluonjit.hybrid import pacing
-from gluonjit.hybrid.guards import Follower, Noted, Variant
+from gluonjit.hybrid.capture.guards import Follower, Noted, Variant
+from gluonjit.hybrid.choose import pacing
 
 
 def end_turns() -> None:

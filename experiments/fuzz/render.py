@@ -11,7 +11,7 @@ from experiments.fuzz.net import layers_in
 from experiments.fuzz.run import FLOATS, Run, dtype_name
 
 _TURNS = """from itertools import cycle
-    from gluonjit.hybrid import pacing
+    from gluonjit.hybrid.choose import pacing
     pacing.FORCED[:] = [cycle({}).__next__]
     """
 

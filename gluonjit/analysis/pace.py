@@ -1,8 +1,8 @@
 """Eager as one of the ways: keeps, of eager and batched execution, the one in which an outermost call takes less.
 
 The unit is seconds for an outermost call: its forward pass and, in training, its share of backward and of what follows
-up to the optimizer's step. They are measured over stretches (see `gluonjit.hybrid.pacing`): eagerly first, then both
-ways in turns.
+up to the optimizer's step. They are measured over stretches (see `gluonjit.hybrid.choose.pacing`): eagerly first, then
+both ways in turns.
 
 What looks lose is bounded. A look is a stretch in another way than the one that is kept: batched, as long as nothing is
 decided; later with other schedulers, or captured otherwise. All looks together may lose what `_GRANT` calls take and

@@ -1,10 +1,10 @@
 """The just-in-time part, framework-free: options, the open batch of a thread, flush, reports."""
 
-from gluonjit.hybrid.batch import FULL, RUNNING, Batch, Results
+from gluonjit.hybrid.explain.report import Report, StepRow
 from gluonjit.hybrid.options import Options
-from gluonjit.hybrid.protocol import Engine, Session
-from gluonjit.hybrid.report import Report, StepRow
-from gluonjit.hybrid.state import LOCAL, UNCAPTURED, State, batching, engine_of, explain, register
+from gluonjit.hybrid.run.batch import FULL, RUNNING, Batch, Results
+from gluonjit.hybrid.run.protocol import Engine, Session
+from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED, State, batching, engine_of, explain, register
 
 __all__ = [
     "FULL",

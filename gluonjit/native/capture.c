@@ -276,7 +276,7 @@ static int flatten_named(Call *call, PyObject *name, PyObject *arg) {
 
 /* Calls of cells that were found since the last one that Python was left, to see whether it is to be traced again. */
 static long found;
-enum { EVERY = 1000 }; /* as in hybrid/guards/again.py */
+enum { EVERY = 1000 }; /* as in hybrid/capture/guards/again.py */
 
 /* due() -> whether so many were found; from now on they are counted anew */
 PyObject *due(PyObject *module, PyObject *ignored) {

@@ -170,7 +170,7 @@ int step_by(PyObject *state, Py_ssize_t counter, int by);
 /* Count down again after a call, whether it failed or not: its result, or NULL and an exception. */
 PyObject *step_out(PyObject *state, Py_ssize_t counter, PyObject *result);
 
-/* What `begin` of gluonjit.hybrid.pacing lets run eagerly without a question: an outermost call of a model in a mode, 2 for
+/* What `begin` of gluonjit.hybrid.choose.pacing lets run eagerly without a question: an outermost call of a model in a mode, 2 for
    training. NULL where Python has to be asked, or with an exception. */
 PyObject *spare_call(const Framework *of, PyObject *state, PyObject *cell, int mode, PyObject *const *args, Py_ssize_t count);
 

@@ -1,4 +1,4 @@
-/* What has to hold for a traced call to be that of now: gluonjit.hybrid.guards.facts.PlainGuards. */
+/* What has to hold for a traced call to be that of now: gluonjit.hybrid.capture.guards.facts.PlainGuards. */
 
 #include "fast.h"
 

@@ -2,8 +2,7 @@
 
 from gluonjit.analysis.traces.document import NO_SAMPLE, Table, Trace, TraceKind, TraceLeaf, TraceNodes
 from gluonjit.analysis.traces.files import read_trace, write_trace
-from gluonjit.analysis.traces.merging import merged
-from gluonjit.analysis.traces.restoring import Restored, graph_of, restored, variant
+from gluonjit.analysis.traces.restoring import Restored, graph_of, merged, restored, variant
 from gluonjit.analysis.traces.samples import resampled, sample_numbers
 from gluonjit.analysis.traces.saving import save_graph, trace_of
 

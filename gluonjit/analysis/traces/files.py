@@ -9,8 +9,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from gluonjit.analysis.traces.checking import check
-from gluonjit.analysis.traces.decoding import Damaged, Fields
+from gluonjit.analysis.traces.checking import Damaged, Fields, check
 from gluonjit.analysis.traces.document import Table, Trace, TraceKind, TraceLeaf, TraceNodes
 from gluonjit.errors import TraceError
 from gluonjit.graph.kinds import Output, Work

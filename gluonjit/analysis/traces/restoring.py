@@ -1,16 +1,15 @@
-"""From a trace back to a graph, on which the same plans are made as on the one that was captured."""
+"""From a trace back to a graph, on which the same plans are made as on the one that was captured; and with sharing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gluonjit.analysis.indices import Index
 from gluonjit.analysis.sums import SumKind
 from gluonjit.analysis.traces.document import NO_SAMPLE, Trace, TraceKind, TraceNodes, addition
-from gluonjit.analysis.traces.merging import merged
 from gluonjit.analysis.traces.samples import resampled
 from gluonjit.errors import TraceError
 from gluonjit.graph.graph import Graph, Leaf
@@ -18,6 +17,40 @@ from gluonjit.graph.kinds import Kind
 from gluonjit.graph.origins import Mark
 from gluonjit.graph.recorder import Record, Value
 from gluonjit.graph.values import Rows, Spec
+
+
+def merged(trace: Trace) -> Trace:
+    """The trace with sharing, as at capture: equal nodes of pure kinds are merged, in the order of capture."""
+    same = np.arange(trace.rows)  # for each row the one that stands for it
+    keep = [np.ones(len(nodes.bases), dtype=bool) for nodes in trace.nodes]
+    live = [nodes.live.copy() for nodes in trace.nodes]
+    first: dict[tuple[int, bytes], int] = {}
+    for kind, position in trace.in_order():
+        if not trace.kinds[kind].pure:
+            continue
+        nodes = trace.nodes[kind]
+        key = (kind, same[nodes.operands[position]].tobytes())
+        known = first.setdefault(key, position)
+        if known != position:
+            begin, original = int(nodes.bases[position]), int(nodes.bases[known])
+            rows = trace.kinds[kind].rows
+            same[begin : begin + rows] = np.arange(original, original + rows)
+            keep[kind][position] = False
+            live[kind][known] |= live[kind][position]
+    return replace(
+        trace,
+        sharing=True,
+        nodes=tuple(
+            TraceNodes(
+                bases=nodes.bases[kept],
+                depths=nodes.depths[kept],
+                samples=nodes.samples[kept],
+                live=alive[kept],
+                operands=same[nodes.operands[kept]],
+            )
+            for nodes, kept, alive in zip(trace.nodes, keep, live)
+        ),
+    )
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,10 @@ from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Spec, line_of, origin_of
 from gluonjit.hybrid import LOCAL, RUNNING
-from gluonjit.hybrid.advice import ONE_AT_A_TIME, one_at_a_time
-from gluonjit.hybrid.costs import cost_model
-from gluonjit.hybrid.pacing import BACKWARD
-from gluonjit.hybrid.state import settle
+from gluonjit.hybrid.choose.costs import cost_model
+from gluonjit.hybrid.choose.pacing import BACKWARD
+from gluonjit.hybrid.explain.advice import ONE_AT_A_TIME, one_at_a_time
+from gluonjit.hybrid.run.state import settle
 
 
 class Pass(NamedTuple):

@@ -1,4 +1,4 @@
-"""The programs by which `gluonjit.hybrid.calibration` measures what MXNet takes on this machine."""
+"""The programs by which `gluonjit.hybrid.run.calibration` measures what MXNet takes on this machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import mxnet as mx
 from mxnet import autograd, gluon
 
 from gluonjit.engines.mxnet.arrays import VERSIONS
-from gluonjit.hybrid.calibration import WORDS, Bench, Nets
+from gluonjit.hybrid.run.calibration import WORDS, Bench, Nets
 
 
 class _Gates(gluon.HybridBlock):  # type: ignore[misc]

@@ -27,10 +27,10 @@ from gluonjit.engines.mxnet.reuse import MISSED, ReusableCall
 from gluonjit.engines.mxnet.trace import operator_call
 from gluonjit.engines.mxnet.writes import before_write
 from gluonjit.hybrid import LOCAL, Batch
-from gluonjit.hybrid.failures import of_sample
-from gluonjit.hybrid.pacing import begin
-from gluonjit.hybrid.reuse import refuse
-from gluonjit.hybrid.state import left_call
+from gluonjit.hybrid.capture.reuse import refuse
+from gluonjit.hybrid.choose.pacing import begin
+from gluonjit.hybrid.run.failures import of_sample
+from gluonjit.hybrid.run.state import left_call
 
 _HybridBlock = gluon.HybridBlock
 

@@ -11,9 +11,9 @@ from gluonjit.engines.mxnet.computing import waits
 from gluonjit.engines.mxnet.lazy import Lazy
 from gluonjit.graph import Kind
 from gluonjit.hybrid import Options
-from gluonjit.hybrid.guards import Variant
-from gluonjit.hybrid.pacing import NO_CHOICE, Paces
-from gluonjit.hybrid.reuse import Recordings
+from gluonjit.hybrid.capture.guards import Variant
+from gluonjit.hybrid.capture.reuse import Recordings
+from gluonjit.hybrid.choose.pacing import NO_CHOICE, Paces
 
 _cells: WeakSet[Cell] = WeakSet()
 

@@ -27,8 +27,8 @@ from gluonjit.engines.mxnet.semantics import ARRAYS
 from gluonjit.engines.mxnet.trace import map_structure
 from gluonjit.graph import Kind, Record, Value, is_own
 from gluonjit.hybrid import FULL, LOCAL, RUNNING, Batch, engine_of
-from gluonjit.hybrid.guards import AGAIN, Noted, changed, holding, put_record, too_many, variant_key
-from gluonjit.hybrid.pacing import TRACE
+from gluonjit.hybrid.capture.guards import AGAIN, Noted, changed, holding, put_record, too_many, variant_key
+from gluonjit.hybrid.choose.pacing import TRACE
 
 _MOST_KINDS = 4096
 _CONSTANTS = (type(None), bool, int, float, str, ModuleType, gluon.Block, type)

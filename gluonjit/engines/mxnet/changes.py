@@ -19,9 +19,9 @@ from gluonjit.engines.mxnet.semantics import note_semantics
 from gluonjit.engines.mxnet.writes import before_write
 from gluonjit.errors import OptionError
 from gluonjit.hybrid import LOCAL, UNCAPTURED
+from gluonjit.hybrid.capture.reuse import refuse
+from gluonjit.hybrid.choose.pacing import close
 from gluonjit.hybrid.options import refuse_without_switch
-from gluonjit.hybrid.pacing import close
-from gluonjit.hybrid.reuse import refuse
 
 
 def set_recording(is_recording: bool) -> bool:

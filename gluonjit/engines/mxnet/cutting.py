@@ -21,7 +21,7 @@ from gluonjit.engines.mxnet.operands import value_of
 from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.graph import Value
 from gluonjit.hybrid import LOCAL, UNCAPTURED, engine_of
-from gluonjit.hybrid.places import are_many
+from gluonjit.hybrid.capture.places import are_many
 
 
 def referred(lazy: Any, key: Any, scalar: tuple[int, ...] = (1,)) -> Value | None:

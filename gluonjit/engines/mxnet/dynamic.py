@@ -12,8 +12,8 @@ from gluonjit.engines.mxnet.cell import Cell, any_lazy, cells_known, forget_reco
 from gluonjit.engines.mxnet.following import is_hybrid
 from gluonjit.errors import OptionError
 from gluonjit.hybrid import LOCAL, Options, engine_of
-from gluonjit.hybrid.kept import Look, recall
-from gluonjit.hybrid.pacing import paces_for
+from gluonjit.hybrid.choose.kept import Look, recall
+from gluonjit.hybrid.choose.pacing import paces_for
 
 KEY = "_gluonjit"
 """A dynamically batched block keeps its Cell in its own __dict__, so that copies and pickles take it along."""

@@ -27,11 +27,11 @@ from gluonjit.engines.mxnet.trace import clear_inferred, inferred_count
 from gluonjit.engines.mxnet.verifying import verify
 from gluonjit.graph import Kind, Spec, Value, clear_specs, spec_count
 from gluonjit.hybrid import LOCAL, Options, Report
-from gluonjit.hybrid.calibration import measure
-from gluonjit.hybrid.functions import CellFunction
-from gluonjit.hybrid.places import clear_places
-from gluonjit.hybrid.provenance import Provenance
-from gluonjit.hybrid.state import settle
+from gluonjit.hybrid.capture.functions import CellFunction
+from gluonjit.hybrid.capture.places import clear_places
+from gluonjit.hybrid.explain.provenance import Provenance
+from gluonjit.hybrid.run.calibration import measure
+from gluonjit.hybrid.run.state import settle
 
 
 class MXNetEngine:

@@ -1,4 +1,4 @@
-"""One node of a step that failed, by itself (see `gluonjit.hybrid.failures`)."""
+"""One node of a step that failed, by itself (see `gluonjit.hybrid.run.failures`)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from gluonjit.engines.mxnet.arrays import context_of, room_for
 from gluonjit.engines.mxnet.segments import Segments
 from gluonjit.engines.mxnet.trace import reason_of
 from gluonjit.graph import Record
-from gluonjit.hybrid import failures
-from gluonjit.hybrid.failures import Rows, gathered
-from gluonjit.hybrid.provenance import Provenance
+from gluonjit.hybrid.explain.provenance import Provenance
+from gluonjit.hybrid.run import failures
+from gluonjit.hybrid.run.failures import Rows, gathered
 
 _NEXT = "hybridize(dynamic_batch=False) runs the same code eagerly."
 

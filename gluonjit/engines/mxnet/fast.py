@@ -22,7 +22,7 @@ from gluonjit.engines.mxnet.lazy_np import LazyNumpy
 from gluonjit.engines.mxnet.lookups import Table
 from gluonjit.engines.mxnet.operands import ZERO, Empty, value_of
 from gluonjit.hybrid import Batch
-from gluonjit.hybrid.fast import configure
+from gluonjit.hybrid.capture.fast import configure
 
 
 def block_call() -> Any:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gluonjit.hybrid import finite
-from gluonjit.hybrid.provenance import Provenance
+from gluonjit.hybrid.explain import finite
+from gluonjit.hybrid.explain.provenance import Provenance
 
 
 class Finite(finite.Finite):

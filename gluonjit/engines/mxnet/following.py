@@ -11,8 +11,8 @@ from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.lazy import Lazy
 from gluonjit.engines.mxnet.trace import Trace
-from gluonjit.hybrid.guards import Follower, Noted, is_user_function
-from gluonjit.hybrid.guards.facts import is_plain
+from gluonjit.hybrid.capture.guards import Follower, Noted, is_user_function
+from gluonjit.hybrid.capture.guards.facts import is_plain
 
 COUNTERS = frozenset(["_counter", "_init_counter"])
 """Attributes of recurrent cells that count calls, for names of symbols alone."""

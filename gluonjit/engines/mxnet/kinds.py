@@ -27,7 +27,7 @@ from gluonjit.engines.mxnet.work import work_of
 from gluonjit.engines.mxnet.zeros import without_zeros
 from gluonjit.graph import Kind, Spec, Value, family_key, split_kind
 from gluonjit.hybrid import LOCAL, Batch
-from gluonjit.hybrid.guards import Noted, Refused, first_difference
+from gluonjit.hybrid.capture.guards import Noted, Refused, first_difference
 
 
 class _Found(NamedTuple):

@@ -13,7 +13,7 @@ from gluonjit.engines.mxnet.computing import in_memory
 from gluonjit.engines.mxnet.shared import SHARED
 from gluonjit.graph import Value
 from gluonjit.hybrid import LOCAL, Batch
-from gluonjit.hybrid.reuse import refuse
+from gluonjit.hybrid.capture.reuse import refuse
 
 _FAR = 2**31
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from gluonjit.engines.mxnet.hooked import original_set_recording, original_set_training
-from gluonjit.hybrid.state import LOCAL
+from gluonjit.hybrid.run.state import LOCAL
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.engines.mxnet.trace import Attrs, NeedsValue, Trace
 from gluonjit.graph import Spec, Value
 from gluonjit.hybrid import LOCAL, Batch
-from gluonjit.hybrid.state import settle
+from gluonjit.hybrid.run.state import settle
 
 _INTEGERS = {"int32", "int64", "int8", "uint8"}
 

@@ -16,8 +16,8 @@ from gluonjit.engines.mxnet.trace import Attrs, trace_op
 from gluonjit.engines.mxnet.work import work_of
 from gluonjit.graph import Kind, Spec, Work, family_key, intern_spec, natural_mode
 from gluonjit.hybrid import LOCAL, RUNNING, Batch
-from gluonjit.hybrid.failures import refused
-from gluonjit.hybrid.pacing import TRACE
+from gluonjit.hybrid.choose.pacing import TRACE
+from gluonjit.hybrid.run.failures import refused
 
 ADDITIONS = {"elemwise_add", "broadcast_add", "add_n", "_npi_add"}
 _kinds: dict[Any, Kind] = {}

@@ -22,7 +22,7 @@ from gluonjit.engines.mxnet.trace import Attrs, infer, operator_call
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Record, Spec, Value
 from gluonjit.hybrid import FULL, LOCAL, Batch, State, engine_of
-from gluonjit.hybrid.reuse import refuse
+from gluonjit.hybrid.capture.reuse import refuse
 
 # Operands that a layer's weights usually are: a concrete array there is the same for all samples.
 _WEIGHTS = {

@@ -18,8 +18,8 @@ from gluonjit.engines.mxnet.lookups import Integers
 from gluonjit.engines.mxnet.results import Imported
 from gluonjit.graph import Kind, Leaf, Record, Value
 from gluonjit.hybrid import Batch
-from gluonjit.hybrid.replaying import Node, packed, relocated, rows_in
-from gluonjit.hybrid.reuse import Apart, CaptureTemplate, Reference, Shared, Unfit, made
+from gluonjit.hybrid.capture.replaying import Node, packed, relocated, rows_in
+from gluonjit.hybrid.capture.reuse import Apart, CaptureTemplate, Reference, Shared, Unfit, made
 
 _PLAIN = (type(None), bool, int, float, str)
 

@@ -12,7 +12,7 @@ from gluonjit.engines.mxnet.reach import entered_waiting
 from gluonjit.engines.mxnet.results import Imported, is_entered, is_read, spent, tape_of
 from gluonjit.graph import Value
 from gluonjit.hybrid import LOCAL
-from gluonjit.hybrid.failures import refused
+from gluonjit.hybrid.run.failures import refused
 
 
 def refuse_recorded(value: Value, shape: tuple[int, ...]) -> None:

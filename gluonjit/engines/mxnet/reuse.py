@@ -25,8 +25,8 @@ from gluonjit.errors import OptionError, ReuseError
 from gluonjit.graph import Value, line_of
 from gluonjit.hybrid import FULL, LOCAL, Batch
 from gluonjit.graph.recorder import replay
-from gluonjit.hybrid.replaying import Node, unpacked
-from gluonjit.hybrid.reuse import Apart, CaptureTemplate, Refusal, Unfit, made
+from gluonjit.hybrid.capture.replaying import Node, unpacked
+from gluonjit.hybrid.capture.reuse import Apart, CaptureTemplate, Refusal, Unfit, made
 
 MISSED = object()
 """The answer for a call that has to run."""

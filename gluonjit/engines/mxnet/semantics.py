@@ -17,7 +17,7 @@ from mxnet.util import is_np_array, is_np_shape
 
 from gluonjit.engines.mxnet.hooked import slice_rows
 from gluonjit.graph.values import Spec
-from gluonjit.hybrid.state import LOCAL
+from gluonjit.hybrid.run.state import LOCAL
 
 SHAPES = 1  # `()` and zeros are shapes, not unknown ones
 ARRAYS = 2  # Gluon's blocks call the operators of mx.np and mx.npx

@@ -30,8 +30,8 @@ from gluonjit.engines.mxnet.trace import reason_of
 from gluonjit.errors import FlushError, GluonJITError
 from gluonjit.graph import Leaf
 from gluonjit.hybrid import LOCAL, Options, Report
-from gluonjit.hybrid.failures import both
-from gluonjit.hybrid.provenance import Provenance
+from gluonjit.hybrid.explain.provenance import Provenance
+from gluonjit.hybrid.run.failures import both
 
 
 class Result(NamedTuple):

@@ -20,9 +20,9 @@ from gluonjit.engines.mxnet.hooked import original_invoke, original_set_recordin
 from gluonjit.engines.mxnet.semantics import SHAPES
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Spec, Value, intern_spec, natural_mode
-from gluonjit.hybrid import structure
-from gluonjit.hybrid.failures import refused
-from gluonjit.hybrid.state import LOCAL, UNCAPTURED
+from gluonjit.hybrid.capture import structure
+from gluonjit.hybrid.run.failures import refused
+from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 
 Attrs = tuple[tuple[str, str], ...]
 Shaped = tuple[tuple[int, ...], str]

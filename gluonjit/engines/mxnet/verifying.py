@@ -21,12 +21,12 @@ from gluonjit.engines.mxnet.semantics import is_numpy
 from gluonjit.engines.mxnet.trace import operator_call
 from gluonjit.errors import ReuseError, VerifyError
 from gluonjit.hybrid import LOCAL, UNCAPTURED, Report, engine_of
-from gluonjit.hybrid.comparing import Mode, Runs, compared
-from gluonjit.hybrid.functions import CellFunction
-from gluonjit.hybrid.leftovers import Framework, Leftovers
-from gluonjit.hybrid.reuse import Recordings
-from gluonjit.hybrid.structure import items_of
-from gluonjit.hybrid.verification import Event, Log, Loss, Outcome, Witness, batched_with, called
+from gluonjit.hybrid.capture.functions import CellFunction
+from gluonjit.hybrid.capture.reuse import Recordings
+from gluonjit.hybrid.capture.structure import items_of
+from gluonjit.hybrid.verify.comparing import Mode, Runs, compared
+from gluonjit.hybrid.verify.leftovers import Framework, Leftovers
+from gluonjit.hybrid.verify.verification import Event, Log, Loss, Outcome, Witness, batched_with, called
 
 _log: Log | None = None
 

@@ -1,4 +1,4 @@
-"""The programs by which `gluonjit.hybrid.calibration` measures what PyTorch takes on this machine."""
+"""The programs by which `gluonjit.hybrid.run.calibration` measures what PyTorch takes on this machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import nn
 
 from gluonjit.engines.torch.arrays import VERSIONS
 from gluonjit.engines.torch.dynamic import enable
-from gluonjit.hybrid.calibration import WORDS, Bench, Nets
+from gluonjit.hybrid.run.calibration import WORDS, Bench, Nets
 
 
 class _Gates(nn.Module):  # type: ignore[misc]

@@ -8,8 +8,8 @@ from weakref import WeakSet
 
 from gluonjit.graph import Kind
 from gluonjit.hybrid import Options
-from gluonjit.hybrid.guards import Variant
-from gluonjit.hybrid.pacing import NO_CHOICE, Paces
+from gluonjit.hybrid.capture.guards import Variant
+from gluonjit.hybrid.choose.pacing import NO_CHOICE, Paces
 
 _cells: WeakSet[Cell] = WeakSet()
 

@@ -23,8 +23,8 @@ from gluonjit.engines.torch.records import ASKED, Refusal, record_of, trace_agai
 from gluonjit.engines.torch.structure import Constant
 from gluonjit.graph import Record, Value
 from gluonjit.hybrid import LOCAL, Batch, Options, engine_of
-from gluonjit.hybrid.guards import AGAIN, Noted
-from gluonjit.hybrid.structure import map_structure
+from gluonjit.hybrid.capture.guards import AGAIN, Noted
+from gluonjit.hybrid.capture.structure import map_structure
 
 _CONSTANTS = (
     type(None),

@@ -20,9 +20,9 @@ from gluonjit.engines.torch.results import refuse_used, settle
 from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.errors import CaptureError
 from gluonjit.hybrid import LOCAL, UNCAPTURED, Batch
-from gluonjit.hybrid.minibatch import MINIBATCH
-from gluonjit.hybrid.pacing import BACKWARD, close
-from gluonjit.hybrid.structure import map_structure
+from gluonjit.hybrid.capture.structure import map_structure
+from gluonjit.hybrid.choose.pacing import BACKWARD, close
+from gluonjit.hybrid.explain.minibatch import MINIBATCH
 
 
 def computed(item: Any) -> Any:

@@ -20,11 +20,11 @@ from gluonjit.engines.torch.records import Refusal
 from gluonjit.errors import OptionError
 from gluonjit.graph import is_own
 from gluonjit.hybrid import LOCAL, UNCAPTURED, Batch, Options, engine_of
-from gluonjit.hybrid.failures import of_sample
-from gluonjit.hybrid.kept import Look, recall
-from gluonjit.hybrid.pacing import begin, paces_for
-from gluonjit.hybrid.state import left_call
-from gluonjit.hybrid.structure import map_structure
+from gluonjit.hybrid.capture.structure import map_structure
+from gluonjit.hybrid.choose.kept import Look, recall
+from gluonjit.hybrid.choose.pacing import begin, paces_for
+from gluonjit.hybrid.run.failures import of_sample
+from gluonjit.hybrid.run.state import left_call
 
 _automatic: WeakKeyDictionary[Any, Cell] = WeakKeyDictionary()
 _stateless: dict[Any, Cell] = {}

@@ -31,10 +31,10 @@ from gluonjit.engines.torch.writes import opened, put_data, renew
 from gluonjit.errors import OptionError
 from gluonjit.graph import Kind, Spec, Value, clear_specs, spec_count
 from gluonjit.hybrid import LOCAL, Options, Report
-from gluonjit.hybrid.calibration import measure
-from gluonjit.hybrid.functions import CellFunction
-from gluonjit.hybrid.places import clear_places
-from gluonjit.hybrid.provenance import Provenance
+from gluonjit.hybrid.capture.functions import CellFunction
+from gluonjit.hybrid.capture.places import clear_places
+from gluonjit.hybrid.explain.provenance import Provenance
+from gluonjit.hybrid.run.calibration import measure
 
 
 class TorchEngine:

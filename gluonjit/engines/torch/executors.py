@@ -11,7 +11,7 @@ from gluonjit.engines.torch.replay.skeleton import Unfit, outline
 from gluonjit.engines.torch.replay.steps import ReplayedSteps
 from gluonjit.engines.torch.session import Session
 from gluonjit.hybrid import Options, Report
-from gluonjit.hybrid.provenance import Provenance
+from gluonjit.hybrid.explain.provenance import Provenance
 
 SEEN = 3
 """The number of times that a skeleton has to come before executor="auto" makes a static plan for it, on CUDA."""

@@ -1,4 +1,4 @@
-"""One node of a step that failed, by itself (see `gluonjit.hybrid.failures`)."""
+"""One node of a step that failed, by itself (see `gluonjit.hybrid.run.failures`)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import torch
 from gluonjit.engines.torch.arrays import device_named
 from gluonjit.engines.torch.program import interpret, piece, pieces
 from gluonjit.graph import Record
-from gluonjit.hybrid import failures
-from gluonjit.hybrid.failures import Rows, gathered, of_framework, refused
-from gluonjit.hybrid.provenance import Provenance
-from gluonjit.hybrid.structure import map_structure
+from gluonjit.hybrid.capture.structure import map_structure
+from gluonjit.hybrid.explain.provenance import Provenance
+from gluonjit.hybrid.run import failures
+from gluonjit.hybrid.run.failures import Rows, gathered, of_framework, refused
 
 _NEXT = "gluonjit.hybridize(net, dynamic_batch=False) lets the same code run eagerly."
 

@@ -15,7 +15,7 @@ from gluonjit.engines.torch.engine import ENGINE
 from gluonjit.engines.torch.lazy import LazyTensor, make
 from gluonjit.engines.torch.lookups import Table
 from gluonjit.engines.torch.operands import Unfit, value_of
-from gluonjit.hybrid.fast import configure
+from gluonjit.hybrid.capture.fast import configure
 
 
 def module_call() -> Any:

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from gluonjit.hybrid import finite
-from gluonjit.hybrid.provenance import Provenance
+from gluonjit.hybrid.explain import finite
+from gluonjit.hybrid.explain.provenance import Provenance
 
 
 class Finite(finite.Finite):

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.recorder import Tracer, TraceTensor
-from gluonjit.hybrid.guards import Follower, Noted, is_plain
+from gluonjit.hybrid.capture.guards import Follower, Noted, is_plain
 
 _SPACES = ("_parameters", "_buffers", "_modules")
 

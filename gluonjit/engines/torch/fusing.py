@@ -9,7 +9,7 @@ from typing import Any
 from gluonjit.engines.torch.fusing_operators import OPERATORS, Anything, Const, RowMatrix, rows_in, two
 from gluonjit.engines.torch.trace import Operand, Trace
 from gluonjit.graph import Kind
-from gluonjit.hybrid.variadic import ADD_UP, GATHER_UP, SPREAD, Roles, Variadic
+from gluonjit.hybrid.capture.variadic import ADD_UP, GATHER_UP, SPREAD, Roles, Variadic
 from gluonjit.rows import CHILD, NODE, Builder, NotFusable, RowProgram, View, Weight
 
 

@@ -8,7 +8,7 @@ import torch
 from torch.nn.parallel import distributed
 from torch.nn.utils import stateless
 
-from gluonjit.hybrid.state import LOCAL
+from gluonjit.hybrid.run.state import LOCAL
 
 original_call: Any = torch.nn.Module.__call__
 original_apply: Any = torch.nn.Module._apply

@@ -21,8 +21,8 @@ from gluonjit.engines.torch.variadic import Traced, join_kinds
 from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind, Value, family_key, split_kind
 from gluonjit.hybrid import Batch
-from gluonjit.hybrid.guards import Noted, Refused, first_difference
-from gluonjit.hybrid.structure import map_structure
+from gluonjit.hybrid.capture.guards import Noted, Refused, first_difference
+from gluonjit.hybrid.capture.structure import map_structure
 
 RAISED = "tracing it raised"
 ALL_CONSTANT = "it has no tensor operands"

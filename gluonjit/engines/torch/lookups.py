@@ -11,7 +11,7 @@ from gluonjit.engines.torch.buffers import note_version
 from gluonjit.engines.torch.inputs import looked_up
 from gluonjit.graph import Spec, Value, intern_spec
 from gluonjit.hybrid import Batch
-from gluonjit.hybrid.failures import refused
+from gluonjit.hybrid.run.failures import refused
 
 
 class Table:

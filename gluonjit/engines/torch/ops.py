@@ -23,7 +23,7 @@ from gluonjit.engines.torch.segments import INTO_ROWS, mean
 from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.engines.torch.writes import target_of, write
 from gluonjit.hybrid import LOCAL
-from gluonjit.hybrid.structure import map_structure
+from gluonjit.hybrid.capture.structure import map_structure
 
 _DETACHING = {torch.detach, torch.Tensor.detach, DATA}
 

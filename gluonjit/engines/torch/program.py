@@ -14,7 +14,7 @@ from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.rules import ANY, Examples, Val, Writer
 from gluonjit.engines.torch.trace import Operand, Trace, TraceOp
 from gluonjit.graph import Group, Output, Spec, intern_spec, natural_mode, operand_groups
-from gluonjit.hybrid.variadic import Roles, Variadic
+from gluonjit.hybrid.capture.variadic import Roles, Variadic
 
 
 class BatchedProgram(Protocol):

@@ -20,10 +20,10 @@ from gluonjit.engines.torch.kinds import RAISED, Call, Plain, difference, make_k
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Kind, Record
 from gluonjit.hybrid import LOCAL, RUNNING, Batch, Report
-from gluonjit.hybrid.failures import both
-from gluonjit.hybrid.guards import AGAIN, Variant, changed, holding, put_record, too_many, variant_key
-from gluonjit.hybrid.pacing import SPENT, TRACE
-from gluonjit.hybrid.state import abandoned_look
+from gluonjit.hybrid.capture.guards import AGAIN, Variant, changed, holding, put_record, too_many, variant_key
+from gluonjit.hybrid.choose.pacing import SPENT, TRACE
+from gluonjit.hybrid.run.failures import both
+from gluonjit.hybrid.run.state import abandoned_look
 
 _MOST_KINDS = 4096
 

@@ -14,8 +14,8 @@ from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import current
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Value
-from gluonjit.hybrid.batch import Batch, results_of
-from gluonjit.hybrid.state import settle as run
+from gluonjit.hybrid.run.batch import Batch, results_of
+from gluonjit.hybrid.run.state import settle as run
 
 
 def _outside_of_transforms() -> Any:

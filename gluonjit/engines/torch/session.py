@@ -29,8 +29,8 @@ from gluonjit.engines.torch.tape import Tape
 from gluonjit.errors import CaptureError, GluonJITError
 from gluonjit.graph import Leaf
 from gluonjit.hybrid import Options, Report
-from gluonjit.hybrid.failures import both
-from gluonjit.hybrid.provenance import Provenance
+from gluonjit.hybrid.explain.provenance import Provenance
+from gluonjit.hybrid.run.failures import both
 
 
 class Input(NamedTuple):

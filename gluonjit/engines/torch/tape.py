@@ -28,9 +28,9 @@ from gluonjit.engines.torch.reached import Route, part_of, pass_over, reach, rea
 from gluonjit.engines.torch.written import modified
 from gluonjit.graph import line_of, origin_of
 from gluonjit.hybrid import LOCAL, Report
-from gluonjit.hybrid.advice import ONE_AT_A_TIME, one_at_a_time
-from gluonjit.hybrid.costs import cost_model
-from gluonjit.hybrid.minibatch import MINIBATCH
+from gluonjit.hybrid.choose.costs import cost_model
+from gluonjit.hybrid.explain.advice import ONE_AT_A_TIME, one_at_a_time
+from gluonjit.hybrid.explain.minibatch import MINIBATCH
 
 _ADVICE = (
     "Capture the losses of a minibatch first, then call backward once for their sum: sum(losses).backward(), or "

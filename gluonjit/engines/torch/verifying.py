@@ -16,11 +16,11 @@ from gluonjit.engines.torch.hooked import original_setattr
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import concrete
 from gluonjit.hybrid import LOCAL, UNCAPTURED, Report, engine_of
-from gluonjit.hybrid.comparing import Mode, Runs, compared
-from gluonjit.hybrid.functions import CellFunction
-from gluonjit.hybrid.leftovers import Framework, Leftovers
-from gluonjit.hybrid.structure import items_of
-from gluonjit.hybrid.verification import Event, Log, Loss, Outcome, Witness, batched_with, called
+from gluonjit.hybrid.capture.functions import CellFunction
+from gluonjit.hybrid.capture.structure import items_of
+from gluonjit.hybrid.verify.comparing import Mode, Runs, compared
+from gluonjit.hybrid.verify.leftovers import Framework, Leftovers
+from gluonjit.hybrid.verify.verification import Event, Log, Loss, Outcome, Witness, batched_with, called
 
 _Module = torch.nn.Module
 

@@ -29,7 +29,7 @@ from gluonjit.engines.torch.records import Refusal, noting
 from gluonjit.engines.torch.segments import INTO_ROWS
 from gluonjit.graph import Value
 from gluonjit.hybrid import LOCAL, Batch, Options
-from gluonjit.hybrid.structure import map_structure
+from gluonjit.hybrid.capture.structure import map_structure
 
 _MOST = 4096
 _WRITING = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()

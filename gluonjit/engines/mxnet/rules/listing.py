@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import mxnet as mx
 from mxnet.base import _LIB, check_call, mx_uint, py_str
 
-from gluonjit.hybrid.listing import Page, Row, of_kind, unknown
+from gluonjit.hybrid.explain.listing import Page, Row, of_kind, unknown
 
 from .alone import NO_RULE
 from .symbols import canonical

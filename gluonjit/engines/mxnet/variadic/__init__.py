@@ -14,14 +14,15 @@ from gluonjit.engines.mxnet.variadic.building import build_variadic
 from gluonjit.engines.mxnet.variadic.checking import agrees
 from gluonjit.engines.mxnet.variadic.dialect import MXNetDialect
 from gluonjit.graph import Kind, Spec
-from gluonjit.hybrid import Batch, variadic
-from gluonjit.hybrid.variadic import Dialect, Roles, Traced, Variadic
+from gluonjit.hybrid import Batch
+from gluonjit.hybrid.capture import variadic
+from gluonjit.hybrid.capture.variadic import Dialect, Roles, Traced, Variadic
 
 __all__ = ["Traced", "join"]
 
 
 class _Maker:
-    """Implements `gluonjit.hybrid.variadic.Maker`."""
+    """Implements `gluonjit.hybrid.capture.variadic.Maker`."""
 
     dialect: Dialect = MXNetDialect()
     refusals: tuple[type[Exception], ...] = (rules.NotBatchable,)

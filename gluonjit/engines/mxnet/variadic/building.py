@@ -11,7 +11,7 @@ from gluonjit.engines.mxnet.program import OWNERS, SEGMENTS, Batched, Built, lay
 from gluonjit.engines.mxnet.rules import Val
 from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.graph import Spec, operand_groups
-from gluonjit.hybrid.variadic import ADD_UP, GATHER_UP, SPREAD, Variadic, VariadicOp
+from gluonjit.hybrid.capture.variadic import ADD_UP, GATHER_UP, SPREAD, Variadic, VariadicOp
 
 
 def build_variadic(

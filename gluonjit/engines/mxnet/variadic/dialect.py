@@ -7,9 +7,9 @@ from typing import Any
 
 from gluonjit.engines.mxnet import rules
 from gluonjit.engines.mxnet.trace import Attrs, Trace, TraceOp
-from gluonjit.hybrid.variadic import Known, Listed, Sum, Value
-from gluonjit.hybrid.variadic.reading import Domain, terms_of
-from gluonjit.hybrid.variadic.roles import Shaped
+from gluonjit.hybrid.capture.variadic import Known, Listed, Sum, Value
+from gluonjit.hybrid.capture.variadic.reading import Domain, terms_of
+from gluonjit.hybrid.capture.variadic.roles import Shaped
 
 _ADDITIONS = {"add_n", "elemwise_add", "_plus", "broadcast_add", "_npi_add"}
 _COUNTS = {"num_args"}
@@ -18,7 +18,7 @@ _SUMS = {"sum", "_np_sum"}
 
 
 class MXNetDialect:
-    """Implements `gluonjit.hybrid.variadic.Dialect`."""
+    """Implements `gluonjit.hybrid.capture.variadic.Dialect`."""
 
     def plain(self, op: TraceOp) -> tuple[str, Attrs]:
         """The name, and the attributes without those that count inputs, in one order."""

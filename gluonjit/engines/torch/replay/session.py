@@ -23,7 +23,7 @@ from gluonjit.engines.torch.tape import Tape
 from gluonjit.engines.torch.written import modified
 from gluonjit.errors import GluonJITError
 from gluonjit.hybrid import Options, Report
-from gluonjit.hybrid.provenance import Provenance
+from gluonjit.hybrid.explain.provenance import Provenance
 
 
 class ReplaySession(Session):

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.aten import without_rule
-from gluonjit.hybrid.listing import Page, Row, of_kind, unknown
+from gluonjit.hybrid.explain.listing import Page, Row, of_kind, unknown
 
 from . import layers, linear, losses, picking, pointwise, reductions, shapes
 from .table import RANDOM, RULES, operator_named, rule_of

@@ -14,14 +14,15 @@ from gluonjit.engines.torch.variadic.building import Owners, build_variadic
 from gluonjit.engines.torch.variadic.checking import agrees
 from gluonjit.engines.torch.variadic.dialect import TorchDialect
 from gluonjit.graph import Kind, Spec
-from gluonjit.hybrid import Batch, variadic
-from gluonjit.hybrid.variadic import Dialect, Roles, Traced, Variadic
+from gluonjit.hybrid import Batch
+from gluonjit.hybrid.capture import variadic
+from gluonjit.hybrid.capture.variadic import Dialect, Roles, Traced, Variadic
 
 __all__ = ["Owners", "Traced", "join_kinds"]
 
 
 class _Maker:
-    """Implements `gluonjit.hybrid.variadic.Maker`."""
+    """Implements `gluonjit.hybrid.capture.variadic.Maker`."""
 
     dialect: Dialect = TorchDialect()
     refusals: tuple[type[Exception], ...] = (rules.NotBatchable,)

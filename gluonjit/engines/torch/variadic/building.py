@@ -12,7 +12,7 @@ from gluonjit.engines.torch.rules import NODES, Examples, Val, Writer
 from gluonjit.engines.torch.rules.pointwise import pointwise
 from gluonjit.engines.torch.trace import Trace
 from gluonjit.graph import operand_groups
-from gluonjit.hybrid.variadic import ADD_UP, CHILD, GATHER_UP, SPREAD, Roles, Variadic, VariadicOp
+from gluonjit.hybrid.capture.variadic import ADD_UP, CHILD, GATHER_UP, SPREAD, Roles, Variadic, VariadicOp
 
 
 class Owners:

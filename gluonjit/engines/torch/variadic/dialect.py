@@ -10,9 +10,9 @@ import torch
 from gluonjit.engines.torch.rules import operator_named
 from gluonjit.engines.torch.rules.losses import SUM
 from gluonjit.engines.torch.trace import Operand, TraceOp
-from gluonjit.hybrid.variadic import Known, Listed, Sum, Unlike, Value
-from gluonjit.hybrid.variadic.reading import Attrs, Domain, TracedProgram, terms_of
-from gluonjit.hybrid.variadic.roles import Shaped
+from gluonjit.hybrid.capture.variadic import Known, Listed, Sum, Unlike, Value
+from gluonjit.hybrid.capture.variadic.reading import Attrs, Domain, TracedProgram, terms_of
+from gluonjit.hybrid.capture.variadic.roles import Shaped
 
 _SAME = {"clone.default", "alias.default", "contiguous.default"}
 _OF_ROWS = {"mm.default": (0,), "addmm.default": (1,)}
@@ -41,7 +41,7 @@ _SQUEEZE: Attrs = (("self", Operand(0)), ("dim", 0))
 
 
 class TorchDialect:
-    """Implements `gluonjit.hybrid.variadic.Dialect`."""
+    """Implements `gluonjit.hybrid.capture.variadic.Dialect`."""
 
     def plain(self, op: TraceOp) -> tuple[str, Attrs]:
         """Name and attributes as they are."""

@@ -1,0 +1,1 @@
+"""Commands of ``python -m gluonjit``; that of the doctor is in `install`."""

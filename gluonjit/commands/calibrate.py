@@ -1,0 +1,90 @@
+"""``python -m gluonjit calibrate``: measures what work costs on this machine, for predictions."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import time
+from pathlib import Path
+
+from gluonjit.analysis.costs import Coefficients, CostModel
+from gluonjit.analysis.costs.measured import Fitted, Measured
+from gluonjit.hybrid.choose.costs import calibration_file, machine, use_model
+from gluonjit.hybrid.run.state import engine_of
+
+_COMMAND = "python -m gluonjit calibrate"
+_BAR = 30
+_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"), (1e-12, "ps"))
+
+
+def main(engine: str, seconds: float, output: Path | None, missing: bool = False) -> int:
+    """Measure, store and show, with `missing` only where nothing is stored.
+
+    Returns 1 where the engine cannot be used or the file not written, 130 when interrupted.
+    """
+    try:
+        importlib.import_module(engine)
+        found = engine_of(engine)
+    except (ImportError, OSError) as error:
+        return _failed(
+            f"{engine} cannot be imported ({type(error).__name__}: {error}). "
+            f"Next: pip install 'gluonjit[{engine}]', then python -m gluonjit doctor."
+        )
+    path = output or calibration_file(engine, found.versions)
+    if missing and path.exists():
+        return 0
+    print(f"measuring {engine} for about {seconds:g} s; other programs that run meanwhile make it less exact")
+    try:
+        measured = found.calibrate(seconds, _show)
+    except KeyboardInterrupt:
+        print(file=sys.stderr)
+        print(f"{_COMMAND}: interrupted, nothing was stored", file=sys.stderr)
+        return 130
+    print(file=sys.stderr)
+    coefficients = measured.calibrated(Coefficients())
+    made = {
+        "engine": engine,
+        "versions": dict(found.versions),
+        "machine": machine(),
+        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+    }
+    try:
+        coefficients.save(path, made)
+    except OSError as error:
+        return _failed(f"{path} cannot be written ({error}). Next: --output PATH, or set GLUONJIT_CACHE to a folder.")
+    use_model(engine, CostModel(coefficients))
+    _print_table(measured)
+    print(f"\nstored in {path}")
+    return 0
+
+
+def _failed(why: str) -> int:
+    print(f"{_COMMAND}: {why}", file=sys.stderr)
+    return 1
+
+
+def _show(share: float) -> None:
+    """A line on stderr that is written over and over; nothing where that is not a terminal."""
+    if sys.stderr.isatty():
+        full = round(share * _BAR)
+        print(f"\r[{'#' * full}{' ' * (_BAR - full)}] {100 * share:3.0f} %", end="", file=sys.stderr, flush=True)
+
+
+def _print_table(measured: Measured) -> None:
+    for part, row in measured.fitted().items():
+        print(f"\n{part}: {row.points} different amounts, off by {100 * row.error:.0f} % in the mean")
+        _print_rows(row)
+    print(f"\nwait: {readable(measured.wait)}")
+
+
+def _print_rows(row: Fitted) -> None:
+    for name, seconds in row.seconds.items():
+        print(f"  {name:<20} {readable(seconds):>10}")
+
+
+def readable(seconds: float) -> str:
+    """A time with three digits and a unit."""
+    for size, unit in _UNITS:
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return "0"

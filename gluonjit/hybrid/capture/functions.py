@@ -1,0 +1,73 @@
+"""Functions and methods declared as cells: one node a call."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import MethodType
+from typing import Any
+
+from gluonjit.errors import OptionError
+from gluonjit.hybrid.run.protocol import Engine
+from gluonjit.hybrid.run.state import ENGINES, LOCAL
+
+
+class CellFunction:
+    """A function whose calls are captured as one node each, and which runs as it is outside of any batch.
+
+    It has to compute its results from its arguments and the parameters of the block it is a method of; arrays
+    from elsewhere, reading an array's numbers, or arguments that are neither arrays nor plain constants (nested
+    in lists and tuples) make the call run operator by operator, and the report says why.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.name = str(getattr(function, "__qualname__", function))
+        self.caches: dict[str, Any] = {}  # what each engine knows about it
+        functools.update_wrapper(self, function)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        state = LOCAL.state
+        if state.trace is None and not state.paused:
+            for engine in ENGINES if len(ENGINES) == 1 else _engines_of((*args, *kwargs.values())):
+                if state.inside or engine.wants(args):
+                    return engine.call_cell(self, args, kwargs)
+        follower = getattr(state.trace, "follower", None)
+        return self.function(*args, **kwargs) if follower is None else follower.call(self, *args, **kwargs)
+
+    def __reduce__(self) -> Any:
+        return self.name  # found by name, as any function is
+
+
+def _engines_of(args: Any) -> list[Engine]:
+    """Finds the engine that an argument belongs to, where there are several."""
+    pending = list(args)[::-1]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, (list, tuple)):
+            pending.extend(reversed(item))
+            continue
+        for engine in ENGINES:
+            if engine.owns(item) or engine.owns_block(item):
+                return [engine]
+    return []
+
+
+def cell(function: Callable[..., Any] | None = None, **options: Any) -> CellFunction:
+    """Declare a function or method as a cell: under dynamic batching each call is one node.
+
+    It takes no options: these are of `hybridize(dynamic_batch=True, ...)` and `batching(...)`. Raises OptionError for
+    any, and TypeError where `function` cannot be called.
+    """
+    if options:
+        given = ", ".join(f"{name}={value!r}" for name, value in options.items())
+        raise OptionError(
+            f"gluonjit.cell({given}): it takes no options. Write @gluonjit.cell above the function, and give options "
+            f"to hybridize(dynamic_batch=True, {given}) or batching({given})."
+        )
+    if not callable(function):
+        raise TypeError(f"gluonjit.cell({function!r}): it takes a function or method; use it as a decorator")
+    return CellFunction(function)

@@ -1,0 +1,111 @@
+"""Builtins: which of them mean something to a follower, and which are trusted."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    MethodDescriptorType,
+    MethodWrapperType,
+    ModuleType,
+    WrapperDescriptorType,
+)
+from typing import Any
+
+import numpy as np
+
+from gluonjit.hybrid.capture.guards.facts import class_attribute
+from gluonjit.hybrid.capture.guards.owners import LIBRARY, is_user_function, owner_of_module
+
+BUILTIN = (
+    BuiltinFunctionType,
+    MethodDescriptorType,
+    MethodWrapperType,
+    WrapperDescriptorType,
+    ClassMethodDescriptorType,
+    np.ufunc,
+)
+UNBOUND = (MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType)
+CHANGES: dict[str, Callable[[Any, Any], Any]] = {
+    "Add": operator.iadd,
+    "Sub": operator.isub,
+    "Mult": operator.imul,
+    "MatMult": operator.imatmul,
+    "Div": operator.itruediv,
+    "FloorDiv": operator.ifloordiv,
+    "Mod": operator.imod,
+    "Pow": operator.ipow,
+    "LShift": operator.ilshift,
+    "RShift": operator.irshift,
+    "BitAnd": operator.iand,
+    "BitOr": operator.ior,
+    "BitXor": operator.ixor,
+}
+
+
+def is_hashable(function: Any) -> bool:
+    return type(function) is BuiltinFunctionType
+
+
+def is_trusted(function: Any, owner: Any) -> bool:
+    """Tells whether a function in C is a framework's or numpy's, or a method of a builtin class."""
+    module = getattr(function, "__module__", None)
+    if isinstance(owner, ModuleType):
+        module = module or owner.__name__
+    if isinstance(owner, type):
+        module = owner.__module__
+        if module == "builtins":
+            return True
+    if isinstance(function, np.ufunc):
+        return True
+    return module is not None and owner_of_module(module) == LIBRARY
+
+
+def _getattr(follower: Any, item: Any, name: str, *default: Any) -> Any:
+    try:
+        return follower.get(item, name)
+    except AttributeError:
+        if not default:
+            raise
+        return default[0]
+
+
+def _hasattr(follower: Any, item: Any, name: str) -> bool:
+    try:
+        follower.get(item, name)
+    except AttributeError:
+        return False
+    return True
+
+
+def _setattr(follower: Any, item: Any, name: str, value: Any) -> None:
+    setattr(follower.writable(item, name), name, value)
+
+
+def _delattr(follower: Any, item: Any, name: str) -> None:
+    delattr(follower.writable(item, name), name)
+
+
+def _iter(follower: Any, item: Any, *rest: Any) -> Any:
+    return follower.new(iter(follower.iterate(item), *rest))
+
+
+def _next(follower: Any, item: Any, *default: Any) -> Any:
+    method = class_attribute(type(item), "__next__")
+    return follower.call(method, item) if is_user_function(method) else next(follower.whole(item), *default)
+
+
+SPECIAL: dict[Any, Callable[..., Any]] = {
+    getattr: _getattr,
+    hasattr: _hasattr,
+    setattr: _setattr,
+    delattr: _delattr,
+    iter: _iter,
+    next: _next,
+    len: lambda follower, item: follower.size(item),
+    isinstance: lambda follower, item, kinds: isinstance(item, kinds),
+    issubclass: lambda follower, kind, kinds: issubclass(kind, kinds),
+    callable: lambda follower, item: callable(item),
+}

@@ -1,0 +1,354 @@
+"""Following a call: the user's functions run as twins, and what they call is told apart by a table."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import operator
+import signal
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from gluonjit.hybrid.capture.functions import CellFunction
+from gluonjit.hybrid.capture.guards import pure
+from gluonjit.hybrid.capture.guards.builtin import BUILTIN, CHANGES, SPECIAL, UNBOUND, is_hashable, is_trusted
+from gluonjit.hybrid.capture.guards.facts import CELL, DEFAULTS, ENTRY, Fact, class_attribute, look
+from gluonjit.hybrid.capture.guards.owners import (
+    LIBRARY,
+    STANDARD,
+    USER,
+    is_generated,
+    is_user_function,
+    owner_of,
+    owner_of_module,
+)
+from gluonjit.hybrid.capture.guards.reading import Known, Reader, Refused
+from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
+from gluonjit.hybrid.capture.guards.sources import is_twin, twin_of
+from gluonjit.hybrid.run.state import LOCAL
+
+
+def _interrupts(code: Any) -> bool:
+    """Tells whether Python itself calls this, wherever the program is: its collector, or for a signal."""
+    handlers = [*gc.callbacks, *map(signal.getsignal, (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGUSR1))]
+    return any(getattr(handler, "__code__", None) is code for handler in handlers)
+
+
+class _Within:
+    """The follower, as the twin of one function has it: with the globals of that function."""
+
+    def __init__(self, follower: Follower, space: dict[str, Any]) -> None:
+        self.name: Callable[[str], Any] = functools.partial(follower.name, space)
+        self._follower = follower
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._follower, name)
+        self.__dict__[name] = found
+        return found
+
+
+class _Managed:
+    """A context manager of the user's, entered and left by way of the follower."""
+
+    def __init__(self, follower: Follower, manager: Any) -> None:
+        self._follower, self._manager = follower, manager
+
+    def __enter__(self) -> Any:
+        return self._follower.call(self._follower.get(self._manager, "__enter__"))
+
+    def __exit__(self, *error: Any) -> Any:
+        return self._follower.call(self._follower.get(self._manager, "__exit__"), *error)
+
+
+def _profile_again(before: Any) -> None:
+    """Let the profiler go on that was there: one of Python's, or cProfile's."""
+    if before is None or callable(before):
+        sys.setprofile(before)
+    else:
+        before.enable()
+
+
+_FRAMES = 4
+"""The frames of Python's that a followed call takes, at most, where the call itself takes one."""
+
+
+class Follower(Reader):
+    """Follows one call while it is traced."""
+
+    def __init__(self, known: Known, arguments: Any) -> None:
+        super().__init__(known, arguments)
+        self._twins: dict[int, tuple[Any, FunctionType]] = {}
+        asked = [
+            getattr(type(known), name).__code__ for name in ("array", "own", "block", "watched", "spaces", "state")
+        ]
+        self._trusted: dict[int, Any] = {id(code): code for code in asked}
+        self.slice = slice
+
+    def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Runs a call. Raises Refused where it is no node: nothing that outlives it has changed then."""
+        before: Any = sys.getprofile()
+        deep = sys.getrecursionlimit()
+        sys.setrecursionlimit(_FRAMES * deep)
+        sys.setprofile(self._notice)
+        try:
+            result = self.call(function, *args, **kwargs)
+        finally:
+            sys.setprofile(None)
+            sys.setrecursionlimit(deep)
+            _profile_again(before)
+            if self.refusal:
+                raise Refused(self.refusal)
+        return result
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Suspends following: what the framework does once for all calls is nobody's state."""
+        trace = LOCAL.state.trace
+        notice = sys.getprofile()
+        sys.setprofile(None)
+        trace.follower = None
+        try:
+            yield
+        finally:
+            trace.follower = self
+            sys.setprofile(notice)
+
+    def _notice(self, frame: Any, event: str, arg: Any) -> None:
+        """Nothing of the user's runs unseen: a function that is no twin ends the trace before its first line."""
+        if event != "call":
+            return
+        code = frame.f_code
+        if id(code) in self._trusted or is_twin(code):
+            return
+        generated = code.co_filename == "<string>" and code.co_name.startswith("__")
+        if generated or code.co_name == "__del__" or owner_of(code, frame.f_globals) != USER or _interrupts(code):
+            self._trusted[id(code)] = code
+            return
+        sys.setprofile(None)
+        self.refuse(f"{code.co_name} of the program's is called by something else than the program itself")
+
+    # Writing
+
+    def writable(self, item: Any, name: str | None) -> Any:
+        """The same, where it may be written to."""
+        if self.is_made(item) or (self.known.array(item) and (name is None or self.known.own(item))):
+            return item
+        whose = self.name_of(item)
+        if id(item) in self.given:
+            self.refuse("it writes to an argument")
+        self.refuse(f"it writes to {whose}" if name is None else f"it sets {whose}.{name}")
+
+    def change(self, name: str, now: Any, value: Any) -> Any:
+        """now += value, and the like"""
+        if not self.known.array(now):
+            method = class_attribute(type(now), {"Div": "__itruediv__"}.get(name, f"__i{name.lower()}__"))
+            if is_user_function(method):
+                return self.call(method, now, value)
+            if isinstance(now, (list, dict, set, bytearray, np.ndarray)) or isinstance(now, deque):
+                self.writable(now, None)
+            self.whole(value)
+        return self.new(CHANGES[name](now, value))
+
+    def manage(self, manager: Any) -> Any:
+        """Returns what a `with` statement enters."""
+        kind = type(manager)
+        if is_user_function(class_attribute(kind, "__enter__")):
+            return _Managed(self, manager)
+        if owner_of_module(kind.__module__) == LIBRARY or kind.__module__ == "contextlib":
+            return manager
+        self.refuse(f"it enters a {kind.__name__}")
+
+    def decorator(self, function: Any) -> Any:
+        """Returns what decorates a function of the call's own."""
+        return functools.partial(self.call, function)
+
+    # Calling
+
+    def call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """function(*args, **kwargs)"""
+        if self.refusal:
+            raise Refused(self.refusal)
+        kind = type(function)
+        if kind is MethodType:
+            return self.call(function.__func__, function.__self__, *args, **kwargs)
+        if kind is FunctionType:
+            return self._call_function(function, args, kwargs)
+        if kind is CellFunction:
+            return self.call(function.function, *args, **kwargs)
+        if kind is functools.partial:
+            return self.call(function.func, *function.args, *args, **{**function.keywords, **kwargs})
+        if isinstance(function, functools._lru_cache_wrapper):
+            self.refuse(f"it calls {function.__name__}, whose results are kept (lru_cache)")
+        if isinstance(function, type):
+            return self._make(function, args, kwargs)
+        if isinstance(function, BUILTIN):
+            return self._builtin(function, args, kwargs)
+        method = class_attribute(kind, "__call__")
+        if is_user_function(method):
+            return self.call(self.get(function, "__call__"), *args, **kwargs)
+        if self.known.block(function):
+            if not self.known.watched(function) and not self.is_made(function):
+                self.state_of(function)
+            return function(*args, **kwargs)
+        if owner_of_module(kind.__module__) == LIBRARY:
+            return self._native(function, args, kwargs)
+        if isinstance(function, (operator.itemgetter, operator.attrgetter, operator.methodcaller)):
+            return self.picked(function, *args)
+        self.refuse(f"it calls {self.name_of(function)}, of which nothing is known")
+
+    def _call_function(self, function: Any, args: Any, kwargs: Any) -> Any:
+        if is_twin(function.__code__):
+            return function(*args, **kwargs)
+        effect = pure.effect_of(function)
+        if effect:
+            self.refuse(f"{effect} ({function.__name__})")
+        owner = owner_of(function.__code__, function.__globals__)
+        if is_generated(function):
+            return self._native(function, args, kwargs)
+        if owner == USER or hasattr(function, "__wrapped__") or function in self.known.followed:
+            return self.followed(function, args)(*args, **kwargs)
+        if owner == STANDARD and not pure.is_pure(function):
+            self.refuse(f"it calls {function.__module__}.{function.__name__}, of which nothing is known")
+        return self._native(function, args, kwargs)
+
+    def followed(self, function: Any, args: Any = ()) -> FunctionType:
+        """The twin of a function; what it has from outside is read."""
+        known = self._twins.get(id(function))
+        if known is not None:
+            return known[1]
+        try:
+            twin = twin_of(function, _Within(self, function.__globals__))
+        except Unfollowable as reason:
+            self.refuse(f"{function.__name__} cannot be followed: {reason}")
+        self._twins[id(function)] = function, twin
+        code = function.__code__
+        for name, cell in zip(code.co_freevars, function.__closure__ or ()):
+            if name != "__class__":
+                found = look(CELL, cell, None)
+                self.fact(CELL, cell, None, found, name)
+                self.named(found, name)
+        for name in ("__defaults__", "__kwdefaults__"):
+            found = getattr(function, name)
+            if found is not None:
+                self.fact(DEFAULTS, function, name, found, f"{function.__name__}.{name}")
+        for name, found in (function.__kwdefaults__ or {}).items():
+            self.fact(ENTRY, function.__kwdefaults__, name, found, name)
+        if args and code.co_argcount:
+            self.named(args[0], code.co_varnames[0])
+        return twin
+
+    def _back(self, item: Any) -> Any:
+        """A function of the user's that somebody else is to call."""
+        if type(item) is MethodType and is_user_function(item.__func__) and not is_twin(item.__func__.__code__):
+            return MethodType(self.followed(item.__func__, (item.__self__,)), item.__self__)
+        if is_user_function(item) and not is_twin(item.__code__):
+            return self.followed(item)
+        return item
+
+    def _native(self, function: Any, args: Any, kwargs: Any) -> Any:
+        """A call of something that is known by what it gives."""
+        self.whole((args, kwargs.values()) if not kwargs else (args, tuple(kwargs.values())))
+        given = [self._back(arg) for arg in args]
+        named = {name: self._back(arg) for name, arg in kwargs.items()}
+        result = function(*given, **named)
+        if isinstance(result, np.ndarray):
+            if not any(result is arg for arg in args) and result.base is None:
+                self.made[id(result)] = result
+            return result
+        return result if any(result is arg for arg in args) else self.new(result)
+
+    def _make(self, kind: type, args: Any, kwargs: Any) -> Any:
+        """An object of a class."""
+        if kind is type and len(args) == 1:
+            return type(args[0])
+        effect = pure.effect_of(kind)
+        if effect:
+            self.refuse(f"{effect} ({kind.__name__})")
+        init = class_attribute(kind, "__init__")
+        new = class_attribute(kind, "__new__")
+        if is_user_function(getattr(new, "__func__", new)) and not is_generated(getattr(new, "__func__", new)):
+            self.refuse(f"{kind.__name__} has a __new__ of its own")
+        if is_user_function(class_attribute(type(kind), "__call__")):
+            self.refuse(f"{kind.__name__} is made by a metaclass of its own")
+        if is_user_function(init) and not is_generated(init) and not issubclass(kind, (tuple, BaseException)):
+            item = kind.__new__(kind)
+            self.made[id(item)] = item
+            self._class_fact(kind, "__init__", init)
+            self.call(init, item, *args, **kwargs)
+            return item
+        if owner_of_module(kind.__module__) == STANDARD and not pure.is_pure(kind):
+            self.refuse(f"it makes a {kind.__module__}.{kind.__name__}, of which nothing is known")
+        item = self._native(kind, args, kwargs)
+        if type(item) is kind and not isinstance(item, pure.IMMUTABLE) and not any(item is arg for arg in args):
+            self.made[id(item)] = item
+        return item
+
+    def _builtin(self, function: Any, args: Any, kwargs: Any) -> Any:
+        special = SPECIAL.get(function) if is_hashable(function) else None
+        if special is not None:
+            return special(self, *args, **kwargs)
+        name = getattr(function, "__name__", "")
+        owner = getattr(function, "__self__", None)
+        effect = pure.effect_of(function)
+        if effect:
+            self.refuse(f"{effect} ({name})")
+        if isinstance(function, UNBOUND) and args:
+            return self._method(args[0], name, function, args, kwargs)
+        if owner is not None and not isinstance(owner, (ModuleType, type)):
+            return self._method(owner, name, function, args, kwargs)
+        if pure.is_pure(function) or is_trusted(function, owner):
+            return self._native(function, args, kwargs)
+        self.refuse(f"it calls {name}, of which nothing is known")
+
+    def _method(self, owner: Any, name: str, function: Any, args: Any, kwargs: Any) -> Any:
+        """A method, in C, of an object."""
+        rest = args if getattr(function, "__self__", None) is owner else args[1:]
+        if self.known.array(owner):
+            return self._native(function, args, kwargs)
+        if isinstance(owner, pure.IMMUTABLE):
+            return self._native(function, args, kwargs)
+        if isinstance(owner, pure.FRESH):
+            if name == "get" and isinstance(owner, dict) and not self.is_free(owner) and rest:
+                return self.item(owner, rest[0]) if self.contains(rest[0], owner) else (*rest, None)[1]
+            if name == "__getitem__" and not self.is_free(owner):
+                return self.item(owner, rest[0])
+            if name not in ("__init__", "__new__"):
+                if pure.reads_only(owner, name):
+                    self.whole(owner)
+                else:
+                    self.writable(owner, None)
+            result = self._kept_native(function, args, kwargs)
+            fresh = name in ("copy", "items", "keys", "values", "__iter__", "elements", "most_common")
+            if fresh:
+                self.made[id(result)] = result
+            return result
+        if name in ("__init__", "__init_subclass__", "__new__", "__eq__", "__ne__", "__hash__", "__repr__", "__str__"):
+            return self._native(function, args, kwargs)
+        if name == "__setattr__":
+            return setattr(self.writable(owner, rest[0]), *rest)
+        if name in ("__getattribute__", "__getattr__"):
+            return self.get(owner, rest[0])
+        if isinstance(owner, np.ndarray):
+            if name in ("fill", "sort", "put", "itemset", "resize", "setflags", "partition", "__setitem__", "byteswap"):
+                self.writable(owner, None)
+            return self._native(function, args, kwargs) if self.whole(owner) is not None else None
+        if isinstance(owner, Iterator):
+            self.whole(owner)
+            return function(*args, **kwargs)
+        if owner_of_module(type(owner).__module__) == LIBRARY:
+            return self._native(function, args, kwargs)
+        self.refuse(f"it calls {self.name_of(owner)}.{name}, of which nothing is known")
+
+    def _kept_native(self, function: Any, args: Any, kwargs: Any) -> Any:
+        """A call that puts its arguments into a container of the call's own, as they are."""
+        return function(*args, **kwargs)
+
+    def found(self) -> list[Fact]:
+        """All that was read."""
+        return list(self.facts.values())

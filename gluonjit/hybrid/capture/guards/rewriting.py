@@ -1,0 +1,350 @@
+"""The twin of a function: the same program, in which all that it reads and writes passes a follower."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from gluonjit.hybrid.capture.guards.scopes import Function, Scope
+
+HIDDEN = "__gluonjit__"
+"""The name by which a twin has its follower: a free variable."""
+
+
+class Unfollowable(Exception):
+    """The reason why a function cannot be followed."""
+
+
+def call(name: str, *args: ast.expr) -> ast.Call:
+    """A call of one of the follower's methods."""
+    method = ast.Attribute(ast.Name(HIDDEN, ast.Load()), name, ast.Load())
+    return ast.Call(method, list(args), [])
+
+
+class Rewriter(ast.NodeTransformer):
+    """Rewrites one function. `free`: its free variables; `owner`: the class around it, for private names."""
+
+    def __init__(self, free: frozenset[str], owner: str | None) -> None:
+        self.free = free
+        self.owner = (owner or "").lstrip("_")
+        self.scopes: list[Scope] = []
+        self.first: list[str | None] = []  # the first argument, for super()
+        self.before: list[ast.stmt] = []
+        self.temporaries = 0
+
+    def mangled(self, name: str) -> str:
+        """A private name as Python has it in a class."""
+        return f"_{self.owner}{name}" if self.owner and name.startswith("__") and not name.endswith("__") else name
+
+    def function(self, node: Function) -> Function:
+        """The body of a function or lambda, with what its scope needs."""
+        self.scopes.append(Scope(node))
+        arguments = node.args
+        named = [*arguments.posonlyargs, *arguments.args]
+        self.first.append(named[0].arg if named else None)
+        for argument in (*named, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg):
+            if argument is not None:
+                argument.annotation = None
+        if isinstance(node, ast.Lambda):
+            node.body = self.visit(node.body)
+        else:
+            node.returns = None
+            body = self.statements(node.body)
+            if arguments.kwarg is not None:  # made anew for each call
+                name = arguments.kwarg.arg
+                fresh = call("new", ast.Name(name, ast.Load()))
+                body.insert(0, ast.Assign([ast.Name(name, ast.Store())], fresh))
+            node.body = body
+        self.scopes.pop()
+        self.first.pop()
+        return node
+
+    def statements(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        """A list of statements, rewritten."""
+        found: list[ast.stmt] = []
+        for statement in body:
+            rewritten = self.visit(statement)
+            found += rewritten if isinstance(rewritten, list) else [rewritten]
+        return found
+
+    def visit(self, node: ast.AST) -> Any:
+        """A node; for a statement also what has to come before it."""
+        if not isinstance(node, ast.stmt):
+            return super().visit(node)
+        outer, self.before = self.before, []
+        found = super().visit(node)
+        before, self.before = self.before, outer
+        rewritten = [*before, *(found if isinstance(found, list) else [found])]
+        for new in rewritten:
+            ast.copy_location(new, node)
+        return rewritten
+
+    def refuse(self, reason: str) -> None:
+        """The statement that is being rewritten does what a node cannot."""
+        self.before.append(ast.Expr(call("refuse", ast.Constant(reason))))
+
+    # Names
+
+    def resolved(self, name: str) -> str:
+        """Tells where a name is from: "local", of a function around it, too; "free"; or "global"."""
+        for depth, scope in enumerate(reversed(self.scopes)):
+            if name in scope.globals and not depth:
+                return "global"
+            if name in scope.bound:
+                return "local"
+        return "free" if name in self.free else "global"
+
+    def visit_Name(self, node: ast.Name) -> Any:
+        name = self.mangled(node.id)
+        where = self.resolved(node.id)
+        if isinstance(node.ctx, ast.Load):
+            return ast.copy_location(call("name", ast.Constant(name)), node) if where == "global" else node
+        if where == "global":
+            self.refuse(f"it sets the global {name}")
+        elif where == "free":
+            self.refuse(f"it sets {name}, a variable of the function around it")
+        return node
+
+    # Reading
+
+    def visit_Attribute(self, node: ast.Attribute) -> Any:
+        value = self.visit(node.value)
+        name = ast.Constant(self.mangled(node.attr))
+        if isinstance(node.ctx, ast.Load):
+            return ast.copy_location(call("get", value, name), node)
+        node.value = call("writable", value, name)
+        return node
+
+    def visit_Subscript(self, node: ast.Subscript) -> Any:
+        value = self.visit(node.value)
+        if isinstance(node.ctx, ast.Load):
+            return ast.copy_location(call("item", value, self.index(node.slice)), node)
+        node.value = call("writable", value, ast.Constant(None))
+        node.slice = self.visit(node.slice)
+        return node
+
+    def index(self, node: ast.expr) -> ast.expr:
+        """Returns what stands in brackets, as an expression."""
+        if isinstance(node, ast.Slice):
+            parts = [ast.Constant(None) if part is None else self.visit(part) for part in _bounds(node)]
+            return ast.copy_location(call("slice", *parts), node)
+        if isinstance(node, ast.Tuple):
+            items = [self.index(item) for item in node.elts]
+            return ast.copy_location(ast.Tuple(items, ast.Load()), node)
+        found: ast.expr = self.visit(node)
+        return found
+
+    def whole(self, node: ast.expr) -> ast.expr:
+        """An operand whose content counts."""
+        found = self.visit(node)
+        return found if isinstance(found, ast.Constant) else ast.copy_location(call("whole", found), node)
+
+    def truth(self, node: ast.expr) -> ast.expr:
+        """Returns what is asked whether it is true: an object's attributes do not count."""
+        found = self.visit(node)
+        shallow = ast.Constant(False)
+        return found if isinstance(found, ast.Constant) else ast.copy_location(call("whole", found, shallow), node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> Any:
+        node.left, node.right = self.whole(node.left), self.whole(node.right)
+        return ast.copy_location(call("new", node), node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
+        node.operand = self.truth(node.operand) if isinstance(node.op, ast.Not) else self.whole(node.operand)
+        return node
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> Any:
+        node.values = [self.truth(value) for value in node.values]
+        return node
+
+    def visit_Compare(self, node: ast.Compare) -> Any:
+        if len(node.ops) == 1 and isinstance(node.ops[0], (ast.In, ast.NotIn)):
+            found: ast.expr = call("contains", self.visit(node.left), self.visit(node.comparators[0]))
+            if isinstance(node.ops[0], ast.NotIn):
+                found = ast.UnaryOp(ast.Not(), found)
+            return ast.copy_location(found, node)
+        if all(isinstance(operator, (ast.Is, ast.IsNot)) for operator in node.ops):
+            return self.generic_visit(node)
+        node.left = self.whole(node.left)
+        node.comparators = [self.whole(comparator) for comparator in node.comparators]
+        return node
+
+    def visit_IfExp(self, node: ast.IfExp) -> Any:
+        node.test, node.body, node.orelse = self.truth(node.test), self.visit(node.body), self.visit(node.orelse)
+        return node
+
+    def visit_FormattedValue(self, node: ast.FormattedValue) -> Any:
+        node.value = self.whole(node.value)
+        if node.format_spec is not None:
+            node.format_spec = self.visit(node.format_spec)
+        return node
+
+    def visit_Starred(self, node: ast.Starred) -> Any:
+        node.value = self.visit(node.value)
+        if isinstance(node.ctx, ast.Load):
+            node.value = call("iterate", node.value)
+        return node
+
+    # What is made
+
+    def _made(self, node: Any) -> Any:
+        self.generic_visit(node)
+        if not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
+            return node
+        if isinstance(node, ast.Dict):  # {**more}
+            pairs = zip(node.keys, node.values)
+            node.values = [call("iterate", value) if key is None else value for key, value in pairs]
+        return ast.copy_location(call("new", node), node)
+
+    visit_List = visit_Dict = visit_Set = _made
+
+    def _comprehension(self, node: Any) -> Any:
+        first = node.generators[0]
+        outer = call("iterate", self.visit(first.iter))  # of the scope around
+        self.scopes.append(Scope(node))
+        for generator in node.generators:
+            if generator.is_async:
+                raise Unfollowable("it is asynchronous")
+            generator.iter = outer if generator is first else call("iterate", self.visit(generator.iter))
+            generator.target = self.visit(generator.target)
+            generator.ifs = [self.truth(test) for test in generator.ifs]
+        for field in ("elt", "key", "value"):
+            if hasattr(node, field):
+                setattr(node, field, self.visit(getattr(node, field)))
+        self.scopes.pop()
+        return ast.copy_location(call("new", node), node)
+
+    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension
+
+    # Calls
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        function = node.func
+        if isinstance(function, ast.Name) and function.id == "super" and self.resolved("super") == "global":
+            first = next((name for name in reversed(self.first) if name), None)
+            if not node.args and first is not None:
+                node.args = [ast.Name("__class__", ast.Load()), ast.Name(first, ast.Load())]
+                return node  # the builtin itself: what is asked of it passes `get`
+        self.generic_visit(node)
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                keyword.value = call("iterate", keyword.value)
+        found = call("call", node.func, *node.args)
+        found.keywords = node.keywords
+        return ast.copy_location(found, node)
+
+    def visit_Lambda(self, node: ast.Lambda) -> Any:
+        self._defaults(node)
+        return self.function(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
+        self._defaults(node)
+        node.decorator_list = [call("decorator", self.visit(decorator)) for decorator in node.decorator_list]
+        return self.function(node)
+
+    def _defaults(self, node: Function) -> None:
+        arguments = node.args
+        arguments.defaults = [self.visit(default) for default in arguments.defaults]
+        arguments.kw_defaults = [None if value is None else self.visit(value) for value in arguments.kw_defaults]
+
+    # Statements
+
+    def visit_For(self, node: ast.For) -> Any:
+        node.iter = call("iterate", self.visit(node.iter))
+        node.target = self.visit(node.target)
+        node.body, node.orelse = self.statements(node.body), self.statements(node.orelse)
+        return node
+
+    def _tested(self, node: Any) -> Any:
+        node.test = self.truth(node.test)
+        for field in ("body", "orelse"):
+            if hasattr(node, field):
+                setattr(node, field, self.statements(getattr(node, field)))
+        if isinstance(node, ast.Assert) and node.msg is not None:
+            node.msg = self.visit(node.msg)
+        return node
+
+    visit_If = visit_While = visit_Assert = _tested
+
+    def visit_Assign(self, node: ast.Assign) -> Any:
+        node.value = self.visit(node.value)
+        if any(isinstance(target, (ast.Tuple, ast.List)) for target in node.targets):
+            node.value = call("iterate", node.value)
+        node.targets = [self.visit(target) for target in node.targets]
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
+        if node.value is None:
+            return ast.Pass()
+        return self.visit_Assign(ast.copy_location(ast.Assign([node.target], node.value), node))
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> Any:
+        operator = ast.Constant(type(node.op).__name__)
+        target = node.target
+        before: list[ast.stmt] = []
+        if isinstance(target, ast.Name):
+            self.visit_Name(target)
+            now: ast.expr = self.visit_Name(ast.Name(target.id, ast.Load()))
+        elif isinstance(target, ast.Attribute):
+            base = self._kept(self.visit(target.value), before)
+            name = ast.Constant(self.mangled(target.attr))
+            now, target.value = call("get", base, name), call("writable", base, name)
+        else:
+            base = self._kept(self.visit(target.value), before)
+            key = self._kept(self.index(target.slice), before)
+            now, target.value, target.slice = call("item", base, key), call("writable", base, ast.Constant(None)), key
+        changed = call("change", operator, now, self.visit(node.value))
+        return [*before, ast.Assign([target], changed)]
+
+    def _kept(self, value: ast.expr, before: list[ast.stmt]) -> ast.expr:
+        """A value under a name of its own."""
+        self.temporaries += 1
+        name = f"_gluonjit_{self.temporaries}"
+        before.append(ast.Assign([ast.Name(name, ast.Store())], value))
+        return ast.Name(name, ast.Load())
+
+    def visit_With(self, node: ast.With) -> Any:
+        for item in node.items:
+            item.context_expr = call("manage", self.visit(item.context_expr))
+            if item.optional_vars is not None:
+                item.optional_vars = self.visit(item.optional_vars)
+        node.body = self.statements(node.body)
+        return node
+
+    def visit_YieldFrom(self, node: ast.YieldFrom) -> Any:
+        node.value = call("iterate", self.visit(node.value))
+        return node
+
+    def visit_Import(self, node: ast.Import) -> Any:
+        for alias in node.names:
+            self.before.append(ast.Expr(call("imports", ast.Constant(alias.name), ast.Constant(None))))
+        return node
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> Any:
+        if node.level:
+            raise Unfollowable("it imports relatively in its body")
+        for alias in node.names:
+            self.before.append(ast.Expr(call("imports", ast.Constant(node.module), ast.Constant(alias.name))))
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> Any:
+        self.refuse("it defines a class")
+        return ast.Pass()
+
+    def visit_Match(self, node: Any) -> Any:
+        if any(type(part).__name__ == "MatchClass" for part in ast.walk(node)):
+            self.refuse("it matches attributes of classes")
+        node.subject = self.whole(node.subject)
+        for case in node.cases:
+            case.guard = None if case.guard is None else self.truth(case.guard)
+            case.body = self.statements(case.body)
+        return node
+
+    def _asynchronous(self, node: ast.AST) -> Any:
+        raise Unfollowable("it is asynchronous")
+
+    visit_AsyncFunctionDef = visit_AsyncFor = visit_AsyncWith = visit_Await = _asynchronous
+
+
+def _bounds(node: ast.Slice) -> tuple[ast.expr | None, ...]:
+    return node.lower, node.upper, node.step

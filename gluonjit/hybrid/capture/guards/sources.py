@@ -1,0 +1,171 @@
+"""From a function to its source, and from that to its twin, made once for each code."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import linecache
+import sys
+from collections import OrderedDict
+from collections.abc import Iterator
+from types import CodeType, FunctionType
+from typing import Any, NamedTuple
+
+from gluonjit.hybrid.capture.guards.rewriting import HIDDEN, Rewriter, Unfollowable
+from gluonjit.hybrid.capture.guards.scopes import FUNCTIONS, Function
+
+_MOST_TWINS = 4096
+_MOST_FILES = 256
+_FUTURES = 0x1000000 | 0x100000 | 0x80000 | 0x20000  # annotations, unicode_literals and so on: flags of a code
+
+
+class _File(NamedTuple):
+    """A source file as it was read: its functions by first line and name, and what Python compiles them to."""
+
+    text: str
+    nodes: dict[tuple[int, str], list[tuple[Function, str | None]]]
+    codes: dict[tuple[int, str], list[CodeType]]
+
+
+_files: OrderedDict[str, _File] = OrderedDict()
+_twins: OrderedDict[CodeType, CodeType | str] = OrderedDict()
+_rewritten: dict[int, CodeType] = {}  # the twins and all that is nested in them, by address
+
+
+def is_twin(code: CodeType) -> bool:
+    """Tells whether this is code of a twin, or of a function inside of one."""
+    return _rewritten.get(id(code)) is code
+
+
+def twin_of(function: FunctionType, hidden: Any) -> FunctionType:
+    """The twin of a function, which passes what it reads and writes to `hidden`. Raises Unfollowable."""
+    code = function.__code__
+    made = _twins.get(code)
+    if made is None:
+        try:
+            made = _rewrite(code, function.__globals__)
+        except Unfollowable as error:
+            made = str(error)
+        if len(_twins) >= _MOST_TWINS:
+            old = _twins.popitem(last=False)[1]
+            for part in _nested(old) if isinstance(old, CodeType) else ():
+                _rewritten.pop(id(part), None)
+        _twins[code] = made
+        if isinstance(made, CodeType):
+            _rewritten.update((id(part), part) for part in _nested(made))
+    if isinstance(made, str):
+        raise Unfollowable(made)
+    cells = dict(zip(code.co_freevars, function.__closure__ or ()))
+    cells[HIDDEN] = _cell(hidden)
+    twin = FunctionType(
+        made,
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        tuple([cells[name] for name in made.co_freevars]),
+    )
+    twin.__kwdefaults__ = function.__kwdefaults__
+    twin.__qualname__ = function.__qualname__
+    return twin
+
+
+def _cell(content: Any) -> Any:
+    return (lambda: content).__closure__[0]  # type: ignore[index]
+
+
+def _rewrite(code: CodeType, namespace: dict[str, Any]) -> CodeType:
+    node, owner = _node_of(code, namespace)
+    node = copy.deepcopy(node)
+    arguments = node.args
+    arguments.defaults = [ast.Constant(None) for _ in arguments.defaults]
+    arguments.kw_defaults = [value and ast.Constant(None) for value in arguments.kw_defaults]
+    free = frozenset(code.co_freevars)
+    if isinstance(node, ast.AsyncFunctionDef):
+        raise Unfollowable("it is asynchronous")
+    node = Rewriter(free, owner).function(node)
+    if isinstance(node, ast.Lambda):
+        inner: ast.stmt = ast.Expr(node)
+    else:
+        node.decorator_list = []
+        inner = node
+    if owner is not None:
+        inner = ast.ClassDef(owner, [], [], [inner], [])
+    names = [ast.arg(name) for name in (*free, HIDDEN)]
+    around = ast.FunctionDef("around", ast.arguments([], names, None, [], [], None, []), [inner], [])
+    new: Any
+    for new in (around, inner):
+        if "type_params" in new._fields and not hasattr(new, "type_params"):  # from Python 3.12 on
+            new.type_params = []
+    module = ast.fix_missing_locations(ast.copy_location(ast.Module([around], []), node))
+    try:
+        made = compile(module, code.co_filename, "exec", code.co_flags & _FUTURES, True)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise Unfollowable(f"its source cannot be followed ({error})") from None
+    found: CodeType = made
+    for name in ("around", owner, code.co_name):
+        if name is not None:
+            found = next(part for part in found.co_consts if isinstance(part, CodeType) and part.co_name == name)
+    return found
+
+
+def _node_of(code: CodeType, namespace: dict[str, Any]) -> tuple[Function, str | None]:
+    """A function's part of its source, and the class around it. Raises Unfollowable."""
+    place = (code.co_firstlineno, code.co_name)
+    file = _read(code.co_filename, namespace)
+    nodes, codes = file.nodes.get(place, []), file.codes.get(place, [])
+    which = [number for number, other in enumerate(codes) if other == code]
+    if not which and "@pytest_ar" in namespace and len(nodes) == 1:  # pytest rewrites what a test asserts
+        which = [0]
+    if not nodes or not which:
+        raise Unfollowable("its source is not at hand: define it in a file")
+    if len(nodes) != len(codes) or (len(which) > 1 and len(nodes) > 1):
+        raise Unfollowable("several functions of its name are on its line")
+    return nodes[which[0]]
+
+
+def _read(name: str, namespace: dict[str, Any]) -> _File:
+    linecache.checkcache(name)
+    text = "".join(linecache.getlines(name, namespace)) or _given_to_python(name)
+    known = _files.get(name)
+    if known is not None and known.text == text:
+        return known
+    if not text:
+        raise Unfollowable("its source is not at hand: define it in a file")
+    try:
+        tree = ast.parse(text, name)
+        compiled = compile(text, name, "exec", 0, True)
+    except (SyntaxError, ValueError, RecursionError):
+        raise Unfollowable("its source is not at hand: define it in a file") from None
+    file = _File(text, {}, {})
+    for node, owner in _functions(tree, None):
+        line = node.lineno
+        if not isinstance(node, ast.Lambda) and node.decorator_list:
+            line = node.decorator_list[0].lineno
+        file.nodes.setdefault((line, getattr(node, "name", "<lambda>")), []).append((node, owner))
+    for code in _nested(compiled):
+        file.codes.setdefault((code.co_firstlineno, code.co_name), []).append(code)
+    if len(_files) >= _MOST_FILES:
+        _files.popitem(last=False)
+    _files[name] = file
+    return file
+
+
+def _given_to_python(name: str) -> str:
+    """The program of `python -c`; that a function is of it shows when they are compared."""
+    given = getattr(sys, "orig_argv", [])
+    return str(given[given.index("-c") + 1]) if name == "<string>" and "-c" in given[:-1] else ""
+
+
+def _functions(node: ast.AST, owner: str | None) -> Iterator[tuple[Function, str | None]]:
+    """All functions in a tree, with the innermost class around each, in the order of the source."""
+    for inner in ast.iter_child_nodes(node):
+        if isinstance(inner, FUNCTIONS):
+            yield inner, owner
+        yield from _functions(inner, inner.name if isinstance(inner, ast.ClassDef) else owner)
+
+
+def _nested(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for part in code.co_consts:
+        if isinstance(part, CodeType):
+            yield from _nested(part)

@@ -1,0 +1,87 @@
+"""Variants of a signature: as many traces as the state it reads has had values, each with its guards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from gluonjit.compiled import FAST
+from gluonjit.graph import Kind, Record
+from gluonjit.hybrid.capture.guards.facts import ABSENT, CLASS, Fact, PlainGuards, alike, look
+
+MOST_VARIANTS = 16
+
+
+class Variant(NamedTuple):
+    """One trace of a signature: `guards` is None where it reads nothing that may change.
+
+    key: what its kind is found by in its cell; kept: objects whose addresses are part of what is watched.
+    """
+
+    key: Any
+    guards: Any
+    facts: tuple[Fact, ...]
+    kept: tuple[Any, ...]
+    traced: Any  # what the engine has traced, to compare with
+
+    def holds(self) -> bool:
+        """Tells whether it is what a trace would give now."""
+        return self.guards is None or bool(self.guards.hold())
+
+
+class Noted:
+    """The readings of a trace, for its variant."""
+
+    def __init__(self) -> None:
+        self.facts: tuple[Fact, ...] = ()
+        self.kept: tuple[Any, ...] = ()
+        self.traced: Any = None
+
+    def steady(self, *steady: type) -> bool:
+        """Tells whether only functions of classes, which modules names stand for, and `steady` objects were read."""
+        return all(fact.way == CLASS or isinstance(fact.found, (ModuleType, *steady)) for fact in self.facts)
+
+    def variant(self, key: Any) -> Variant:
+        """The variant, the kind of which is found by this key."""
+        facts = tuple([fact[:4] for fact in self.facts])
+        made: Any = PlainGuards if FAST is None else FAST.Guards
+        guards = made(facts, look, alike, ABSENT) if facts else None
+        return Variant(key, guards, self.facts, self.kept, self.traced)
+
+
+def variant_key(wanted: Any, number: int) -> Any:
+    """The key by which the kind of a signature's variant of this number is found."""
+    return (*wanted, "variant", number) if number else wanted
+
+
+def holding(variants: Sequence[Variant]) -> Variant | None:
+    """The first that is what a trace would give now."""
+    for variant in variants:
+        if variant.holds():
+            return variant
+    return None
+
+
+def too_many(variants: Sequence[Variant]) -> str:
+    """Says why a call of which all these were traced, and none holds, is no node; "" where one more may be traced."""
+    if len(variants) < MOST_VARIANTS:
+        return ""
+    name = next((fact.name for fact in variants[-1].facts if not fact.holds()), "what it reads")
+    return (
+        f"{name} had {MOST_VARIANTS} values, each of which would be a program of its own: pass it as an argument, as a "
+        f"tensor, or set it less often"
+    )
+
+
+def put_record(records: dict[Any, Record], key: Any, kind: Kind, variant: Variant, mode: int, share: float) -> Record:
+    """Let the record of a variant be the one that its signature finds in an open batch."""
+    before = records.get(key)
+    if before is not None and before.kind is not kind:
+        del records[key]
+        records[(*key, "variant", id(before.kind))] = before
+        before = records.pop((*key, "variant", id(kind)), None)
+    record = Record(kind, mode, share) if before is None else before
+    record.guards = variant.guards
+    records[key] = record
+    return record

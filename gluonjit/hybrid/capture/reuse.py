@@ -1,0 +1,217 @@
+"""Calls whose captures are reused: a bounded cache of what they captured, and capture apart from all other calls."""
+
+from __future__ import annotations
+
+from array import array
+from collections import OrderedDict
+from collections.abc import Hashable
+from threading import Lock
+from typing import Any, NamedTuple, Union
+
+from gluonjit.graph import Record, Rows, Value
+from gluonjit.hybrid.run.batch import Batch
+from gluonjit.hybrid.run.state import LOCAL
+
+MOST_RECORDINGS = 100_000
+MOST_BYTES = 256_000_000
+_MOST_NAMES = 20_000
+
+
+class Unfit(Exception):
+    """The reason why a call cannot be reused."""
+
+
+class CaptureTemplate(NamedTuple):
+    """A recording of a call: packed nodes, what they read that was there before, and what the call returned.
+
+    lookups: entries of tables, by the table's number; leaves: arrays, as the engine finds them.
+    """
+
+    code: array[int]
+    lookups: tuple[tuple[int, tuple[int, ...]], ...]
+    leaves: tuple[Any, ...]
+    results: tuple[Any, ...]
+    structure: Any
+    kinds: tuple[int, ...]
+    bytes: int
+
+
+class Refusal(NamedTuple):
+    """The reason why calls of a key are captured each time."""
+
+    reason: str
+    bytes: int = 200
+
+
+Known = Union[CaptureTemplate, Refusal]
+
+
+class Names:
+    """Things numbered in the order in which they come."""
+
+    def __init__(self) -> None:
+        self.things: list[Any] = []
+        self._numbers: dict[Hashable, int] = {}
+        self._lock = Lock()
+
+    def number(self, key: Hashable, thing: Any) -> int:
+        """The number of a thing, which it gets when its key is new."""
+        found = self._numbers.get(key)
+        if found is None:
+            with self._lock:
+                if key not in self._numbers:
+                    self.things.append(thing)
+                    self._numbers[key] = len(self.things) - 1
+                found = self._numbers[key]
+        return found
+
+
+class Shared(NamedTuple):
+    """The common part of a block's recordings, numbered; others begin anew when the recordings are forgotten."""
+
+    kinds: Names
+    origins: Names
+    tables: Names
+    scopes: Names
+
+
+class Recordings:
+    """The recordings of one block, those used last kept: 100,000 and 256 MB at most.
+
+    `check` is the option `check_reuse`. A net may be shared by threads.
+    """
+
+    def __init__(self, check: int | None) -> None:
+        self.check = check
+        self.lock = Lock()
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        with self.lock:
+            self.entries: OrderedDict[Hashable, Known] = OrderedDict()
+            self.bytes = 0
+            self.hits = 0
+            self.shared = Shared(Names(), Names(), Names(), Names())
+
+    def get(self, key: Hashable, shared: Shared) -> Known | None:
+        """Returns what is known of a key, in these numbers."""
+        with self.lock:
+            found = self.entries.get(key)
+            if found is None or shared is not self.shared:
+                return None
+            self.entries.move_to_end(key)
+            return found
+
+    def put(self, key: Hashable, known: Known, shared: Shared) -> None:
+        """Keep what was learned of a key, in the place of others if there are too many; not if all were forgotten."""
+        with self.lock:
+            if shared is not self.shared:
+                return
+            self._drop(key)
+            self.entries[key] = known
+            self.bytes += known.bytes
+            while len(self.entries) > MOST_RECORDINGS or self.bytes > MOST_BYTES:
+                self._drop(next(iter(self.entries)))
+        if sum(len(names.things) for names in shared) > _MOST_NAMES:
+            self.clear()
+
+    def drop(self, key: Hashable) -> None:
+        """Forget one."""
+        with self.lock:
+            self._drop(key)
+
+    def due(self) -> bool:
+        """Count a hit, and say whether it is to be checked."""
+        self.hits += 1
+        return self.check is not None and self.hits % self.check == 0
+
+    def _drop(self, key: Hashable) -> None:
+        old = self.entries.pop(key, None)
+        self.bytes -= 0 if old is None else old.bytes
+
+
+class Apart:
+    """Capture from here on that shares nothing with what was captured before: all that a call captures is then new."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+        self.graph = batch.graph
+        self.reason = ""  # why the call is no function of its key
+        self.open = True
+        self._room = batch.room
+        self._calls, batch.calls = batch.calls, {}
+        self._before = {record: (len(record), record.calls, record.set_aside()) for record in batch.records.values()}
+        LOCAL.state.recorded = self
+
+    @property
+    def ran(self) -> bool:
+        """Tells whether the batch has run meanwhile, or another one is open."""
+        return self.batch.graph is not self.graph or LOCAL.state.batch is not self.batch
+
+    def records(self) -> list[tuple[Any, Record, int]]:
+        """Signature, record and number of the first new node, of each record that has one."""
+        found = [(key, record, self.first(record)) for key, record in self.batch.records.items()]
+        return [(key, record, first) for key, record, first in found if len(record) > first]
+
+    def first(self, record: Record) -> int:
+        """The number of the first new node of a record."""
+        return self._before.get(record, (0,))[0]
+
+    def calls(self, record: Record) -> int:
+        """The number of calls of a record."""
+        return record.calls - self._before.get(record, (0, 0))[1]
+
+    def undo(self) -> None:
+        """Take the new nodes away. Rows of inputs stay. Values go first: what an interrupt leaves is no node then."""
+        for record in self.batch.records.values():
+            first, record.calls, shares = self._before.get(record, (0, 0, None))
+            record.cut(first)
+            if shares is not None:
+                record.put_back(shares, False)
+            else:
+                record.set_aside()
+        self.batch.room = self._room
+        self._leave()
+
+    def keep(self) -> None:
+        """Let the new nodes be like any others. Nothing where that, or the opposite, has been done."""
+        if not self.open:
+            return
+        if self.batch.graph is self.graph:
+            for record, (_, _, shares) in self._before.items():
+                record.put_back(shares, True)
+        self._leave()
+
+    def _leave(self) -> None:
+        if self.batch.graph is self.graph:
+            self.batch.calls = self._calls
+        self.open = False
+        LOCAL.state.recorded = None
+
+
+def refuse(reason: str) -> None:
+    """The call that is being recorded, if one is, does what cannot be done again without running it."""
+    apart = LOCAL.state.recorded
+    if apart is not None:
+        apart.reason = apart.reason or reason
+
+
+class Reference(NamedTuple):
+    """A result that is made of rows of nodes, the numbers of which are `nodes`."""
+
+    rows: Rows
+    spec: Any
+    taped: bool
+    nodes: tuple[int, ...]
+
+
+def made(result: Any, values: list[tuple[Value, ...]], table: Any, graph: Any) -> Value:
+    """A result: one of a node's, given as (node, which), or a reference."""
+    if not isinstance(result, Reference):
+        node, which = result
+        found: Value = values[node][which]
+        return found
+    rows = tuple([table[row] for row in result.rows]) if isinstance(result.rows, tuple) else table[result.rows]
+    used = [value for node in result.nodes for value in values[node]]
+    return Value(rows, max([value.depth for value in used]), result.spec, graph, result.taped, tuple(used))

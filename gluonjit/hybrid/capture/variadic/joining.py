@@ -1,0 +1,193 @@
+"""Finds calls of one cell that differ in the number of children alone, and gives them one program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol
+
+from gluonjit.graph import Kind, Spec
+from gluonjit.hybrid.capture.variadic.forms import Form, forms, forms_of_rows
+from gluonjit.hybrid.capture.variadic.program import Variadic, make_variadic
+from gluonjit.hybrid.capture.variadic.reading import Dialect, TracedProgram, Unlike
+from gluonjit.hybrid.capture.variadic.roles import Roles
+from gluonjit.hybrid.capture.variadic.terms import is_like
+from gluonjit.hybrid.run.batch import Batch
+
+_MOST_TRIES = 8
+_MOST_MEMBERS = 64
+
+
+class Traced(NamedTuple):
+    """A kind with what it was made from. `origins`: for each operand which one of the call it is, or comes from, and
+    how many others that come from it stand before it."""
+
+    kind: Kind
+    trace: TracedProgram
+    results: tuple[int, ...]
+    origins: tuple[tuple[int, int], ...]
+
+
+class Cell(Protocol):
+    """The part of a cell that calls with other numbers of children have in common."""
+
+    kinds: dict[Any, Kind]
+    joints: dict[Any, Any]
+    by_number: str
+
+
+class Maker(Protocol):
+    """The engine's part of joining."""
+
+    dialect: Dialect
+    refusals: tuple[type[Exception], ...]  # what `build` raises where there is no program
+    of_rows: bool  # whether operands with a row for each child are read so
+
+    def is_array(self, item: Any) -> bool:
+        """Tells whether an argument is an operand."""
+
+    def current(self, kind: Kind) -> bool:
+        """Tells whether a kind still is what a call of its signature would give."""
+
+    def build(self, variadic: Variadic, roles: Roles, trace: Any, direct: bool) -> Any:
+        """The batched program of a variadic one; `trace` is one of those that it was made from."""
+
+    def agrees(self, built: Any, members: Sequence[tuple[Kind, Roles]]) -> bool:
+        """Tells whether it gives what the kinds' own programs give."""
+
+    def adopt(self, built: Any, kinds: Sequence[Kind]) -> None:
+        """Let the program know what those of the kinds do, whose place it takes."""
+
+    def program(self, built: Any) -> Any:
+        """Returns what kinds have as their program."""
+
+
+@dataclass
+class Joint:
+    """Calls of one form: what was traced of them so far, and the program for any number of children once there is."""
+
+    direct: bool
+    members: list[tuple[Traced, Roles]] = field(default_factory=list)
+    variadic: Variadic | None = None
+    built: Any = None
+    first: Kind | None = None
+    tries: int = 0
+    reason: str = ""
+
+
+def join(
+    maker: Maker, cell: Cell, key: Any, args: Sequence[Any], specs: Sequence[Spec], new: Traced, batch: Batch
+) -> Kind:
+    """The kind of a call: `new.kind`, or where calls with other numbers of children were met that it is like one that
+    runs together with theirs. The kinds of those are exchanged, in the open batch too."""
+    reasons: list[tuple[str, Form]] = []
+    ways = [*forms(args, specs, maker.is_array), *(forms_of_rows(specs) if maker.of_rows else ())]
+    for form in ways:
+        roles = _roles(form, new)
+        if roles is None:
+            continue
+        joint = _joint(maker, cell, (*key, form.common), "identities" not in batch.options.without)
+        if joint.variadic is not None:
+            if is_like(joint.variadic, new.trace, new.results, roles, maker.dialect):
+                return _member(maker, joint, new, roles)
+            reasons.append((_UNLIKE, form))
+            continue
+        if len(joint.members) < _MOST_MEMBERS:
+            joint.members.append((new, roles))
+        found = _make_variadic(maker, joint)
+        if found is not None:
+            kinds = {id(traced.kind): _member(maker, joint, traced, known) for traced, known in found}
+            for record in batch.records.values():
+                record.kind = _exchanged(record.kind, kinds)
+            cell.kinds = {call: _exchanged(kind, kinds) for call, kind in cell.kinds.items()}
+            if id(new.kind) in kinds:
+                return kinds[id(new.kind)]
+        elif joint.reason:
+            reasons.append((joint.reason, form))
+    # A kind for any number of rows is one as it is, whatever was in the way of reading its rows as children.
+    told = [reason for reason, form in reasons if not (form.of_rows and new.kind.poly)]
+    if told:
+        cell.by_number = told[0]
+    return new.kind
+
+
+def _exchanged(kind: Kind, kinds: Mapping[int, Kind]) -> Kind:
+    """Returns what stands in the place of a kind; one that is split stays, with another rest."""
+    if kind.split is None:
+        return kinds.get(id(kind), kind)
+    rest = kinds.get(id(kind.split.rest), kind.split.rest)
+    kind.split, kind.program = kind.split._replace(rest=rest), rest.program
+    return kind
+
+
+def _joint(maker: Maker, cell: Cell, key: Any, direct: bool) -> Joint:
+    """Finds what is known of calls of one form, as long as parameters are the arrays that they were traced with."""
+    joint: Joint | None = cell.joints.get(key)
+    if joint is None or (joint.first is not None and not maker.current(joint.first)):
+        joint = cell.joints[key] = Joint(direct)
+    joint.members = [member for member in joint.members if maker.current(member[0].kind)]
+    return joint
+
+
+_UNLIKE = "it does not do the same for each child, whatever their number"
+
+
+def _roles(form: Form, new: Traced) -> Roles | None:
+    """For each role the operand of each child; None where children do not have the same ones."""
+    children = form.children
+    if form.of_rows:
+        positions = [position for position, (operand, _) in enumerate(new.origins) if operand in children[0]]
+        return Roles(tuple([(position,) for position in positions]), True) if positions else None
+    owner = {operand: (child, place) for child, listed in enumerate(children) for place, operand in enumerate(listed)}
+    found: dict[tuple[int, int], dict[int, int]] = {}
+    for position, (operand, part) in enumerate(new.origins):
+        if operand in owner:
+            child, place = owner[operand]
+            found.setdefault((place, part), {})[child] = position
+    if not found or any(len(of) != len(children) for of in found.values()):
+        return None
+    specs = new.trace.operands
+    roles = tuple([tuple([of[child] for child in range(len(children))]) for of in found.values()])
+    alike = all(specs[position] is specs[role[0]] for role in roles for position in role)
+    return Roles(roles) if alike else None
+
+
+def _make_variadic(maker: Maker, joint: Joint) -> list[tuple[Traced, Roles]] | None:
+    """The calls so far that have one program; `joint` then has it. None where there are not two of them."""
+    if len({_children(member) for member in joint.members}) < 2 or joint.tries >= _MOST_TRIES:
+        return None
+    joint.tries += 1
+    refusals: tuple[type[Exception], ...] = (Unlike, *maker.refusals)
+    (_, trace, results, _), roles = max(joint.members, key=_children)
+    try:
+        variadic = make_variadic(trace, results, roles, maker.dialect)
+        found = [
+            (traced, known)
+            for traced, known in joint.members
+            if is_like(variadic, traced.trace, traced.results, known, maker.dialect)
+        ]
+        if len({_children(member) for member in found}) < 2:
+            raise Unlike(_UNLIKE)
+        built = maker.build(variadic, roles, trace, joint.direct)
+        if not maker.agrees(built, [(traced.kind, known) for traced, known in found]):
+            raise Unlike("run for any number of children it did not give the same numbers")
+    except refusals as refusal:
+        joint.reason = str(refusal)
+        return None
+    maker.adopt(built, [traced.kind for traced, _ in found])
+    joint.variadic, joint.built, joint.members = variadic, built, []
+    return found
+
+
+def _children(member: tuple[Traced, Roles]) -> int:
+    traced, roles = member
+    return roles.count(traced.trace.operands)
+
+
+def _member(maker: Maker, joint: Joint, traced: Traced, roles: Roles) -> Kind:
+    """A kind that runs together with the others of a joint."""
+    program = maker.program(joint.built)
+    kind = replace(traced.kind, program=program, poly=False, children=roles.roles, family=joint.first)
+    if joint.first is None:
+        joint.first = kind
+    return kind

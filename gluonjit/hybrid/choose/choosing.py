@@ -1,0 +1,165 @@
+"""Chooses, flush by flush, how a region of a program is captured and scheduled; see `gluonjit.analysis.choice`.
+
+A region is a block that was hybridized, or a line with `batching()`. Training and inference, and flushes of unlike
+size, are studied apart. A study begins anew when what is captured is no longer like what was chosen for.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from threading import Lock
+from time import perf_counter
+from typing import Any
+
+from gluonjit.analysis.choice import Allowed, Seen, Setting, Study, counts_of, samples_that_pay
+from gluonjit.analysis.costs import CostModel
+from gluonjit.analysis.plan import Plan
+from gluonjit.analysis.planner import Planner
+from gluonjit.analysis.schedulers import SCHEDULERS
+from gluonjit.graph import Record
+from gluonjit.hybrid.choose.choice import Choice
+from gluonjit.hybrid.choose.pacing import may_look
+from gluonjit.hybrid.options import AUTO, BATCHED, EAGER, Options
+
+_MOST_REGIONS = 256
+_GRANULARITIES = ("cell", "graph", "op")
+_SCHEDULERS = ("depth", "agenda", "greedy")
+
+
+class Chooser:
+    """The choices of one region, and all that is known of it."""
+
+    def __init__(self, options: Options) -> None:
+        self._allowed = Allowed(
+            _GRANULARITIES if options.granularity in (AUTO, BATCHED, EAGER) else (options.granularity,),
+            (True, False) if options.sharing == AUTO else (bool(options.sharing),),
+            _SCHEDULERS if options.scheduler == AUTO else (options.scheduler,),
+        )
+        self._waits = options.flush_at
+        self._latency = options.max_latency
+        self._studies: dict[tuple[bool, int], Study] = {}
+        self._last: dict[bool, Study] = {}  # of training, and of inference
+        self._pays: int | None = None
+        self._origin = ""
+        self.told: Callable[[], None] | None = None  # is called when a way is chosen
+        self.choice = Choice(self._allowed.first, False, False, False, (), {})
+
+    def setting(self, training: bool) -> Setting:
+        """Tells how the next batch is captured: as was best for the last one of its phase."""
+        last = self._last.get(training)
+        if last is None:
+            return self._allowed.first
+        capture = last.capture(may_look())
+        return Setting(*capture, last.scheduler(capture))
+
+    def explores(self, captured: Setting) -> bool:
+        """Tells whether this was captured to see whether another way is better than the best known."""
+        return any(study.explores(captured.capture) for study in self._last.values())
+
+    def give_up(self, training: bool) -> None:
+        """Go on without the way to capture that is being looked at: it is far off."""
+        study = self._last.get(training)
+        if study is not None:
+            study.give_up()
+
+    def learned(self) -> list[dict[str, Any]]:
+        """What a later process may begin with: the studies that have chosen, the last of each phase at the end."""
+        studies = sorted(self._studies.items(), key=lambda item: item[1] is self._last.get(item[0][0]))
+        return [
+            {"training": training, "size": size, **known}
+            for (training, size), study in studies
+            if (known := study.learned()) is not None
+        ]
+
+    def restore(self, learned: list[dict[str, Any]], origin: str) -> None:
+        """Begin with what an earlier process has learned; see `Study.restore`."""
+        for known in learned:
+            study = Study(self._allowed)
+            study.restore(known)
+            training = bool(known["training"])
+            self._studies[training, int(known["size"])] = self._last[training] = study
+            self._origin = origin
+
+    @property
+    def flush_at(self) -> int | None:
+        """The number of samples at which a batch runs itself, if there is one."""
+        return self._pays if self._waits == AUTO else self._waits  # type: ignore[return-value]
+
+    def plan(
+        self,
+        planner: Planner,
+        records: Sequence[Record],
+        captured: Setting,
+        samples: int,
+        model: Callable[[], CostModel],
+    ) -> Plan:
+        """The plan of a flush, by what is the best scheduler for all that is known."""
+
+        def plan_by(*way: str) -> Plan:
+            if way not in plans:
+                begin = perf_counter()
+                plans[way] = planner.plan(*way)
+                took[way] = perf_counter() - begin
+            return plans[way]
+
+        plans: dict[tuple[str, ...], Plan] = {}
+        took: dict[tuple[str, ...], float] = {}
+        training = any(record.mode >= 2 for record in records)
+        seen = Seen(counts_of(records), samples, training)
+        key = (training, samples.bit_length())
+        study = self._last[training] = self._studies.setdefault(key, Study(self._allowed))
+        study.count(captured.capture)
+        open_ = not self._allowed.pinned and may_look()
+        profiled = open_ and study.profiles(captured.capture)
+        looked = open_ and study.wants(captured.capture)
+        if profiled:
+            study.profiled.add(captured.capture)
+        elif looked:
+            study.look(captured.capture, plan_by, seen, model())
+            for (scheduler, granularity), seconds in took.items():
+                study.made(Setting(granularity, captured.sharing, scheduler), seconds)
+            if study.chosen is not None and self.told is not None:
+                self.told()
+        setting = Setting(*captured.capture, study.scheduler(captured.capture))
+        plan = plan_by(setting.scheduler, setting.granularity)
+        if self._waits == AUTO and samples:
+            self._pays = self._samples_that_pay(plan, seen, setting, model())
+        if study.drifted(captured.capture, plan.nodes, max(samples, 1)):
+            del self._studies[key]
+        ranked = tuple(sorted(study.estimates.values(), key=lambda estimate: estimate.per_sample))
+        origin = "" if ranked else self._origin  # which no study of this process has followed
+        self.choice = Choice(setting, study.chosen is not None, looked, profiled, ranked, dict(study.ruled_out), origin)
+        return plan
+
+    def _samples_that_pay(self, plan: Plan, seen: Seen, setting: Setting, model: CostModel) -> int:
+        """For how many samples the next flush should wait, where the fixed part of its time is that of this one."""
+        total = model.predict(plan, seen.calls, setting.scheduler, setting.granularity, seen.training).total
+        fixed = min(model.fixed(plan, setting.scheduler), total)
+        return samples_that_pay(fixed, (total - fixed) / seen.samples, latency=self._latency)
+
+
+_choosers: OrderedDict[Hashable, tuple[Options, Chooser]] = OrderedDict()
+_lock = Lock()
+
+
+def chooser_of(options: Options, region: Hashable = None) -> Chooser:
+    """The chooser of a region; without one, of these very options, which then are a block's own."""
+    key = id(options) if region is None else (region, options)
+    with _lock:
+        known = _choosers.get(key)
+        if known is None:
+            known = _choosers[key] = options, Chooser(options)  # the options are kept, so that their address is
+            while len(_choosers) > _MOST_REGIONS:
+                _choosers.popitem(last=False)
+        _choosers.move_to_end(key)
+        return known[1]
+
+
+def clear_choices() -> None:
+    """Forget what was chosen; it is studied anew."""
+    with _lock:
+        _choosers.clear()
+
+
+assert set(_SCHEDULERS) <= set(SCHEDULERS)

@@ -1,0 +1,125 @@
+"""What was learned of a model, kept in a file beside the calibration, so that the next process begins with it.
+
+A model is known by its signature: the classes and the code of its blocks, the shapes of its parameters, its options,
+the machine and the versions. A file that cannot be read or written is as if there were none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from datetime import date
+from pathlib import Path
+from types import FunctionType
+from typing import Any, NamedTuple
+
+from gluonjit.hybrid.choose.choosing import Chooser, chooser_of
+from gluonjit.hybrid.choose.costs import cache_folder, machine
+from gluonjit.hybrid.choose.pacing import Paces
+from gluonjit.hybrid.options import Options
+from gluonjit.writing import read_regular, write_whole
+
+_FORM = 1  # of the file
+_MOST = 256  # files
+_LARGEST = 1 << 20  # bytes of one
+_BROKEN = (ValueError, LookupError, TypeError, ArithmeticError, RecursionError)
+
+
+class Look(NamedTuple):
+    """The look of one block of a model: its name in it, its class, and its own parameters: shape, type and device."""
+
+    name: str
+    type: type
+    parameters: list[str]
+
+
+class Kept:
+    """The file of one model, and what is learned of it in this process."""
+
+    def __init__(self, path: Path, model: str, paces: Paces, chooser: Chooser) -> None:
+        self._path = path
+        self._model = model
+        self._paces = paces
+        self._chooser = chooser
+
+    def load(self) -> None:
+        """Begin with what an earlier process has learned."""
+        try:
+            known = json.loads(read_regular(self._path, _LARGEST))
+            if known["form"] == _FORM:
+                origin = f"{known['day']}, {self._path}"
+                self._paces.restore(known["paces"], origin)
+                self._chooser.restore(known["choices"], origin)
+        except (OSError, *_BROKEN):
+            pass  # it is learned anew, and written over
+
+    def save(self) -> None:
+        """Write what is known now. Others may do so at the same time: the last one stays."""
+        known = {
+            "form": _FORM,
+            "model": self._model,
+            "day": date.today().isoformat(),
+            "paces": self._paces.learned(),
+            "choices": self._chooser.learned(),
+        }
+        with suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(self._path, json.dumps(known, indent=1).encode())
+            _forget_old(self._path.parent)
+
+
+def recall(paces: Paces, options: Options, engine: Any, looks: Callable[[], Iterable[Look]]) -> None:
+    """Begin with what earlier processes have learned of the model that looks so, and keep what this one learns."""
+    if not paces.open or paces.named:
+        return
+    blocks = list(looks())
+    name = blocks[0].type.__name__
+    try:
+        path = _folder() / f"{name}-{_signature(options, engine, blocks)}.json"
+    except RuntimeError:  # there is no home
+        return
+    chooser = chooser_of(options)
+    kept = Kept(path, name, paces, chooser)
+    kept.load()
+    paces.tell(kept.save)
+    chooser.told = kept.save
+
+
+def _folder() -> Path:
+    return cache_folder() / "choices"
+
+
+def _forget_old(folder: Path) -> None:
+    files = list(folder.glob("*.json"))
+    if len(files) > _MOST:
+        for path in sorted(files, key=lambda path: path.stat().st_mtime)[: len(files) - _MOST]:
+            path.unlink(missing_ok=True)
+
+
+def _signature(options: Options, engine: Any, blocks: Sequence[Look]) -> str:
+    """The digest of all that a choice depends on, as far as it is known before the first call."""
+    facts = [sys.version, engine.name, repr(sorted(engine.versions.items())), *machine()]
+    facts.append(repr(options))
+    facts += [f"{block.name} {_name(block.type)} {block.parameters}" for block in blocks]
+    digest = hashlib.sha256("\n".join(facts).encode())
+    for type_ in dict.fromkeys(base for block in blocks for base in block.type.__mro__):
+        for code in _code(type_):
+            digest.update(code)
+    return digest.hexdigest()[:16]
+
+
+def _name(type_: type) -> str:
+    return f"{type_.__module__}.{type_.__qualname__}"
+
+
+def _code(type_: type) -> Iterator[bytes]:
+    """The code of a class's own methods: a model that was edited is another one."""
+    for name, item in vars(type_).items():
+        if isinstance(item, FunctionType):
+            code = item.__code__
+            plain = [each for each in code.co_consts if isinstance(each, (str, int, float))]
+            yield f"{name} {code.co_names} {plain}".encode()
+            yield code.co_code

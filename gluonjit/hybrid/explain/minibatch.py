@@ -1,0 +1,180 @@
+"""Minibatches of a thread: where they begin and end, what ran of the last one, and whether that ran too early.
+
+A minibatch is what runs from the first capture after the last backward pass, optimizer's step, or beginning or end of
+`batching()` to the next of these. A program may cut it into pieces, each a flush, by reading in the middle. Outside of
+`batching()` a read between samples may as well be its end: what runs next goes on with it where it uses results of it,
+or where in the end one backward pass goes through both.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, NamedTuple
+from weakref import ref
+
+from gluonjit.analysis.plan import Plan
+from gluonjit.graph import Line
+from gluonjit.hybrid.explain.report import KindRow, Report
+
+TOO_FEW = 1.5
+"""Nodes a launch: below, a launch does no more than a call without batching."""
+
+
+class Piece(NamedTuple):
+    """A batch's part of a minibatch: its report, less what that was when the minibatch began."""
+
+    report: Report
+    before: Report | None
+    batch: ref[Any]
+
+
+class Early(NamedTuple):
+    """A flush that came early: what made it run, `"sample"` or `"scope"` it was in the middle of, and its kinds.
+
+    caller: the function of the framework's that needed values, where one did.
+    """
+
+    line: Line | None
+    middle: str
+    kinds: frozenset[int]
+    caller: str = ""
+
+
+class Minibatch(threading.local):
+    """The last minibatch of a thread.
+
+    pieces: what ran of it; ended: whether what runs next is sure to be of another; passes: how many backward
+    passes are under way; gone: whether one has gone through a batch.
+    """
+
+    def __init__(self) -> None:
+        self.pieces: list[Piece] = []
+        self.ended = True
+        self.passes = 0
+        self.gone = False
+        self._marks: dict[int, Piece] = {}  # reports when the last minibatch ended, by address
+        self._recent: list[tuple[Piece, ref[Any] | None]] = []  # since then, and what each can be differentiated by
+        self._early: Early | None = None
+
+    def end(self) -> None:
+        """Ends the minibatch: what backward has gone through, if it has. What runs from here on is another one."""
+        self.gone = False
+        if self.ended:
+            return
+        histories = [None if history is None else history() for _, history in self._recent]
+        reached = [number for number, tape in enumerate(histories) if tape is not None and tape.gone]
+        if reached:
+            pieces = {id(piece.report): piece for piece, _ in self._recent[reached[0] :]}
+            self.pieces = [piece for piece in self.pieces if id(piece.report) not in pieces] + list(pieces.values())
+        living = [piece for piece in self.pieces if piece.batch() is not None]  # which may run more
+        self._marks = {id(piece.report): piece._replace(before=copied(piece.report)) for piece in living}
+        self.ended, self._recent = True, []
+
+    def ran(self, batch: Any, carried: bool, history: Any) -> None:
+        """Note a flush; `carried` where it used earlier results, `history` is what it can be differentiated by."""
+        if self._goes_on(batch, carried):
+            self.pieces = self._with(batch)
+        else:
+            self.pieces = [self._marks.get(id(batch.report)) or Piece(batch.report, None, ref(batch))]
+            if self.ended:
+                self.ended, self._marks, self._early = False, {}, None
+        piece = next(piece for piece in self.pieces if piece.report is batch.report)
+        self._recent.append((piece, None if history is None else ref(history)))
+        while self._recent and (self._recent[0][1] is None or self._recent[0][1]() is None):
+            del self._recent[0]  # nobody can go back through it any more
+
+    def _goes_on(self, batch: Any, carried: bool) -> bool:
+        """Tells whether what a batch runs is of the same minibatch as what ran last."""
+        known = any(piece.report is batch.report for piece in self.pieces)
+        return not self.ended and (known or batch.explicit or carried)
+
+    def _with(self, batch: Any) -> list[Piece]:
+        known = any(piece.report is batch.report for piece in self.pieces)
+        return self.pieces if known else [*self.pieces, Piece(batch.report, None, ref(batch))]
+
+    def came_early(
+        self, plan: Plan, samples: int, apart: int, middle: str, line: Line | None, caller: str
+    ) -> Early | None:
+        """Note that a flush came in the `middle` of something, if it did; the earlier one that has cost something.
+
+        Of so many `samples` that were begun, `apart` use no results that were there: they could have run earlier. Only
+        what comes after a flush tells whether anything was lost: where all samples had reached it, nothing was.
+        """
+        kinds = frozenset([id(step.kind) for step in plan.steps])
+        before, self._early = self._early, None
+        launches = sum(step.count if step.kind.lone else 1 for step in plan.steps)
+        little = samples == 1 or (not samples and plan.nodes < TOO_FEW * launches)
+        if middle and kinds and (middle == "sample" or little):
+            self._early = Early(line, middle, kinds, caller)
+        if before is None or not apart or not (before.kinds & kinds):
+            return None
+        return before if before.middle == "sample" or little else None
+
+    def report(self, batch: Any) -> Report:
+        """The report of the minibatch, all its pieces together, with that of an open `batch` in which calls wait."""
+        pieces = self.pieces
+        if batch is not None and not batch.empty:
+            if not self._goes_on(batch, bool(batch.carried)):
+                return batch.report  # type: ignore[no-any-return]
+            pieces = self._with(batch)
+        if not pieces:
+            return Report()
+        last = pieces[-1].report
+        if len(pieces) == 1 and pieces[0].before is None:
+            return last
+        whole = Report()
+        for piece in pieces:
+            since = 0.0
+            for part, sign in ((piece.report, 1), (piece.before, -1)):
+                if part is not None:
+                    _add(whole, part, sign)
+                    whole._bound += sign * part.lower_bound
+            if piece.before is not None:
+                since = max([end for *_, end in piece.before._events], default=0.0)
+            whole._events.extend([event for event in piece.report._events if event[2] >= since])
+        for name in ("choice", "missed", "last", "model", "_last_calls", "_step_seconds"):
+            setattr(whole, name, getattr(last, name))
+        return whole
+
+
+MINIBATCH = Minibatch()
+"""The minibatch of the thread that asks."""
+
+_NUMBERS = "calls nodes dropped launches units groups fused gathers gathered padded flushes".split()
+_NOTES = ("alone", "unbatched", "by_number", "unfused", "fine")
+_COUNTS = ("reasons", "cache", "ms", "reads")
+
+
+def copied(report: Report) -> Report:
+    """Copies what a report says so far."""
+    copy = Report(last=report.last, _plans=list(report._plans), _bound=report._bound)
+    _add(copy, report, 1)
+    copy._events.extend([report._events[-1]] if report._events else [])
+    return copy
+
+
+def _add(whole: Report, part: Report, sign: int) -> None:
+    """Add a report's counts to another's, or take them away."""
+    for name in _NUMBERS:
+        setattr(whole, name, getattr(whole, name) + sign * getattr(part, name))
+    for name in _NOTES:
+        if sign > 0:
+            getattr(whole, name).update(getattr(part, name))
+    for name in _COUNTS:
+        _count(getattr(whole, name), getattr(part, name), sign)
+    whole.reasons = {reason: count for reason, count in whole.reasons.items() if count}
+    for name, row in part.kinds.items():
+        known = whole.kinds.get(name, KindRow(0, 0, 0))
+        whole.kinds[name] = KindRow(*[have + sign * count for have, count in zip(known, row)])
+    whole.kinds = {name: row for name, row in whole.kinds.items() if any(row)}
+    for into, found in ((whole.reuse, part.reuse), (whole.executed, part.executed)):
+        for name, count in vars(found).items():
+            if isinstance(count, dict):
+                _count(getattr(into, name), count, sign)
+            else:
+                setattr(into, name, getattr(into, name) + sign * count)
+
+
+def _count(whole: dict[str, Any], part: dict[str, Any], sign: int) -> None:
+    for name, count in part.items():
+        whole[name] = whole.get(name, 0) + sign * count

@@ -1,0 +1,371 @@
+"""The open batch: what has been captured and not yet run, and its flush."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from sys import _getframe
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gluonjit.analysis import Plan, Planner
+from gluonjit.analysis.choice import Setting
+from gluonjit.analysis.costs import CostModel, Observed
+from gluonjit.analysis.plan import LookupChunk
+from gluonjit.analysis.splitting import Sharing
+from gluonjit.analysis.traces import save_graph
+from gluonjit.compiled import FAST
+from gluonjit.errors import BatchClosedError
+from gluonjit.graph import Graph, Line, Mark, Record, Value, line_of, origin_of
+from gluonjit.graph.recorder import BatchRoom
+from gluonjit.hybrid.choose.choice import Choice
+from gluonjit.hybrid.choose.choosing import chooser_of
+from gluonjit.hybrid.choose.costs import cost_model
+from gluonjit.hybrid.choose.pacing import FLUSH, Flushed, note_flush, note_look
+from gluonjit.hybrid.explain.advice import after_flush
+from gluonjit.hybrid.explain.minibatch import MINIBATCH
+from gluonjit.hybrid.explain.provenance import Provenance
+from gluonjit.hybrid.explain.report import STEP_PARTS, Report
+from gluonjit.hybrid.options import Options
+from gluonjit.hybrid.run.protocol import Engine, Session
+
+FULL = "the open batch is full (max_nodes, max_bytes)"
+"""The reason for running a batch that holds more than it should."""
+
+RUNNING = threading.RLock()
+"""Held while a batch is traced, run or differentiated: batched graphs are shared by threads that each capture."""
+
+
+class _Flushed(threading.local):
+    """Seconds that this thread has spent in flushes."""
+
+    seconds = 0.0
+
+
+_FLUSHED = _Flushed()
+
+
+def _outside_flushes() -> float:
+    """A clock that stands still while this thread flushes."""
+    return perf_counter() - _FLUSHED.seconds
+
+
+class Results(NamedTuple):
+    """The places of a flushed graph's rows: row r is row `position[r]` of arena `arena[r]` of the session."""
+
+    session: Session
+    arena: npt.NDArray[np.int64]
+    position: npt.NDArray[np.int64]
+
+
+class Batch(BatchRoom):
+    """Captured calls that wait to run together. One is open per thread; `batching` opens one explicitly.
+
+    `room` falls from 1 to 0 as nodes are captured; below 0 the batch flushes itself.
+    """
+
+    __slots__ = (
+        "__dict__",
+        "__weakref__",
+        "changes",
+        "engine",
+        "foreign",
+        "graph",
+        "imports",
+        "noted",
+        "parameters",
+        "records",
+        "sharing",
+        "signatures",
+        "tables",
+    )
+
+    def __init__(self, engine: Engine, options: Options, explicit: bool = False, region: Hashable = None) -> None:
+        self.engine = engine
+        self.options = options
+        self.chooser = chooser_of(options, region)
+        self.explicit = explicit
+        self.report = Report()
+        self.thread = threading.get_ident()
+        self.task: Any = None  # the task of asyncio that opened it
+        self.samples = 0  # calls of outermost blocks since the last flush
+        self.sample = 0  # the number of the next one
+        self.failed = -1  # where a call was refused, or a sample has raised, the rows there were before; else -1
+        self.carried: set[int] = set()  # samples, since the last flush, that use what ran before it
+        self.noted: dict[Any, Any] = {}  # blocks whose parameters are known, by address
+        self.parameters: dict[int, Any] = {}  # arrays of known parameters, by address
+        self.misses = 0  # of the cache, up to the last flush that the cost model has learned from
+        self.traced = 0  # of the cache's misses, up to the last flush
+        self.reason = ""  # why it ran last
+        self.caller = ""  # the function of the framework's for which values are being computed, if one is
+        self.foreign: dict[type, str] = {}  # classes of arguments that are no part of a node, and why
+        self.changes = 0  # of attributes of models, as far as engines notice them
+        self.memory: Any = None  # the engine's account of the memory that captured calls have read
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin an empty graph."""
+        self.graph = Graph(self, _outside_flushes)
+        self.records = self.graph.records
+        self.begun = 0  # the rows there were when samples began to be numbered
+        # Arrays and values from outside, by address: each entry keeps its key's object alive.
+        self.imports: dict[Any, tuple[Any, Value]] = {}
+        self.tables: dict[Any, Any] = {}
+        self.signatures: Any = None if FAST is None else FAST.Signatures()  # the records, as C finds them
+        self.created: dict[Any, Any] = {}
+        self.calls: dict[Any, Any] = {}  # operator calls so far, with their values
+        self.ops: dict[Any, Any] = {}  # records by what operator calls of one signature have in common
+        self.looks: dict[Any, Any] = {}  # what the models look like that were called, by address
+        self.reused: dict[Any, Any] = {}  # what recordings of calls need to know of this graph
+        self.room = 1.0
+        self._choose()
+
+    def _choose(self) -> None:
+        """Decide how to capture what comes next: whether it is training shows when it begins."""
+        self.setting = self.chooser.setting(self.engine.current_mode() >= 2)
+        self.sharing = self.setting.sharing
+
+    @property
+    def empty(self) -> bool:
+        """Tells whether nothing waits to run."""
+        return not self.records
+
+    def begin_sample(self) -> None:
+        """Begins the next sample: what is captured from here on belongs to it."""
+        if self.failed >= 0:
+            self._number_anew()
+        if self.empty:
+            self._choose()
+            note_look(self.chooser if self.chooser.explores(self.setting) else None)
+        if self.setting.granularity == "graph":  # samples that share a node do not run as one
+            self.calls.clear()
+            for record in self.records.values():
+                record.set_aside()
+        self.graph.begin()
+        self.graph.marks.append(Mark(self.graph.rows, self.sample))
+        self.samples += 1
+        self.sample += 1
+
+    def _number_anew(self) -> None:
+        """After a failure: the next sample is the first of another minibatch if nobody can read what came before.
+
+        What the failed sample has captured itself does not count: its error holds that.
+        """
+        rows, self.failed = self.failed, -1
+        self.calls.clear()  # its keys hold values
+        for record in self.records.values():
+            bases = record.bases
+            if record.held(bisect_left(bases, self.begun), bisect_left(bases, rows)):
+                return
+        self.sample, self.begun = 0, self.graph.rows
+
+    def end_sample(self) -> None:
+        """Ends the sample: what is captured from here on belongs to none by itself, as losses do."""
+        self.graph.marks.append(Mark(self.graph.rows, None))
+        flush_at = self.chooser.flush_at
+        if flush_at is not None and self.samples >= flush_at:
+            self.flush(f"{self.samples} samples, as flush_at={self.options.flush_at!r} says")
+
+    def save_trace(self, path: str | Path) -> None:
+        """Write what is captured and has not run, to be read by `python -m gluonjit simulate` (see docs/traces.md).
+
+        A name that ends in .gz is compressed. Nothing runs. Raises TraceError where nothing waits to run.
+        """
+        self.calls.clear()  # its keys would keep alive what nobody else can read; equal nodes are found without them
+        save_graph(self.graph, path, self.setting.granularity, self.sharing)
+
+    def discard(self, reason: str) -> None:
+        """Forget what was captured; its values then raise BatchClosedError with this reason."""
+        graph = self.graph
+        self.reset()
+        graph.owner = reason
+        _release(graph)
+
+    def flush(self, reason: str, middle: str = "") -> None:
+        """Run what was captured; in the `middle` of a "sample" or, for a value, of a "scope" of `batching`.
+
+        On an error the batch is empty, and values of the failed graph say why.
+        """
+        graph = self.graph
+        if not graph.records and not graph.lookups and not graph.leaves:
+            return
+        if self.thread != threading.get_ident():
+            raise BatchClosedError(
+                "a value captured in another thread was read before that thread's batch had run; "
+                "read it (or call flush) in the thread that captured it"
+            )
+        self.reason = reason
+        entered = perf_counter()
+        capture = _outside_flushes() - graph.begun if graph.begun else 0.0
+        self.report.took("capture", "capture", entered - capture, entered)
+        line = line_of(origin_of(_getframe(1)))
+        with FLUSH:
+            try:
+                self._flush(graph, capture, reason, middle, line)
+            finally:
+                _FLUSHED.seconds += perf_counter() - entered
+
+    def _flush(self, graph: Graph, capture: float, reason: str, middle: str, line: Line | None) -> None:
+        captured = self.setting
+        self.reset()
+        for record in graph.records.values():
+            record.complete()
+        report, samples = self.report, self.samples
+        begun = range(self.sample - samples, self.sample)
+        carried, self.carried, self.samples = self.carried, set(), 0
+        why = reason
+        planned: list[Record] = []
+        try:
+            with RUNNING:
+                begin = perf_counter()
+                records = list(graph.records.values())
+                planner = Planner(graph, self.engine.sum_kind, _shared(captured))
+                planned = planner.records
+                model = partial(_model_of, self.engine)  # no method, which would be a circle with the report
+                plan = self.chooser.plan(planner, records, captured, samples, model)
+                rows = [row for row in graph.overwritten if plan.arena[row] >= 0]  # others nobody reads
+                plan.overwritten.extend([(int(plan.arena[row]), int(plan.position[row])) for row in rows])
+                report.choice = choice = self.chooser.choice
+                looked = choice.looked or choice.profiled
+                way = f"{choice.setting.granularity}/{choice.setting.scheduler}"
+                named = not self.options.leave_the_way_open
+                note_flush(Flushed(looked, report.cache["misses"] > self.traced, way, named))
+                self.traced = report.cache["misses"]
+                report.model = model
+                provenance = Provenance(plan, graph.marks)
+                reason = f"{reason}, {line}" if line else reason
+                report.add_plan(plan, reason, planned, provenance)
+                times = {"capture": capture, "analysis": perf_counter() - begin}
+                report.took("analysis", "analysis", begin, perf_counter())
+                profile = (self.options.profile or choice.profiled) and not _called_back()
+                options = self.options
+                if profile != options.profile:
+                    options = replace(options, profile=profile)
+                history = self._run(graph, plan, samples, provenance, options, times)
+        except BaseException as error:
+            graph.owner = f"its batch failed: {error}"
+            self.sample = 0  # the minibatch is lost
+            MINIBATCH.ran(self, bool(carried), None)
+            MINIBATCH.end()
+            raise
+        finally:
+            begin = perf_counter()
+            calls = graph.calls
+            _release(graph, planned)
+            released = perf_counter()
+            report.took("release", "capture", begin, released)  # it is as much as was captured
+        MINIBATCH.ran(self, bool(carried), history)
+        apart = len(set(begun) - carried) if self.sample else int(not carried)
+        early = MINIBATCH.came_early(plan, samples, apart, middle, line, self.caller)
+        try:
+            if self.options.granularity == captured.granularity or captured.granularity != "op":
+                after_flush(report, provenance, samples, why, line, early)  # else operators are the library's own idea
+        finally:
+            times["capture"] += released - begin
+            times["analysis"] += perf_counter() - released
+            report.took("advice", "analysis", released, perf_counter())
+            if options.profile:
+                self._observe(plan, calls, choice, times)
+
+    def _observe(self, plan: Plan, calls: int, choice: Choice, times: dict[str, float]) -> None:
+        """Let the cost model learn from a profiled flush; a time of 0 was not measured."""
+        report = self.report
+        if report.cache["misses"] > self.misses:  # what was traced in it does not come again
+            times["capture"] = 0.0
+        if choice.looked:  # at other schedules than the one that ran
+            times["analysis"] = 0.0
+        self.misses = report.cache["misses"]
+        gather, compute = map(report.step_seconds, STEP_PARTS)
+        observed = Observed(
+            plan,
+            calls,
+            choice.setting.scheduler,
+            choice.setting.granularity,
+            times["capture"],
+            times["analysis"],
+            times["inputs"],
+            gather,
+            compute,
+            times["results"],
+        )
+        _model_of(self.engine).observe(observed)
+
+    def _run(
+        self,
+        graph: Graph,
+        plan: Plan,
+        samples: int,
+        provenance: Provenance,
+        options: Options,
+        times: dict[str, float],
+    ) -> Any:
+        """Run a plan; what its results can be differentiated by, or None."""
+        begin = perf_counter()
+        session = self.engine.session(plan, self.report, options, samples, provenance)
+        for chunk in plan.inputs:
+            if isinstance(chunk, LookupChunk):
+                session.put_lookup(chunk)
+            else:
+                session.put_leaves(chunk)
+        session.wait()
+        times["inputs"] = self._took("inputs", begin)
+        for number in range(len(plan.steps)):
+            session.run(number)
+        begin = perf_counter()
+        graph.owner = Results(session, plan.arena, plan.position)
+        for record, nodes in plan.live:
+            for node in nodes.tolist():
+                for value in record.values(node):
+                    first = value.rows
+                    value.result = session.result(int(plan.arena[first]), int(plan.position[first]))
+                    value.graph = None
+        session.wait()
+        session.finish()
+        times["results"] = self._took("results", begin)
+        return session.tape
+
+    def _took(self, name: str, begin: float) -> float:
+        end = perf_counter()
+        self.report.took(name, "gather", begin, end)
+        return end - begin
+
+
+def _shared(captured: Setting) -> Sharing:
+    """Tells how far products that are cut out of calls are shared; samples that run as one share none."""
+    if not captured.sharing:
+        return "none"
+    return "sample" if captured.granularity == "graph" else "batch"
+
+
+def _called_back() -> bool:
+    """Tells whether a framework's own thread runs this: what waits there for the framework waits for itself."""
+    return isinstance(threading.current_thread(), threading._DummyThread)
+
+
+def _model_of(engine: Engine) -> CostModel:
+    return cost_model(engine.name, engine.versions)
+
+
+def _release(graph: Graph, planned: Sequence[Record] = ()) -> None:
+    """Let go of everything but rows and numbers, which the report needs for the lower bound."""
+    for record in (*graph.records.values(), *planned):
+        record.release()
+    graph.records.clear()
+    graph.leaves.clear()
+    graph.lookups.clear()
+    graph.single_rows.clear()
+
+
+def results_of(value: Value) -> Results:
+    """Finds where a flushed value's rows lie; raises BatchClosedError where its batch did not run."""
+    owner = value.graph.owner
+    if isinstance(owner, Results):
+        return owner
+    raise BatchClosedError(f"this value was never computed: {owner}")

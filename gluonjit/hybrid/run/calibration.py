@@ -1,0 +1,162 @@
+"""Measures what work takes on this machine, by programs made up for it that run the way every program does."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gluonjit.analysis.costs.measured import Measured, Progress
+from gluonjit.hybrid.choose.costs import cost_model, use_model
+from gluonjit.hybrid.run.state import batching
+
+WORDS = 200
+"""The number of words in the table of a net for trees."""
+
+_SIZES = (1, 10, 100)  # samples of a minibatch
+_SCHEDULERS = ("depth", "agenda", "greedy")
+
+
+class Nets(NamedTuple):
+    """An engine's nets, by their width."""
+
+    trees: Callable[[int], Any]  # folds a tree of words: their numbers, nested pairs of positions
+    chains: Callable[[int], Any]  # dense layers and tanh, so many, from features
+    linear: Callable[[int], Any]  # the same without tanh
+    operators: Callable[[int], Any]  # so many rounds from features, without cells
+
+
+class Bench(NamedTuple):
+    """The engine's own part of a calibration."""
+
+    engine: str
+    versions: Mapping[str, str]
+    nets: Nets
+    sample: Callable[[Any, Any], Any]  # numbers as an array, and a tree or how many turns
+    start: Callable[[Any], None]  # draw a net's weights, and batch it dynamically
+    train: Callable[[Any, Sequence[Any]], None]  # a net over samples, forward and backward
+    infer: Callable[[Any, Sequence[Any]], list[Any]]  # what the net gives for them
+    wait: Callable[[], None]  # until all has run that was handed over
+
+
+class _Program(NamedTuple):
+    """A net of these, and how the numbers and the shape of one sample of it are drawn."""
+
+    net: str
+    draw: Callable[[np.random.RandomState, int], tuple[Any, Any]]
+    width: int
+
+
+def _tree(random: np.random.RandomState, width: int) -> tuple[Any, Any]:
+    length = random.randint(2, 12)
+    trees: list[Any] = list(range(length))
+    while len(trees) > 1:
+        position = random.randint(len(trees) - 1)
+        trees[position : position + 2] = [(trees[position], trees[position + 1])]
+    return random.randint(0, WORDS, length), trees[0]
+
+
+def _chain(random: np.random.RandomState, width: int) -> tuple[Any, Any]:
+    return _features(random, random.randint(1, 4), width), random.randint(1, 8)
+
+
+def _block(random: np.random.RandomState, width: int) -> tuple[Any, Any]:
+    """So much arithmetic that launching it does not count."""
+    return _features(random, random.randint(8, 40), width), random.randint(1, 5)
+
+
+def _features(random: np.random.RandomState, rows: int, width: int) -> Any:
+    return random.uniform(-1, 1, (rows, width)).astype(np.float32)
+
+
+_PROGRAMS = (
+    _Program("trees", _tree, 16),
+    _Program("chains", _chain, 256),
+    _Program("operators", _chain, 32),
+    _Program("trees", _tree, 150),
+    _Program("linear", _block, 700),
+    _Program("chains", _chain, 32),
+    _Program("operators", _chain, 128),
+    _Program("trees", _tree, 300),
+)
+
+
+class _Run(NamedTuple):
+    """One way to run one minibatch."""
+
+    net: Any
+    samples: Sequence[Any]
+    training: bool
+    options: dict[str, Any]
+
+
+def measure(bench: Bench, seconds: float, progress: Progress) -> Measured:
+    """Run programs for about so long, each of them at least once; `progress` is told the share that is over."""
+    begin = perf_counter()
+    measured = Measured()
+    random = np.random.RandomState(0)
+    runs = _runs(bench, random)
+    with warnings.catch_warnings(), _taken_down_by(measured, bench):
+        warnings.simplefilter("ignore")
+        for run in runs:  # what they run has to be compiled
+            _perform(bench, run, False)
+        done = 0
+        while done < len(runs) or perf_counter() - begin < seconds:
+            if done % len(runs) == 0:
+                order = random.permutation(len(runs))
+            _compare(bench, runs[order[done % len(runs)]], measured)
+            done += 1
+            progress(min((perf_counter() - begin) / seconds, done / len(runs), 1.0))
+    return measured
+
+
+@contextmanager
+def _taken_down_by(measured: Measured, bench: Bench) -> Iterator[None]:
+    known = cost_model(bench.engine, bench.versions)
+    use_model(bench.engine, measured)
+    try:
+        yield
+    finally:
+        use_model(bench.engine, known)
+
+
+def _runs(bench: Bench, random: np.random.RandomState) -> list[_Run]:
+    runs: list[_Run] = []
+    for number, program in enumerate(_PROGRAMS):
+        net = getattr(bench.nets, program.net)(program.width)
+        bench.start(net)
+        for size in _SIZES:
+            drawn = [bench.sample(*program.draw(random, program.width)) for _ in range(max(size // 2, 1))]
+            samples = (drawn * 2)[:size]  # so that there is something to share
+            for training in (False, True):
+                scheduler = _SCHEDULERS[(len(runs) + number) % len(_SCHEDULERS)]
+                options = {"granularity": "cell", "scheduler": scheduler, "sharing": bool(len(runs) // 2 % 2)}
+                runs.append(_Run(net, samples, training, options))
+    return runs
+
+
+def _compare(bench: Bench, run: _Run, measured: Measured) -> None:
+    """Run it profiled, with caches as cold as those of a new minibatch; then once more, with waits and without."""
+    _perform(bench, run, True)
+    waits = measured.waits()
+    measured.settle()
+    begin = perf_counter()
+    _perform(bench, run, False)
+    middle = perf_counter()
+    _perform(bench, run, True)
+    measured.pairs.append((perf_counter() - middle, middle - begin, waits))
+    measured.drop()
+
+
+def _perform(bench: Bench, run: _Run, profile: bool) -> None:
+    outputs = []  # alive until all has run: what nobody can read would not
+    with batching(profile=profile, **run.options):
+        if run.training:
+            bench.train(run.net, run.samples)
+        else:
+            outputs += bench.infer(run.net, run.samples)
+    bench.wait()

@@ -1,0 +1,181 @@
+"""Errors that are the library's and the framework's at once, and from a step that failed to the call that did it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from sys import _getframe
+from typing import Any, TypeVar
+
+from gluonjit.analysis.operands import rows_read
+from gluonjit.errors import CaptureError, FlushError, GluonJITError
+from gluonjit.graph import Record, line_of, origin_of, raised_at
+from gluonjit.graph.origins import is_library
+from gluonjit.hybrid.explain.provenance import Provenance
+from gluonjit.hybrid.run.batch import Batch
+from gluonjit.hybrid.run.state import LOCAL
+
+Rows = Callable[[int, Sequence[int]], Any]
+"""Rows of an arena, by their positions."""
+
+_Ours = TypeVar("_Ours", bound=GluonJITError)
+_kinds: dict[tuple[type[GluonJITError], type[BaseException]], Any] = {}
+
+
+def both(ours: type[_Ours], theirs: type[BaseException], text: str) -> _Ours:
+    """An error of the library's class `ours` that is one of the framework's class `theirs` too.
+
+    So handlers for either find it. To who reads it, it is `ours`; it can be pickled.
+    """
+    if issubclass(ours, theirs) or issubclass(theirs, GluonJITError):
+        return ours(text)
+    try:
+        found: _Ours = _joint(ours, theirs)(text)
+    except TypeError:  # its class wants more than a text
+        found = ours(text)
+    return found
+
+
+def refused(theirs: type[BaseException], text: str) -> CaptureError:
+    """The error of a call that cannot be captured, of the user's making; `theirs` is what it raises eagerly.
+
+    It says on which line, where the call is in no sample, of which `of_sample` says that.
+    """
+    state = LOCAL.state
+    if state.batch is not None:
+        state.batch.failed = state.batch.graph.rows
+    line = None if state.inside else line_of(origin_of(_getframe(1)))
+    if line is not None:
+        text = f"{text} (At {line}.)"
+    return both(CaptureError, theirs, text)
+
+
+_FRAMEWORKS = (RuntimeError, TypeError, IndexError, ValueError, AssertionError)
+
+
+def of_framework(error: Exception) -> bool:
+    """Tells whether an error is the framework's, or this library's in its place, and says what is wrong."""
+    if isinstance(error, (GluonJITError, RecursionError)) or not isinstance(error, _FRAMEWORKS):
+        return False
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and is_library(trace.tb_frame)
+
+
+def of_sample(error: Exception, batch: Batch) -> Exception:
+    """Makes what is raised where a sample has raised `error`: a CaptureError says in which sample and where.
+
+    So does what the framework itself has raised, or this library in its place, which becomes a CaptureError too. What
+    the user's own code raises is left as it is.
+    """
+    number = batch.sample - 1
+    batch.failed = next((mark.row for mark in reversed(batch.graph.marks) if mark.sample == number), 0)
+    line = raised_at(error.__traceback__) or line_of(origin_of(_getframe(1)))
+    where = f" (In sample {number}, at {line}.)"
+    if isinstance(error, CaptureError):
+        error.args = (f"{error}{where}",)
+        return error
+    if not of_framework(error):
+        return error
+    said = both(CaptureError, type(error), f"{error}{where}")
+    said.__cause__ = error
+    return said
+
+
+def _joint(ours: type[GluonJITError], theirs: type[BaseException]) -> Any:
+    """The class of both, made once."""
+    made = _kinds.get((ours, theirs))
+    if made is None:
+        content = {
+            "__module__": ours.__module__,
+            "__doc__": ours.__doc__,
+            "__str__": lambda self: str(self.args[0]) if len(self.args) == 1 else Exception.__str__(self),
+            "__reduce__": lambda self: (_restored, (ours, theirs, self.args), self.__dict__ or None),
+        }
+        made = _kinds[ours, theirs] = type(ours.__name__, (ours, theirs), content)
+    return made
+
+
+def _restored(ours: type[GluonJITError], theirs: type[BaseException], args: tuple[Any, ...]) -> Any:
+    """An error as it was pickled."""
+    return _joint(ours, theirs)(*args)
+
+
+def failed(
+    provenance: Provenance,
+    number: int,
+    error: Exception,
+    run: Callable[[Record, int], None],
+    reason: Callable[[Exception], str],
+    advice: str,
+    again: Callable[[], None] | None = None,
+) -> Exception:
+    """The error to raise for a step that failed: its nodes `run` again, one by one, until one of them fails.
+
+    reason: what an error of the framework's says; advice: what to do next; again: runs the step once more, where the
+    framework may tell of an error later than it happens. It tells once: a step that runs now has met an older one.
+    """
+    found = _failing(provenance, number, run, reason, advice)
+    if found is not None:
+        return found
+    if again is not None and _runs(again):
+        for earlier in range(number):
+            found = _failing(provenance, earlier, run, reason, advice)
+            if found is not None:
+                return found
+        return _older(error)
+    step = provenance.plan.steps[number]
+    record, nodes = step.parts[0]
+    text = (
+        f"{step.count} calls of {step.kind.name} run together failed, though each runs by itself: {reason(error)}. "
+        f"The first is the {provenance.describe(record, int(nodes[0]))}. {advice}"
+    )
+    return both(FlushError, type(error), text)
+
+
+def _failing(
+    provenance: Provenance,
+    number: int,
+    run: Callable[[Record, int], None],
+    reason: Callable[[Exception], str],
+    advice: str,
+) -> Exception | None:
+    """The error of the first node of a step that fails by itself."""
+    for record, nodes in provenance.plan.steps[number].parts:
+        for node in nodes.tolist():
+            try:
+                run(record, node)
+            except Exception as own:
+                text = f"The {provenance.describe(record, node)}, failed when it ran: {reason(own)}. {advice}"
+                return both(FlushError, type(own), text)
+    return None
+
+
+def _runs(again: Callable[[], None]) -> bool:
+    try:
+        again()
+    except Exception:
+        return False
+    return True
+
+
+def _older(error: Exception) -> Exception:
+    """The framework's own error, of something that was called before the batch ran."""
+    text = (
+        f"{error}\n\nNo call of the batch has failed: this happened before it ran, to something that the framework was "
+        f"given earlier and that the batch reads, an input or a weight. Wait for that where it is computed."
+    )
+    try:
+        return type(error)(text)
+    except TypeError:  # its class wants more than a text
+        return error
+
+
+def gathered(provenance: Provenance, rows: Rows, record: Record, node: int) -> list[Any]:
+    """The operands of one node, as those of a step lie: for each group of its kind the rows of its roles."""
+    plan, given = provenance.plan, rows_read(record, node)
+    found = []
+    for group in record.kind.groups:
+        numbers = [row for role in group for position in role for row in given[position]]
+        found.append(rows(int(plan.arena[numbers[0]]), plan.position[numbers].tolist()))
+    return found

@@ -1,0 +1,286 @@
+"""The state of a thread: its open batches, and whether its program is inside a dynamically batched block."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from sys import _getframe, is_finalizing
+from typing import Any
+
+from gluonjit.errors import EngineError, OptionError
+from gluonjit.graph import LIBRARIES, Value, line_of, origin_of
+from gluonjit.hybrid.choose.pacing import HERE, SPENT, Paces, Stretch, measured
+from gluonjit.hybrid.explain.minibatch import MINIBATCH
+from gluonjit.hybrid.explain.report import Report
+from gluonjit.hybrid.options import EAGER, Options
+from gluonjit.hybrid.run.batch import RUNNING, Batch
+from gluonjit.hybrid.run.protocol import Engine
+
+ENGINES: list[Engine] = []
+"""The engines whose frameworks have been imported."""
+
+
+def register(engine: Engine, patches: Sequence[tuple[Any, str, Any]]) -> bool:
+    """Called by an engine whenever its framework has been imported: its patches (owner, name, replacement) are made.
+
+    False where that has been done.
+    """
+    if engine in ENGINES:
+        return False
+    LIBRARIES.add(engine.name)
+    for owner, name, replacement in patches:
+        setattr(owner, name, replacement)
+    ENGINES.append(engine)
+    return True
+
+
+def engine_of(name: str | None = None) -> Engine:
+    """The engine of this name, or the only one. Raises EngineError where no framework has been imported."""
+    for engine in ENGINES:
+        if name in (None, engine.name):
+            return engine
+    raise EngineError("batching(): no framework has been imported yet; `import mxnet` or `import torch` first")
+
+
+class State:
+    """The state of one thread.
+
+    batch: the innermost open batch; explicit: those opened by `batching`, outermost first; inside: how many
+    dynamically batched blocks are being called; trace: the cell being traced; paused > 0: capture is off; eagerly: how
+    many of these pauses are the program's own calls, which run eagerly: else what runs is the library's;
+    mode: 2 * recording + training; numpy: which of the framework's array semantics hold, as the engine numbers
+    them; recorded: the call that is being captured to be reused; spare: how many outermost calls of the model that
+    `spare_of` belongs to run eagerly without a question, in mode `spare_mode`: 2 for training (see `pacing`).
+    """
+
+    __slots__ = (
+        "__weakref__",  # C keeps one
+        "batch",
+        "eagerly",
+        "explicit",
+        "inside",
+        "mode",
+        "numpy",
+        "options",
+        "pass_seen",
+        "paused",
+        "recorded",
+        "singles",
+        "spare",
+        "spare_mode",
+        "spare_of",
+        "trace",
+    )
+
+    def __init__(self) -> None:
+        self.batch: Batch | None = None
+        self.explicit: list[Batch] = []
+        self.inside = 0
+        self.trace: Any = None
+        self.paused = 0
+        self.eagerly = 0
+        self.mode = 0
+        self.numpy = 0
+        self.recorded: Any = None
+        self.options = Options()
+        self.pass_seen = -1  # the backward pass of the framework's that has last gone through a batch
+        self.singles = 0  # batches of one sample that were differentiated, one after the other
+        self.spare = 0
+        self.spare_mode = 0
+        self.spare_of: Paces | None = None
+
+    def one_at_a_time(self, samples: int, first: bool, number: int = -1) -> bool:
+        """Note a backward pass through a batch of so many samples, `first` its first; whether to warn of it.
+
+        number: that of the framework's pass, where one may go through several batches, which is no fault.
+        Batches of one sample are meant; where weights change between them, these are minibatches, which is no fault.
+        """
+        together, self.pass_seen = number >= 0 and number == self.pass_seen, number
+        if samples > 1 or together:
+            self.singles = 0
+        elif samples == 1 and first:
+            self.singles += 1
+            return self.singles == 2
+        return False
+
+    def run_eagerly(self, by: int) -> None:
+        """From here on what the program calls runs eagerly (1), or as before (-1)."""
+        self.paused += by
+        self.eagerly += by
+
+    def end_minibatch(self) -> None:
+        """A backward pass is over, or an optimizer steps: what runs next is of another minibatch, but in a sample."""
+        if not self.inside:
+            MINIBATCH.end()
+
+    def __del__(self) -> None:
+        """The thread has ended: what it has captured and not run is let go."""
+        for batch in [*self.explicit, self.batch]:
+            if batch is not None and not is_finalizing():
+                batch.discard("its thread ended before it had run; read values in the thread that captured them")
+
+    def open(self, engine: Engine, options: Options | None = None) -> Batch:
+        """The open batch; an implicit one is opened where there is none."""
+        batch = self.batch
+        if batch is not None and batch.engine is not engine:  # a batch is of one framework
+            batch.flush("a call of another framework")
+            batch.engine = engine
+            batch.reset()
+            self.close()
+            batch = self.batch
+        if batch is None:
+            batch = self.batch = Batch(engine, options or self.options)
+        return batch
+
+    def close(self) -> None:
+        """Forget the implicit batch, whose work has run; an explicit one stays open."""
+        batch = self.batch
+        if batch is not None and not batch.explicit:
+            self.batch = None
+            batch.graph.owner = "its batch was closed"  # else both would wait for the collector of garbage
+
+    def flush(self, reason: str) -> None:
+        """Run what waits on this thread, the outermost batch first."""
+        for batch in [*self.explicit, self.batch]:
+            if batch is not None:
+                batch.flush(reason, "sample" if self.inside else "")
+        self.close()
+
+
+class _Local(threading.local):
+    """Each thread's own state: one look-up, and the rest are plain attributes."""
+
+    def __init__(self) -> None:
+        self.state = State()
+
+
+LOCAL = _Local()
+
+
+class _Uncaptured:
+    """A region in which the thread that enters it captures nothing. A class: it is entered often."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        LOCAL.state.paused += 1
+
+    def __exit__(self, *error: object) -> None:
+        LOCAL.state.paused -= 1
+
+
+UNCAPTURED = _Uncaptured()
+"""For `with`: what runs inside is no part of the program. It holds nothing, so that any number may be open at once."""
+
+
+def abandoned_look() -> bool:
+    """Tells whether this call is one of a look at batching that has spent its budget: the rest runs eagerly.
+
+    Asked before something is traced, which takes longest.
+    """
+    stretch, state = HERE.stretch, LOCAL.state
+    if stretch is None or not stretch.inside or stretch.explores or state.batch is None or not stretch.spent():
+        return False
+    state.batch.flush(SPENT)
+    stretch.abandon()
+    stretch.pauses = True
+    state.run_eagerly(1)
+    return True
+
+
+def left_call(stretch: Stretch) -> None:
+    """An outermost call has ended."""
+    if stretch.timed:
+        stretch.leave()
+    if stretch.pauses:
+        stretch.pauses = False
+        LOCAL.state.run_eagerly(-1)
+
+
+def settle(value: Value, backward: bool = False) -> None:
+    """Run the batch of a value if that has not run: to read it, or to go `backward`, no fault between samples."""
+    if value.graph is not None and isinstance(value.graph.owner, Batch):
+        state = LOCAL.state
+        middle = "sample" if state.inside else "scope" if state.explicit and not backward else ""
+        value.graph.owner.flush("backward" if backward else "a value was read", middle)
+        if not state.inside:
+            state.close()
+
+
+@contextmanager
+def batching(**options: Any) -> Iterator[Batch]:
+    """Capture everything in this region and run it at its end, or when a value is needed.
+
+    Options are those of `hybridize(dynamic_batch=True, ...)` and hold for this region. Yields the batch:
+    `batch.flush("why")` runs what was captured so far, `batch.report` says what was done. On an exception
+    what was captured and has not run is discarded. Scopes of coroutines and generators may end in any order:
+    calls go into the one opened last, which runs when any of those opened before it ends. Raises OptionError for
+    unusable options and EngineError where no framework has been imported.
+    """
+    state = LOCAL.state
+    chosen = state.options.updated("batching()", options)
+    if chosen.reuse is not None:
+        raise OptionError("batching(): reuse is an option of a block: net.hybridize(dynamic_batch=True, reuse=...)")
+    batch = Batch(engine_of(), chosen, explicit=True, region=line_of(origin_of(_getframe(2))))
+    state.mode = batch.engine.current_mode()
+    outer = state.batch
+    if outer is not None and not outer.explicit:
+        outer.flush("batching() opened")
+    batch.task = _task()
+    state.explicit.append(batch)
+    state.batch = batch
+    MINIBATCH.end()
+    eager = chosen.granularity == EAGER
+    state.run_eagerly(eager)
+    try:
+        yield batch
+    except BaseException as error:
+        if all(other.task == batch.task for other in state.explicit):
+            batch.discard(f"batching() ended with {type(error).__name__}: {error}")
+        else:  # it may hold what other tasks have captured
+            batch.flush("the end of batching() in one of several tasks")
+        raise
+    else:
+        if batch in state.explicit:
+            for opened in state.explicit[state.explicit.index(batch) :]:
+                opened.flush("the end of batching()")
+        else:  # a fork has come between
+            batch.flush("the end of batching()")
+    finally:
+        state.run_eagerly(-eager)
+        if batch in state.explicit:
+            state.explicit.remove(batch)
+        if state.batch is batch:
+            state.batch = state.explicit[-1] if state.explicit else None
+        MINIBATCH.end()
+
+
+def _task() -> Any:
+    """The running task of asyncio, if there is one."""
+    asyncio = sys.modules.get("asyncio")
+    try:
+        return None if asyncio is None else id(asyncio.current_task())
+    except RuntimeError:  # no event loop is running
+        return None
+
+
+def _leave_to_parent() -> None:
+    """In a forked process: what was captured before is no longer open. Its values can be read all the same."""
+    state = LOCAL.state
+    state.batch = None
+    state.explicit = []
+    RUNNING._at_fork_reinit()  # type: ignore[attr-defined]  # another thread may have held it
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_parent)
+
+
+def explain() -> Report:
+    """The report of the minibatch that ran last on this thread, in one piece or several (empty where none has)."""
+    report = MINIBATCH.report(LOCAL.state.batch)
+    report.ways = measured()
+    return report

@@ -1,0 +1,209 @@
+"""Comparing two runs of one program, call by call, to find the first call whose result differs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from difflib import SequenceMatcher
+from sys import _getframe
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gluonjit.graph import Line, line_of, origin_of
+from gluonjit.hybrid.capture.structure import items_of, map_structure
+from gluonjit.hybrid.choose.pacing import BATCHED
+
+Loss = Callable[[Any, Any], Any]
+Witness = Callable[[], Any]
+
+TOLERANCES = {"float16": 1e-2, "float64": 1e-9}
+USUAL = 1e-5
+_SMALLEST = 1e-6  # arrays of smaller numbers are compared as if they held this
+SHARE = 1e-1  # and gradients as if they held this share of the largest: what cancels leaves rounding of what it was
+
+
+@dataclass
+class Event:
+    """One call of a run: where, on what, with what results, and the calls made inside it."""
+
+    name: str
+    sample: int
+    line: Line | None
+    operands: tuple[int, ...]  # addresses, which tell whose results are used
+    results: list[Any] = field(default_factory=list)
+    probes: list[Any] = field(default_factory=list)  # arrays whose gradients are those of the results
+    inside: list[Event] = field(default_factory=list)
+    seen: Any = None  # by a witness, when the call was over
+
+    def __str__(self) -> str:
+        return f"{self.name} in sample {self.sample}" + (f" at {self.line}" if self.line else "")
+
+
+class Log:
+    """The calls of a run, as they are made.
+
+    array: the class of arrays; probed: an array plus zeros that get a gradient, and these zeros, or the array and
+    None where it gets none.
+    """
+
+    def __init__(self, array: type, probed: Callable[[Any], tuple[Any, Any]], witness: Witness | None = None) -> None:
+        self._witness = witness
+        self.events: list[Event] = []
+        self.sample = 0
+        self._open: list[Event] = []
+        self._array = array
+        self._probed = probed
+
+    def call(self, name: str, operands: Any, run: Callable[[], Any]) -> Any:
+        """Make a call and note it."""
+        addresses = tuple([id(array) for array in items_of(operands, self._array)])
+        event = Event(name, self.sample, line_of(origin_of(_getframe(1))), addresses)
+        (self._open[-1].inside if self._open else self.events).append(event)
+        self._open.append(event)
+        try:
+            found = map_structure(run(), lambda item: self._noted(event, item))
+            if self._witness is not None:
+                event.seen = self._witness()
+            return found
+        finally:
+            self._open.pop()
+
+    def _noted(self, event: Event, item: Any) -> Any:
+        if not isinstance(item, self._array):
+            return item
+        array, probe = self._probed(item)
+        event.probes.append(probe)
+        event.results.append(array)
+        return array
+
+
+class Outcome(NamedTuple):
+    """One run: outputs of each sample, gradients by what they are of."""
+
+    outputs: list[list[Any]]
+    gradients: dict[str, Any]
+
+
+def called(
+    net: Any, samples: Sequence[Any], loss: Loss | None, array: type, log: Log | None, weighted: Callable[[Any], Any]
+) -> tuple[list[list[Any]], list[Any]]:
+    """The arrays that each call of the net gives, and what backward begins with: losses, or outputs `weighted`."""
+    outputs: list[list[Any]] = []
+    losses: list[Any] = []
+    for number, sample in enumerate(samples):
+        if log is not None:
+            log.sample = number
+        output = net(*sample) if isinstance(sample, tuple) else net(sample)
+        outputs.append(list(items_of(output, array)))
+        losses += [loss(output, sample)] if loss is not None else weighted(outputs[-1])
+    return outputs, losses
+
+
+@contextmanager
+def batched_with(
+    net: Any, key: str, options: dict[str, Any], enable: Callable[[Any, Any], None], disable: Callable[[Any], None]
+) -> Iterator[None]:
+    """The net with these options, or those it has, batched wherever that can be; afterwards as it was."""
+    cell = net.__dict__.get(key)
+    if cell is not None and not options:
+        with BATCHED:
+            yield
+        return
+    enable(net, options)
+    try:
+        with BATCHED:
+            yield
+    finally:
+        if cell is None:
+            disable(net)
+        else:
+            enable(net, {field.name: getattr(cell.options, field.name) for field in fields(cell.options)})
+
+
+class Difference(NamedTuple):
+    """By how much two arrays differ, how large they are, and where they differ most."""
+
+    by: float
+    scale: float
+    where: tuple[int, ...]
+    batched: float
+    eager: float
+
+    def __str__(self) -> str:
+        place = f"[{', '.join(map(str, self.where))}]" if self.where else ""
+        return f"{self.batched:.7g} batched and {self.eager:.7g} eager{place and ' at ' + place}"
+
+
+def largest(array: Any) -> float:
+    """max|a|, of what is finite."""
+    numbers = np.abs(np.asarray(array, np.float64))
+    return float(numbers[np.isfinite(numbers)].max(initial=0.0))
+
+
+def difference(batched: Any, eager: Any, rtol: float | None, least: float = 0.0) -> Difference | None:
+    """Says how two arrays differ beyond rounding: max|a - b| > rtol * max(max|b|, least). NaNs equal each other."""
+    actual, expected = np.asarray(batched), np.asarray(eager)
+    if actual.shape != expected.shape:
+        return Difference(float("inf"), 0.0, (), float(actual.size), float(expected.size))
+    if not actual.size:
+        return None
+    allowed = TOLERANCES.get(expected.dtype.name, USUAL) if rtol is None else rtol
+    actual, expected = actual.astype(np.float64), expected.astype(np.float64)
+    same = (actual == expected) | (np.isnan(actual) & np.isnan(expected))
+    apart = np.where(same, 0.0, np.abs(actual - expected))
+    apart = np.where(np.isnan(apart), np.inf, apart)
+    scale = max(largest(expected), least, _SMALLEST)
+    most = int(np.argmax(apart))
+    if apart.flat[most] <= allowed * scale:
+        return None
+    where = tuple(int(k) for k in np.unravel_index(most, apart.shape))
+    return Difference(float(apart.flat[most]), scale, where, float(actual.flat[most]), float(expected.flat[most]))
+
+
+def pairs(eager: Sequence[Event], batched: Sequence[Event]) -> Iterator[tuple[Event, Event]]:
+    """Events of both runs that stand for the same call, in program order; what one run alone has is left out."""
+    matcher = SequenceMatcher(
+        None, [(event.sample, event.name) for event in eager], [(event.sample, event.name) for event in batched], False
+    )
+    for first, second, count in matcher.get_matching_blocks():
+        for expected, actual in zip(eager[first : first + count], batched[second : second + count]):
+            yield from pairs(expected.inside, actual.inside)
+            yield expected, actual
+
+
+def first_result(
+    eager: Sequence[Event], batched: Sequence[Event], numbers: Callable[[Any], Any], rtol: float | None
+) -> str | None:
+    """The first call, in the order of the program, whose result differs."""
+    for expected, actual in pairs(eager, batched):
+        for number, (wanted, found) in enumerate(zip(expected.results, actual.results)):
+            apart = difference(numbers(found), numbers(wanted), rtol)
+            if apart is not None:
+                which = f"result {number} is" if len(expected.results) > 1 else "the result is"
+                return f"the first call that differs is that of {actual}, though its operands agree: {which} {apart}"
+    return None
+
+
+def first_gradient(
+    eager: Sequence[Event], batched: Sequence[Event], gradient: Callable[[Any], Any], rtol: float | None
+) -> str | None:
+    """The first call, in the order of backward, whose result's gradient differs, and the calls that gave it."""
+    aligned = list(pairs(eager, batched))
+    probes = [probe for expected, _ in aligned for probe in expected.probes if probe is not None]
+    least = SHARE * max((largest(gradient(probe)) for probe in probes), default=0.0)
+    for position, (expected, actual) in reversed(list(enumerate(aligned))):
+        for wanted, found in zip(expected.probes, actual.probes):
+            if wanted is None or found is None:
+                continue
+            apart = difference(gradient(found), gradient(wanted), rtol, least)
+            if apart is not None:
+                used = {id(result) for result in actual.results}
+                users = [str(user) for _, user in aligned[position + 1 :] if used.intersection(user.operands)]
+                by = f", which comes from the backward of {' and of '.join(users)}" if users else ""
+                return (
+                    f"the first gradient that differs, in the order of backward, is that of the result of {actual}"
+                    f"{by}: it is {apart}"
+                )
+    return None

@@ -1,0 +1,159 @@
+"""Prints what some programs capture, as JSON; run by mxnet/test_compiled.py with and without the part in C."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mxnet as mx
+from captured_support import Program, tell
+from mxnet import autograd, gluon, np, npx
+
+
+class Cell(gluon.HybridBlock):
+    """Any number of children in tuples, a list, a constant."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.name_scope():
+            self.weight = self.params.get("weight", shape=(6, 4), init="ones")
+
+    def hybrid_forward(self, F: Any, x: Any, *children: Any, weight: Any) -> Any:
+        """Two results in a tuple."""
+        found = F.FullyConnected(x, weight, num_hidden=6, no_bias=True)
+        for child in children:
+            if child is not None and not isinstance(child, (int, float, str)):
+                found = F.broadcast_add(found, sum(part for part in child if part is not None))
+        return F.tanh(found), found
+
+
+class Nested(gluon.HybridBlock):
+    """A result that is not flat."""
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        return [x + 1, (x * 2, x - 1)]
+
+
+class Noisy(gluon.HybridBlock):
+    """Not pure: equal calls are not one."""
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        return F.Dropout(x, p=0.5)
+
+
+class Inner(gluon.Block):
+    def __init__(self, cell: Cell) -> None:
+        super().__init__()
+        self.cell = cell
+
+    def forward(self, tree: Any, words: Any) -> Any:
+        index, *children = tree
+        found = [self.forward(child, words) for child in children]
+        return self.cell(words[index : index + 1], *found)
+
+
+class Model(gluon.Block):
+    """Everything that is captured in a way of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.name_scope():
+            self.embed = gluon.nn.Embedding(9, 4)
+            self.cell, self.noisy, self.nested = Cell(), Noisy(), Nested()
+            self.inner = Inner(self.cell)
+
+    def forward(self, sample: Any) -> Any:
+        tokens, tree = sample
+        words = self.embed(tokens)
+        h, c = self.inner(tree, words)
+        again = self.cell(words[1:2], [h, None], None, 3, "text", True, 2.5)[0]
+        rows = mx.nd.concat(h, words[0:2].reshape((1, 8)), words[-1].reshape((1, 4)), dim=1)
+        whole = [words[0], words[0:2], c[0], c[0:1], rows[0:1], h[0][2], self.noisy(h), self.noisy(h), again]
+        return [*whole, *self.nested(h)[1], self.cell(mx.nd.ones((1, 4)), (again, h))[1]]
+
+
+def trees() -> list[Any]:
+    shapes = [(0, (1,), (2, (0,))), (2, (1, (0,), (1,), (2,))), (0,), (1, (2,), (2,)), (0, (1,), (2, (0,)))]
+    tokens = [[1, 2, 3], [3, 2, 1], [5, 5, 8], [1, 2, 3], [1, 2, 3]]
+    kinds = ["float32", "int32", "float64", "int64", "int32"]
+    return [(mx.nd.array(row, dtype=kind), tree) for row, kind, tree in zip(tokens, kinds, shapes)]
+
+
+GRAPHS: dict[str, Any] = {"without": ("fused",)}  # what runs in C differs in last bits
+
+
+def tree(**options: Any) -> Program:
+    def program() -> list[Any]:
+        mx.random.seed(3)
+        net = Model()
+        net.initialize(mx.init.Xavier())
+        net.hybridize(dynamic_batch=True, **{**GRAPHS, **options})
+        loss, target = gluon.loss.L2Loss(), mx.nd.ones((1, 6))
+        samples = trees()
+        with autograd.record():
+            results = [part for sample in samples + samples[:2] for part in net(sample)]
+            return [*results, *[loss(part, target) for part in results if part.shape == (1, 6)]]
+
+    return program
+
+
+def inference() -> list[Any]:
+    net = Model()
+    net.initialize(mx.init.Xavier())
+    net.hybridize(dynamic_batch=True, **GRAPHS)
+    taped = mx.nd.ones((2, 4))
+    return [part for sample in trees() for part in net(sample)] + [net.cell(taped[0:1])[0]]
+
+
+class NumpyModel(gluon.Block):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.dense = gluon.nn.Embedding(9, 4), gluon.nn.Dense(4, in_units=4)
+
+    def forward(self, tokens: Any) -> Any:
+        words = self.embed(tokens)
+        found = self.dense(words[0:1])
+        for row in range(1, len(words)):
+            found = self.dense(found + words[row : row + 1])
+        return [found, words[0], found[0]]
+
+
+def numpy_arrays() -> list[Any]:
+    npx.set_np()
+    try:
+        net = NumpyModel()
+        net.initialize(mx.init.Xavier())
+        net.hybridize(dynamic_batch=True, **GRAPHS)
+        return [part for row in ([1, 2, 3], [3, 2], [1, 2, 3], [4]) for part in net(np.array(row, dtype="int32"))]
+    finally:
+        npx.reset_np()
+
+
+def failing() -> list[Any]:
+    net = Model()
+    net.initialize(mx.init.Xavier())
+    net.hybridize(dynamic_batch=True, **GRAPHS)
+    net(trees()[0])
+    said = []
+    for wrong in ((mx.nd.array([1, 9]), (0,)), (mx.nd.array([-1]), (0,)), (mx.nd.array([1, 2]), (5,)), (3, (0,))):
+        try:
+            net(wrong)
+        except Exception as error:
+            said.append(f"{type(error).__name__}: {error}")
+    return said
+
+
+def main() -> None:
+    programs: dict[str, Program] = {
+        "tree": tree(),
+        "unshared": tree(sharing=False),
+        "unhoisted": tree(without=("fused", "hoisting")),
+        "operators": tree(granularity="op"),
+        "expanded": tree(expand=("Nested",)),
+        "inference": inference,
+        "numpy": numpy_arrays,
+    }
+    tell(programs, lambda array: array.asnumpy().tolist(), failing=failing())
+
+
+if __name__ == "__main__":
+    main()

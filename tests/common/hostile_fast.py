@@ -1,0 +1,313 @@
+"""Hostile calls of gluonjit._fast, by itself and with the slots of an open batch damaged: see hostile_support."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from types import CellType, SimpleNamespace
+from typing import Any
+
+from hostile_support import Case, run
+
+from gluonjit import _fast as fast
+from gluonjit.graph import Record, intern_spec
+from gluonjit.hybrid import LOCAL
+from gluonjit.hybrid.capture.guards.facts import ABSENT, CELL, CONTENTS, ENTRY, ITEM, SIZE, alike, look
+
+Value = fast.Value
+SPEC = intern_spec((3, 2), "float32", "cpu", "rows")
+ANY = Exception
+DEEP = 200_000
+
+
+class Hostile:
+    """An object that raises or changes things wherever it is asked."""
+
+    def __init__(self, act: Callable[[], Any] | None = None) -> None:
+        self.act = act or self.fail
+
+    def fail(self) -> Any:
+        raise KeyError("hostile")
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.act())
+
+    def __hash__(self) -> int:
+        return int(self.act() or 0)
+
+    def __index__(self) -> int:
+        return int(self.act() or 0)
+
+    def __float__(self) -> float:
+        return float(self.act() or 0)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self.act()
+
+
+THINGS: tuple[Any, ...] = (
+    None,
+    5,
+    -1,
+    2**70,
+    "text",
+    b"",
+    [],
+    [1],
+    {},
+    (),
+    (None,),
+    object(),
+    1.5,
+    print,
+    int,
+    Hostile(),
+)
+
+
+def value(rows: Any = 0, depth: Any = 0, spec: Any = SPEC) -> Any:
+    return Value(rows, depth, spec, None, False)
+
+
+def delete(name: str) -> None:
+    given = value()
+    delattr(given, name)
+
+
+def rows_of(rows: Any, spec: Any) -> list[int]:
+    return value(rows, 0, spec).row_list()
+
+
+def changing() -> Any:
+    """A value whose spec takes itself away while it is asked."""
+    given = value()
+
+    def act() -> int:
+        given.spec = given.rows = None
+        return 2
+
+    given.spec = Hostile(act)
+    return given.row_list()
+
+
+def chain(make: Callable[[Any], Any]) -> None:
+    last: Any = None
+    for _ in range(DEEP):
+        last = make(last)
+
+
+def in_a_chain(path: str, use: Callable[[Any], Any]) -> Any:
+    """What is asked of very many hooks, each of the next."""
+    hook: Any = print
+    for _ in range(DEEP):
+        hook = fast.Hook(path, hook)
+    return use(hook)
+
+
+def of_values() -> Iterator[Case]:
+    for name in ("rows", "spec", "graph", "base", "result", "depth", "taped", "row_list", "none"):
+        yield Case(f"del value.{name}", lambda name=name: delete(name), (AttributeError, TypeError))  # type: ignore[misc]
+    for name in ("depth", "taped", "row_list", "none"):
+        yield Case(f"value.{name} = 'x'", lambda name=name: setattr(value(), name, "x"), (AttributeError, TypeError))  # type: ignore[misc]
+    for given in ((), (1,), (1, 2), (1, 2, 3, 4), (1, "2", 3, 4, 5), (1, 2**70, 3, 4, 5), (1, 2, 3, 4, 5, 6, 7)):
+        yield Case(f"Value{given}", lambda given=given: Value(*given), (TypeError, OverflowError))  # type: ignore[misc]
+    yield Case("Value by a name", lambda: Value(rows=1, depth=1, spec=1, graph=1, taped=1, other=1), TypeError)
+    yield Case("Value, taped or not", lambda: Value(0, 0, SPEC, None, Hostile()), None)
+    for rows in (None, "0", 1.5, [0], {}, object(), 2**64, -(2**70), 2**63 - 1, Hostile()):
+        yield Case(f"rows {rows!r:.12}", lambda rows=rows: rows_of(rows, SPEC), (TypeError, OverflowError))  # type: ignore[misc]
+    for count in (None, "3", 1.5, 2**70, 2**62, 2**31, Hostile()):
+        spec = SimpleNamespace(rows=count)
+        yield Case(f"{count!r:.12} rows", lambda spec=spec: rows_of(0, spec), ANY)  # type: ignore[misc]
+    yield Case("no rows", lambda: rows_of(0, object()), AttributeError)
+    yield Case("a spec that raises", lambda: rows_of(0, Hostile()), KeyError)
+    yield Case("a spec that changes the value", changing, None)
+    yield Case("fewer than no rows", lambda: rows_of(0, SimpleNamespace(rows=-5)), None)
+    yield Case("a chain of values", lambda: chain(lambda base: Value(0, 0, SPEC, None, False, base)), None)
+    yield Case("a class of values", lambda: type("Mine", (Value,), {}), TypeError)
+    yield Case("a class of signatures", lambda: type("Mine", (fast.Signatures,), {}), TypeError)
+    yield Case("Value by another class", lambda: Value.__new__(int), TypeError)
+    yield Case("rows of no value", lambda: Value.rows.__get__(3), TypeError)
+
+
+def of_hooks() -> Iterator[Case]:
+    for given in ((), ("call",), ("call", 1, 2), (None, print), ("none", print), (b"call", print), ("call\0", print)):
+        yield Case(f"Hook{given}", lambda given=given: fast.Hook(*given), (TypeError, ValueError))  # type: ignore[misc]
+    for path in ("call", "item", "numpy_item", "tensor_item"):
+        for k, thing in enumerate(THINGS):
+            yield Case(
+                f"a hook of {path} of thing {k}",
+                lambda path=path, thing=thing: fast.Hook(path, thing)(thing, thing),  # type: ignore[misc]
+                None if thing is print else ANY,
+            )
+        yield Case(f"{path} of no arguments", lambda path=path: fast.Hook(path, len)(), TypeError)  # type: ignore[misc]
+        yield Case(f"{path} by name", lambda path=path: fast.Hook(path, len)(x=1), TypeError)  # type: ignore[misc]
+        deep = lambda path=path: in_a_chain(path, lambda hook: hook(1))  # type: ignore[misc]  # noqa: E731
+        yield Case(f"a chain of {path}", deep, RecursionError)
+    for name in ("__doc__", "__name__", "nothing"):
+        deep = lambda name=name: in_a_chain("item", lambda hook: getattr(hook, name))  # type: ignore[misc]  # noqa: E731
+        yield Case(f"{name} of a chain", deep, RecursionError)
+    yield Case("a hook of an attribute that raises", lambda: fast.Hook("item", Hostile()).nothing, KeyError)
+    yield Case("an instance of Silent", lambda: fast.Silent(), TypeError)
+    for k, thing in enumerate(THINGS):
+        yield Case(f"quicken('call', thing {k})", lambda thing=thing: fast.quicken("call", thing), TypeError)  # type: ignore[misc]
+        yield Case(f"quicken(thing {k}, f)", lambda thing=thing: fast.quicken(thing, told_of), (TypeError, ValueError))  # type: ignore[misc]
+        quick = fast.quicken("attribute", lambda *args: args)
+        yield Case(f"an attribute of thing {k}", lambda f=quick, thing=thing: f(thing, "x"), None)  # type: ignore[misc]
+        quick = fast.quicken("call", lambda *args: args)
+        yield Case(f"a call of thing {k}", lambda f=quick, thing=thing: f(thing, "x"), None)  # type: ignore[misc]
+    for mine in ({"_parameters": 3}, {"_parameters": {}, "_buffers": []}, {"_parameters": {}, "_buffers": {}}):
+        module = SimpleNamespace(**mine)
+        quick = fast.quicken("attribute", lambda *args: args)
+        yield Case(f"an attribute of {mine}", lambda f=quick, module=module: f(module, "x"), None)  # type: ignore[misc]
+
+
+def told_of() -> None:
+    """A function to quicken."""
+
+
+def of_functions() -> Iterator[Case]:
+    for k, thing in enumerate(THINGS):
+        yield Case(f"tensor(thing {k})", lambda thing=thing: fast.tensor(thing), TypeError)  # type: ignore[misc]
+        yield Case(f"tensor of spec {k}", lambda thing=thing: fast.tensor(value(spec=thing)), TypeError)  # type: ignore[misc]
+        yield Case(f"entry(thing {k})", lambda thing=thing: fast.entry(thing), TypeError)  # type: ignore[misc]
+        yield Case(f"look(thing {k})", lambda thing=thing: none(fast.look(thing)), None)  # type: ignore[misc]
+        yield Case(f"configure(thing {k})", lambda thing=thing: fast.configure(thing), (TypeError, ValueError))  # type: ignore[misc]
+        for place in range(4):
+            given: list[Any] = [None, None, (), {}]
+            given[place] = thing
+            wanted = TypeError if place == 2 and thing.__class__ is not tuple else None
+            wanted = TypeError if place == 3 and thing.__class__ is not dict else wanted
+            yield Case(f"capture, {place} is thing {k}", lambda given=given: fast.capture(*given), wanted)  # type: ignore[misc]
+        for place in range(5):
+            given = [LOCAL.state.batch, {}, [], b"", []]
+            given[place] = thing
+            yield Case(f"replay, {place} is thing {k}", lambda given=given: fast.replay(*given), ANY)  # type: ignore[misc]
+    for section in ("package", "mxnet", "torch", "none"):
+        for named in ({}, {"State": int}, {"LazyTensor": 3}, {"Cell": Hostile}):
+            made: Any = lambda section=section, named=named: fast.configure(section, **named)  # type: ignore[misc]  # noqa: E731
+            yield Case(f"configure({section}, {list(named)})", made, (TypeError, AttributeError))
+    for given in ((), (1,), (1, 2, 3), (None, None, (), {}, 5)):
+        yield Case(f"capture{given}", lambda given=given: fast.capture(*given), TypeError)  # type: ignore[misc]
+    yield Case("spare_bodies(1)", lambda: fast.spare_bodies(1), TypeError)
+    for kind in (
+        None,
+        object(),
+        Hostile(),
+        kind_of(rows=-1),
+        kind_of(rows=2**40),
+        kind_of(rows="1"),
+        kind_of(outputs=[]),
+    ):
+        yield Case(f"entry of {kind!r:.40}", lambda kind=kind: fast.entry(Record(kind, 0, 0.0)), ANY)  # type: ignore[misc]
+    for output in (
+        None,
+        (1, 2),
+        SimpleNamespace(offset=-1, spec=SPEC),
+        SimpleNamespace(offset=2**60, spec=SPEC),
+        Hostile(),
+    ):
+        record = Record(kind_of(outputs=(output,)), 0, 0.0)
+        yield Case(f"entry of output {output!r:.40}", lambda record=record: fast.entry(record), ANY)  # type: ignore[misc]
+    for share, mode in ((None, 0), ("x", 0), (0.0, None), (0.0, 2**70), (Hostile(), 0), (0.0, Hostile())):
+        record = Record(kind_of(), mode, share)
+        yield Case(f"entry of {share!r:.9}, {mode!r:.9}", lambda record=record: fast.entry(record), ANY)  # type: ignore[misc]
+
+
+def none(found: Any) -> None:
+    assert found is None
+
+
+def kind_of(**changed: Any) -> Any:
+    given = {"structure": None, "rows": 1, "pure": True, "outputs": (SimpleNamespace(offset=0, spec=SPEC),)}
+    return SimpleNamespace(**{**given, **changed})
+
+
+def guards(*facts: Any, look: Any = look, alike: Any = alike, absent: Any = ABSENT) -> Any:
+    return fast.Guards(facts, look, alike, absent)
+
+
+def held(*facts: Any, **others: Any) -> bool:
+    """Whether guards hold, twice."""
+    made = guards(*facts, **others)
+    return bool(made.hold()) and bool(made.hold())
+
+
+def mutated(way: int, act: Callable[[list[Any], dict[Any, Any]], Any]) -> bool:
+    """Guards of containers that are changed while they are looked at."""
+    items: list[Any] = [0] * 50
+    entries: dict[Any, Any] = {}
+
+    def changing() -> bool:
+        act(items, entries)
+        return True
+
+    items[0] = Hostile(changing)
+    entries["x"] = Hostile(changing)
+    container: Any = items if way in (ITEM, CONTENTS) else entries
+    key, found = (0 if way == ITEM else "x"), Hostile(changing)
+    whole = (Hostile(changing), *[0] * 49)
+    return held((way, container, key, whole if way == CONTENTS else found), alike=lambda now, then: changing())
+
+
+def own_circle(count: int) -> None:
+    """Guards that hold themselves, of which nothing is left."""
+    for _ in range(count):
+        box: list[Any] = []
+        box.append(guards((ITEM, box, 0, box), look=box.append, alike=box.append, absent=box))
+
+
+def of_guards() -> Iterator[Case]:
+    for given in ((), ((),), ((), 1), ((), 1, 2), ((), 1, 2, 3, 4), ([], 1, 2, 3), (None, 1, 2, 3)):
+        yield Case(f"Guards{given}", lambda given=given: fast.Guards(*given), TypeError)  # type: ignore[misc]
+    for fact in (
+        None,
+        5,
+        "abcd",
+        [0, {}, "x", 1],
+        (),
+        (0, {}, "x"),
+        (0, {}, "x", 1, 2),
+        ("0", {}, "x", 1),
+        (0.0, {}, "x", 1),
+    ):
+        yield Case(f"a fact {fact!r:.30}", lambda fact=fact: guards(fact), TypeError)  # type: ignore[misc]
+        yield Case(f"a second fact {fact!r:.30}", lambda fact=fact: guards((0, {}, 1, 2), fact), TypeError)  # type: ignore[misc]
+    yield Case("no facts", lambda: held(), None)
+    yield Case("a class of guards", lambda: type("Mine", (fast.Guards,), {}), TypeError)
+    yield Case("hold() of no guards", lambda: fast.Guards.hold(3), TypeError)
+    for way in (*range(9), -1, 2**31, 2**32, 2**63 - 1, -(2**63)):
+        for k, thing in enumerate(THINGS):
+            for place in (1, 2, 3):
+                fact: list[Any] = [way, {"x": 1}, "x", 1]
+                fact[place] = thing
+                yield Case(f"way {way}, {place} is thing {k}", lambda fact=tuple(fact): held(fact), None)  # type: ignore[misc]
+    yield Case("a huge way", lambda: held((2**70, {}, "x", 1)), OverflowError)
+    for index in (0, 1, -1, -2, 2**31, 2**63 - 1, -(2**63), 2**64, True):
+        yield Case(f"item {index}", lambda index=index: held((ITEM, [1], index, 1)), None)  # type: ignore[misc]
+        yield Case(f"{index} items", lambda index=index: held((SIZE, [1], None, index)), None)  # type: ignore[misc]
+    for k, act in enumerate([
+        lambda items, entries: (items.clear(), entries.clear()),
+        lambda items, entries: (items.extend(range(1000)), entries.update(dict.fromkeys(range(1000)))),
+        lambda items, entries: gc.collect(),
+    ]):  # fmt: skip
+        for way in (ENTRY, ITEM, SIZE, CONTENTS):
+            yield Case(f"way {way} changes it, {k}", lambda way=way, act=act: mutated(way, act), None)  # type: ignore[misc]
+    for name in ("look", "alike"):
+        for k, thing in enumerate(THINGS):
+            given: Any = {name: thing}
+            facts = (CONTENTS, {1}, None, (2,)), (ENTRY, {1: []}, 1, [2])
+            yield Case(f"{name} is thing {k}", lambda facts=facts, given=given: held(*facts, **given), None)  # type: ignore[misc]
+    yield Case("alike raises", lambda: held((ENTRY, {1: []}, 1, [2]), alike=Hostile().fail), TypeError)
+    yield Case("a length that raises", lambda: held((SIZE, object(), None, 3)), TypeError)
+    yield Case("a key that raises", lambda: held((ENTRY, {1: 1}, Hostile(), 1)), KeyError)
+    yield Case("an empty cell", lambda: held((CELL, CellType(), None, ABSENT)), None)
+    yield Case("a chain of guards", lambda: chain(lambda last: guards((ENTRY, {}, last, last))), None)
+    yield Case("guards of themselves", lambda: own_circle(100), None)
+
+
+CASES = [*of_values(), *of_hooks(), *of_functions(), *of_guards()]
+
+if __name__ == "__main__":
+    run(CASES)

@@ -1,0 +1,300 @@
+"""Programs whose calls run eagerly in some minibatches and batched in others: the same numbers, on both engines."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gluonjit
+from gluonjit.analysis.pace import Outcome, Pace
+from gluonjit.errors import OptionError
+from gluonjit.hybrid import LOCAL
+from gluonjit.hybrid.choose import pacing
+
+Tree = tuple[int, list[Any]]
+TREES: list[Tree] = [(0, []), (1, [(0, []), (2, [])]), (2, [(1, [(3, [])])]), (3, [(0, [(1, [])]), (2, []), (1, [])])]
+
+
+Call = Callable[[Any, Tree], Any]
+
+
+def whole(net: Any, tree: Tree) -> Any:
+    return net(tree)
+
+
+class Torch:
+    """A recursive model in PyTorch, and how it is trained."""
+
+    def __init__(self) -> None:
+        torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+        self.torch = torch
+        nn = torch.nn
+
+        class Model(nn.Module):  # type: ignore[misc,name-defined]
+            def __init__(self) -> None:
+                super().__init__()
+                self.embed, self.head = nn.Embedding(8, 6), nn.Linear(5, 1)
+                self.word, self.child = nn.Linear(6, 5), nn.Linear(5, 5)
+
+            def forward(self, tree: Tree) -> Any:
+                return self.head(self.encode(tree))
+
+            def encode(self, tree: Tree) -> Any:
+                h = self.word(self.embed(torch.tensor(tree[0])))
+                for child in tree[1]:
+                    h = h + self.child(self.encode(child))
+                return torch.tanh(h)
+
+        torch.manual_seed(0)
+        eager = Model()
+        self.nets = eager, copy.deepcopy(eager)
+        self.optimizers = [torch.optim.SGD(net.parameters(), 0.1) for net in self.nets]
+
+    def hybridize(self, **options: Any) -> None:
+        gluonjit.hybridize(self.nets[1], dynamic_batch=True, **options)
+
+    def train(self, which: int, call: Call = whole) -> float:
+        self.optimizers[which].zero_grad()
+        total = sum((call(self.nets[which], tree) ** 2).sum() for tree in TREES)
+        total.backward()
+        self.optimizers[which].step()
+        return total.item()
+
+    def infer(self, which: int, call: Call = whole) -> Any:
+        with self.torch.no_grad():
+            return np.array([out.item() for out in [call(self.nets[which], tree) for tree in TREES]])
+
+
+class MXNet:
+    """The same in Gluon."""
+
+    def __init__(self) -> None:
+        mx = pytest.importorskip("mxnet", reason="MXNet is not installed")
+        nn, self.autograd, self.nd = mx.gluon.nn, mx.autograd, mx.nd
+
+        class Cell(mx.gluon.HybridBlock):  # type: ignore[misc,name-defined]
+            def __init__(self) -> None:
+                super().__init__()
+                self.word, self.child = nn.Dense(5, in_units=6), nn.Dense(5, in_units=5)
+
+            def hybrid_forward(self, F: Any, word: Any, *children: Any) -> Any:
+                h = self.word(word)
+                for child in children:
+                    h = h + self.child(child)
+                return F.tanh(h)
+
+        class Model(mx.gluon.Block):  # type: ignore[misc,name-defined]
+            def __init__(self) -> None:
+                super().__init__()
+                self.embed, self.cell, self.head = nn.Embedding(8, 6), Cell(), nn.Dense(1, in_units=5)
+
+            def forward(self, tree: Tree) -> Any:
+                return self.head(self.encode(tree))
+
+            def encode(self, tree: Tree) -> Any:
+                return self.cell(self.embed(mx.nd.array([tree[0]])), *map(self.encode, tree[1]))
+
+        self.nets = Model(), Model()
+        for net in self.nets:
+            mx.random.seed(0)
+            net.initialize(mx.init.Uniform(0.5))
+        self.trainers = [mx.gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}) for net in self.nets]
+
+    def hybridize(self, **options: Any) -> None:
+        self.nets[1].hybridize(dynamic_batch=True, **options)
+
+    def train(self, which: int, call: Call = whole) -> float:
+        with self.autograd.record():
+            total = sum((call(self.nets[which], tree) ** 2).sum() for tree in TREES)
+        total.backward()
+        self.trainers[which].step(1)
+        return float(total.asscalar())
+
+    def infer(self, which: int, call: Call = whole) -> Any:
+        return np.array([float(out.asscalar()) for out in [call(self.nets[which], tree) for tree in TREES]])
+
+
+@pytest.fixture(params=[Torch, MXNet], ids=["torch", "mxnet"])
+def program(request: pytest.FixtureRequest) -> Any:
+    return request.param()
+
+
+def check(program: Any, rounds: int = 6, call: Call = whole) -> None:
+    """Trains and infers with both nets in turns."""
+    for _ in range(rounds):
+        assert program.train(1, call) == pytest.approx(program.train(0, call), rel=1e-5)
+        np.testing.assert_allclose(program.infer(1, call), program.infer(0, call), rtol=1e-4, atol=1e-6)
+
+
+@pytest.fixture(autouse=True)
+def unknown() -> Iterator[None]:
+    """Nothing is known of how long calls take."""
+    gluonjit.clear_caches()
+    yield
+    gluonjit.clear_caches()
+
+
+@pytest.mark.parametrize("ways", [[True, False], [False, False, True], [True]])
+def test_a_mind_that_changes_changes_no_number(
+    program: Any, free: None, ways: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program.hybridize()
+    turns = cycle(ways)
+    monkeypatch.setattr(pacing, "FORCED", [lambda: next(turns)])
+    check(program)
+
+
+def test_by_hand(program: Any) -> None:
+    """Named, it holds inside an explicit scope too."""
+    program.hybridize(granularity="eager")
+    check(program, 2)
+    with gluonjit.batching() as batch:
+        program.infer(1)
+    assert batch.report.calls == 0
+
+
+def test_a_scope_by_hand(program: Any) -> None:
+    program.hybridize()
+    with gluonjit.batching(granularity="eager") as batch:
+        found = program.infer(1)
+    assert batch.report.calls == 0
+    np.testing.assert_allclose(found, program.infer(0), rtol=1e-5, atol=1e-6)
+
+
+def test_nothing_runs_eagerly_in_a_scope_or_where_a_way_is_named(program: Any, free: None) -> None:
+    program.hybridize(granularity="cell")
+    program.infer(1)
+    assert gluonjit.explain().calls > 0
+    program.hybridize()
+    with gluonjit.batching() as batch:
+        program.infer(1)
+    assert batch.report.calls > 0
+
+
+@pytest.mark.parametrize("after", range(0, 12, 3))
+def test_a_look_that_is_abandoned_in_the_middle(
+    program: Any, free: None, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    """What was captured runs, the rest of the call and of the minibatch runs eagerly, and no number differs."""
+    asked = iter(range(10_000))
+    monkeypatch.setattr(Pace, "spent", lambda self, seconds, calls: next(asked) >= after)
+    program.hybridize()
+    check(program)
+
+
+@pytest.mark.parametrize("after", range(0, 24, 2))
+def test_a_look_that_is_abandoned_between_calls_of_one_sample(
+    program: Any, free: None, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    """Parts are called by themselves: what ran batched is an operand of what runs eagerly, and gradients go through."""
+    asked = iter(range(10_000))
+    monkeypatch.setattr(Pace, "wants_eager", property(lambda self: False))
+    monkeypatch.setattr(Pace, "spent", lambda self, seconds, calls: next(asked) >= after)
+    program.hybridize()
+    for net in program.nets:
+        monkeypatch.setattr(net, "forward", None)  # nobody calls the whole
+    check(program, 2, lambda net, tree: net.head(net.encode(tree)))
+
+
+def test_a_part_that_is_named_eager_takes_what_waits(program: Any) -> None:
+    program.hybridize(granularity="cell")
+    gluonjit.hybridize(program.nets[1].head, granularity="eager")
+    check(program, 2, lambda net, tree: net.head(net.encode(tree)))
+
+
+def test_what_is_measured_is_kept(program: Any, free: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock on which each look takes a hundred times as long as an eager stretch."""
+    told: list[bool] = []
+    original: Callable[..., None] = Pace.add
+
+    def add(self: Pace, ran: Outcome) -> None:
+        told.append(ran.eager)
+        original(self, ran._replace(seconds=ran.calls * (1.0 if ran.eager else 100.0)))
+
+    monkeypatch.setattr(Pace, "add", add)
+    monkeypatch.setattr(Pace, "spent", lambda self, seconds, calls: False)
+    program.hybridize()
+    check(program, 12)
+    assert told.count(False) <= 2 and told[-1]
+
+
+def decide(program: Any, eager: bool) -> None:
+    """Let it be known how both ways compare, in both phases."""
+    for pace in paces_of(program).phases:
+        pace.compare()
+        for _ in range(3):
+            pace.add(Outcome(True, 4.0, 4))
+        pace.add(Outcome(False, 40.0 if eager else 0.4, 4))
+        assert pace.decided is eager
+
+
+def paces_of(program: Any) -> Any:
+    return program.nets[1].__dict__["_gluonjit"].paces
+
+
+def test_what_is_decided_to_run_eagerly_costs_no_question(program: Any, free: None) -> None:
+    """Outermost calls are counted down, by C where it is there; every end of a stretch is noticed all the same."""
+    program.hybridize()
+    decide(program, True)
+    program.infer(1)
+    assert LOCAL.state.spare == 1024 - len(TREES)
+    found = program.train(1)  # another phase
+    assert LOCAL.state.spare == 0 and pacing.HERE.stretch is None  # the optimizer has made a step
+    assert found == pytest.approx(program.train(0), rel=1e-5)
+    check(program, 2)
+    with gluonjit.batching() as batch:  # nothing is eager in here
+        program.infer(1)
+    assert batch.report.calls > 0
+    program.infer(1)
+    program.hybridize()
+    assert LOCAL.state.spare == 0 and paces_of(program).phases[0].decided is None
+
+
+def test_calls_of_another_model_are_asked_for_themselves(program: Any, free: None) -> None:
+    """One that is known to be faster batched is, after one that is not."""
+    other = type(program)()
+    for each, eager in ((program, True), (other, False)):
+        each.hybridize()
+        decide(each, eager)
+    program.infer(1)
+    assert LOCAL.state.spare > 0
+    other.infer(1)
+    assert gluonjit.explain().calls > 0 and LOCAL.state.spare == 0
+    program.infer(1)
+    np.testing.assert_allclose(other.infer(1), other.infer(0), rtol=1e-4, atol=1e-6)
+
+
+def test_verify_batches_whatever_is_faster(program: Any, free: None) -> None:
+    program.hybridize()
+    decide(program, True)
+    program.infer(1)
+    assert gluonjit.verify(program.nets[1], [(tree,) for tree in TREES]).calls > 0
+    assert paces_of(program).phases[0].decided is True
+
+
+def test_the_old_name_of_an_executor(program: Any) -> None:
+    with pytest.raises(OptionError, match='executor="stepwise"'):
+        program.hybridize(executor="eager")
+
+
+def test_the_report_says_what_was_measured(program: Any, free: None) -> None:
+    program.hybridize()
+    check(program, 8)
+    said = str(gluonjit.explain())
+    assert said.count("eager: ") == 2 and "(4 calls)" in said and " in training; " in said and " in inference; " in said
+
+
+def test_a_report_tells_of_no_other_models_ways(program: Any, free: None) -> None:
+    """The report of a model whose way is named has nothing of one that was timed before."""
+    program.hybridize()
+    program.train(1)
+    assert gluonjit.explain().ways
+    other = type(program)()
+    other.hybridize(granularity="batched")
+    other.train(1)
+    assert gluonjit.explain().ways == []

@@ -1,0 +1,383 @@
+"""Following the user's code: what it reads is a guard, and what outlives the call is never written to."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import math
+import sys
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gluonjit.compiled import FAST
+from gluonjit.hybrid.capture.guards import Follower, Noted, Refused, facts, holding, too_many, variant_key
+from gluonjit.hybrid.capture.guards.facts import ABSENT, Fact, PlainGuards, alike, look
+
+GLOBAL = 2.0
+KEPT: list[Any] = []
+VALUES = [1, 2.0, True, "text", None, (1, "a"), 0.0, -0.0, math.nan, b"b", 1j, frozenset((1,)), 10**30]
+
+
+class Known:
+    """A framework without arrays."""
+
+    followed: frozenset[Any] = frozenset()
+    counters: frozenset[str] = frozenset()
+
+    def array(self, item: Any) -> bool:
+        return False
+
+    def own(self, item: Any) -> bool:
+        return False
+
+    def block(self, item: Any) -> bool:
+        return False
+
+    def watched(self, item: Any) -> bool:
+        return False
+
+    def spaces(self, item: Any) -> Any:
+        return ()
+
+    def state(self, item: Any) -> Iterator[Any]:
+        return iter(())
+
+
+def follow(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, list[Fact]]:
+    follower = Follower(Known(), (args, kwargs))
+    return follower.run(function, args, kwargs), follower.found()
+
+
+def refusal(function: Callable[..., Any], *args: Any) -> str:
+    with pytest.raises(Refused) as caught:
+        follow(function, *args)
+    return str(caught.value)
+
+
+class Base:
+    scale = 3
+
+    def __init__(self) -> None:
+        self.__hidden = 4
+        self.items = [1, 2, 3]
+        self.options = {"a": 1}
+        self.count = 0
+
+    def hidden(self, x: Any) -> Any:
+        return x * self.__hidden
+
+    def named(self, x: Any) -> Any:
+        return x + self.scale
+
+
+class Derived(Base):
+    def named(self, x: Any) -> Any:
+        return super().named(x) * 2
+
+    @property
+    def twice(self) -> Any:
+        return self.items[0] * 2
+
+    @staticmethod
+    def plain(x: Any) -> Any:
+        return x - 1
+
+    @classmethod
+    def of_class(cls, x: Any) -> Any:
+        return x * cls.scale
+
+
+def names_of(found: list[Fact]) -> set[str]:
+    return {fact.name for fact in found}
+
+
+def everything(self: Any, x: Any, y: int = 2, *rest: Any, k: int = 3, **more: Any) -> Any:
+    made = [self.hidden(x) for _ in range(2)]
+    made.append(self.named(x))
+    made[0] += 1
+    more["new"] = 1
+    first, *others = made
+    total = first + sum(others) + self.twice + self.plain(x) + self.of_class(x) + len(self.items) + y + k + GLOBAL
+    for index, item in enumerate(self.items):
+        total += index * item
+    while total > 1000:
+        total -= 1000
+    text = f"{total:.1f} {x!r}"
+    counted = {key: value for key, value in self.options.items() if value}
+    with_default = self.options.get("b", 5)
+
+    def inner(z: Any) -> Any:
+        nonlocal total
+        total += 1
+        return z + math.sqrt(4)
+
+    try:
+        raise ValueError("no")
+    except ValueError as error:
+        text += str(error)
+    swapped = (lambda u, v: (v, u))(1, 2)
+    return (
+        inner(total),
+        text,
+        counted,
+        with_default,
+        swapped,
+        [*map(lambda q: q + x, rest)],
+        3 in self.items,
+        x if self.items else 0,
+    )
+
+
+def test_a_followed_call_gives_what_the_call_gives() -> None:
+    item = Derived()
+    wanted = everything(item, 1.5, 7, 8, 9, k=4, z=1)
+    found, facts_found = follow(everything, item, 1.5, 7, 8, 9, k=4, z=1)
+    assert found == wanted
+    assert {"self._Base__hidden", "self.items[0]", "len(self.items)", "GLOBAL", "Derived.scale"} <= names_of(
+        facts_found
+    )
+    assert all(fact.holds() for fact in facts_found)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: KEPT.append(x),
+        lambda x: print(x),
+        lambda x: open("there.txt", "w"),
+        lambda x: setattr(KEPT, "a", x),
+        lambda x: id(x),
+        lambda x: globals(),
+        lambda x: eval("1"),
+        lambda x: KEPT.sort(),
+        lambda x: sorted([1], key=lambda item: KEPT.append(item)),
+        lambda x: next(ITERATOR),
+        lambda x: remembered(x),
+        lambda x: x.update(b=1),
+        lambda x: __import__("json"),
+        lambda x: sys.stdout.write("x"),
+        lambda x: object.__setattr__(NAMESPACE, "x", x),
+    ],
+)
+def test_an_effect_is_refused_before_it_happens(function: Callable[..., Any], capsys: Any) -> None:
+    refusal(function, {"a": 1})
+    assert not KEPT and capsys.readouterr().out == "" and not vars(NAMESPACE)
+    assert next(COPY) == 0 and COPY.__reduce__()[2] == 1
+    COPY.__setstate__(0)
+
+
+ITERATOR = iter([1, 2])
+COPY: Any = iter([0, 1])
+NAMESPACE = SimpleNamespace()
+
+
+@functools.cache
+def remembered(x: Any) -> Any:
+    return x
+
+
+def counting(self: Any) -> None:
+    self.count += 1
+
+
+def swallowing(self: Any) -> Any:
+    try:
+        self.count = 3
+    except BaseException:
+        pass
+    return 1
+
+
+def test_reasons_name_what_is_written_to() -> None:
+    assert refusal(counting, Base()) == "it sets self.count"
+    assert refusal(swallowing, Base()) == "it sets self.count"
+    assert refusal(lambda: KEPT.append(1)) == "it writes to KEPT"
+    assert refusal(lambda: print()) == "it prints (print)"
+    assert "its source is not at hand" in refusal(eval("lambda: 1"))
+
+
+def test_no_handler_of_the_programs_lets_an_effect_happen() -> None:
+    item = Base()
+    refusal(swallowing, item)
+    assert item.count == 0
+
+
+class Compared:
+    def __eq__(self, other: object) -> bool:
+        KEPT.append(other)
+        return True
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def test_code_that_nobody_follows_ends_the_trace_before_it_runs() -> None:
+    assert "__eq__" in refusal(lambda a, b: a == b, Compared(), Compared())
+    assert not KEPT
+
+
+def test_the_profiler_that_was_there_is_there_again() -> None:
+    def profiler(*ignored: Any) -> None:
+        pass
+
+    sys.setprofile(profiler)
+    try:
+        follow(lambda x: x + 1, 1)
+        assert sys.getprofile() is profiler
+    finally:
+        sys.setprofile(None)
+
+
+@pytest.mark.parametrize("one", VALUES, ids=repr)
+@pytest.mark.parametrize("other", VALUES, ids=repr)
+def test_constants_are_told_apart_by_type_and_content(one: Any, other: Any) -> None:
+    same = VALUES.index(one) == VALUES.index(other) if one == one else other != other
+    if (one, other) in ((0.0, -0.0), (-0.0, 0.0)) or 0.0 == one == other:
+        same = math.copysign(1, one) == math.copysign(1, other)
+    if one == 1 == other:
+        same = type(one) is type(other)
+    assert alike(one, other) is same
+
+
+def kinds_of_guards() -> list[Any]:
+    return [PlainGuards] if FAST is None else [PlainGuards, FAST.Guards]
+
+
+def function_with(a: int = 1, *, b: int = 2) -> int:
+    return a + b
+
+
+class Slotted:
+    __slots__ = ("x",)
+
+
+def closure_with(value: Any) -> Any:
+    def change(to: Any) -> None:
+        nonlocal value
+        value = to
+
+    return change, change.__closure__[0]  # type: ignore[index]
+
+
+def cases() -> dict[str, tuple[tuple[int, Any, Any], Callable[[], Any]]]:
+    """What is looked at, and what changes it."""
+    table, listed, slotted = {"a": 1.0}, [1, 2], Slotted()
+    slotted.x = 1  # type: ignore[attr-defined]
+    change, cell = closure_with(5)
+    kind = type("Kind", (Base,), {})
+    many, options, numbered = [1, [2]], {"a": 1}, {1, 2}
+
+    def changed_default() -> None:
+        function_with.__defaults__ = (3,)
+
+    def own(a: int = 1, *, b: int = 2) -> int:
+        return a + b
+
+    return {
+        "entry": ((facts.ENTRY, table, "a"), lambda: table.update(a=-1.0)),
+        "no entry": ((facts.ENTRY, {}, "b"), lambda: None),
+        "entry that comes": ((facts.ENTRY, table, "b"), lambda: table.update(b=1)),
+        "item": ((facts.ITEM, listed, -1), lambda: listed.append(9)),
+        "item that goes": ((facts.ITEM, listed, 1), lambda: listed.clear()),
+        "size": ((facts.SIZE, table, None), lambda: table.update(z=1)),
+        "cell": ((facts.CELL, cell, None), lambda: change(6)),
+        "class": ((facts.CLASS, kind, "scale"), lambda: setattr(kind, "scale", 7)),
+        "defaults": ((facts.DEFAULTS, own, "__defaults__"), lambda: setattr(own, "__defaults__", (4,))),
+        "named defaults": ((facts.DEFAULTS, own, "__kwdefaults__"), lambda: setattr(own, "__kwdefaults__", {"b": 4})),
+        "contents": ((facts.CONTENTS, many, None), lambda: many.insert(0, 4)),
+        "contents of a dict": ((facts.CONTENTS, options, None), lambda: options.update(a=2)),
+        "contents of a set": ((facts.CONTENTS, numbered, None), lambda: numbered.add(3)),
+        "slot": ((facts.SLOT, slotted, Slotted.x), lambda: setattr(slotted, "x", 2)),  # type: ignore[attr-defined]
+    }
+
+
+@pytest.mark.parametrize("make", kinds_of_guards())
+@pytest.mark.parametrize("name", cases())
+def test_guards_hold_until_something_changes(make: Any, name: str) -> None:
+    (way, container, key), change = cases()[name]
+    guards = make(((way, container, key, look(way, container, key)),), look, alike, ABSENT)
+    assert guards.hold() is True
+    assert guards.hold() is True
+    change()
+    assert guards.hold() is (name == "no entry")
+
+
+@pytest.mark.parametrize("make", kinds_of_guards())
+def test_guards_compare_by_content_and_objects_by_identity(make: Any) -> None:
+    for value in VALUES:
+        table = {"a": value}
+        guards = make(((facts.ENTRY, table, "a", value),), look, alike, ABSENT)
+        for other in VALUES:
+            table["a"] = other
+            assert guards.hold() is alike(value, other)
+        table["a"] = [value]
+        assert guards.hold() is False
+
+
+@pytest.mark.skipif(FAST is None, reason="it is about what is in C, which is not built here")
+@pytest.mark.parametrize("given", [(), (1,), ((1,),), ([],), (("a", 1, 2, 3),), ((10**30, 1, 2, 3),), ((0, 1, 2),)])
+def test_guards_in_c_refuse_what_is_no_fact(given: Any) -> None:
+    with pytest.raises((TypeError, OverflowError)):
+        FAST.Guards(given and (given,)[0], look, alike) if given == () else FAST.Guards(given, look, alike, ABSENT)
+
+
+@pytest.mark.parametrize("make", kinds_of_guards())
+@pytest.mark.parametrize("way", range(-1, 12))
+def test_guards_of_the_wrong_objects_raise_or_do_not_hold(make: Any, way: int) -> None:
+    for container in (1, [], {}, int, None, function_with):
+        for key in (0, "a", None, 10**30):
+            guards = make(((way, container, key, object()),), look, alike, ABSENT)
+            try:
+                assert guards.hold() is False
+            except (TypeError, AttributeError, IndexError):
+                pass
+
+
+def test_variants_are_found_by_what_holds_and_bounded() -> None:
+    table = {"a": 0}
+    known = []
+    for number in range(16):
+        table["a"] = number
+        noted = Noted()
+        noted.facts = (Fact(facts.ENTRY, table, "a", number, "self.a"),)
+        assert not too_many(known)
+        known.append(noted.variant(variant_key(("key",), number)))
+    table["a"] = 3
+    found = holding(known)
+    assert found is known[3] and found.key == ("key", "variant", 3)
+    table["a"] = 99
+    assert holding(known) is None
+    assert too_many(known).startswith("self.a had 16 values")
+
+
+def test_what_python_itself_calls_ends_no_trace() -> None:
+    """The collector's callbacks run in the middle of whatever the program does."""
+    seen: list[str] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        seen.append(phase)
+
+    def collects(x: float) -> float:
+        return x + 1
+
+    gc.callbacks.append(note)
+    try:
+        follower = Follower(Known(), ())
+        before = len(seen)
+
+        def run(x: float) -> float:
+            for _ in range(3):
+                x = collects(x)
+            return x
+
+        threshold = gc.get_threshold()
+        gc.set_threshold(1)
+        try:
+            assert follower.run(run, (1.0,), {}) == 4.0
+        finally:
+            gc.set_threshold(*threshold)
+    finally:
+        gc.callbacks.remove(note)
+    assert len(seen) > before and not follower.refusal

@@ -1,0 +1,116 @@
+"""What a captured call costs: what the command times, that it is what eager gives, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.host import cli
+from experiments.host.measure import TOLERANCE, Calls, measure
+from experiments.host.sorts import Sort
+from experiments.host.table import tables
+
+NODES = {"`x + y`, an equal call": 0, "`words[i]`": 0, "`words[i : i + 1]`": 0}  # of a call; others append one
+SMALL = ["--calls", "3", "--rounds", "1", "--samples", "2", "--planned", "2,3", "--seed", "5"]
+
+
+def engine_of(name: str) -> Any:
+    pytest.importorskip(name)
+    return import_module(f"experiments.host.on_{name}")
+
+
+@pytest.mark.parametrize("name", ["mxnet", "torch"])
+def test_every_sort_of_call_is_timed_and_gives_what_eager_gives(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine = engine_of(name)
+    figures, page = tmp_path / "host.json", tmp_path / "page.md"
+    page.write_text(f"before\n<!-- host, {name}: begin -->\nold\n<!-- host, {name}: end -->\nafter\n")
+    assert cli.main(["--engine", name, *SMALL, "--json", str(figures), "--markdown", str(page)]) == 0
+    result = json.loads(figures.read_text(encoding="utf-8"))
+    assert result["capture"].startswith("in ") and result["environment"][name]
+    rows = result["rows"]
+    sorts = {sort.name: sort for sort in engine.SORTS}
+    names = [*sorts, "2 samples of the TreeModel"]
+    assert [(row["sort"], row["gradients"]) for row in rows] == [(each, on) for each in names for on in (False, True)]
+    for row in rows:
+        assert 0 <= row["off"] <= TOLERANCE
+        assert row["eager"] > 0 and 0 < row["fastest"] <= row["captured"] <= row["slowest"]
+        if row["sort"] in sorts:
+            assert row["calls"] == 3 and row["unit"] == "µs"
+            assert row["nodes"] == NODES.get(row["sort"], 1)
+            assert (row["door"] is None) == (sorts[row["sort"]].stub is None)
+        else:
+            assert row["unit"] == "ms" and row["nodes"] > 4
+    assert [row["samples"] for row in result["planning"]] == [2, 3]
+    assert all(
+        0 < row["launches"] <= row["nodes"] and row["planning"] > 0 < row["analysis"] for row in result["planning"]
+    )
+    printed = capsys.readouterr().out
+    table = printed[printed.index("`python") :]
+    assert table.startswith(f"`python -m experiments.host --engine {name} {' '.join(SMALL)}` (capture: in ")
+    assert all(printed.count(f"| {each} |") == 2 for each in names)
+    lines = (f"<!-- host, {name}: begin -->\n", f"<!-- host, {name}: end -->\n")
+    assert page.read_text() == f"before\n{lines[0]}{table}{lines[1]}after\n"
+
+
+def test_the_documentation_has_a_place_for_the_tables() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "host.md").read_text(encoding="utf-8")
+    assert all(f"<!-- host, {name}: begin -->" in page for name in ("mxnet", "torch"))
+    assert tables([], [], "command`").startswith("`command`\n")
+
+
+@pytest.mark.parametrize("name", ["mxnet", "torch"])
+def test_results_that_differ_are_a_fault(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine = engine_of(name)
+    make = engine.calls
+    monkeypatch.setattr(engine, "calls", lambda batched, seed: make(batched, seed + batched))
+    monkeypatch.setattr(engine, "SORTS", engine.SORTS[:1])
+    monkeypatch.setattr(cli, "_capture", lambda: "in C")
+    monkeypatch.setattr(cli, "_planned", lambda engine, options: [])
+    assert cli.main(["--engine", name, *SMALL]) == 1
+    assert capsys.readouterr().err.count("fault: `x + y`: off by ") == 2
+
+
+@pytest.mark.parametrize("name", ["mxnet", "torch"])
+def test_calls_that_run_are_not_timed(name: str) -> None:
+    engine = engine_of(name)
+    reading = Sort("reads", lambda net, at: [x if x.sum() > 0 else x * 2.0 for x in at.xs])
+    nets = engine.calls(False, 0), engine.calls(True, 0)
+    with pytest.raises(ValueError, match="reads: the batch ran while its calls were timed"):
+        measure(engine, Calls(engine, nets, reading, 2), False, 1, 0)
+
+
+def test_a_call_that_does_not_come_to_the_door_has_no_such_figure() -> None:
+    @contextmanager
+    def elsewhere() -> Iterator[object]:
+        yield object()
+
+    engine = engine_of("mxnet")
+    nets = engine.calls(False, 0), engine.calls(True, 0)
+    dense = Sort("a `Dense`", lambda net, at: [net.dense(x) for x in at.xs], stub=elsewhere)
+    with pytest.raises(ValueError, match="a `Dense`: a call has come to gluonjit by another way"):
+        measure(engine, Calls(engine, nets, dense, 2), False, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (["--calls", "4097"], "4097 is more than 4096"),
+        (["--rounds", "0"], "0 is less than 1"),
+        (["--planned", "8,none"], "'none' is not a whole number"),
+        (["--engine", "jax"], "invalid choice: 'jax'"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments: list[str], what: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["--engine", "torch", *arguments])
+    assert what in capsys.readouterr().err

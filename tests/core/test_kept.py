@@ -1,0 +1,150 @@
+"""Choices kept from process to process; a second model that looks like the first one stands for the later process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gluonjit
+from gluonjit.analysis import pace
+from gluonjit.analysis.choice import Allowed, Setting, Study
+from gluonjit.hybrid.choose import kept
+
+mx, torch = pytest.importorskip("mxnet"), pytest.importorskip("torch")
+ALLOWED = Allowed(("cell", "op"), (True, False), ("depth", "greedy"))
+
+
+@pytest.fixture(autouse=True)
+def cache(free: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("GLUONJIT_CACHE", str(tmp_path))
+    monkeypatch.setattr(pace, "_TRACE", 0.0)  # else looks are long in coming, where calls are as small as here
+    monkeypatch.setattr(pace, "_SHARE", 100.0)
+    return tmp_path / "choices"
+
+
+def make(engine: str, width: int = 3, **options: Any) -> tuple[Any, list[Any]]:
+    if engine == "torch":
+        net = torch.nn.Linear(2, width)
+        samples = [torch.ones(2) for _ in range(8)]
+    else:
+        net = mx.gluon.nn.Dense(width, in_units=2)
+        net.initialize()
+        samples = [mx.nd.ones((1, 2)) for _ in range(8)]
+    gluonjit.hybridize(net, dynamic_batch=True, **options)
+    return net, samples
+
+
+def run(made: tuple[Any, list[Any]], minibatches: int) -> str:
+    """Runs minibatches in inference; returns how the model runs then."""
+    net, samples = made
+    for _ in range(minibatches):
+        if isinstance(net, torch.nn.Module):
+            with torch.no_grad():
+                first, *_ = [net(sample) for sample in samples]
+                first.sum().tolist()
+        else:
+            first, *_ = [net(sample) for sample in samples]
+            first.asnumpy()
+    return str(gluonjit.explain().ways)
+
+
+def decided(engine: str) -> Path:
+    """Runs a model until it is decided how; returns the file that is kept."""
+    made = make(engine)
+    for _ in range(100):
+        if "; runs " in (way := run(made, 8)):
+            break
+    assert "kept from" not in way
+    (path,) = kept._folder().iterdir()
+    return path
+
+
+@pytest.mark.parametrize("engine", ["mxnet", "torch"])
+def test_a_later_process_begins_with_what_an_earlier_one_has_decided(engine: str) -> None:
+    path = decided(engine)
+    known = json.loads(path.read_text())["paces"][False]
+    way = run(make(engine), 1)
+    assert f"runs {'eagerly' if known['eagerly'] else 'batched'} (kept from " in way
+    assert str(path) in way
+
+
+@pytest.mark.parametrize("engine", ["mxnet", "torch"])
+def test_another_model_is_studied_by_itself(engine: str) -> None:
+    decided(engine)
+    assert "kept from" not in run(make(engine, width=4), 1)
+
+
+def test_an_edited_model_is_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    decided("torch")
+    monkeypatch.setattr(torch.nn.Linear, "forward", lambda self, x: x @ self.weight.T + self.bias)
+    assert "kept from" not in run(make("torch"), 1)
+
+
+def test_a_named_way_keeps_nothing(cache: Path) -> None:
+    run(make("torch", granularity="cell"), 2)
+    assert not cache.exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        "[" * 100_000,
+        '{"form": 1, "day": "x", "paces": 5, "choices": []}',
+        '{"form": 1, "day": "x", "paces": [{"eagerly": 1, "eager": 1, "batched": 1, "calls": 1, "way": ""}]}',
+        '{"form": 1, "day": "x", "paces": [{"eagerly": true, "eager": NaN, "batched": 1, "calls": 1, "way": ""}]}',
+        '{"form": 1, "day": "x", "paces": [{"eagerly": true, "eager": 1, "batched": 1, "calls": 1e999, "way": ""}]}',
+        '{"form": 1, "day": "x", "paces": [], "choices": [{"setting": ["cell", true, "worst"]}]}',
+        '{"form": 1, "day": "x", "paces": [], "choices": [{"setting": 3}]}',
+    ],
+)
+def test_a_broken_file_is_as_if_there_were_none(text: str) -> None:
+    path = decided("torch")
+    path.write_text(text)
+    assert "kept from" not in run(make("torch"), 1)
+
+
+def test_a_folder_that_cannot_be_written_is_as_if_nothing_were_kept(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    occupied = tmp_path / "file"
+    occupied.touch()
+    monkeypatch.setenv("GLUONJIT_CACHE", str(occupied))
+    assert "kept from" not in run(make("torch"), 100)
+
+
+def test_files_are_bounded_and_the_oldest_go(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+    monkeypatch.setattr(kept, "_MOST", 2)
+    path = decided("torch")
+    for name in ("a.json", "b.json"):
+        (cache / name).write_text("{}")
+    kept._forget_old(cache)
+    assert sorted(each.name for each in cache.iterdir()) == ["a.json", "b.json"]
+    assert not path.exists()
+
+
+def test_what_is_kept_is_compared_anew_where_minibatches_have_another_size() -> None:
+    training = pace.Pace(True)
+    training.restore({"eagerly": False, "eager": 2e-3, "batched": 1e-3, "calls": 32, "way": "cell/depth"}, "a day")
+    assert str(training.shown()) == (
+        "eager: 64.0 ms a minibatch (32 calls), cell/depth 32.0 in training; runs batched (kept from a day)"
+    )
+    training.compare()
+    assert "kept from" not in str(training.shown())
+
+
+def test_a_study_goes_on_with_the_way_that_was_kept() -> None:
+    study = Study(ALLOWED)
+    assert study.learned() is None
+    study.chosen, study._mean = Setting("op", False, "greedy"), 12.0
+    later = Study(ALLOWED)
+    later.restore(study.learned())  # type: ignore[arg-type]
+    assert later.capture() == study.chosen.capture
+    assert later.scheduler(later.capture()) == "greedy"
+    assert later.learned() == study.learned()
+    assert later.drifted(later.capture(), 1000, 10)

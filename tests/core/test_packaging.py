@@ -1,0 +1,154 @@
+"""What ships: the files in the wheel and the source distribution, and what the metadata promises."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import zipfile
+from email.message import Message
+from email.parser import Parser
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILT_FROM = (
+    "pyproject.toml",
+    "setup.py",
+    "MANIFEST.in",
+    "README.md",
+    "LICENSE",
+    "CHANGELOG.md",
+    "CITATION.cff",
+)
+COMPILED = ("_fast", "_rows", "_reading", "_rewriting", "_ordering", "_paths", "_placing")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel and the source distribution, built without network from a copy of the tree."""
+    if int(version("setuptools").split(".")[0]) < 77:
+        pytest.skip(f"setuptools {version('setuptools')} is older than the 77 that the build needs: make setup")
+    tree = tmp_path_factory.mktemp("tree")
+    for name in BUILT_FROM:
+        shutil.copy(ROOT / name, tree)
+    for name in ("gluonjit", "experiments", "tests", "docs"):
+        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    for name in ("hybrid", "analysis"):
+        (tree / name).symlink_to(Path("gluonjit") / name)
+    out = tmp_path_factory.mktemp("dist")
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "build",
+            "--no-isolation",
+            "--sdist",
+            "--wheel",
+            "--outdir",
+            str(out),
+            str(tree),
+        ],
+        env={**os.environ, "PIP_NO_INDEX": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> zipfile.ZipFile:
+    return zipfile.ZipFile(next(built.glob("*.whl")))
+
+
+@pytest.fixture(scope="module")
+def metadata(wheel: zipfile.ZipFile) -> Message:
+    name = next(name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+    return Parser().parsestr(wheel.read(name).decode())
+
+
+def shipped() -> set[str]:
+    """Every file of the package in this tree."""
+    package = ROOT / "gluonjit"
+    files = [path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    files = [path for path in files if path.suffix != ".so"]
+    return {path.relative_to(ROOT).as_posix() for path in files}
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_the_package_and_nothing_else(wheel: zipfile.ZipFile) -> None:
+    names = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    compiled = {name: f"gluonjit/{name}{sysconfig.get_config_var('EXT_SUFFIX')}" for name in COMPILED}
+    assert names - set(compiled.values()) == {name for name in shipped() if not name.startswith("gluonjit/native/")}
+    for name, path in compiled.items():
+        built_here = find_spec(f"gluonjit.{name}") is not None
+        assert (path in names) == built_here, "what a wheel has, this tree should have: make setup"
+    assert {"gluonjit/py.typed", "gluonjit/_fast.pyi", "gluonjit/_rows.pyi"} < names
+
+
+@pytest.mark.slow
+def test_the_wheel_is_for_this_python_and_holds_the_licence(wheel: zipfile.ZipFile, built: Path) -> None:
+    platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    python = f"cp{sys.version_info[0]}{sys.version_info[1]}"
+    assert next(built.glob("*.whl")).name.endswith(f"-{python}-{python}-{platform}.whl")
+    assert any(name.endswith("LICENSE") for name in wheel.namelist())
+
+
+@pytest.mark.slow
+def test_the_source_distribution_holds_what_builds_the_package(built: Path) -> None:
+    with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
+        assert not [member.name for member in archive.getmembers() if member.issym() or member.islnk()]
+        names = {member.name.split("/", 1)[1] for member in archive.getmembers() if member.isfile()}
+    extra = {name for name in names if "egg-info" not in name} - shipped() - set(BUILT_FROM)
+    assert extra == {"PKG-INFO", "setup.cfg"}
+    assert shipped() <= names
+
+
+@pytest.mark.slow
+def test_numpy_is_the_only_requirement(metadata: Message) -> None:
+    needed = [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
+    assert needed == ["numpy>=1.21"]
+    assert metadata["Requires-Python"] == ">=3.9"
+    assert "Apache-2.0" in (metadata["License-Expression"] or "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "extra, wanted",
+    [
+        ("mxnet", ["mxnet==1.9.1", "numpy<1.24", "numpy<2"]),
+        ("cu112", ["mxnet-cu112==1.9.1", "numpy<1.24", "nvidia-cudnn-cu11<9", "nvidia-cuda-runtime-cu11"]),
+        ("torch", ["torch>=2.4"]),
+        ("nlp", ["gluonnlp==0.10.0"]),
+        ("experiments", ["matplotlib", "scipy", "tqdm"]),
+        ("dev", ["pytest", "mypy", "ruff", "hypothesis", "import-linter", "build"]),
+    ],
+)
+def test_each_extra_brings_what_it_says(extra: str, wanted: list[str], metadata: Message) -> None:
+    assert extra in metadata.get_all("Provides-Extra", [])
+    lines = [line for line in metadata.get_all("Requires-Dist", []) if f'extra == "{extra}"' in line]
+    for requirement in wanted:
+        name = requirement.replace("<", " ").replace("=", " ").replace(">", " ").split()[0]
+        limit = requirement[len(name) :]
+        assert any(line.startswith(name) and limit in line for line in lines), (requirement, lines)
+
+
+@pytest.mark.slow
+def test_the_wheel_works_where_it_is_unpacked(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+    wheel.extractall(tmp_path)
+    code = "import gluonjit, sys; print(gluonjit.__file__, 'mxnet' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.strip() == f"{tmp_path / 'gluonjit' / '__init__.py'} False", done.stderr

@@ -1,0 +1,118 @@
+"""The printed table of rules, and which rules may raise when they run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+mx = pytest.importorskip("mxnet")
+
+from gluonjit.__main__ import main  # noqa: E402
+from gluonjit.engines.mxnet.program import Batched, Lone, build  # noqa: E402
+from gluonjit.engines.mxnet.rules import RULES, canonical, describe  # noqa: E402
+from gluonjit.engines.mxnet.rules.alone import NO_RULE  # noqa: E402
+from gluonjit.engines.mxnet.rules.failing import MAY_FAIL  # noqa: E402
+from gluonjit.engines.mxnet.rules.listing import HOW, KINDS, registered, unruled  # noqa: E402
+from gluonjit.engines.mxnet.trace import trace_op  # noqa: E402
+from gluonjit.graph import intern_spec  # noqa: E402
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "operators.md"
+
+
+def test_every_registered_operator_has_a_rule_or_a_reason_to_have_none() -> None:
+    operators = {canonical(name) for name in registered()}
+    unknown = operators - set(RULES) - set(NO_RULE)
+    assert not unknown, f"add a rule, or a reason in rules/alone.py, for {sorted(unknown)}"
+    assert set(NO_RULE) == set(unruled())
+
+
+def test_every_line_says_how_and_why() -> None:
+    rows = describe()
+    assert [row.operator for row in rows] == sorted({*RULES, *NO_RULE})
+    assert set(HOW) == set(KINDS) == {row.kind for row in rows}
+    assert all(row.how == HOW[row.kind] and row.note for row in rows)
+    for kind in ("alone", "no rule", "rewritten"):
+        assert all(row.note != KINDS[kind] for row in rows if row.kind == kind), kind
+
+
+def test_the_page_is_current(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rules", "--engine", "mxnet", "--markdown"]) == 0
+    made = capsys.readouterr().out
+    assert PAGE.read_text() == made, "run: python -m gluonjit rules --engine mxnet --markdown > docs/operators.md"
+
+
+def test_a_name_that_programs_write_finds_its_operator(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rules", "mx.nd.softmax", "contrib.box_nms", "_Plus", "linalg.potrf"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == [
+        "operator",
+        "_contrib_box_nms",
+        "_linalg_potrf",
+        "elemwise_add",
+        "softmax",
+    ]
+
+
+def test_one_kind_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rules", "--engine", "mxnet", "--kind", "alone"]) == 0
+    lines = capsys.readouterr().out.splitlines()[1:]
+    assert {line.split()[0] for line in lines} == {name for name, rule in RULES.items() if rule.kind == "alone"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["soft"], "'soft' is no operator of MXNet. Did you mean"),
+        (["qqq"], "'qqq' is no operator of MXNet. Without a name, all are listed."),
+        (["--kind", "fast"], "--kind 'fast': the kinds are elementwise, row-wise"),
+    ],
+)
+def test_what_there_is_not_is_an_error(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rules", *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+# -- rules that may fail -----------------------------------------------------------------------------------
+
+
+def program_of(name: str, *shapes: tuple[int, ...], **attrs: str) -> Batched:
+    specs = [intern_spec(shape, "float32", "cpu(0)", "rows" if len(shape) > 1 else "stack") for shape in shapes]
+    trace, results = trace_op(name, tuple(attrs.items()), specs, False)
+    return build(trace, results).program
+
+
+def test_programs_say_that_they_may_fail() -> None:
+    assert program_of("_linalg_potrf", (3, 3)).may_fail
+    assert program_of("gather_nd", (3, 4), (2, 5)).may_fail
+    assert not program_of("take", (3, 4), (5,), mode="clip").may_fail
+    assert not program_of("tanh", (3, 4)).may_fail
+    spec = intern_spec((3, 3), "float32", "cpu(0)", "rows")
+    assert not Lone(0, (), [spec], [spec], []).may_fail
+    assert Lone(0, (), [spec], [spec], [], may_fail=True).may_fail
+
+
+def test_take_may_fail_only_where_it_checks() -> None:
+    from gluonjit.engines.mxnet.rules import Attributes
+
+    assert RULES["take"].fails(Attributes({"mode": "raise"}))
+    assert not RULES["take"].fails(Attributes({}))
+    assert [name for name, rule in RULES.items() if rule.may_fail] == [name for name in RULES if name in MAY_FAIL]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: mx.nd.linalg.potrf(mx.nd.array([[-1.0, 0.0], [0.0, 1.0]])),
+        lambda: mx.nd.linalg.potri(mx.nd.zeros((2, 2))),
+        lambda: mx.nd.linalg.inverse(mx.nd.zeros((2, 2))),
+        lambda: mx.nd.linalg.syevd(mx.nd.full((4, 4), float("nan")))[0],
+        lambda: mx.nd.take(mx.nd.ones((3, 2)), mx.nd.array([7]), mode="raise"),
+        lambda: mx.nd.gather_nd(mx.nd.ones((3, 2)), mx.nd.array([[7]])),
+        lambda: mx.nd.random.normal_like(mx.nd.ones((2, 2)), 0, -1),
+        lambda: mx.nd.random.gamma(-1, 1, (2,)),
+    ],
+)
+def test_what_is_marked_fails_without_batching_too(call: object) -> None:
+    with pytest.raises((mx.base.MXNetError, IndexError, ValueError)):
+        call().wait_to_read()  # type: ignore[operator]

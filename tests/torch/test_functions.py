@@ -1,0 +1,65 @@
+"""Functions of PyTorch, captured one by one or as cells, give the same values and gradients as eagerly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch_support import assert_same  # noqa: E402
+
+from tests.torch.test_rules import ROW, ROWS, TWO, VECTOR, leaves  # noqa: E402
+
+
+class Sample:
+    """Two tensors; no plain argument, so that what is called with one is a program."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.tensors = (torch.randn(shape), torch.randn(shape))
+
+
+class Calling(nn.Module):
+    """Calls a function on what a layer has made, in a cell or outside of any."""
+
+    def __init__(self, function: Any, as_cell: bool) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.function = Cell(function) if as_cell else function
+
+    def forward(self, sample: Sample) -> Any:
+        a, b = sample.tensors
+        results = leaves(list(map(unpacked, [self.function(self.first(a), self.second(b))])))
+        floats = [weighted(result) for result in results if result.is_floating_point()]
+        return sum(floats) if floats else self.first(a).sum()
+
+
+class Cell(nn.Module):
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, a: Any, b: Any) -> Any:
+        return self.function(a, b)
+
+
+def weighted(result: Any) -> Any:
+    weights = torch.arange(1, result.numel() + 1, dtype=result.dtype).sin().reshape(result.shape)
+    return (result * weights).sum()
+
+
+def unpacked(result: Any) -> Any:
+    return list(result) if isinstance(result, tuple) else result
+
+
+@pytest.mark.parametrize("as_cell", [False, True], ids=["functions", "cell"])
+@pytest.mark.parametrize("shape", [VECTOR, ROW, ROWS], ids=["vector", "row", "rows"])
+@pytest.mark.parametrize("name", TWO)
+def test_values_and_gradients_are_the_same(name: str, shape: tuple[int, ...], as_cell: bool) -> None:
+    torch.manual_seed(0)
+    net = Calling(TWO[name], as_cell)
+    report = assert_same(net, [Sample(shape) for _ in range(4)], lambda net, sample: net(sample), 1e-4)
+    assert not report.alone
+    assert report.flushes == 1 or (name == "written in place" and not as_cell)

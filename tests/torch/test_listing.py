@@ -1,0 +1,121 @@
+"""The printed table of PyTorch's rules, and which table is printed where there are two."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import gluonjit  # noqa: E402
+from gluonjit.__main__ import main  # noqa: E402
+from gluonjit.commands import operators  # noqa: E402
+from gluonjit.engines.torch.rules import RULES  # noqa: E402
+from gluonjit.engines.torch.rules.listing import HOW, KINDS, PAGE, describe  # noqa: E402
+from gluonjit.errors import AloneWarning  # noqa: E402
+
+FILE = Path(__file__).resolve().parents[2] / "docs" / "operators-torch.md"
+MADE_WITH = PAGE.head.partition("Made with PyTorch ")[2].split()[0]
+BOTH = importlib.util.find_spec("mxnet") is not None
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
+    return [line.split() for line in capsys.readouterr().out.splitlines()]
+
+
+def test_every_line_says_how_and_why() -> None:
+    rows = describe()
+    assert set(RULES) <= {row.operator for row in rows} and len(rows) > 500
+    assert set(HOW) == set(KINDS) == {row.kind for row in rows}
+    assert all(row.how == HOW[row.kind] and row.note for row in rows)
+    kinds = {row.operator: row.kind for row in rows}
+    assert kinds["gelu.default"] == "elementwise" and kinds["kthvalue.default"] == "alone"
+    assert kinds["softmax.int"] == "composed" and kinds["nonzero.default"] == "at once"
+
+
+def test_the_page_is_current(capsys: pytest.CaptureFixture[str]) -> None:
+    page = FILE.read_text(encoding="utf-8")
+    if f"Made with PyTorch {MADE_WITH} by" not in page:
+        pytest.skip(f"the page was made with another version of PyTorch than {MADE_WITH}, which has other operators")
+    assert main(["rules", "--engine", "torch", "--markdown"]) == 0
+    wanted = capsys.readouterr().out
+    assert page == wanted, "run: python -m gluonjit rules --engine torch --markdown > docs/operators-torch.md"
+
+
+@pytest.mark.parametrize(
+    ("name", "operator"),
+    [
+        ("torch.mm", "mm.default"),
+        ("F.relu", "relu.default"),
+        ("torch.Tensor.relu_", "relu.default"),
+        ("torch.nn.functional.gelu", "gelu.default"),
+        ("linalg.det", "_linalg_det.default"),
+        ("sum.dim_IntList", "sum.dim_IntList"),
+        ("aten.topk.default", "topk.default"),
+        ("_linalg_det.default", "_linalg_det.default"),
+    ],
+)
+def test_a_name_that_programs_write_finds_its_operator(
+    name: str, operator: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["rules", "--engine", "torch", name]) == 0
+    assert operator in [line[0] for line in lines(capsys)]
+
+
+def test_one_kind_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rules", "--engine", "torch", "--kind", "loss"]) == 0
+    assert {line[1] for line in lines(capsys)[1:]} == {"loss"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--engine", "torch", "kthval"], "'kthval' is no operator of PyTorch. Did you mean kthvalue.default"),
+        (["--engine", "torch", "qqq"], "'qqq' is no operator of PyTorch. Without a name, all are listed."),
+        (["--engine", "torch", "--kind", "fast"], "--kind 'fast': the kinds are elementwise, reduction"),
+    ],
+)
+def test_what_there_is_not_is_an_error(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rules", *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_without_an_engine_the_tables_of_all_that_are_installed_are_printed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["rules", "softmax", "gelu"]) == 0
+    found = lines(capsys)
+    assert ["MXNet:"] in found if BOTH else ["PyTorch:"] not in found
+    assert {"softmax.int", "gelu.default"} <= {line[0] for line in found}
+    if BOTH:
+        assert main(["rules", "--markdown"]) == 2
+        assert "give --engine mxnet or --engine torch" in capsys.readouterr().err
+
+
+def test_an_engine_that_cannot_be_imported_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "mxnet", None)
+    assert operators.main(engine="mxnet") == 1
+    assert "mxnet cannot be imported" in capsys.readouterr().err
+
+
+def test_the_warning_of_an_operator_that_runs_alone_names_a_command_that_knows_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Net(torch.nn.Module):
+        def forward(self, x: object) -> object:
+            return torch.kthvalue(x, 2).values  # type: ignore[arg-type]
+
+    gluonjit.clear_caches()
+    net = gluonjit.hybridize(Net(), dynamic_batch=True)
+    with pytest.warns(AloneWarning, match="kthvalue") as caught, gluonjit.batching():
+        found = [net(torch.arange(4.0) + k) for k in range(3)]
+    assert [float(one) for one in found] == [1.0, 2.0, 3.0]
+    command = str(caught[0].message).split("`python -m gluonjit ")[1].split("`")[0]
+    assert command == "rules kthvalue.default"
+    assert main(command.split()) == 0
+    assert lines(capsys)[1][:2] == ["kthvalue.default", "alone"]

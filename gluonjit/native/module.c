@@ -9,6 +9,9 @@ static PyMethodDef methods[] = {
     {"entry", entry, METH_O, "What of a record and its kind a capture needs."},
     {"capture", (PyCFunction)(void (*)(void))capture_call, METH_FASTCALL,
      "What a call of PyTorch's gives that is one node, or None where Python has to see to it."},
+    {"main_door", main_door, METH_NOARGS, "What stands in the place of __torch_function__ of lazy tensors."},
+    {"find_modes", find_modes, METH_VARARGS, "Read PyTorch's modes in these libraries from now on, if they are there."},
+    {"modes", modes, METH_NOARGS, "Whether gradients are recorded, something is cast, and functions are overridden."},
     {"due", due, METH_NOARGS, "Whether a call that is found now is to be traced again; it is counted anew from then."},
     {"tensor", tensor, METH_O, "A lazy tensor of PyTorch's of a value."},
     {"spare_bodies", spare_bodies, METH_NOARGS, "How many tensors lie ready to be lazy ones."},
@@ -26,8 +29,8 @@ static struct PyModuleDef definition = {
 };
 
 PyMODINIT_FUNC PyInit__fast(void) {
-    PyTypeObject *types[] = {&ValueType, &SignaturesType, &HookType, &SilentType, &GuardsType};
-    const char *named[] = {"Value", "Signatures", "Hook", "Silent", "Guards"};
+    PyTypeObject *types[] = {&ValueType, &SignaturesType, &HookType, &SilentType, &GuardsType, &DoorType};
+    const char *named[] = {"Value", "Signatures", "Hook", "Silent", "Guards", "Door"};
     PyObject *module;
     size_t k;
     if (names_init() < 0) return NULL;

@@ -29,6 +29,16 @@ class Hook:
     def __init__(self, path: str, function: Callable[..., Any]) -> None: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
+class Door:
+    """A method of lazy tensors: captures a call as one of `func`, with which PyTorch calls __torch_function__, and is
+    PyTorch's own method else. Of a reflected sign `left` and `method` are the same for a tensor on the left."""
+
+    __wrapped__: Callable[..., Any]
+    def __init__(
+        self, func: Callable[..., Any], original: Callable[..., Any], left: Any = None, method: Any = None
+    ) -> None: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
 class Silent:
     """A base of lazy arrays: nothing is called when one ends."""
 
@@ -44,6 +54,16 @@ def tensor(value: Any) -> Any:
 
 def capture(cell: Any, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Captures a call of PyTorch's as a node of the open batch; None where Python has to see to it."""
+
+def main_door() -> Callable[..., Any]:
+    """Returns what stands in the place of __torch_function__ of lazy tensors."""
+
+def find_modes(base: str, tensors: str, casting: int) -> bool:
+    """Read PyTorch's modes in these two libraries from now on; tells whether they are there. `casting`: the dispatch
+    keys of autocast, as bits."""
+
+def modes() -> tuple[bool, bool, bool]:
+    """Tells whether gradients are recorded, something is cast, and functions go somewhere else first."""
 
 def spare_bodies() -> int:
     """The number of tensors that lie ready to be lazy ones."""

@@ -2,11 +2,13 @@
    lists. Nothing is appended before the whole node is there, so that an error leaves no half of one. */
 
 #include "fast.h"
+#include <math.h>
 
 enum { LEARNING = 32 };
 
 static const char NONE_GIVEN; /* stands for an argument that is None: a plain None ends a tuple */
 static const char NAMED;      /* before the name of an argument */
+static const char NUMBER, REAL, CONSTANT; /* before a whole number, the bits of a float, the address of a parameter */
 
 static void call_free(Call *call) {
     int k;
@@ -53,15 +55,31 @@ static int is_parameter(Call *call, PyObject *array) {
     return found != NULL || PyErr_Occurred();
 }
 
-/* Whether equal constants are mostly one object, by whose address they are found. */
-static int is_single(PyObject *arg) {
-    if (PyUnicode_CheckExact(arg)) return PyUnicode_CHECK_INTERNED(arg) != 0;
+/* Append bits that are no address. The hash leaves out the lowest ones of a part, which in addresses are equal. */
+static int append_bits(Call *call, const void *sort, uint64_t bits) {
+    if (sizeof(void *) < sizeof bits) return 0;
+    call->parts[call->count++] = sort;
+    call->parts[call->count++] = (const void *)(size_t)(bits << 4 | bits >> 60);
+    call->bits++;
+    return 1;
+}
+
+static uint64_t bits_of(const void *part) { return (uint64_t)(size_t)part >> 4 | (uint64_t)(size_t)part << 60; }
+
+/* Append a number, equal ones of which are found by what they are: 0 where Python has to look. */
+static int append_number(Call *call, PyObject *arg) {
+    uint64_t bits;
+    double real;
     if (PyLong_CheckExact(arg)) {
         int overflow;
-        long number = PyLong_AsLongAndOverflow(arg, &overflow);
-        return !overflow && -5 <= number && number <= 256;
+        long long number = PyLong_AsLongLongAndOverflow(arg, &overflow);
+        return overflow ? 0 : append_bits(call, &NUMBER, (uint64_t)number);
     }
-    return 0;
+    if (!PyFloat_CheckExact(arg)) return 0;
+    real = PyFloat_AS_DOUBLE(arg);
+    if (isnan(real)) return 0; /* no two of these are equal */
+    memcpy(&bits, &real, sizeof bits);
+    return append_bits(call, &REAL, bits);
 }
 
 /* Append an argument to a call: 1, 0 where Python has to look at it, or -1 and an exception. */
@@ -102,11 +120,13 @@ static int flatten(Call *call, PyObject *arg) {
         call->parts[call->count++] = arg == Py_None ? (const void *)&NONE_GIVEN : arg;
         return 1;
     }
-    if (is_single(arg)) {
+    if (PyUnicode_CheckExact(arg) && PyUnicode_CHECK_INTERNED(arg)) { /* equal ones are mostly one object */
         hold(call, arg);
         return 1;
     }
-    return 0;
+    if (type == names.parameter_type && call->of == &names.torch)
+        return append_bits(call, &CONSTANT, (uint64_t)(size_t)arg);
+    return append_number(call, arg);
 }
 
 /* Whether the call begins with zeros, and nothing in it was computed: then its kind is one that Python tells. */
@@ -122,17 +142,27 @@ static int begins_with_zeros(const Call *call) {
 /* What a part of a signature is in Python: a new reference. */
 static PyObject *part_of(const void *part) {
     if (part == &NONE_GIVEN) return PyTuple_Pack(2, (PyObject *)Py_TYPE(Py_None), Py_None);
-    if (PyLong_Check((PyObject *)part) || PyUnicode_Check((PyObject *)part)) /* bool is one */
+    if (PyBool_Check((PyObject *)part) || PyUnicode_Check((PyObject *)part))
         return PyTuple_Pack(2, (PyObject *)Py_TYPE(part), (PyObject *)part);
     return Py_NewRef((PyObject *)part);
 }
 
+/* The same of bits that are no address. */
+static PyObject *part_of_bits(const void *sort, uint64_t bits) {
+    double number;
+    if (sort == &CONSTANT) return Py_BuildValue("(sN)", "constant", PyLong_FromVoidPtr((void *)(size_t)bits));
+    if (sort == &NUMBER) return Py_BuildValue("(OL)", &PyLong_Type, (long long)bits);
+    memcpy(&number, &bits, sizeof number);
+    if (number == 0) return Py_BuildValue("(Os)", &PyFloat_Type, signbit(number) ? "-0.0" : "0.0");
+    return Py_BuildValue("(Od)", &PyFloat_Type, number);
+}
+
+static int is_bits(const void *part) { return part == &NUMBER || part == &REAL || part == &CONSTANT; }
+
 /* The signature as Python has it. */
 static PyObject *key_of(Call *call, PyObject *state) {
-    int k, next, torch = call->of == &names.torch, given = 0, modules;
-    PyObject *key;
-    for (k = 0; k < call->count; k++) given += call->parts[k] == &NAMED;
-    key = PyTuple_New(call->count + 1 - given);
+    int k, next, torch = call->of == &names.torch, less = call->named + call->bits, modules;
+    PyObject *key = PyTuple_New(call->count + 1 - less);
     if (key == NULL) return NULL;
     modules = torch && call->owner != Py_None;
     PyTuple_SET_ITEM(key, 0, Py_NewRef((PyObject *)call->parts[0]));
@@ -141,7 +171,7 @@ static PyObject *key_of(Call *call, PyObject *state) {
         PyTuple_SET_ITEM(key, 1, PyBool_FromLong(modes & LEARNING));
         PyTuple_SET_ITEM(key, 2, Py_NewRef(Py_False));
         if (modules) PyTuple_SET_ITEM(key, 3, Py_XNewRef(SLOT(call->batch, names.batch_changes)));
-        PyTuple_SET_ITEM(key, call->count - given, Py_NewRef((PyObject *)call->parts[call->count - 1]));
+        PyTuple_SET_ITEM(key, call->count - less, Py_NewRef((PyObject *)call->parts[call->count - 1]));
     } else {
         PyTuple_SET_ITEM(key, 1, Py_XNewRef(SLOT(state, names.state_mode)));
         PyTuple_SET_ITEM(key, 2, Py_XNewRef(SLOT(state, names.state_numpy)));
@@ -154,10 +184,14 @@ static PyObject *key_of(Call *call, PyObject *state) {
     next = 3 + modules;
     for (k = 2 + modules; k < call->count - torch; k++) {
         PyObject *part;
-        if (call->parts[k] == &NAMED)
+        if (call->parts[k] == &NAMED) {
             part = Py_NewRef((PyObject *)call->parts[++k]);
-        else
+        } else if (is_bits(call->parts[k])) {
+            part = part_of_bits(call->parts[k], bits_of(call->parts[k + 1]));
+            k++;
+        } else {
             part = part_of(call->parts[k]);
+        }
         if (part == NULL) {
             Py_DECREF(key);
             return NULL;
@@ -236,7 +270,7 @@ static PyObject *captured(Call *call, Entry *entry, int sharing) {
 /* What comes before the arguments in a signature: 1; 0 under autocast, which Python tells apart; -1 and an exception. */
 static int begin(Call *call, PyObject *state) {
     if (call->of == &names.torch) {
-        int learning = torch_mode(names.learning), autocast = learning < 0 ? -1 : torch_mode(names.autocast);
+        int learning = is_learning(), autocast = learning < 0 ? -1 : is_casting();
         Py_ssize_t changes = call->owner == Py_None || autocast < 0 ? 0 : number_at(call->batch, names.batch_changes);
         if (autocast < 0 || changes < 0) return -1;
         if (autocast) return 0;
@@ -267,6 +301,7 @@ static int flatten_named(Call *call, PyObject *name, PyObject *arg) {
     int taken;
     if (call->count + 2 > MOST) return 0;
     call->parts[call->count++] = &NAMED;
+    call->named++;
     hold(call, name);
     Py_INCREF(arg);
     taken = flatten(call, arg);
@@ -307,7 +342,7 @@ PyObject *capture(const Framework *of, PyObject *state, PyObject *cell, PyObject
     Py_INCREF(call.graph);
     Py_INCREF(signatures);
     call.owner = owner;
-    call.arguments = call.holds = 0;
+    call.arguments = call.holds = call.named = call.bits = 0;
     call.of = of;
     call.parts[0] = cell;
     taken = begin(&call, state);

@@ -93,7 +93,7 @@ typedef struct {
     Py_ssize_t batch_changes, batch_engine, batch_foreign, batch_graph, batch_imports, batch_noted, batch_parameters, batch_records,
         batch_sharing, batch_signatures, batch_tables;
     Py_ssize_t graph_lookups, graph_single_rows;
-    Py_ssize_t spec_bodies, spec_mode, spec_of_rows, spec_row_shape, spec_rows;
+    Py_ssize_t spec_bodies, spec_dtype, spec_mode, spec_of_rows, spec_row_shape, spec_rows;
     Py_ssize_t cell_chooses;
     Py_ssize_t cell_is_node;
     Py_ssize_t table_known, table_row, table_size, table_taped;
@@ -111,6 +111,11 @@ typedef struct {
     PyObject *engine;      /* PyTorch's */
     PyObject *learning;    /* () -> whether gradients are recorded on this thread */
     PyObject *autocast;    /* () -> whether autocast is on */
+    PyObject *overridden;  /* () -> whether functions go somewhere else first */
+    PyTypeObject *parameter_type;
+    PyObject *doors;       /* function -> (its cell, sort of its door) */
+    PyObject *operate;     /* (func, types, args, kwargs): what a call without a door gives */
+    PyObject *error_of;    /* (func, args, kwargs, error) -> what is raised for an error in such a call */
     PyObject *make;        /* (value) -> a new LazyTensor */
     PyObject *look_up;     /* (cell, batch, indices, learning) -> a LazyTensor, or None where that is no look-up */
     PyObject *expanded;    /* (batch, cell, class): a call with such an argument was expanded */
@@ -119,12 +124,19 @@ typedef struct {
 
 extern Names names;
 extern PyObject *str_state, *str_hooks, *str_pre_hooks, *str_rows_mode, *str_name, *str_value,
-    *str_index, *str_forward, *str_requires_grad, *str_tolist, *str_parameters, *str_buffers, *str_modules;
+    *str_index, *str_forward, *str_requires_grad, *str_tolist, *str_parameters, *str_buffers, *str_modules, *str_copies,
+    *str_dim, *str_inplace, *str_out, *str_row_list;
 
 int names_init(void);
 PyObject *configure(PyObject *module, PyObject *args, PyObject *kwargs);
-/* What a function of Python that tells of a mode says: 1 or 0, or -1 and an exception. */
-int torch_mode(PyObject *asked);
+
+/* modes.c: PyTorch's modes of this thread: 1 or 0, or -1 and an exception */
+
+int is_learning(void);   /* whether gradients are recorded */
+int is_casting(void);    /* whether autocast is on */
+int is_overridden(void); /* whether functions go to a TorchFunctionMode first, or not to the classes of their arguments */
+PyObject *find_modes(PyObject *module, PyObject *args);
+PyObject *modes(PyObject *module, PyObject *ignored);
 
 #define SLOT(object, offset) (*(PyObject **)((char *)(object) + (offset)))
 
@@ -230,6 +242,8 @@ PyObject *due(PyObject *module, PyObject *ignored);
 
 int unhooked(PyObject *dict, PyObject *name); /* of hooks.c */
 PyObject *capture_call(PyObject *module, PyObject *const *args, Py_ssize_t count);
+/* Whether a state is that of a call inside of a sample of PyTorch's. */
+int is_inside(PyObject *state, PyObject *batch);
 PyObject *row_of(PyObject *graph, PyObject *entries, PyObject *index);
 PyObject *entries_value(PyObject *graph, PyObject *rows, PyObject *row_spec, char taped);
 PyObject *quicken(PyObject *module, PyObject *args);
@@ -250,6 +264,7 @@ typedef struct {
     Value *values[MOST]; /* references of our own: calling Python may change the arrays */
     PyObject *held[MOST];   /* the same of parts that are no one's else */
     int count, arguments, holds;
+    int named, bits; /* of the parts that are but a sign for the next one */
 } Call;
 
 PyObject *capture(const Framework *of, PyObject *state, PyObject *cell, PyObject *owner, PyObject *const *args, Py_ssize_t count, PyObject *named);
@@ -259,6 +274,12 @@ PyObject *slice_of(const Framework *of, int interface, PyObject *array, PyObject
 
 PyObject *look(PyObject *module, PyObject *array);
 PyObject *quick_lookup(PyObject *state, PyObject *cell, PyObject *array);
+
+/* doors.c: calls of PyTorch's functions */
+
+extern PyTypeObject DoorType;
+
+PyObject *main_door(PyObject *module, PyObject *ignored);
 
 /* hooks.c: what stands in the place of a Python function, and calls it where the fast path does not apply */
 

@@ -8,6 +8,9 @@ static PyMethodDef methods[] = {
     {"look", look, METH_O, "Shape and codes of dtype and device of an array, or None where Python has to look."},
     {"capture", (PyCFunction)(void (*)(void))capture_call, METH_FASTCALL,
      "What a call of PyTorch's gives that is one node, or None where Python has to see to it."},
+    {"main_door", main_door, METH_NOARGS, "What stands in the place of __torch_function__ of lazy tensors."},
+    {"find_modes", find_modes, METH_VARARGS, "Read PyTorch's modes in these libraries from now on, if they are there."},
+    {"modes", modes, METH_NOARGS, "Whether gradients are recorded, something is cast, and functions are overridden."},
     {"due", due, METH_NOARGS, "Whether a call that is found now is to be traced again; it is counted anew from then."},
     {"tensor", tensor, METH_O, "A lazy tensor of PyTorch's of a value."},
     {"spare_bodies", spare_bodies, METH_NOARGS, "How many tensors lie ready to be lazy ones."},
@@ -31,8 +34,8 @@ PyObject *value_new(PyObject *rows, Py_ssize_t depth, PyObject *spec, PyObject *
 }
 
 int fill_module(PyObject *module, PyObject *value, PyObject *record, PyObject *graph, PyObject *batch) {
-    PyTypeObject *types[] = {&SignaturesType, &HookType, &SilentType, &GuardsType};
-    const char *named[] = {"Signatures", "Hook", "Silent", "Guards"};
+    PyTypeObject *types[] = {&SignaturesType, &HookType, &SilentType, &GuardsType, &DoorType};
+    const char *named[] = {"Signatures", "Hook", "Silent", "Guards", "Door"};
     size_t k;
     if (!is_alike(value, sizeof(Value)) || !is_alike(record, sizeof(Record)) || !is_alike(graph, sizeof(GraphRows)) ||
         !is_alike(batch, sizeof(BatchRoom)) || names_init() < 0)

@@ -4,7 +4,8 @@
 
 Names names;
 PyObject *str_state, *str_hooks, *str_pre_hooks, *str_rows_mode, *str_name, *str_value, *str_index, *str_forward,
-    *str_requires_grad, *str_tolist, *str_parameters, *str_buffers, *str_modules;
+    *str_requires_grad, *str_tolist, *str_parameters, *str_buffers, *str_modules, *str_copies, *str_dim, *str_inplace, *str_out,
+    *str_row_list;
 
 /* What is told together, by one call of configure(). */
 enum { PACKAGE, MXNET, TORCH, SECTIONS };
@@ -43,6 +44,7 @@ static Where slots[] = {
     {PACKAGE, "Graph", "lookups", &names.graph_lookups},
     {PACKAGE, "Graph", "single_rows", &names.graph_single_rows},
     {PACKAGE, "Spec", "bodies", &names.spec_bodies},
+    {PACKAGE, "Spec", "dtype", &names.spec_dtype},
     {PACKAGE, "Spec", "mode", &names.spec_mode},
     {PACKAGE, "Spec", "of_rows", &names.spec_of_rows},
     {PACKAGE, "Spec", "row_shape", &names.spec_row_shape},
@@ -98,6 +100,7 @@ static struct {
     {TORCH, "LazyTensor", &names.torch.lazy[0]},
     {TORCH, "Tensor", &names.torch.plain[0]},
     {TORCH, "Table", &names.torch_table_type},
+    {TORCH, "Parameter", &names.parameter_type},
     {0, NULL, NULL},
 };
 
@@ -126,6 +129,10 @@ static struct {
     {TORCH, "engine", &names.engine},
     {TORCH, "learning", &names.learning},
     {TORCH, "autocast", &names.autocast},
+    {TORCH, "overridden", &names.overridden},
+    {TORCH, "doors", &names.doors},
+    {TORCH, "operate", &names.operate},
+    {TORCH, "error_of", &names.error_of},
     {TORCH, "make", &names.make},
     {TORCH, "look_up", &names.look_up},
     {TORCH, "original", &names.torch.original},
@@ -158,6 +165,12 @@ int names_init(void) {
     str_parameters = PyUnicode_InternFromString("_parameters");
     str_buffers = PyUnicode_InternFromString("_buffers");
     str_modules = PyUnicode_InternFromString("_modules");
+    str_copies = PyUnicode_InternFromString("copies");
+    str_dim = PyUnicode_InternFromString("dim");
+    str_inplace = PyUnicode_InternFromString("inplace");
+    str_out = PyUnicode_InternFromString("out");
+    str_row_list = PyUnicode_InternFromString("row_list");
+    if (!str_copies || !str_dim || !str_inplace || !str_out || !str_row_list) return -1;
     if (!str_value || !str_index || !str_forward || !str_requires_grad || !str_tolist) return -1;
     if (!str_parameters || !str_buffers || !str_modules) return -1;
     return str_state && str_hooks && str_pre_hooks && str_rows_mode && str_name ? 0 : -1;
@@ -314,11 +327,4 @@ PyObject *configure(PyObject *module, PyObject *args, PyObject *kwargs) {
         if (objects[k].section == section)
             Py_XSETREF(*objects[k].object, Py_NewRef(given(kwargs, objects[k].name)));
     Py_RETURN_NONE;
-}
-
-int torch_mode(PyObject *asked) {
-    PyObject *found = PyObject_CallNoArgs(asked);
-    int on = found == NULL ? -1 : found == Py_True;
-    Py_XDECREF(found);
-    return on;
 }

@@ -91,7 +91,7 @@ static PyObject *several(Value *value, Py_ssize_t begin, Py_ssize_t end) {
 static int has_history(const Framework *of, PyObject *state, Value *value) {
     if (of == &names.torch) {
         if (!is_running(state)) return 0;
-        return value->taped ? torch_mode(names.learning) : 1;
+        return value->taped ? is_learning() : 1;
     }
     return !value->taped || number_at(state, names.state_mode) >= 2;
 }

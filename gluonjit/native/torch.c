@@ -131,7 +131,7 @@ static PyObject *quick_rows(PyObject *batch, PyObject *cell, PyObject *indices, 
 /* A call of a cell that is nothing but a look-up. */
 static PyObject *look_up(PyObject *batch, PyObject *cell, PyObject *const *args, Py_ssize_t count) {
     PyObject *result;
-    int learning = torch_mode(names.learning);
+    int learning = is_learning();
     if (learning < 0 || count != 2 || !has_room(batch)) return NULL;
     result = quick_rows(batch, cell, args[1], learning);
     if (result == NULL && !PyErr_Occurred())
@@ -155,8 +155,7 @@ PyObject *capture_call(PyObject *module, PyObject *const *args, Py_ssize_t count
     return result;
 }
 
-/* Whether a state is that of a call inside of a sample of PyTorch's. */
-static int is_inside(PyObject *state, PyObject *batch) {
+int is_inside(PyObject *state, PyObject *batch) {
     Py_ssize_t inside;
     if (!is_running(state) || batch == NULL || Py_TYPE(batch) != names.batch_type) return 0;
     inside = number_at(state, names.state_inside);
@@ -188,7 +187,7 @@ PyObject *quick_module(PyObject *const *args, Py_ssize_t count) {
     cell = Py_XNewRef(PyDict_GetItemWithError(dict, names.key));
     if (cell == NULL || Py_TYPE(cell) != names.torch.cell_type) goto done;
     if (spare) {
-        int learning = torch_mode(names.learning);
+        int learning = is_learning();
         if (learning >= 0) result = spare_call(&names.torch, state, cell, 2 * learning, args, count);
         goto done;
     }

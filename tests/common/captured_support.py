@@ -78,6 +78,7 @@ def described(graph: Graph, results: list[Any]) -> dict[str, Any]:
             for record in graph.records.values()
         ],
         "rows": graph.rows,
+        "copies": [list(rows) for rows in graph.copies],
         "leaves": [(leaf.base, str(leaf.spec), leaf.taped) for leaf in graph.leaves.values()],
         "lookups": [list(entries.items()) for entries in graph.lookups.values()],
         "marks": graph.marks,

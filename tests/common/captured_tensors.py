@@ -120,6 +120,79 @@ def changed() -> list[Any]:
     return [*results, *net(samples[1])]
 
 
+class Signs(nn.Module):
+    """Signs, functions and methods outside of any cell, with numbers, plain tensors and parameters on either side."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = nn.Linear(4, 4)
+        self.scale = nn.Parameter(torch.tensor([1.0, 2.0, 3.0, 4.0]))
+        self.plain = torch.tensor([1.0, 2.0, 3.0, 4.0])
+
+    def forward(self, x: Any, times: Any) -> Any:
+        a, b = self.dense(x), self.dense(x + 1)
+        p, count = self.plain, times + 1
+        signs = [a + b, a - b, a * b, a / b, a // b, a % b, a**2, a @ b, -a, abs(a), a < b, a <= b, a > b, a >= b]
+        signs += [a == b, a != b, a * 2.0, 2.0 * a, 1 - a, a - 1, 2 / a, 2**a, 7 // a, 7 % a, a < 0, 0 < a, a == 0.0]
+        zeros = [sum([a, b]), 0 + a, a + 0, a + 0.0, a * 0.0, a * -0.0, a + False, a * 300, a * 2**40, a / float("inf")]
+        other = [a + p, p + a, a - p, p - a, a * p, p * a, p / a, p < a, p == a, p @ a, self.scale * a, a * self.scale]
+        methods = [a.tanh(), a.sigmoid(), a.relu(), a.exp(), a.sum(), a.sum(0), a.sum(-1), a.sum(0, True), a.add(b)]
+        methods += [
+            a.add(b, alpha=2),
+            a.mul(2),
+            a.mul(other=b),
+            a.softmax(-1),
+            a.neg(),
+            a.pow(3),
+            a.matmul(b),
+            a.dot(p),
+        ]
+        calls = [
+            torch.tanh(a),
+            torch.relu(input=a),
+            functional.relu(a),
+            functional.relu(a, True),
+            torch.add(a, b, alpha=3),
+        ]
+        calls += [
+            torch.sum(a, dim=0, keepdim=True),
+            torch.where(a > 0, a, b),
+            torch.maximum(a, b),
+            torch.clamp(a, -1, 1),
+        ]
+        rows = [
+            torch.cat([a, b]),
+            torch.cat([a, b], -1),
+            torch.cat((a, b), dim=0),
+            torch.stack([a, b]),
+            torch.stack([a, p]),
+        ]
+        rows += [
+            torch.stack([a, b], 1),
+            torch.stack([a, b], dim=0),
+            torch.cat([rows[3], rows[3]]),
+            torch.cat([rows[3][0:1]]),
+        ]
+        rows += [torch.cat([rows[3], rows[3]], 1), torch.cat([rows[3], torch.ones(1, 4)]), torch.cat([a, a[0:2]])]
+        known = [count, count + times, count * 2, a * count, torch.cat([count, times]), torch.stack([times, times])]
+        written = a.clone()
+        part = written[0:2]
+        written += b
+        written.mul_(2.0)
+        return [*signs, *zeros, *other, *methods, *calls, *rows, *known, written, part, part * 2.0]
+
+
+def signs(learning: bool = True) -> Program:
+    def program() -> list[Any]:
+        torch.manual_seed(3)
+        net = gluonjit.hybridize(Signs(), dynamic_batch=True, granularity="op", without=("fused",))
+        samples = [(torch.randn(4), torch.arange(4) + k) for k in range(3)]
+        with torch.set_grad_enabled(learning):
+            return [part for sample in samples for part in net(*sample)]
+
+    return program
+
+
 def main() -> None:
     programs: dict[str, Program] = {
         "tree": tree(),
@@ -128,6 +201,9 @@ def main() -> None:
         "expanded": tree(expand=("Nested",)),
         "inference": inference,
         "changed": changed,
+        "signs": signs(),
+        "signs again": signs(),
+        "signs, inference": signs(False),
     }
     tell(programs, torch.Tensor.tolist)
 

@@ -98,6 +98,13 @@ def chain(make: Callable[[Any], Any]) -> None:
         last = make(last)
 
 
+def in_a_chain_of(make: Callable[[Any], Any]) -> Any:
+    last: Any = None
+    for _ in range(DEEP):
+        last = make(last)
+    return last
+
+
 def in_a_chain(path: str, use: Callable[[Any], Any]) -> Any:
     """What is asked of very many hooks, each of the next."""
     hook: Any = print
@@ -161,6 +168,37 @@ def of_hooks() -> Iterator[Case]:
         module = SimpleNamespace(**mine)
         quick = fast.quicken("attribute", lambda *args: args)
         yield Case(f"an attribute of {mine}", lambda f=quick, module=module: f(module, "x"), None)  # type: ignore[misc]
+
+
+def of_doors() -> Iterator[Case]:
+    for given in ((), (print,), (print, print, 1, 2, 3)):
+        yield Case(f"Door{given}", lambda given=given: fast.Door(*given), TypeError)  # type: ignore[misc]
+    for given in (
+        (),
+        (1,),
+        (1, 2),
+        (print, (), 5),
+        (print, (), (), 5),
+        (print, (), (), {}, 5),
+        ([], (), ()),
+        (Hostile(), (), ()),
+    ):
+        yield Case(f"the main door{given!r:.30}", lambda given=given: fast.main_door()(*given), TypeError)  # type: ignore[misc]
+    yield Case("the main door by name", lambda: fast.main_door()(func=print), TypeError)
+    yield Case("a main door of an object", lambda: fast.main_door(1), TypeError)
+    for given in ((), ("", ""), ("", "", "x"), (None, "", 0), (1, 2, 3)):
+        yield Case(f"find_modes{given}", lambda given=given: fast.find_modes(*given), TypeError)  # type: ignore[misc]
+    yield Case("modes of no library", lambda: fast.find_modes("none.so", "none.so", 2**70), None)
+    yield Case("modes of nothing", lambda: fast.modes(), TypeError)
+    for k, thing in enumerate(THINGS):
+        yield Case(f"a door of thing {k}", lambda thing=thing: fast.Door(thing, len, thing, thing)([]), None)  # type: ignore[misc]
+        behind = lambda thing=thing: fast.Door(len, thing)(thing, thing)  # type: ignore[misc]  # noqa: E731
+        yield Case(f"a door before thing {k}", behind, None if thing is print else ANY)
+    yield Case("a door by name", lambda: fast.Door(len, len)(x=1), TypeError)
+    deep: Any = lambda use: use(in_a_chain_of(lambda last: fast.Door(last, last or len)))  # noqa: E731
+    yield Case("a chain of doors", lambda: deep(lambda door: door([])), RecursionError)
+    for name in ("__doc__", "__name__", "nothing"):
+        yield Case(f"{name} of doors", lambda name=name: deep(lambda door: getattr(door, name)), RecursionError)  # type: ignore[misc]
 
 
 def told_of() -> None:
@@ -307,7 +345,7 @@ def of_guards() -> Iterator[Case]:
     yield Case("guards of themselves", lambda: own_circle(100), None)
 
 
-CASES = [*of_values(), *of_hooks(), *of_functions(), *of_guards()]
+CASES = [*of_values(), *of_hooks(), *of_doors(), *of_functions(), *of_guards()]
 
 if __name__ == "__main__":
     run(CASES)

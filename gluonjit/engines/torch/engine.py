@@ -100,9 +100,13 @@ class TorchEngine:
         try:
             return call_operator(func, args, kwargs)
         except Exception as error:
-            if LOCAL.state.trace is not None or LOCAL.state.paused:
-                raise
-            raise unfit(func, args, kwargs, error)  # noqa: B904 (it has its cause)
+            raise self.error_of(func, args, kwargs, error)  # noqa: B904 (it has its cause)
+
+    def error_of(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception) -> Exception:
+        """The error to raise for one in such a call."""
+        if LOCAL.state.trace is not None or LOCAL.state.paused:
+            return error
+        return unfit(func, args, kwargs, error)
 
     def wants(self, args: Sequence[Any]) -> bool:
         """Inside a dynamically batched module or `batching`, or where an argument waits for its batch."""

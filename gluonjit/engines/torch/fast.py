@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from gluonjit.compiled import FAST
-from gluonjit.engines.torch import dynamic, hooked
+from gluonjit.engines.torch import doors, dynamic, hooked
 from gluonjit.engines.torch.aside import KEY
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import captured_lookup, rebuild
@@ -15,6 +15,7 @@ from gluonjit.engines.torch.engine import ENGINE
 from gluonjit.engines.torch.lazy import LazyTensor, make
 from gluonjit.engines.torch.lookups import Table
 from gluonjit.engines.torch.operands import Unfit, value_of
+from gluonjit.engines.torch.operators import DOORS
 from gluonjit.hybrid.capture.fast import configure
 
 
@@ -29,6 +30,7 @@ def module_call() -> Any:
         LazyTensor=LazyTensor,
         Tensor=torch.Tensor,
         Table=Table,
+        Parameter=torch.nn.Parameter,
         key=KEY,
         value_of=value_of,
         empty=Unfit,
@@ -36,11 +38,17 @@ def module_call() -> Any:
         engine=ENGINE,
         learning=torch.is_grad_enabled,
         autocast=hooked.autocast,
+        overridden=doors.overridden,
+        doors=DOORS,
+        operate=LazyTensor.__torch_function__,
+        error_of=ENGINE.error_of,
         make=make,
         look_up=captured_lookup,
         original=hooked.original_call,
         expanded=dynamic.expanded,
     )
+    doors.find_modes()
+    doors.build()
     LazyTensor.__getitem__ = FAST.Hook("tensor_item", LazyTensor.__getitem__)  # type: ignore[method-assign]
     FAST.quicken("attribute", torch.nn.Module.__getattr__)
     return FAST.quicken("call", dynamic.call)

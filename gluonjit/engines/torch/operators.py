@@ -11,6 +11,8 @@ from gluonjit.hybrid import Options
 
 _MOST = 4096
 _operators: OrderedDict[Any, Cell] = OrderedDict()
+DOORS: dict[Any, tuple[Cell, int]] = {}
+"""Functions of which C captures calls by itself: their cell, and the sort of their door (see `doors`)."""
 
 
 def captured(func: Any, args: tuple[Any, ...]) -> Any:
@@ -24,5 +26,5 @@ def cell_of(func: Any, name: str) -> Cell:
     if cell is None:
         cell = _operators[func] = Cell(name, Options(), operator=True)
         while len(_operators) > _MOST:
-            _operators.popitem(last=False)
+            DOORS.pop(_operators.popitem(last=False)[0], None)
     return cell

@@ -10,6 +10,7 @@ from gluonjit.engines.torch import recurrent
 from gluonjit.engines.torch.aliases import DATA, VIEWING, linked
 from gluonjit.engines.torch.buffers import note_written
 from gluonjit.engines.torch.cells import capture, open_batch
+from gluonjit.engines.torch.doors import SORTS, admit
 from gluonjit.engines.torch.indexing import index, select
 from gluonjit.engines.torch.known import CHEAP, computed
 from gluonjit.engines.torch.lazy import LazyTensor, waits
@@ -70,12 +71,18 @@ def _found(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         if reference is not None:
             found = reference(batch, args, kwargs)
             if found is not None:
+                if func in SORTS:
+                    admit(func, cell_of(func, name))
                 return found
         if func in recurrent.STEPS and not kwargs:
             found = recurrent.run(func, args, captured)
             if found is not None:
                 return found
-        return capture(cell_of(func, name), None, func, args, kwargs, batch)
+        cell = cell_of(func, name)
+        found = capture(cell, None, func, args, kwargs, batch)
+        if func in SORTS or func not in _OTHER_WAYS:
+            admit(func, cell)
+        return found
     except Refusal as refusal:
         why = refusal
     with noting(batch, name, why):
@@ -135,3 +142,4 @@ AT_ONCE: set[Any] = {
     torch.unique,
 }
 """Functions that read numbers, memory, or attach something to a tensor."""
+_OTHER_WAYS = {*AT_ONCE, *MAKING, *VIEWING, *_DETACHING, *BY_NUMBERS, *REFERENCES, *recurrent.STEPS}

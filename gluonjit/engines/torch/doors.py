@@ -1,0 +1,117 @@
+"""Doors: calls of PyTorch's functions that C captures without Python, where it was built, and how they get there.
+
+A function has a door once a call of it was captured as a node, if no other way through `ops.call_operator` is open to
+it, or only one that C can tell by its arguments. Signs and methods of lazy tensors are doors, too: PyTorch's parser of
+arguments takes longer than all that follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import MethodDescriptorType
+from typing import Any
+
+import torch
+
+from gluonjit.compiled import FAST
+from gluonjit.engines.torch import hooked
+from gluonjit.engines.torch.cell import Cell
+from gluonjit.engines.torch.lazy import LazyTensor
+from gluonjit.engines.torch.operators import DOORS
+
+FREE, SUM, ROWS, STACK = range(4)
+"""Sorts of doors: a call is a node always, is none where it adds 0, joins whole rows, or stacks arrays."""
+SORTS: dict[Any, int] = {
+    torch.Tensor.add: SUM,
+    torch.cat: ROWS,
+    torch.concat: ROWS,
+    torch.concatenate: ROWS,
+    torch.stack: STACK,
+}
+_SIGNS = "add sub mul truediv floordiv mod pow matmul".split()
+_COMPARED = "lt le gt ge eq ne".split()
+_METHODS = "tanh sigmoid relu exp log sqrt sum matmul mm mv dot add sub mul div pow neg softmax log_softmax".split()
+
+
+def admit(func: Any, cell: Cell) -> None:
+    """Give a function a door, where there are doors."""
+    if FAST is not None and func not in DOORS:
+        DOORS[func] = (cell, SORTS.get(func, FREE))
+
+
+class _Probe(torch.Tensor):  # type: ignore[misc]
+    """Says what PyTorch calls __torch_function__ with."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func, args, kwargs or {}
+
+
+def build() -> None:
+    """Put doors in the place of methods of lazy tensors."""
+    assert FAST is not None
+    LazyTensor.__torch_function__ = staticmethod(FAST.main_door())  # type: ignore[method-assign]
+    plain = torch.empty(1)
+    probe = hooked.make_subclass(_Probe, plain)
+    for name in _SIGNS:
+        _put(f"__{name}__", probe, (probe,))
+        method = getattr(torch.Tensor, f"__{name}__")
+        _put(f"__r{name}__", probe, (1.0,), _asked(method, plain, (probe,)), method)
+    for name in (*_COMPARED, "neg", "abs"):
+        _put(f"__{name}__", probe, (probe,) if name in _COMPARED else ())
+    for name in _METHODS:
+        method = getattr(torch.Tensor, name)
+        if isinstance(method, MethodDescriptorType):  # PyTorch's own, which is what it calls __torch_function__ with
+            setattr(LazyTensor, name, FAST.Door(method, method))
+
+
+def _asked(method: Callable[..., Any], first: Any, rest: tuple[Any, ...]) -> Any:
+    """What PyTorch calls __torch_function__ with for a call of a method; None where it gives it other arguments."""
+    func, args, kwargs = method(first, *rest)
+    same = len(args) == 1 + len(rest) and all(given is arg for given, arg in zip(args, (first, *rest)))
+    return func if same and not kwargs else None
+
+
+def _put(name: str, probe: Any, rest: tuple[Any, ...], left: Any = None, method: Any = None) -> None:
+    original = getattr(torch.Tensor, name)
+    func = _asked(original, probe, rest)
+    if func is not None and (method is None or left is not None):
+        setattr(LazyTensor, name, FAST.Door(func, original, left, method))
+
+
+def overridden() -> bool:
+    """Tells whether functions go to a TorchFunctionMode first, or not to the classes of their arguments."""
+    return torch._C._len_torch_function_stack() > 0 or not torch._C._is_torch_function_enabled()
+
+
+def find_modes() -> None:
+    """Let C read PyTorch's modes in its libraries, where they are found and say what its functions say."""
+    keys = torch._C.DispatchKey.__members__
+    casting = 0
+    for name in keys:
+        if name.startswith("Autocast"):
+            casting |= torch._C.DispatchKeySet(keys[name]).raw_repr()
+    folder = Path(torch.__file__).parent / "lib"
+    base, tensors = (next(map(str, folder.glob(f"lib{name}.*")), "") for name in ("c10", "torch_cpu"))
+    if FAST.find_modes(base, tensors, casting) and not _agree():
+        FAST.find_modes("", "", 0)
+
+
+def _agree() -> bool:
+    """Tells whether C reads what PyTorch's functions say, in each mode."""
+    learning, casting = torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")
+    try:
+        seen = []
+        for on in (True, False):
+            torch._C._set_grad_enabled(on)
+            torch.set_autocast_enabled("cpu", on)
+            seen.append(FAST.modes() == (on, hooked.autocast(), overridden()))
+    finally:
+        torch._C._set_grad_enabled(learning)
+        torch.set_autocast_enabled("cpu", casting)
+    with torch._C.DisableTorchFunctionSubclass():
+        seen.append(FAST.modes()[2])
+    with torch.overrides.BaseTorchFunctionMode():
+        seen.append(FAST.modes()[2])
+    return all(seen)

@@ -1,0 +1,395 @@
+/* Doors: calls of PyTorch's functions on lazy tensors of which nothing but a node can come, or rows of what is there:
+   gluonjit.engines.torch.ops.call_operator, for what is in its table DOORS. */
+
+#include "fast.h"
+
+enum { FREE, SUM, ROWS, STACK }; /* as in engines/torch/doors.py: a node always; or for some arguments a reference */
+
+/* Whether a lazy tensor's value is there, and holds no whole numbers, which may be known. */
+static int is_float(PyObject *arg) {
+    PyObject *value, *spec, *dtype;
+    if (Py_TYPE(arg) != names.torch.lazy[0]) return 0;
+    value = SLOT(arg, names.torch.lazy_v[0]);
+    spec = value == NULL || Py_TYPE(value) != core.value_type ? NULL : ((Value *)value)->spec;
+    dtype = spec == NULL || Py_TYPE(spec) != names.spec_type ? NULL : SLOT(spec, names.spec_dtype);
+    if (dtype == NULL || !PyUnicode_Check(dtype) || PyUnicode_GET_LENGTH(dtype) < 2) return 0;
+    return PyUnicode_READ_CHAR(dtype, 0) == 'f' ||
+           (PyUnicode_READ_CHAR(dtype, 0) == 'b' && PyUnicode_READ_CHAR(dtype, 1) == 'f');
+}
+
+/* Whether one of these is such a tensor, and none is True, which may stand for `inplace`. */
+static int has_float(PyObject *const *args, Py_ssize_t count) {
+    int found = 0;
+    Py_ssize_t k, n;
+    for (k = 0; k < count; k++) {
+        PyObject *arg = args[k];
+        if (arg == Py_True) return 0;
+        if (found) continue;
+        found = is_float(arg);
+        if (PyList_CheckExact(arg) || PyTuple_CheckExact(arg))
+            for (n = 0; !found && n < PySequence_Fast_GET_SIZE(arg); n++) found = is_float(PySequence_Fast_GET_ITEM(arg, n));
+    }
+    return found;
+}
+
+/* Whether a call writes to nothing: -1 and an exception where that cannot be told. */
+static int writes_nothing(PyObject *kwargs) {
+    PyObject *out, *inplace;
+    if (kwargs == NULL) return 1;
+    out = PyDict_GetItemWithError(kwargs, str_out);
+    inplace = PyErr_Occurred() ? NULL : PyDict_GetItemWithError(kwargs, str_inplace);
+    if (PyErr_Occurred()) return -1;
+    return (out == NULL || out == Py_None) && (inplace == NULL || inplace == Py_False);
+}
+
+/* The value of a lazy tensor of this graph, whose rows may be referred to: borrowed, or NULL where Python has to look. */
+static Value *sliceable(PyObject *arg, PyObject *graph) {
+    Value *value;
+    if (Py_TYPE(arg) != names.torch.lazy[0] || is_stale(arg)) return NULL;
+    value = (Value *)SLOT(arg, names.torch.lazy_v[0]);
+    if (value == NULL || Py_TYPE(value) != core.value_type || value->graph != graph) return NULL;
+    return Py_TYPE(value->spec) == names.spec_type && (!value->taped || is_learning() > 0) ? value : NULL;
+}
+
+/* Whether what a graph has copied was noted. */
+static int note_copied(PyObject *graph, PyObject *rows) {
+    PyObject *copies = PyObject_GetAttr(graph, str_copies);
+    int failed = copies == NULL;
+    if (!failed && !PyList_CheckExact(copies)) failed = no_such_slot(copies, &PyList_Type) == NULL;
+    if (!failed) failed = PyList_Append(copies, rows) < 0;
+    Py_XDECREF(copies);
+    return !failed;
+}
+
+/* A lazy tensor of a new value of these rows; the reference to `rows` is taken over. */
+static PyObject *referring(PyObject *rows, Py_ssize_t depth, PyObject *spec, PyObject *graph, int taped, PyObject *base) {
+    PyObject *value = value_new(rows, depth, spec, graph, (char)taped, base), *tensor;
+    tensor = value == NULL ? NULL : tensor_of(value);
+    Py_XDECREF(value);
+    return tensor;
+}
+
+/* `0 + x`, with which the built-in `sum` begins. */
+static PyObject *plus_nothing(PyObject *graph, PyObject *tensor) {
+    PyObject *value = Py_XNewRef((PyObject *)sliceable(tensor, graph)), *rows, *found = NULL;
+    if (value == NULL) return NULL;
+    rows = PyObject_CallMethodNoArgs(value, str_row_list);
+    if (rows != NULL && note_copied(graph, rows)) {
+        Value *of = (Value *)value;
+        found = referring(Py_NewRef(of->rows), of->depth, of->spec, graph, of->taped, value);
+    }
+    Py_XDECREF(rows);
+    Py_DECREF(value);
+    return found;
+}
+
+/* Values of one look, or NULL where these are others: a new tuple. */
+static PyObject *alike(PyObject *listed, PyObject *graph) {
+    Py_ssize_t count = PySequence_Fast_GET_SIZE(listed), k;
+    PyObject *values = PyTuple_New(count);
+    for (k = 0; values != NULL && k < count; k++) {
+        Value *value = k < PySequence_Fast_GET_SIZE(listed) ? sliceable(PySequence_Fast_GET_ITEM(listed, k), graph) : NULL;
+        if (value == NULL || value->spec != ((Value *)(k ? PyTuple_GET_ITEM(values, 0) : (PyObject *)value))->spec) {
+            Py_CLEAR(values);
+            break;
+        }
+        PyTuple_SET_ITEM(values, k, Py_NewRef((PyObject *)value));
+    }
+    return values;
+}
+
+/* The numbers of all rows of these values. */
+static PyObject *rows_of(PyObject *values) {
+    PyObject *rows = PyList_New(0), *all;
+    Py_ssize_t k;
+    for (k = 0; rows != NULL && k < PyTuple_GET_SIZE(values); k++) {
+        PyObject *own = PyObject_CallMethodNoArgs(PyTuple_GET_ITEM(values, k), str_row_list);
+        if (own == NULL || PyList_SetSlice(rows, PyList_GET_SIZE(rows), PyList_GET_SIZE(rows), own) < 0) Py_CLEAR(rows);
+        Py_XDECREF(own);
+    }
+    all = rows == NULL ? NULL : PyList_AsTuple(rows);
+    Py_XDECREF(rows);
+    return all;
+}
+
+/* What torch.cat and torch.stack give along axis 0 of arrays that are whole rows. */
+static PyObject *joined(PyObject *graph, PyObject *listed, int sort) {
+    PyObject *values = alike(listed, graph), *rows = NULL, *spec = NULL, *found = NULL;
+    Py_ssize_t depth = 0, k;
+    int taped = 0;
+    if (values == NULL) return NULL;
+    for (k = 0; k < PyTuple_GET_SIZE(values); k++) {
+        Value *value = (Value *)PyTuple_GET_ITEM(values, k);
+        if (value->depth > depth) depth = value->depth;
+        taped |= value->taped;
+    }
+    rows = rows_of(values);
+    if (rows != NULL) {
+        PyObject *of = ((Value *)PyTuple_GET_ITEM(values, 0))->spec;
+        spec = PyObject_CallMethod(of, sort == ROWS ? "with_rows" : "stacked", "n", PyTuple_GET_SIZE(rows));
+    }
+    if (spec != NULL && note_copied(graph, rows)) {
+        found = referring(rows, depth, spec, graph, taped, values);
+        rows = NULL;
+    }
+    Py_XDECREF(spec);
+    Py_XDECREF(rows);
+    Py_DECREF(values);
+    return found;
+}
+
+/* Whether a call of torch.cat or torch.stack joins along another axis than 0: -1 where Python has to look. */
+static int has_axis(PyObject *const *args, Py_ssize_t count, PyObject *kwargs) {
+    PyObject *axis = count == 2 ? args[1] : NULL;
+    Py_ssize_t found;
+    if (kwargs != NULL) {
+        axis = count == 1 && PyDict_GET_SIZE(kwargs) == 1 ? PyDict_GetItemWithError(kwargs, str_dim) : NULL;
+        if (axis == NULL) return -1;
+    }
+    if (count < 1 || count > 2 || !(PyList_CheckExact(args[0]) || PyTuple_CheckExact(args[0]))) return -1;
+    if (axis == NULL) return 0;
+    if (!PyLong_CheckExact(axis)) return -1;
+    found = PyLong_AsSsize_t(axis);
+    if (found == -1 && PyErr_Occurred()) PyErr_Clear();
+    return found != 0; /* an axis from behind is a node, too */
+}
+
+/* Whether the first of these is an array of whole rows as this sort of call joins them. */
+static int is_joined(PyObject *listed, int sort) {
+    PyObject *first = PySequence_Fast_GET_SIZE(listed) ? PySequence_Fast_GET_ITEM(listed, 0) : NULL, *value, *mode;
+    value = first == NULL || Py_TYPE(first) != names.torch.lazy[0] ? NULL : SLOT(first, names.torch.lazy_v[0]);
+    if (value == NULL || Py_TYPE(value) != core.value_type || Py_TYPE(((Value *)value)->spec) != names.spec_type) return 1;
+    mode = SLOT(((Value *)value)->spec, names.spec_mode);
+    if (mode == NULL || !PyUnicode_Check(mode)) return 1;
+    return PyUnicode_CompareWithASCIIString(mode, sort == ROWS ? "rows" : "stack") == 0;
+}
+
+static int is_zero(PyObject *arg) {
+    int over;
+    return PyLong_CheckExact(arg) && PyLong_AsLongAndOverflow(arg, &over) == 0 && !over;
+}
+
+/* What comes of a call without a node: 1 where that is nothing; 0 and maybe a result, or Python has to look. */
+static int refers(PyObject *graph, int sort, PyObject *const *args, Py_ssize_t count, PyObject *kwargs, PyObject **result) {
+    if (sort == SUM) {
+        if (count != 2 || kwargs != NULL || !is_zero(args[1])) return 1;
+        *result = plus_nothing(graph, args[0]);
+        return 0;
+    }
+    if (sort == ROWS || sort == STACK) {
+        int axis = has_axis(args, count, kwargs);
+        if (axis > 0) return 1;
+        if (axis < 0) return 0;
+        if (!is_joined(args[0], sort)) return 1;
+        *result = joined(graph, args[0], sort);
+        return 0;
+    }
+    return sort == FREE;
+}
+
+/* What a call gives inside of a sample: NULL without an exception leaves it to Python. */
+static PyObject *entered(PyObject *state, PyObject *door, PyObject *const *args, Py_ssize_t count, PyObject *kwargs) {
+    PyObject *batch = Py_XNewRef(SLOT(state, names.state_batch)), *graph = NULL, *result = NULL;
+    long sort = PyLong_Check(PyTuple_GET_ITEM(door, 1)) ? PyLong_AsLong(PyTuple_GET_ITEM(door, 1)) : -1;
+    if (!is_inside(state, batch) || !has_room(batch) || !has_float(args, count) || writes_nothing(kwargs) <= 0) goto done;
+    graph = Py_XNewRef(SLOT(batch, names.batch_graph));
+    if (graph == NULL || Py_TYPE(graph) != names.graph_type) goto done;
+    if (refers(graph, (int)sort, args, count, kwargs, &result) && !PyErr_Occurred())
+        result = capture(&names.torch, state, PyTuple_GET_ITEM(door, 0), Py_None, args, count, kwargs);
+done:
+    Py_XDECREF(graph);
+    Py_XDECREF(batch);
+    return result;
+}
+
+/* Raise what Python makes of an error in a call, as it is raised now. */
+static void say(PyObject *func, PyObject *const *args, Py_ssize_t count, PyObject *kwargs) {
+    PyObject *type, *error, *trace, *given = NULL, *said = NULL, *named = Py_XNewRef(kwargs);
+    Py_ssize_t k;
+    PyErr_Fetch(&type, &error, &trace);
+    PyErr_NormalizeException(&type, &error, &trace);
+    if (trace != NULL) PyException_SetTraceback(error, trace);
+    given = PyTuple_New(count);
+    for (k = 0; given != NULL && k < count; k++) PyTuple_SET_ITEM(given, k, Py_NewRef(args[k]));
+    if (named == NULL) named = PyDict_New();
+    if (given != NULL && named != NULL)
+        said = PyObject_CallFunctionObjArgs(names.error_of, func, given, named, error, NULL);
+    Py_XDECREF(given);
+    Py_XDECREF(named);
+    if (said != NULL && said != error && PyExceptionInstance_Check(said)) {
+        PyErr_SetObject((PyObject *)Py_TYPE(said), said);
+    } else if (said != NULL) {
+        PyErr_Restore(type, error, trace);
+        type = error = trace = NULL;
+    }
+    Py_XDECREF(said);
+    Py_XDECREF(type);
+    Py_XDECREF(error);
+    Py_XDECREF(trace);
+}
+
+/* What a call gives, where it has a door: NULL without an exception leaves it to Python. */
+static PyObject *through(PyObject *func, PyObject *const *args, Py_ssize_t count, PyObject *kwargs) {
+    PyObject *door, *state, *result;
+    if (names.doors == NULL || !PyDict_CheckExact(names.doors)) return NULL;
+    door = PyDict_GetItemWithError(names.doors, func);
+    if (door == NULL) {
+        PyErr_Clear(); /* Python says so */
+        return NULL;
+    }
+    if (!PyTuple_CheckExact(door) || PyTuple_GET_SIZE(door) != 2) return no_such_slot(door, &PyTuple_Type);
+    state = state_here();
+    if (state == NULL) return NULL;
+    if (kwargs != NULL && PyDict_GET_SIZE(kwargs) == 0) kwargs = NULL;
+    Py_INCREF(door); /* the table may lose it */
+    result = entered(state, door, args, count, kwargs);
+    if (result == NULL && PyErr_Occurred()) say(func, args, count, kwargs);
+    Py_DECREF(door);
+    Py_DECREF(state);
+    return result;
+}
+
+/* LazyTensor.__torch_function__(func, types, args=(), kwargs=None) */
+static PyObject *torch_function(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+    if (keywords == NULL && (count == 3 || count == 4) && PyTuple_CheckExact(args[2])) {
+        PyObject *kwargs = count == 3 || args[3] == Py_None ? NULL : args[3];
+        if (kwargs == NULL || PyDict_CheckExact(kwargs)) {
+            PyObject *result = through(args[0], &PyTuple_GET_ITEM(args[2], 0), PyTuple_GET_SIZE(args[2]), kwargs);
+            if (result != NULL || PyErr_Occurred()) return result;
+        }
+    }
+    if (names.operate == NULL) return PyErr_Format(PyExc_TypeError, "there is no function of Python behind this door");
+    return PyObject_Vectorcall(names.operate, args, (size_t)count, keywords);
+}
+
+static PyMethodDef function = {"__torch_function__", (PyCFunction)(void (*)(void))torch_function,
+                               METH_FASTCALL | METH_KEYWORDS, "Every operator and method that is not answered below."};
+
+/* main_door() -> the function that stands in the place of LazyTensor.__torch_function__ */
+PyObject *main_door(PyObject *module, PyObject *ignored) { return PyCFunction_New(&function, NULL); }
+
+/* Door: a method of lazy tensors that goes by PyTorch's parser of arguments. */
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    PyObject *func;     /* what PyTorch calls __torch_function__ with */
+    PyObject *original; /* PyTorch's method */
+    PyObject *left;     /* of a reflected sign, where both are tensors: what PyTorch calls it with, and PyTorch's method */
+    PyObject *method;
+} Door;
+
+static PyObject *door_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *keywords) {
+    Door *door = (Door *)self;
+    Py_ssize_t count = PyVectorcall_NARGS(flags);
+    PyObject *func = door->func, *method = door->original, *turned[2], *result = NULL;
+    if (keywords == NULL && count > 0 && names.engine != NULL && Py_TYPE(args[0]) == names.torch.lazy[0]) {
+        int overridden = is_overridden(); /* by what has to see the call first */
+        if (overridden < 0) return NULL;
+        if (door->left != Py_None && count == 2 && Py_TYPE(args[1]) == names.torch.plain[0]) {
+            turned[0] = args[1]; /* Python asks the right one first, as its class is the other's and more */
+            turned[1] = args[0];
+            args = turned;
+            flags = 2;
+            func = door->left;
+            method = door->method;
+        }
+        if (!overridden) result = through(func, args, count, NULL);
+        if (result != NULL || PyErr_Occurred()) return result;
+    }
+    if (Py_EnterRecursiveCall(" in a door")) return NULL; /* of a door of a door */
+    result = PyObject_Vectorcall(method, args, flags, keywords);
+    Py_LeaveRecursiveCall();
+    return result;
+}
+
+static PyObject *door_make(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    PyObject *func, *original, *left = Py_None, *method = Py_None;
+    Door *self;
+    if (!PyArg_ParseTuple(args, "OO|OO:Door", &func, &original, &left, &method)) return NULL;
+    self = (Door *)type->tp_alloc(type, 0);
+    if (self == NULL) return NULL;
+    self->vectorcall = door_call;
+    self->func = Py_NewRef(func);
+    self->original = Py_NewRef(original);
+    self->left = Py_NewRef(left);
+    self->method = Py_NewRef(method);
+    return (PyObject *)self;
+}
+
+static PyObject *door_bind(PyObject *self, PyObject *object, PyObject *type) {
+    if (object == NULL || object == Py_None) return Py_NewRef(self);
+    return PyMethod_New(self, object);
+}
+
+/* Whatever else is asked for is the method's: its name, its documentation. */
+static PyObject *door_attribute(PyObject *self, PyObject *name) {
+    PyObject *found = PyObject_GenericGetAttr(self, name);
+    if (found != NULL || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;
+    PyErr_Clear();
+    if (Py_EnterRecursiveCall(" in an attribute of a door")) return NULL;
+    found = PyObject_GetAttr(((Door *)self)->original, name);
+    Py_LeaveRecursiveCall();
+    return found;
+}
+
+static PyObject *door_doc(PyObject *self, void *ignored) {
+    PyObject *found;
+    if (Py_EnterRecursiveCall(" in the documentation of a door")) return NULL;
+    found = PyObject_GetAttrString(((Door *)self)->original, "__doc__");
+    Py_LeaveRecursiveCall();
+    return found;
+}
+
+static int door_traverse(Door *self, visitproc visit, void *arg) {
+    Py_VISIT(self->func);
+    Py_VISIT(self->original);
+    Py_VISIT(self->left);
+    Py_VISIT(self->method);
+    return 0;
+}
+
+static int door_clear(Door *self) {
+    Py_XSETREF(self->func, Py_NewRef(Py_None)); /* which may still be called */
+    Py_XSETREF(self->original, Py_NewRef(Py_None));
+    Py_XSETREF(self->left, Py_NewRef(Py_None));
+    Py_XSETREF(self->method, Py_NewRef(Py_None));
+    return 0;
+}
+
+static void door_dealloc(Door *self) {
+    PyObject_GC_UnTrack(self);
+    Py_TRASHCAN_BEGIN(self, door_dealloc)
+    Py_XDECREF(self->func);
+    Py_XDECREF(self->original);
+    Py_XDECREF(self->left);
+    Py_XDECREF(self->method);
+    Py_TYPE(self)->tp_free(self);
+    Py_TRASHCAN_END
+}
+
+static PyMemberDef door_members[] = {
+    {"__wrapped__", T_OBJECT, offsetof(Door, original), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef door_getset[] = {
+    {"__doc__", door_doc, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+PyTypeObject DoorType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "gluonjit._fast.Door",
+    .tp_basicsize = sizeof(Door),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
+    .tp_new = door_make,
+    .tp_call = PyVectorcall_Call,
+    .tp_vectorcall_offset = offsetof(Door, vectorcall),
+    .tp_descr_get = door_bind,
+    .tp_getattro = door_attribute,
+    .tp_dealloc = (destructor)door_dealloc,
+    .tp_traverse = (traverseproc)door_traverse,
+    .tp_clear = (inquiry)door_clear,
+    .tp_members = door_members,
+    .tp_getset = door_getset,
+};

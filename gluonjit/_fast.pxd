@@ -53,7 +53,8 @@ cdef class Record:
     cdef int results
     cdef int arity
     cdef Py_ssize_t height
-    cdef tuple _outputs
+    cdef list _specs
+    cdef cython_array _offsets
     cdef cython_array _codes
     cdef cython_array _depths
     cdef cython_array _bases

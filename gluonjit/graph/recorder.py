@@ -123,14 +123,15 @@ class Record:
 
     @kind.setter
     def kind(self, kind):
-        outputs = tuple(kind.outputs)
+        rows: cython.Py_ssize_t = kind.rows
+        if rows < 0 or rows > MOST_ROWS or any([not 0 <= output.offset <= MOST_ROWS for output in kind.outputs]):
+            raise ValueError(f"a node of {kind.name} has no {rows} rows")
         self._kind = kind
-        self._outputs = outputs
-        self.results = len(outputs)
+        self._specs = [output.spec for output in kind.outputs]
+        self._offsets = array("q", [output.offset for output in kind.outputs])
+        self.results = len(self._specs)
         self.arity = len(kind.operands)
-        self.height = kind.rows
-        if self.height < 0 or self.height > MOST_ROWS or any([not 0 <= each.offset <= MOST_ROWS for each in outputs]):
-            raise ValueError(f"a node of {kind.name} has no {kind.rows} rows")
+        self.height = rows
 
     def __len__(self):
         return len(self._bases)
@@ -346,6 +347,21 @@ def _put(
 
 
 @cython.cfunc
+def _value(rows, depth: cython.Py_ssize_t, spec, graph, taped: cython.bint) -> Value:
+    """A value, as `Value()` makes it."""
+    if cython.compiled:  # without a look at the names of arguments
+        value: Value = Value.__new__(Value)
+        value.rows = rows
+        value.depth = depth
+        value.spec = spec
+        value.graph = graph
+        value.taped = taped
+        return value
+    else:
+        return Value(rows, depth, spec, graph, taped)
+
+
+@cython.cfunc
 @cython.exceptval(-1)
 def _append(
     record: Record, graph: GraphRows, codes: cython.p_longlong, depth: cython.longlong, origin
@@ -355,13 +371,14 @@ def _append(
     The collector of garbage does not look at its values, of which there are very many: they are in no circle but that
     with their graph, and a graph is always released (Batch.flush, Batch.discard, State.__del__).
     """
+    k: cython.Py_ssize_t
     base: cython.Py_ssize_t = graph.rows
     first: cython.Py_ssize_t = len(record._values)
     taped: cython.bint = record.mode >= 2
     if base < 0 or base > MOST_ROWS - record.height:
         raise OverflowError(f"a batch has no {record.height} rows after {base}")
-    for output in record._outputs:
-        value = Value(base + output.offset, depth, output.spec, graph, taped)
+    for k in range(record.results):
+        value = _value(base + _get(record._offsets, k), depth, record._specs[k], graph, taped)
         if cython.compiled:
             PyObject_GC_UnTrack(cython.cast(cython.pointer(PyObject), value))
         record._values.append(value)
@@ -631,6 +648,24 @@ def replay(batch: BatchRoom, graph: GraphRows, sharing: cython.bint, records: di
     except (IndexError, KeyError, TypeError) as error:
         raise ValueError("a recording is no list of nodes") from error
     return found
+
+
+def is_plain(item):
+    """Tells whether nested lists and tuples hold nothing but numbers, strings and None."""
+    kind = type(item)
+    if kind is int or kind is str or kind is float or kind is bool or item is None:
+        return True
+    if kind is tuple:
+        for part in cython.cast(tuple, item) if cython.compiled else item:
+            if not is_plain(part):
+                return False
+        return True
+    if kind is list:
+        for part in cython.cast(list, item) if cython.compiled else item:
+            if not is_plain(part):
+                return False
+        return True
+    return False
 
 
 # What the files of C call.

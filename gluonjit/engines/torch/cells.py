@@ -24,6 +24,7 @@ from gluonjit.engines.torch.structure import Constant
 from gluonjit.graph import Record, Value
 from gluonjit.hybrid import LOCAL, Batch, Options, engine_of
 from gluonjit.hybrid.capture.guards import AGAIN, Noted
+from gluonjit.graph.recorder import is_plain
 from gluonjit.hybrid.capture.structure import map_structure
 
 _CONSTANTS = (
@@ -222,7 +223,7 @@ def expand(cell: Cell, run: Callable[..., Any], args: Any, kwargs: Any, reason: 
     state = LOCAL.state
     state.inside += 1
     try:
-        out = run(*map_structure(args, as_lazy), **kwargs)
+        out = run(*[arg if is_plain(arg) else map_structure(arg, as_lazy) for arg in args], **kwargs)
         if reason not in ASKED:  # noted when it has run: an error says by itself what is wrong
             batch.report.unbatched[cell.name] = reason
         return out

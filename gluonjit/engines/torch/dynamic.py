@@ -16,10 +16,11 @@ from gluonjit.engines.torch.cells import as_lazy, capture, expand, foreign, open
 from gluonjit.engines.torch.kinds import LOOPS
 from gluonjit.engines.torch.lazy import waits
 from gluonjit.engines.torch.operators import captured
-from gluonjit.engines.torch.records import Refusal
+from gluonjit.engines.torch.records import Refusal, refused_at_once
 from gluonjit.errors import OptionError
 from gluonjit.graph import is_own
 from gluonjit.hybrid import LOCAL, UNCAPTURED, Batch, Options, engine_of
+from gluonjit.graph.recorder import is_plain
 from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.choose.kept import Look, recall
 from gluonjit.hybrid.choose.pacing import begin, paces_for
@@ -174,6 +175,8 @@ def _captured(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
     if not reason and cell.refused:
         reason = cell.refused.get((torch.is_grad_enabled(), module.training), "")
     if not reason:
+        reason = refused_at_once(cell, module, args, kwargs, batch)
+    if not reason:
         try:
             return capture(cell, module, module.forward, args, kwargs, batch)
         except Refusal as refusal:
@@ -218,7 +221,7 @@ def _sample(module: Any, args: Any, kwargs: Any, batch: Batch) -> Any:
     state.inside += 1
     try:
         known = batch.foreign  # classes in which there is no tensor
-        given = [arg if arg.__class__ in known else map_structure(arg, as_lazy) for arg in args]
+        given = [arg if arg.__class__ in known or is_plain(arg) else map_structure(arg, as_lazy) for arg in args]
         return _uncompiled(module)(*given, **kwargs)
     except Exception as error:
         raise of_sample(error, batch)  # noqa: B904 (it has its cause; in no variable, which would keep frames alive)

@@ -134,6 +134,19 @@ _NEW = (
 )
 
 
+def refused_at_once(cell: Cell, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], batch: Batch) -> str:
+    """Says why a call is no node, where that can be told without a look into its arguments; "" where it cannot."""
+    if cell.never:
+        return _asked_for(cell, owner, batch) or cell.never
+    if not cell.patterns:
+        return ""
+    found = cell.patterns.get((torch.is_grad_enabled(), getattr(owner, "training", None), *map(type, args), *kwargs))
+    if found is None or not found.never:
+        return ""
+    batch.report.fine.add(cell.name)
+    return found.never
+
+
 def _pattern_of(call: Call) -> Pattern:
     """Finds what calls of the cell with like arguments have come to."""
     looks = [torch.is_grad_enabled(), getattr(call.owner, "training", None)]

@@ -3,7 +3,7 @@
 In Cython's pure-Python mode: with the files of `native/` it is the module `gluonjit._fast` where there was a compiler
 (`_fast.pxd` has the types), and interpreted as it stands elsewhere.
 """
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, binding=False
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, nonecheck=True, binding=False
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ SLOTS = {
     "state": ("batch", "inside", "mode", "numpy", "paused", "trace"),
     "batch": ("changes engine foreign graph imports noted parameters records room sharing signatures tables".split()),
     "graph": ("lookups", "rows", "single_rows"),
-    "record": "bases calls depths guards kind memo mode operands origins share values".split(),
+    "record": ("bases", "calls", "guards", "kind", "mode", "share"),
     "spec": ("bodies", "mode", "of_rows", "row_shape", "rows"),
     "cell": ("is_node", "lookup"),
     "table": ("known", "row", "size", "taped", "weight"),

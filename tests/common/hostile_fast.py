@@ -114,9 +114,11 @@ def in_a_chain(path: str, use: Callable[[Any], Any]) -> Any:
 
 
 def of_values() -> Iterator[Case]:
-    for name in ("rows", "spec", "graph", "base", "result", "depth", "taped", "row_list", "none"):
+    for name in ("rows", "spec", "graph", "base"):
+        yield Case(f"del value.{name}", lambda name=name: delete(name), None)  # type: ignore[misc]
+    for name in ("result", "depth", "taped", "row_list", "none"):
         yield Case(f"del value.{name}", lambda name=name: delete(name), (AttributeError, TypeError))  # type: ignore[misc]
-    for name in ("depth", "taped", "row_list", "none"):
+    for name in ("depth", "row_list", "none"):
         yield Case(f"value.{name} = 'x'", lambda name=name: setattr(value(), name, "x"), (AttributeError, TypeError))  # type: ignore[misc]
     for given in ((), (1,), (1, 2), (1, 2, 3, 4), (1, "2", 3, 4, 5), (1, 2**70, 3, 4, 5), (1, 2, 3, 4, 5, 6, 7)):
         yield Case(f"Value{given}", lambda given=given: Value(*given), (TypeError, OverflowError))  # type: ignore[misc]
@@ -209,7 +211,7 @@ def of_functions() -> Iterator[Case]:
     for k, thing in enumerate(THINGS):
         yield Case(f"tensor(thing {k})", lambda thing=thing: fast.tensor(thing), TypeError)  # type: ignore[misc]
         yield Case(f"tensor of spec {k}", lambda thing=thing: fast.tensor(value(spec=thing)), TypeError)  # type: ignore[misc]
-        yield Case(f"entry(thing {k})", lambda thing=thing: fast.entry(thing), TypeError)  # type: ignore[misc]
+        yield Case(f"Record(thing {k})", lambda thing=thing: Record(thing, 0, 0.0), ANY)  # type: ignore[misc]
         yield Case(f"look(thing {k})", lambda thing=thing: none(fast.look(thing)), None)  # type: ignore[misc]
         yield Case(f"configure(thing {k})", lambda thing=thing: fast.configure(thing), (TypeError, ValueError))  # type: ignore[misc]
         for place in range(4):
@@ -218,8 +220,8 @@ def of_functions() -> Iterator[Case]:
             wanted = TypeError if place == 2 and thing.__class__ is not tuple else None
             wanted = TypeError if place == 3 and thing.__class__ is not dict else wanted
             yield Case(f"capture, {place} is thing {k}", lambda given=given: fast.capture(*given), wanted)  # type: ignore[misc]
-        for place in range(5):
-            given = [LOCAL.state.batch, {}, [], b"", []]
+        for place in range(7):
+            given = [fast.BatchRoom(), fast.GraphRows(), True, {}, [], [0] * 5, []]
             given[place] = thing
             yield Case(f"replay, {place} is thing {k}", lambda given=given: fast.replay(*given), ANY)  # type: ignore[misc]
     for section in ("package", "mxnet", "torch", "none"):
@@ -238,7 +240,7 @@ def of_functions() -> Iterator[Case]:
         kind_of(rows="1"),
         kind_of(outputs=[]),
     ):
-        yield Case(f"entry of {kind!r:.40}", lambda kind=kind: fast.entry(Record(kind, 0, 0.0)), ANY)  # type: ignore[misc]
+        yield Case(f"Record of {kind!r:.40}", lambda kind=kind: Record(kind, 0, 0.0), ANY)  # type: ignore[misc]
     for output in (
         None,
         (1, 2),
@@ -246,11 +248,19 @@ def of_functions() -> Iterator[Case]:
         SimpleNamespace(offset=2**60, spec=SPEC),
         Hostile(),
     ):
-        record = Record(kind_of(outputs=(output,)), 0, 0.0)
-        yield Case(f"entry of output {output!r:.40}", lambda record=record: fast.entry(record), ANY)  # type: ignore[misc]
+        kind = kind_of(outputs=(output,))
+        yield Case(f"Record of output {output!r:.40}", lambda kind=kind: Record(kind, 0, 0.0), ANY)  # type: ignore[misc]
     for share, mode in ((None, 0), ("x", 0), (0.0, None), (0.0, 2**70), (Hostile(), 0), (0.0, Hostile())):
-        record = Record(kind_of(), mode, share)
-        yield Case(f"entry of {share!r:.9}, {mode!r:.9}", lambda record=record: fast.entry(record), ANY)  # type: ignore[misc]
+        made = lambda mode=mode, share=share: Record(kind_of(), mode, share)  # type: ignore[misc]  # noqa: E731
+        yield Case(f"Record of {share!r:.9}, {mode!r:.9}", made, ANY)
+    record = Record(kind_of(), 0, 0.0)
+    for k, thing in enumerate(THINGS):
+        for place in range(5):
+            given = [fast.BatchRoom(), fast.GraphRows(), (0,), 1, True]
+            given[place] = thing
+            yield Case(f"capture of a node, {place} is thing {k}", lambda given=given: record.capture(*given), None)  # type: ignore[misc]
+        for name in ("operands_of", "base", "depth", "values", "forget", "cut", "put_back", "like"):
+            yield Case(f"{name} of thing {k}", lambda name=name, thing=thing: getattr(record, name)(thing), None)  # type: ignore[misc]
 
 
 def none(found: Any) -> None:
@@ -258,7 +268,7 @@ def none(found: Any) -> None:
 
 
 def kind_of(**changed: Any) -> Any:
-    given = {"structure": None, "rows": 1, "pure": True, "outputs": (SimpleNamespace(offset=0, spec=SPEC),)}
+    given = {"structure": None, "rows": 1, "pure": True, "operands": (SPEC,), "outputs": (SimpleNamespace(offset=0, spec=SPEC),)}
     return SimpleNamespace(**{**given, **changed})
 
 

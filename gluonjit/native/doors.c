@@ -187,15 +187,46 @@ static int refers(PyObject *graph, int sort, PyObject *const *args, Py_ssize_t c
     return sort == FREE;
 }
 
-/* What a call gives inside of a sample: NULL without an exception leaves it to Python. */
+/* Whether an argument waits for this graph to run. */
+static int waits(PyObject *const *args, Py_ssize_t count, PyObject *graph) {
+    Py_ssize_t k;
+    for (k = 0; k < count; k++) {
+        PyObject *arg = args[k], *value;
+        if (Py_TYPE(arg) != names.torch.lazy[0] || is_stale(arg) || SLOT(arg, names.torch.lazy_c[0]) != Py_None) continue;
+        value = SLOT(arg, names.torch.lazy_v[0]);
+        if (value != NULL && Py_TYPE(value) == &ValueType && ((Value *)value)->graph == graph) return 1;
+    }
+    return 0;
+}
+
+/* A node outside of all samples: the time it took is noted. */
+static PyObject *outside(PyObject *state, PyObject *batch, PyObject *cell, PyObject *const *args, Py_ssize_t count,
+                         PyObject *kwargs) {
+    PyObject *begin = PyObject_CallNoArgs(names.clock), *result, *noted;
+    if (begin == NULL) return NULL;
+    result = capture(&names.torch, state, cell, Py_None, args, count, kwargs);
+    if (result != NULL) {
+        noted = PyObject_CallFunctionObjArgs(names.note, batch, cell, begin, NULL);
+        if (noted == NULL) Py_CLEAR(result);
+        Py_XDECREF(noted);
+    }
+    Py_DECREF(begin);
+    return result;
+}
+
+/* What a call gives in an open batch: NULL without an exception leaves it to Python. */
 static PyObject *entered(PyObject *state, PyObject *door, PyObject *const *args, Py_ssize_t count, PyObject *kwargs) {
     PyObject *batch = Py_XNewRef(SLOT(state, names.state_batch)), *graph = NULL, *result = NULL;
-    long sort = PyLong_Check(PyTuple_GET_ITEM(door, 1)) ? PyLong_AsLong(PyTuple_GET_ITEM(door, 1)) : -1;
-    if (!is_inside(state, batch) || !has_room(batch) || !has_float(args, count) || writes_nothing(kwargs) <= 0) goto done;
+    PyObject *cell = PyTuple_GET_ITEM(door, 0), *number = PyTuple_GET_ITEM(door, 1);
+    int sort = PyLong_Check(number) ? (int)PyLong_AsLong(number) : -1, inside;
+    if (!is_open(state, batch) || !has_room(batch) || !has_float(args, count) || writes_nothing(kwargs) <= 0) goto done;
     graph = Py_XNewRef(SLOT(batch, names.batch_graph));
     if (graph == NULL || Py_TYPE(graph) != names.graph_type) goto done;
-    if (refers(graph, (int)sort, args, count, kwargs, &result) && !PyErr_Occurred())
-        result = capture(&names.torch, state, PyTuple_GET_ITEM(door, 0), Py_None, args, count, kwargs);
+    inside = is_inside(state, batch);
+    if (PyErr_Occurred() || (!inside && !waits(args, count, graph))) goto done;
+    if (!refers(graph, sort, args, count, kwargs, &result) || PyErr_Occurred()) goto done;
+    result = inside ? capture(&names.torch, state, cell, Py_None, args, count, kwargs)
+                    : outside(state, batch, cell, args, count, kwargs);
 done:
     Py_XDECREF(graph);
     Py_XDECREF(batch);

@@ -244,6 +244,8 @@ int unhooked(PyObject *dict, PyObject *name); /* of hooks.c */
 PyObject *capture_call(PyObject *module, PyObject *const *args, Py_ssize_t count);
 /* Whether a state is that of a call inside of a sample of PyTorch's. */
 int is_inside(PyObject *state, PyObject *batch);
+/* The same of a call anywhere in a batch that is open. */
+int is_open(PyObject *state, PyObject *batch);
 PyObject *row_of(PyObject *graph, PyObject *entries, PyObject *index);
 PyObject *entries_value(PyObject *graph, PyObject *rows, PyObject *row_spec, char taped);
 PyObject *quicken(PyObject *module, PyObject *args);

@@ -48,7 +48,7 @@ static inline int is_at(PyObject *origin, PyObject *code, int at) {
 }
 
 PyObject *user_line(void) {
-    PyFrameObject *frame = PyEval_GetFrame();
+    PyFrameObject *frame = names.known == NULL ? NULL : PyEval_GetFrame(); /* no library is known yet */
     Py_XINCREF(frame);
     while (frame != NULL) {
         int inside = in_library(frame);

@@ -155,11 +155,13 @@ PyObject *capture_call(PyObject *module, PyObject *const *args, Py_ssize_t count
     return result;
 }
 
-int is_inside(PyObject *state, PyObject *batch) {
-    Py_ssize_t inside;
+int is_open(PyObject *state, PyObject *batch) {
     if (!is_running(state) || batch == NULL || Py_TYPE(batch) != names.batch_type) return 0;
-    inside = number_at(state, names.state_inside);
-    return inside > 0 && SLOT(batch, names.batch_engine) == names.engine;
+    return SLOT(batch, names.batch_engine) == names.engine;
+}
+
+int is_inside(PyObject *state, PyObject *batch) {
+    return is_open(state, batch) && number_at(state, names.state_inside) > 0;
 }
 
 /* torch.nn.Module.__call__ */

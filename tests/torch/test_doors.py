@@ -296,6 +296,7 @@ def test_references_do_not_grow() -> None:
     def work(x: Any, y: Any) -> Any:
         if x.__class__ is torch.Tensor:
             return x + y
+        found = x + y
         cell, spec, weight = DOORS[torch.Tensor.add][0], x._v.spec, SAMPLE
         if ready:
             count = 10_000
@@ -315,7 +316,7 @@ def test_references_do_not_grow() -> None:
             assert len(x._v.graph.records) == graph
             assert sys.getrefcount(spec) - before[1] < 3 * count  # a value each of `0 + x` lives as long as its rows
         ready.append(x.shape)
-        return x + y
+        return found
 
     ready: list[Any] = []
     agree(work)
@@ -358,3 +359,18 @@ def test_compiled_programs_take_lazy_tensors() -> None:
         return compiled_add(x + 1, y) + x
 
     agree(work)
+
+
+def test_a_call_outside_of_samples_is_in_the_timeline(asked: list[Any]) -> None:
+    net = gluonjit.hybridize(Net(), dynamic_batch=True, granularity="op")
+    with gluonjit.batching() as batch:
+        results = [net(SAMPLE), net(SAMPLE + 1)]
+        results[0] * 3.5, results[0] + results[1]  # the long way
+        asked.clear()
+        found = results[0] * 3.5 + results[1] * 3.5
+        told = [event.name for event in batch.report.timeline if event.part == "capture"]
+    assert told[2:] == ["mul", "add", "mul", "mul", "add"]  # after the samples
+    assert not asked or FAST is None
+    assert torch.allclose(found, 3.5 * (results[0].detach().clone() + results[1].detach().clone()))
+    asked.clear()
+    assert (found * 3.5).__class__ is torch.Tensor and asked  # it waits for nothing

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from time import perf_counter
 from typing import Any
 
 from mxnet import gluon
@@ -21,7 +20,6 @@ from gluonjit.engines.mxnet.lazy import LazyArray
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy
 from gluonjit.engines.mxnet.lookups import Table
 from gluonjit.engines.mxnet.operands import ZERO, Empty, value_of
-from gluonjit.hybrid import Batch
 from gluonjit.hybrid.capture.fast import configure
 
 
@@ -47,8 +45,6 @@ def block_call() -> Any:
         NDArrayBase=NDArrayBase,
         HybridBlock=gluon.HybridBlock,
         automatic=automatic_cell,
-        note=_note,
-        clock=perf_counter,
         after=calls.after_forward,
         get_shape=_address(_LIB.MXNDArrayGetShapeEx64),
         get_dtype=_address(_LIB.MXNDArrayGetDType),
@@ -58,11 +54,6 @@ def block_call() -> Any:
     LazyArray.__getitem__ = FAST.Hook("item", LazyArray.__getitem__)  # type: ignore[method-assign]
     LazyNumpy.__getitem__ = FAST.Hook("numpy_item", LazyNumpy.__getitem__)  # type: ignore[method-assign]
     return FAST.Hook("call", calls.call)
-
-
-def _note(batch: Batch, cell: Cell, begin: float) -> None:
-    """A call outside of all samples was captured."""
-    batch.report.note(cell.name, "capture", begin, perf_counter())
 
 
 def _address(function: Any) -> int | None:

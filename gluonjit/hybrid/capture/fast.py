@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from time import perf_counter
+from typing import Any
+
 from gluonjit.compiled import FAST
 from gluonjit.graph import Graph, Spec, origins
 from gluonjit.hybrid.run.batch import Batch
@@ -20,4 +23,11 @@ def configure() -> None:
             local=LOCAL,
             known=origins.known,
             is_library=origins.is_library,
+            note=_note,
+            clock=perf_counter,
         )
+
+
+def _note(batch: Batch, cell: Any, begin: float) -> None:
+    """Show the capture of a call outside of all samples in the timeline."""
+    batch.report.note(cell.name, "capture", begin, perf_counter())

@@ -73,8 +73,8 @@ class Value:
         """The numbers of the rows, one by one."""
         if isinstance(self.rows, tuple):
             return list(self.rows)
-        first: cython.longlong = self.rows
-        count: cython.longlong = self.spec.rows
+        first: cython.longlong = _whole(self.rows)
+        count: cython.longlong = _whole(self.spec.rows)
         if count > MOST_ROWS or first > MOST_ROWS:
             raise OverflowError(f"a graph has no {count} rows from {first} on")
         return list(range(first, first + count))
@@ -291,6 +291,16 @@ def _here():
 
 
 @cython.cfunc
+@cython.inline
+@cython.exceptval(-1)
+def _whole(rows) -> cython.longlong:
+    """A number of rows."""
+    if not isinstance(rows, int):
+        raise TypeError(f"rows is {rows!r}, no number and no tuple")
+    return rows
+
+
+@cython.cfunc
 def _numbers_in(codes) -> cython.p_longlong:
     """The numbers of an array."""
     if cython.compiled:
@@ -311,7 +321,7 @@ def _code(record: Record, rows) -> cython.longlong:
             record._lists.append(rows)
         number = found
         return -1 - number
-    number = rows
+    number = _whole(rows)
     if number < 0:
         raise ValueError(f"a graph has no row {number}")
     return number

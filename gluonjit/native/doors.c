@@ -194,7 +194,7 @@ static int waits(PyObject *const *args, Py_ssize_t count, PyObject *graph) {
         PyObject *arg = args[k], *value;
         if (Py_TYPE(arg) != names.torch.lazy[0] || is_stale(arg) || SLOT(arg, names.torch.lazy_c[0]) != Py_None) continue;
         value = SLOT(arg, names.torch.lazy_v[0]);
-        if (value != NULL && Py_TYPE(value) == &ValueType && ((Value *)value)->graph == graph) return 1;
+        if (value != NULL && Py_TYPE(value) == core.value_type && ((Value *)value)->graph == graph) return 1;
     }
     return 0;
 }

@@ -117,7 +117,7 @@ def of_values() -> Iterator[Case]:
     for name in ("rows", "spec", "graph", "base"):
         yield Case(f"del value.{name}", lambda name=name: delete(name), None)  # type: ignore[misc]
     for name in ("result", "depth", "taped", "row_list", "none"):
-        yield Case(f"del value.{name}", lambda name=name: delete(name), (AttributeError, TypeError))  # type: ignore[misc]
+        yield Case(f"del value.{name}", lambda name=name: delete(name), ANY)  # type: ignore[misc]
     for name in ("depth", "row_list", "none"):
         yield Case(f"value.{name} = 'x'", lambda name=name: setattr(value(), name, "x"), (AttributeError, TypeError))  # type: ignore[misc]
     for given in ((), (1,), (1, 2), (1, 2, 3, 4), (1, "2", 3, 4, 5), (1, 2**70, 3, 4, 5), (1, 2, 3, 4, 5, 6, 7)):
@@ -223,7 +223,8 @@ def of_functions() -> Iterator[Case]:
         for place in range(7):
             given = [fast.BatchRoom(), fast.GraphRows(), True, {}, [], [0] * 5, []]
             given[place] = thing
-            yield Case(f"replay, {place} is thing {k}", lambda given=given: fast.replay(*given), ANY)  # type: ignore[misc]
+            wanted = None if place == 5 else ANY
+            yield Case(f"replay, {place} is thing {k}", lambda given=given: fast.replay(*given), wanted)  # type: ignore[misc]
     for section in ("package", "mxnet", "torch", "none"):
         for named in ({}, {"State": int}, {"LazyTensor": 3}, {"Cell": Hostile}):
             made: Any = lambda section=section, named=named: fast.configure(section, **named)  # type: ignore[misc]  # noqa: E731
@@ -238,7 +239,6 @@ def of_functions() -> Iterator[Case]:
         kind_of(rows=-1),
         kind_of(rows=2**40),
         kind_of(rows="1"),
-        kind_of(outputs=[]),
     ):
         yield Case(f"Record of {kind!r:.40}", lambda kind=kind: Record(kind, 0, 0.0), ANY)  # type: ignore[misc]
     for output in (

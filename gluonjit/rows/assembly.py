@@ -219,7 +219,7 @@ class _Assembling:
         return op, out, a, b, width, x, y, flags
 
 
-_AS_WIDE_AS_A = frozenset({"SUMW", "MAXW", "PICK"})
+_AS_WIDE_AS_A = frozenset({"SUMW", "PICK"})
 
 
 def _registers(instr: Instr) -> list[int]:

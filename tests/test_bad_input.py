@@ -155,7 +155,7 @@ def test_a_scope_left_open_does_not_hold_values_back(net: Net) -> None:
     assert_works(net)
 
 
-@pytest.mark.parametrize("executor", ["replay", "compiled"])
+@pytest.mark.parametrize("executor", ["replay", "steps"])
 def test_executors_of_pytorch(net: Net, executor: str) -> None:
     said = f"executor='{executor}', but that is for PyTorch; on MXNet it can be 'auto' or 'stepwise'"
     with pytest.raises(OptionError) as caught:

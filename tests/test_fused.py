@@ -30,6 +30,7 @@ IN_C: dict[str, Body] = {
     "softrelu": lambda F, x, y, w: F.Activation(x, act_type="softrelu") * y,
     "softsign, rsqrt": lambda F, x, y, w: F.Activation(x, act_type="softsign") * F.softsign(y) + F.rsqrt(y),
     "clip": lambda F, x, y, w: F.clip(x, 0.4, 0.8) * F.maximum(y, 0.5) + F.minimum(y, 0.9) * x,
+    "ones_like, zeros_like": lambda F, x, y, w: (F.ones_like(x) - x) * y + F.zeros_like(y),
     "exp, log, sqrt": lambda F, x, y, w: F.exp(x) * F.log(y) + F.sqrt(x),
     "square, abs, negative": lambda F, x, y, w: F.square(x) + F.abs(x - y) - (-y) + F.reciprocal(x),
     "softmax": lambda F, x, y, w: F.softmax(x) * y,

@@ -80,6 +80,11 @@ def _limited(op: str, name: str, builder: Builder, attrs: Attributes, a: Anythin
     return RowMatrix(builder.emit(op, a.view, number=attrs.number(name, 0.0)), a.dims)
 
 
+def _filled(number: float, builder: Builder, attrs: Attributes, a: Anything) -> Anything:
+    a = rows_in(a)
+    return RowMatrix(builder.filled(a.view, number), a.dims)
+
+
 def _clip(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
     return _limited("MINS", "a_max", builder, attrs, _limited("MAXS", "a_min", builder, attrs, a))
 
@@ -298,6 +303,8 @@ OPERATORS: dict[str, Callable[..., Anything]] = {
     **{name: partial(_scalar, op) for op, names in _SCALAR.items() for name in names},
     **{name: partial(_limited, "MAXS", "scalar") for name in ("_maximum_scalar", "_npi_maximum_scalar")},
     **{name: partial(_limited, "MINS", "scalar") for name in ("_minimum_scalar", "_npi_minimum_scalar")},
+    "ones_like": partial(_filled, 1.0),
+    "zeros_like": partial(_filled, 0.0),
     "clip": _clip,
     "softsign": _softsign,
     "rsqrt": _rsqrt,

@@ -64,12 +64,6 @@ class Compiled:
         slots = () if self.backward is None else self.backward.slots
         return tuple(sorted({slot.number for slot in slots if slot.what in ("packed", "turned", "const")}))
 
-    @cached_property
-    def operands_again(self) -> frozenset[int]:
-        """The operands whose numbers the backward pass reads."""
-        slots = () if self.backward is None else self.backward.slots
-        return frozenset(slot.number for slot in slots if slot.what in ("operand", "base"))
-
 
 class Variant(NamedTuple):
     """A way to call a program: operands whose rows follow each other, operands and constants that learn, results that

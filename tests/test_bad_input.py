@@ -168,6 +168,13 @@ def test_executors_of_pytorch(net: Net, executor: str) -> None:
     assert_works(net)
 
 
+def test_switches_that_are_gone(net: Net) -> None:
+    with pytest.raises(OptionError, match="'sums', 'identities' is gone, as no program gained from it: leave it out"):
+        net.hybridize(dynamic_batch=True, without=("hoisting", "sums", "identities"))
+    net.hybridize(dynamic_batch=True, without=("hoisting",))
+    assert_works(net)
+
+
 LIKE_IT: list[tuple[dict[str, Any], str]] = [
     ({"dynamic_batching": True}, "hybridize(dynamic_batching=True): there is no option 'dynamic_batching': did you "
      "mean dynamic_batch=True?"),

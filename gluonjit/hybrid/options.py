@@ -17,11 +17,9 @@ SWITCHES = {
     "arity": "a cell that does the same for each child is one kind for any number of children",
     "hoisting": "products of a cell with inputs alone run once, before the recursion",
     "zeros": "products with states that the program makes by zeros are left out",
-    "activations": "sigmoid and tanh run as Activation",
-    "sums": "chains of additions run as one add_n",
-    "splits": "gates are cut apart in blocks, not element by element",
+    "activations": "sigmoid and tanh run as Activation, where a step does not run in C",
+    "splits": "gates are cut apart in blocks, not element by element, where a step does not run in C",
     "fused": "a step whose operators all have an instruction runs in C as a whole, on the host",
-    "identities": "results are written in place, where that is safe, with no copy of their own",
 }
 """The savings, by name; `without=(name, ...)` leaves one out, with the same results."""
 
@@ -117,7 +115,14 @@ def _unknown(name: str, value: Any) -> str:
 
 def _gone(name: str, value: Any) -> str:
     """Says what to type instead of a value that an option had once; "" for any other."""
+    if name == "without":
+        names = [one for one in value if one in _GONE_SWITCHES] if _is_names(value) else []
+        listed = ", ".join(map(repr, names))
+        return f"without={value!r}: {listed} is gone, as no program gained from it: leave it out" if names else ""
     return _GONE.get((name, value), "") if isinstance(value, str) else ""
+
+
+_GONE_SWITCHES = {"sums", "identities"}
 
 
 _GONE = {

@@ -41,10 +41,6 @@ class BatchClosedError(GluonJITError):
     """A lazy value is asked for, but its batch was discarded unrun, as after an exception inside it."""
 
 
-class DataError(GluonJITError, ValueError):
-    """A data file is missing or broken; the message names the file and, where there is one, the line."""
-
-
 class TraceError(GluonJITError, ValueError):
     """A trace cannot be written, read or simulated as asked; the message names the file and the next step."""
 

@@ -23,7 +23,6 @@ TOLERANCE = 1e-4  # of the largest entry: the device adds up in another order, a
 # reason that it gives.
 MODES: dict[str, dict[str, Any]] = {
     "eager": {"executor": "stepwise"},
-    "compiled": {"executor": "compiled"},
     "cuda-graph": {"executor": "replay"},
     "step-graphs": {"executor": "steps"},
 }

@@ -17,11 +17,9 @@ SWITCHES = {
     "arity": "a cell that does the same for each child is one kind for any number of children",
     "hoisting": "products of a cell with inputs alone run once, before the recursion",
     "zeros": "products with states that the program makes by zeros are left out",
-    "activations": "sigmoid and tanh run as Activation",
-    "sums": "chains of additions run as one add_n",
-    "splits": "gates are cut apart in blocks, not element by element",
+    "activations": "sigmoid and tanh run as Activation, where a step does not run in C",
+    "splits": "gates are cut apart in blocks, not element by element, where a step does not run in C",
     "fused": "a step whose operators all have an instruction runs in C as a whole, on the host",
-    "identities": "results are written in place, where that is safe, with no copy of their own",
 }
 """The savings, by name; `without=(name, ...)` leaves one out, with the same results."""
 
@@ -48,8 +46,8 @@ class Options:
     copy_inputs: bytes up to which an input array is copied when it is captured, so that the program may write to
         its own by any way, numpy's too; of a larger one a write that the framework counts is noticed: CaptureError.
     executor: what runs the plan of a flush in PyTorch: "stepwise" step by step, "replay" as a static plan with padded
-        sizes (on CUDA one graph), "steps" with each step as a static one (on CUDA a graph each), "compiled" with
-        programs that torch.compile has made; "auto" chooses. MXNet knows "auto" and "stepwise" (see docs/gpu.md).
+        sizes (on CUDA one graph), "steps" with each step as a static one (on CUDA a graph each); "auto"
+        chooses. MXNet knows "auto" and "stepwise" (see docs/gpu.md).
     reuse: a function of a call's arguments that gives a key, or None. What a call of the block captured is captured
         again at once, without running the block's Python, when a call of the same key comes (see docs/guide.md).
     check_reuse: every so-many-th of these calls is captured anyway, and compared with what would be reused; None: none.
@@ -86,11 +84,9 @@ class Options:
         for name, value in changes.items():
             if name not in _RULES:
                 raise OptionError(f"{call}: {_unknown(name, value)}")
-            if name == "executor" and value == "eager":
-                raise OptionError(
-                    f'{call}: executor="eager" is now called executor="stepwise": a plan that runs step by step. '
-                    f'granularity="eager" runs the program itself, not batched'
-                )
+            gone = _gone(name, value)
+            if gone:
+                raise OptionError(f"{call}: {gone}")
             usable, what = _RULES[name]
             if not usable(value):
                 raise OptionError(f"{call}: {name}={value!r}, but it {what}")
@@ -115,6 +111,26 @@ def _unknown(name: str, value: Any) -> str:
     if meant:
         return f"there is no option {name!r}: did you mean {meant}={value!r}?"
     return f"there is no option {name!r}; the options are {', '.join(sorted(_RULES))}"
+
+
+def _gone(name: str, value: Any) -> str:
+    """Says what to type instead of a value that an option had once; "" for any other."""
+    if name == "without":
+        names = [one for one in value if one in _GONE_SWITCHES] if _is_names(value) else []
+        listed = ", ".join(map(repr, names))
+        return f"without={value!r}: {listed} is gone, as no program gained from it: leave it out" if names else ""
+    return _GONE.get((name, value), "") if isinstance(value, str) else ""
+
+
+_GONE_SWITCHES = {"sums", "identities"}
+
+
+_GONE = {
+    ("executor", "eager"): 'executor="eager" is now called executor="stepwise": a plan that runs step by step. '
+    'granularity="eager" runs the program itself, not batched',
+    ("executor", "compiled"): 'executor="compiled" is gone, as no program gained from it: type executor="stepwise", or '
+    "leave it out",
+}
 
 
 def near_option(name: str) -> str:
@@ -189,7 +205,7 @@ _RULES: dict[str, _Rule] = {
         f"is a tuple of names out of {', '.join(SWITCHES)}",
     ),
     "copy_inputs": (_is_size, "is a whole number of bytes, 0 or more"),
-    "executor": _one_of(AUTO, "stepwise", "compiled", "replay", "steps"),
+    "executor": _one_of(AUTO, "stepwise", "replay", "steps"),
     "reuse": (lambda value: value is None or callable(value), "is a function of the call's arguments, or None"),
     "check_reuse": (lambda value: value is None or _is_count(value), "is a whole number of at least 1, or None"),
 }

@@ -64,12 +64,6 @@ class Compiled:
         slots = () if self.backward is None else self.backward.slots
         return tuple(sorted({slot.number for slot in slots if slot.what in ("packed", "turned", "const")}))
 
-    @cached_property
-    def operands_again(self) -> frozenset[int]:
-        """The operands whose numbers the backward pass reads."""
-        slots = () if self.backward is None else self.backward.slots
-        return frozenset(slot.number for slot in slots if slot.what in ("operand", "base"))
-
 
 class Variant(NamedTuple):
     """A way to call a program: operands whose rows follow each other, operands and constants that learn, results that
@@ -219,7 +213,7 @@ class _Assembling:
         return op, out, a, b, width, x, y, flags
 
 
-_AS_WIDE_AS_A = frozenset({"SUMW", "MAXW", "PICK"})
+_AS_WIDE_AS_A = frozenset({"SUMW", "PICK"})
 
 
 def _registers(instr: Instr) -> list[int]:

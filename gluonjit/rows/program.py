@@ -161,6 +161,12 @@ class Builder:
             return self.emit(_WITH_COLUMN[op], a, b)
         raise NotFusable(f"{op} of rows of {a.width} and of {b.width}")
 
+    def filled(self, like: View, number: float) -> View:
+        """The same number everywhere, in as many rows and columns as a matrix has."""
+        out = self.register(self.space(like), like.width)
+        self.code.append(Instr("FILL", out, number=number))
+        return out
+
     def total(self, a: View, mean: bool) -> View:
         """The sum, or the mean, along each row, as a column."""
         out = self.emit("SUMW", a, width=1)

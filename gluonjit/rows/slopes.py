@@ -60,16 +60,13 @@ def _passed(op: str = "COPY") -> Rule:
     return rule
 
 
-def _scaled_input(factor: str, scale: float = 1.0) -> Rule:
-    """dy times scale times a function of the operand."""
+def _scaled_input(factor: str) -> Rule:
+    """dy times a function of the operand."""
 
     def rule(to: Deriving, instr: Instr, dy: View) -> None:
         if to.wants(instr.a):
             assert instr.a is not None
-            slope = to.temporary(factor, instr.a)
-            if scale != 1.0:
-                slope = to.temporary("MULS", slope, number=scale)
-            to.add(instr.a, Instr("MUL", a=dy, b=slope))
+            to.add(instr.a, Instr("MUL", a=dy, b=to.temporary(factor, instr.a)))
 
     return rule
 
@@ -89,13 +86,6 @@ def _reciprocal(to: Deriving, instr: Instr, dy: View) -> None:
     """1/a or x/a: -dy y / a."""
     if to.wants(instr.a):
         to.add(instr.a, Instr("NEG", a=to.temporary("DIV", to.temporary("MUL", dy, instr.out), instr.a)))
-
-
-def _power(to: Deriving, instr: Instr, dy: View) -> None:
-    if to.wants(instr.a):
-        assert instr.a is not None
-        slope = to.temporary("POWS", instr.a, number=instr.number - 1.0)
-        to.add(instr.a, Instr("MUL", a=dy, b=to.temporary("MULS", slope, number=instr.number)))
 
 
 def _add(to: Deriving, instr: Instr, dy: View) -> None:
@@ -135,6 +125,18 @@ def _chosen(first: str, other: str, swapped: bool) -> Rule:
         for target, comparison in ((instr.a, first), (instr.b, other)):
             if to.wants(target):
                 to.add(target, Instr("MUL", a=dy, b=to.temporary(comparison, a, b)))
+
+    return rule
+
+
+def _limited(above: bool) -> Rule:
+    """The gradient goes where the operand lies on its side of the number, or on it."""
+
+    def rule(to: Deriving, instr: Instr, dy: View) -> None:
+        if to.wants(instr.a):
+            assert instr.a is not None and instr.out is not None
+            first, second = (instr.out, instr.a) if above else (instr.a, instr.out)
+            to.add(instr.a, Instr("MUL", a=dy, b=to.temporary("GE", first, second)))
 
     return rule
 
@@ -195,7 +197,7 @@ def unknown(to: Deriving, instr: Instr, dy: View) -> None:
     raise NotFusable(f"{instr.op} has no derivative")
 
 
-CONSTANT = frozenset({"FILL", "SIGN", "STEP", "GE", "LT"})
+CONSTANT = frozenset({"FILL", "SIGN", "GE", "LT"})
 """Instructions whose result changes with no operand."""
 
 RULES: dict[str, Rule] = {
@@ -214,8 +216,6 @@ RULES: dict[str, Rule] = {
     "ABS": _scaled_input("SIGN"),
     "RECIPROCAL": _reciprocal,
     "SOFTRELU": _scaled_input("SIGMOID"),
-    "SIN": _scaled_input("COS"),
-    "COS": _scaled_input("SIN", -1.0),
     "ADD": _add,
     "SUB": _subtract,
     "MUL": _multiply,
@@ -227,7 +227,8 @@ RULES: dict[str, Rule] = {
     "MULS": lambda to, instr, dy: to.add(instr.a, Instr("MULS", a=dy, number=instr.number)),
     "RSUBS": _passed("NEG"),
     "RDIVS": _reciprocal,
-    "POWS": _power,
+    "MAXS": _limited(False),
+    "MINS": _limited(True),
     "ADDV": _added_row("COPY"),
     "SUBV": _added_row("NEG"),
     "MULV": _multiplied_row,

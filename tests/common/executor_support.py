@@ -6,13 +6,11 @@ import copy
 import random
 from typing import Any, Callable
 
-import pytest
 import torch
 from torch import nn
 from torch_support import Tree, assert_close, outcome
 
 import gluonjit
-from gluonjit.engines.torch import compiling
 from gluonjit.engines.torch.replay import recorders
 
 FIXED: dict[str, Any] = {"scheduler": "depth", "granularity": "cell", "sharing": True}
@@ -32,7 +30,6 @@ class Total:
         self.ran: dict[str, int] = {}
         self.declined: dict[str, int] = {}
         self.recordings = self.replays = self.padded = self.captures = 0
-        self.compilations: list[int] = []
 
     def add(self, report: Any) -> None:
         for name, count in report.executed.ran.items():
@@ -42,7 +39,6 @@ class Total:
         self.replays += report.executed.replays
         self.padded += report.padded
         self.captures += report.executed.captures
-        self.compilations.append(report.executed.compilations)
 
 
 def check(net: Any, minibatches: list[list[Any]], loss: Loss, **options: Any) -> Total:
@@ -220,13 +216,3 @@ class OnHost(recorders.CudaRecorder):
     def _replay(self, graph: Any) -> None:
         self.done.append("replay")
         graph.replay()
-
-
-def compile_by(monkeypatch: pytest.MonkeyPatch, backend: Callable[[Any, Any], Any]) -> None:
-    """Let another backend be counted than the compiler of C++, which takes seconds."""
-
-    def counted(self: Any, graph: Any, inputs: Any) -> Any:
-        self.compilations += 1
-        return backend(graph, inputs)
-
-    monkeypatch.setattr(compiling.CompiledProgram, "_backend", counted)

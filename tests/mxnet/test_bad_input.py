@@ -155,7 +155,7 @@ def test_a_scope_left_open_does_not_hold_values_back(net: Net) -> None:
     assert_works(net)
 
 
-@pytest.mark.parametrize("executor", ["replay", "compiled"])
+@pytest.mark.parametrize("executor", ["replay", "steps"])
 def test_executors_of_pytorch(net: Net, executor: str) -> None:
     said = f"executor='{executor}', but that is for PyTorch; on MXNet it can be 'auto' or 'stepwise'"
     with pytest.raises(OptionError) as caught:
@@ -165,6 +165,13 @@ def test_executors_of_pytorch(net: Net, executor: str) -> None:
         net(rows(1, 3), rows(1, 4)).asnumpy()
     assert str(caught.value) == f"batching(): {said}"
     net.hybridize(dynamic_batch=True, executor="stepwise")
+    assert_works(net)
+
+
+def test_switches_that_are_gone(net: Net) -> None:
+    with pytest.raises(OptionError, match="'sums', 'identities' is gone, as no program gained from it: leave it out"):
+        net.hybridize(dynamic_batch=True, without=("hoisting", "sums", "identities"))
+    net.hybridize(dynamic_batch=True, without=("hoisting",))
     assert_works(net)
 
 

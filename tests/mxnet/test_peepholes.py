@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
@@ -16,14 +15,13 @@ from support import assert_same, flat, rows
 import gluonjit
 from gluonjit.engines.mxnet.lazy import wrap
 from gluonjit.engines.mxnet.peepholes import PEEPHOLES, improved
-from gluonjit.engines.mxnet.program import DIRECT, finals_of
 from gluonjit.engines.mxnet.trace import Trace, tracing
 from gluonjit.graph import intern_spec
 from gluonjit.hybrid import LOCAL
 from gluonjit.hybrid.options import SWITCHES
 
 SIZE = 4
-NAMES = ("activations", "sums", "splits", "identities")
+NAMES = ("activations", "splits")
 Function = Callable[..., Any]
 
 
@@ -44,8 +42,7 @@ ROW = (1, 2 * SIZE)
 
 
 def test_every_peephole_has_a_switch() -> None:
-    assert {row.name for row in PEEPHOLES} | {"identities"} <= set(SWITCHES)
-    assert set(NAMES) <= set(SWITCHES)
+    assert tuple(row.name for row in PEEPHOLES) == NAMES and set(NAMES) <= set(SWITCHES)
 
 
 # --- activations ---
@@ -89,39 +86,6 @@ def test_activations_agree_at_the_ends_of_the_numbers(kind: str) -> None:
     assert np.isnan(found["activation"][:, -1]).all()
 
 
-# --- sums ---
-
-
-def test_chains_of_additions_run_as_one_sum() -> None:
-    assert operators(lambda a, b, c: (a + b) + c, ROW, ROW, ROW) == ["add_n"]
-    assert operators(lambda a, b, c: (a + b) + (c + a), ROW, ROW, ROW) == ["add_n"]
-    plain = operators(lambda a, b, c: (a + b) + c, ROW, ROW, ROW, without=("sums",))
-    assert plain == ["broadcast_add", "broadcast_add"]
-
-
-def test_sums_keep_what_is_used_elsewhere() -> None:
-    def used(a: Any, b: Any, c: Any) -> Any:
-        inner = a + b
-        return inner + c, inner * c
-
-    def returned(a: Any, b: Any, c: Any) -> Any:
-        inner = a + b
-        return inner + c, inner
-
-    def doubled(a: Any, b: Any, c: Any) -> Any:
-        inner = a + b
-        return inner + inner
-
-    assert operators(used, ROW, ROW, ROW) == ["broadcast_add", "broadcast_add", "broadcast_mul"]
-    assert operators(returned, ROW, ROW, ROW) == ["broadcast_add", "broadcast_add"]
-    assert operators(doubled, ROW, ROW, ROW) == ["broadcast_add", "broadcast_add"]
-
-
-def test_sums_that_broadcast_or_count_stay() -> None:
-    assert operators(lambda a, b, c: (a + b) + c, ROW, (1, 1), ROW) == ["broadcast_add", "broadcast_add"]
-    assert operators(lambda a, b, c: (a + b) + c, ROW, ROW, ROW, dtype="int32") == ["broadcast_add", "broadcast_add"]
-
-
 # --- splits ---
 
 
@@ -162,92 +126,6 @@ def test_splits_along_other_axes_stay() -> None:
     assert operators(lambda x: list(nd.split(x, num_outputs=2, axis=0)), (2, SIZE)) == ["SliceChannel"]
     assert operators(lambda x: list(nd.split(x, num_outputs=2, axis=1)), (1, 2, SIZE)) == ["SliceChannel"]
     assert operators(lambda x: list(nd.split(x, num_outputs=8, axis=1, squeeze_axis=True)), ROW) == ["SliceChannel"]
-
-
-# --- identities ---
-
-_a, _b, _w = (mx.sym.var(name) for name in "abw")
-_SYMBOLS = {
-    "Activation": mx.sym.Activation(_a, act_type="tanh"),
-    "FullyConnected": mx.sym.FullyConnected(_a, _w, num_hidden=SIZE, no_bias=True),
-    "add_n": mx.sym.add_n(_a, _b, _a),
-    "batch_dot": mx.sym.batch_dot(mx.sym.expand_dims(_a, axis=1), mx.sym.expand_dims(_b, axis=2)),
-    "broadcast_add": mx.sym.broadcast_add(_a, _b),
-    "broadcast_mul": mx.sym.broadcast_mul(_a, _b),
-    "broadcast_sub": mx.sym.broadcast_sub(_a, _b),
-    "elemwise_mul": _a * _b,
-    "elemwise_sub": _a - _b,
-    "log_softmax": mx.sym.log_softmax(_a),
-    "sigmoid": mx.sym.sigmoid(_a),
-    "softmax": mx.sym.softmax(_a),
-    "tanh": mx.sym.tanh(_a),
-}
-
-
-def head_operators(symbols: Sequence[mx.sym.Symbol]) -> list[str]:
-    """The operators that write the outputs of a graph."""
-    graph = json.loads(mx.sym.Group(list(symbols)).tojson())
-    return [graph["nodes"][head[0]]["op"] for head in graph["heads"]]
-
-
-def differentiated(symbols: Sequence[mx.sym.Symbol], learned: Sequence[str], retain: bool) -> list[np.ndarray]:
-    """Outputs written into rows of larger arrays, and gradients added to what is there, of one compiled graph."""
-    graph = mx.sym.Group(list(symbols))
-    call = mx.nd.CachedOp(graph, [("inline_limit", 0)])
-    order = graph.list_inputs()
-    arrays = {name: rows(SIZE, SIZE, seed=ord(name)) for name in order}
-    shapes = graph.infer_shape(**{name: array.shape for name, array in arrays.items()})[1]
-    outputs = [nd.zeros((9, *shape[1:]))[3 : 3 + shape[0]] for shape in shapes]
-    heads = [rows(9, *shape[1:], seed=5)[2 : 2 + shape[0]] for shape in shapes]
-    variables = [arrays[name] for name in order if name in learned]
-    found = [nd.ones(array.shape) for array in variables]
-    autograd.mark_variables(variables, found, "add")
-    with autograd.record():
-        call(*[arrays[name] for name in order], out=outputs)
-    for again in [True, False] if retain else [False]:
-        autograd.backward(outputs, heads, retain_graph=again)
-    return [array.asnumpy() for array in (*outputs, *found, *heads)]
-
-
-def test_every_direct_operator_is_tested() -> None:
-    assert set(_SYMBOLS) == DIRECT
-    for name, symbol in _SYMBOLS.items():
-        assert head_operators([symbol]) == [name]
-
-
-@pytest.mark.parametrize("retain", [False, True])
-@pytest.mark.parametrize("name", sorted(DIRECT))
-def test_direct_results_and_their_gradients_are_those_by_way_of_identities(name: str, retain: bool) -> None:
-    symbol = _SYMBOLS[name]
-    further = mx.sym.Activation(symbol, act_type="sigmoid") * 2.0
-    for symbols in ([symbol], [symbol, further]):
-        inputs = mx.sym.Group(symbols).list_inputs()
-        assert head_operators(finals_of(symbols, True))[0] == name
-        assert set(head_operators(finals_of(symbols, False))) == {"_copy"}
-        for learned in (inputs, inputs[:1], inputs[1:]):
-            if learned:
-                direct = differentiated(finals_of(symbols, True), learned, retain)
-                copied = differentiated(finals_of(symbols, False), learned, retain)
-                for one, other in zip(direct, copied):
-                    np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
-
-
-def test_other_results_keep_their_identities() -> None:
-    twice = _a * _b
-    assert head_operators(finals_of([_a + _b, twice, twice, _a], True)) == [
-        "_copy",
-        "elemwise_mul",
-        "_copy",
-        "_copy",
-    ]
-
-
-def test_an_addition_that_is_a_result_is_one_that_may_be_written_in_place() -> None:
-    def result(a: Any, b: Any) -> Any:
-        return nd.elemwise_add(a, nd.elemwise_add(a, b) * b)
-
-    assert operators(result, ROW, ROW) == ["elemwise_add", "broadcast_mul", "broadcast_add"]
-    assert operators(result, ROW, ROW, without=("identities",)) == ["elemwise_add", "broadcast_mul", "elemwise_add"]
 
 
 # --- all of them, in models ---
@@ -331,7 +209,7 @@ def test_kinds_made_with_and_without_do_not_meet() -> None:
     net = Chain(Gates())
     net.initialize(mx.init.Uniform(0.7))
     counts = []
-    for without in ((), ("identities",), ()):
+    for without in ((), ("splits",), ()):
         net.hybridize(dynamic_batch=True)
         with gluonjit.batching(without=without, granularity="cell"):
             result = net(rows(2, SIZE))

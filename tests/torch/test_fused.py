@@ -25,6 +25,8 @@ IN_C: dict[str, Body] = {
     "sigmoid, tanh, relu": lambda x, y, w: x.sigmoid() * y.tanh() + (x - y).relu(),
     "exp, log, sqrt": lambda x, y, w: x.exp() * y.log() + x.sqrt(),
     "square, abs, neg": lambda x, y, w: x**2 + (x - y).abs() - (-y) + torch.nn.functional.silu(x),
+    "softplus, rsqrt": lambda x, y, w: torch.nn.functional.softplus(x) * y.rsqrt(),
+    "clamp": lambda x, y, w: x.clamp(0.4, 0.8) * y.clamp_min(0.5) + y.clamp_max(0.9) * x.clamp(max=1),
     "softmax": lambda x, y, w: x.softmax(-1) * y + y.log_softmax(-1),
     "xlogy": lambda x, y, w: torch.xlogy(x.detach(), y) * x,
     "slices": lambda x, y, w: x[..., 1:5] * y[..., :4],

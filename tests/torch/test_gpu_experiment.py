@@ -23,7 +23,6 @@ from experiments.gpu.floor import Rates, floor_of
 from experiments.gpu.profiling import kernels_of, union
 from experiments.gpu.report import draw, table
 from experiments.throughput.counts import Product
-from gluonjit.engines.torch import compiling
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = ["--device", "cpu", "--quick", "--hidden", "4", "--batch-size", "2"]
@@ -34,8 +33,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(DATA_VARIABLE, raising=False)
     monkeypatch.setattr(builtin, "SCENES", 20)
     monkeypatch.setattr(builtin, "SIZES", {"train": 64, "dev": 2, "test": 2})
-    for module, name in ((torch, "compile"), (compiling, "original_compile")):  # tested elsewhere, and takes seconds
-        monkeypatch.setattr(module, name, lambda run, **options: run)
+    monkeypatch.setattr(torch, "compile", lambda run, **options: run)  # tested elsewhere, and takes seconds
     for name in ("CHECKED", "FEW", "WARM_UP", "WARM_UP_DYNAMIC"):
         monkeypatch.setattr(measuring, name, 2)
 
@@ -63,8 +61,7 @@ def test_a_quick_run_without_a_gpu_checks_and_measures_every_workload(
     assert not result["skipped"]
     executors = {(row["system"], row["executor"]) for row in result["rows"]}
     assert executors == {
-        ("gluonjit-eager", "stepwise"), ("gluonjit-compiled", "compiled"), ("gluonjit-cuda-graph", "replay"),
-        ("gluonjit-step-graphs", "steps"),
+        ("gluonjit-eager", "stepwise"), ("gluonjit-cuda-graph", "replay"), ("gluonjit-step-graphs", "steps"),
         *[(name, None) for name in by_hand],
     }  # fmt: skip
     said = capsys.readouterr().out

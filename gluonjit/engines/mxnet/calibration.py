@@ -18,7 +18,6 @@ class _Gates(gluon.HybridBlock):  # type: ignore[misc]
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self._width = width
         with self.name_scope():
             self.both = gluon.nn.Dense(3 * width, in_units=2 * width)
 

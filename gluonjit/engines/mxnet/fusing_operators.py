@@ -65,6 +65,30 @@ def _unary(op: str, builder: Builder, attrs: Attributes, a: Anything) -> Anythin
     return RowMatrix(builder.emit(op, a.view), a.dims)
 
 
+def _softsign(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
+    a = rows_in(a)
+    return RowMatrix(builder.emit("DIV", a.view, builder.with_number("ADD", builder.emit("ABS", a.view), 1.0)), a.dims)
+
+
+def _rsqrt(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
+    a = rows_in(a)
+    return RowMatrix(builder.emit("RECIPROCAL", builder.emit("SQRT", a.view)), a.dims)
+
+
+def _limited(op: str, name: str, builder: Builder, attrs: Attributes, a: Anything) -> Anything:
+    a = rows_in(a)
+    return RowMatrix(builder.emit(op, a.view, number=attrs.number(name, 0.0)), a.dims)
+
+
+def _filled(number: float, builder: Builder, attrs: Attributes, a: Anything) -> Anything:
+    a = rows_in(a)
+    return RowMatrix(builder.filled(a.view, number), a.dims)
+
+
+def _clip(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
+    return _limited("MINS", "a_max", builder, attrs, _limited("MAXS", "a_min", builder, attrs, a))
+
+
 def _scalar(op: str, builder: Builder, attrs: Attributes, a: Anything) -> Anything:
     a = rows_in(a)
     return RowMatrix(builder.with_number(op, a.view, attrs.number("scalar", 1.0 if op == "DIV" else 0.0)), a.dims)
@@ -107,6 +131,8 @@ _ACTIVATIONS = {"sigmoid": "SIGMOID", "tanh": "TANH", "relu": "RELU", "softrelu"
 
 def _activation(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
     kind = attrs.text("act_type", "")
+    if kind == "softsign":
+        return _softsign(builder, attrs, a)
     if kind not in _ACTIVATIONS:
         raise NotFusable(f"Activation {kind}")
     return _unary(_ACTIVATIONS[kind], builder, attrs, a)
@@ -275,6 +301,13 @@ OPERATORS: dict[str, Callable[..., Anything]] = {
     **{name: partial(_binary, op) for op, names in _BINARY.items() for name in names},
     **{name: partial(_unary, op) for op, names in _UNARY.items() for name in names},
     **{name: partial(_scalar, op) for op, names in _SCALAR.items() for name in names},
+    **{name: partial(_limited, "MAXS", "scalar") for name in ("_maximum_scalar", "_npi_maximum_scalar")},
+    **{name: partial(_limited, "MINS", "scalar") for name in ("_minimum_scalar", "_npi_minimum_scalar")},
+    "ones_like": partial(_filled, 1.0),
+    "zeros_like": partial(_filled, 0.0),
+    "clip": _clip,
+    "softsign": _softsign,
+    "rsqrt": _rsqrt,
     "add_n": _add_n,
     "FullyConnected": _fully_connected,
     "Activation": _activation,

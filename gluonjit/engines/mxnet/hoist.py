@@ -90,7 +90,7 @@ def _without(
     return Cut(rest, [place[position] for position in results], kept, products)
 
 
-def product_kind(trace: Trace, operand: int, op: TraceOp, name: str, direct: bool) -> Kind:
+def product_kind(trace: Trace, operand: int, op: TraceOp, name: str) -> Kind:
     """The kind of a product that was cut out. Raises rules.NotBatchable."""
     spec = trace.operands[operand]
     alone = Trace([spec], trace.training)
@@ -103,7 +103,7 @@ def product_kind(trace: Trace, operand: int, op: TraceOp, name: str, direct: boo
     alone.shapes.append(trace.shapes[op.outputs[0]])
     result = len(alone.shapes) - 1
     alone.ops.append(TraceOp(op.name, op.attrs, tuple(inputs), (result,)))
-    built = build(alone, [result], direct)
+    built = build(alone, [result])
     return Kind(
         f"{name}: {op.name} of leaves",
         (spec,),

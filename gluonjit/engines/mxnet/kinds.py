@@ -141,7 +141,7 @@ def _kind_of(
     rest, places = (trace, results) if pieces is None else (pieces.rest, pieces.results)
     try:
         products = [] if pieces is None else [_product(cell, trace, without, *product) for product in pieces.products]
-        built = build(rest, places, "identities" not in without)
+        built = build(rest, places)
     except rules.NotBatchable as refusal:
         return str(refusal)
     built.program.parameters = parameters
@@ -174,7 +174,7 @@ def _product(cell: Cell, trace: Trace, without: tuple[str, ...], operand: int, o
     key = (without, op.name, op.attrs, trace.operands[operand], *[id(arrays[position]) for position in op.inputs[1:]])
     kind = cell.products.get(key)
     if kind is None:
-        kind = cell.products[key] = product_kind(trace, operand, op, cell.name, "identities" not in without)
+        kind = cell.products[key] = product_kind(trace, operand, op, cell.name)
     return operand, kind
 
 

@@ -103,9 +103,7 @@ def _make_kind(
     if rule is not None and rule.stateful and rule.kind == "alone" and not trace.operands:
         return None
     try:
-        program, outputs, rows, pure, poly = build(
-            improved(trace, results, without), results, "identities" not in without
-        )
+        program, outputs, rows, pure, poly = build(improved(trace, results, without), results)
     except rules.NotBatchable as refusal:
         reason = str(refusal).removeprefix(f"{name}: ")
     else:

@@ -6,12 +6,10 @@ what it gains. A row keeps the positions of every result that is used outside of
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from gluonjit.engines.mxnet import rules
-from gluonjit.engines.mxnet.arrays import FLOATS
 from gluonjit.engines.mxnet.trace import Trace, TraceOp
 
 Rewrite = Callable[[Trace, Sequence[int]], "list[TraceOp]"]
@@ -60,58 +58,6 @@ def _activation(trace: Trace, op: TraceOp, users: Sequence[TraceOp], results: Se
     if kind == "sigmoid" and enlarged:
         return op
     return TraceOp("Activation", (("act_type", kind),), op.inputs, op.outputs)
-
-
-# --- sums --------------------------------------------------------------------------------------------------------
-
-_ADDITIONS = {"elemwise_add", "broadcast_add", "_npi_add"}
-_FEWEST_TERMS = 3
-
-
-def _sums(trace: Trace, results: Sequence[int]) -> list[TraceOp]:
-    """Run a chain of additions as one add_n, where nothing else uses what is in between."""
-    constants = {position for position, _ in trace.consts}
-    uses = Counter(position for op in trace.ops for position in op.inputs)
-    uses.update(results)
-    terms: dict[int, tuple[int, ...]] = {}  # of each addition's result
-    for op in trace.ops:
-        if op.name in _ADDITIONS and _alike(trace, (*op.inputs, *op.outputs)) and constants.isdisjoint(op.inputs):
-            inner = [terms.get(position, ()) if uses[position] == 1 else () for position in op.inputs]
-            parts = [found or (position,) for found, position in zip(inner, op.inputs)]
-            terms[op.outputs[0]] = tuple(position for part in parts for position in part)
-    swallowed = {
-        position
-        for op in trace.ops
-        if op.outputs[0] in terms
-        for position in op.inputs
-        if position in terms and uses[position] == 1
-    }
-    made = []
-    for op in trace.ops:
-        found = terms.get(op.outputs[0], ())
-        if op.outputs[0] not in swallowed:
-            many = len(found) >= _FEWEST_TERMS
-            made.append(TraceOp("add_n", (("num_args", str(len(found))),), found, op.outputs) if many else op)
-    return made
-
-
-def _alike(trace: Trace, positions: Iterable[int]) -> bool:
-    """Tells whether these have one shape and one dtype, of floating-point numbers."""
-    shapes = {trace.shapes[position] for position in positions}
-    return len(shapes) == 1 and all(dtype in FLOATS for _, dtype in shapes)
-
-
-# --- identities -------------------------------------------------------------------------------------------------
-
-
-def _last_additions(trace: Trace, results: Sequence[int]) -> list[TraceOp]:
-    """Add what is a result by an operator that may write one in place (see `program.DIRECT`)."""
-    return [
-        TraceOp("broadcast_add", (), op.inputs, op.outputs)
-        if op.name == "elemwise_add" and op.outputs[0] in results and _alike(trace, (*op.inputs, *op.outputs))
-        else op
-        for op in trace.ops
-    ]
 
 
 # --- splits ------------------------------------------------------------------------------------------------------
@@ -214,8 +160,6 @@ def _users(ops: Iterable[TraceOp]) -> dict[int, list[TraceOp]]:
 
 PEEPHOLES: tuple[Peephole, ...] = (
     Peephole("activations", _activations),
-    Peephole("sums", _sums),
-    Peephole("identities", _last_additions),
     Peephole("splits", _splits),
 )
 """In the order in which they are made."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -57,7 +56,6 @@ class Batched:
         operands: Sequence[str],
         consts: list[Any],
         besides: Sequence[str] = (),
-        direct: bool = True,
     ) -> None:
         self.consts = consts
         self.left: list[Any] = []
@@ -67,7 +65,9 @@ class Batched:
         self.parameters: list[tuple[Any, Any]] = []  # which parameters the constants are the arrays of
         # MXNet 1.9.1 adds wrongly to an existing gradient in mean, clip, flip and others; here it is known right.
         self.adds: list[bool] = [False] * len(consts)
-        finals = finals_of(symbols, direct)
+        # MXNet 1.9.1 fails in CachedOp's backward, or goes wrong, where the gradient of an output is passed through
+        # unchanged, as that of elemwise_add is ("storage_type_num_unknown_nodes"), or where an output is an input.
+        finals = [mx.sym.identity(symbol) for symbol in symbols]
         graph = mx.sym.Group(finals)
         names = [*operands, *(f"const{k}" for k in range(len(consts))), *besides]
         plain = len(names) - len(besides)
@@ -98,26 +98,6 @@ class Batched:
         if not self._straight:
             arrays = [arrays[position] for position in self._order]
         self._ops.of((count, *sizes))(*arrays, out=results)
-
-
-# Operators whose backward computes something: MXNet 1.9.1 fails in CachedOp's backward, or goes wrong, where the
-# gradient of an output is passed through unchanged, as that of elemwise_add is ("storage_type_num_unknown_nodes").
-DIRECT = frozenset(
-    "Activation FullyConnected add_n batch_dot broadcast_add broadcast_mul broadcast_sub elemwise_mul elemwise_sub "
-    "log_softmax sigmoid softmax tanh".split()
-)
-
-
-def finals_of(symbols: Sequence[mx.sym.Symbol], direct: bool) -> list[mx.sym.Symbol]:
-    """The outputs of a graph, with an identity around each that may not be one as it is, or is one already."""
-    graph = json.loads(mx.sym.Group(list(symbols)).tojson())
-    heads = [(node, number) for node, number, *_ in graph["heads"]]
-    return [
-        symbol
-        if direct and graph["nodes"][head[0]]["op"] in DIRECT and head not in heads[:place]
-        else mx.sym.identity(symbol)
-        for place, (symbol, head) in enumerate(zip(symbols, heads))
-    ]
 
 
 def segment_sum(flat: mx.sym.Symbol) -> mx.sym.Symbol:
@@ -211,22 +191,19 @@ class Built(NamedTuple):
     poly: bool
 
 
-def build(trace: Trace, results: Sequence[int], direct: bool = True) -> Built:
-    """The batched program of a trace, for any number of rows if that is possible. Raises rules.NotBatchable.
-
-    With `direct` results are written in place where that is safe, else all of them by way of an identity.
-    """
+def build(trace: Trace, results: Sequence[int]) -> Built:
+    """The batched program of a trace, for any number of rows if that is possible. Raises rules.NotBatchable."""
     if not trace.operands:
         raise rules.NotBatchable("it has no array operands")
     if len({spec.rows for spec in trace.operands if spec.mode == "rows"}) == 1:
         try:
-            return _build(trace, results, True, direct)
+            return _build(trace, results, True)
         except rules.NotBatchable:  # then for this number of rows, or the reason is another
             pass
-    return _build(trace, results, False, direct)
+    return _build(trace, results, False)
 
 
-def _build(trace: Trace, results: Sequence[int], poly: bool, direct: bool) -> Built:
+def _build(trace: Trace, results: Sequence[int], poly: bool) -> Built:
     values: dict[int, rules.Val] = {}
     groups = operand_groups(trace.operands, poly)
     for number, group in enumerate(groups):
@@ -261,7 +238,6 @@ def _build(trace: Trace, results: Sequence[int], poly: bool, direct: bool) -> Bu
         [final.sym for final in finals],
         [f"group{number}" for number in range(len(groups))],
         [array for _, array in trace.consts],
-        direct=direct,
     )
     program.may_fail = may_fail
     program.enters = let_in(trace)

@@ -50,11 +50,6 @@ def _set_shapes(numpy: bool) -> None:
     check_call(_LIB.MXSetIsNumpyShape(ctypes.c_int(numpy), ctypes.byref(ctypes.c_int())))
 
 
-def unusual(shape: tuple[int, ...]) -> bool:
-    """Tells whether classic semantics do not know such a shape."""
-    return not shape or 0 in shape
-
-
 def is_numpy(array: Any) -> bool:
     """Tells whether an array is one of mx.np."""
     return isinstance(array, ndarray)

@@ -1,9 +1,8 @@
-"""Executors of the plan of a flush (option `executor`): compiled programs, static steps, a static plan, or steps."""
+"""Executors of the plan of a flush (option `executor`): a static plan, static steps, or steps as they are."""
 
 from __future__ import annotations
 
 from gluonjit.analysis import Plan
-from gluonjit.engines.torch.compiling import CompiledSession
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.replay.plans import new_often, skeleton_of, static_plan
 from gluonjit.engines.torch.replay.session import ReplaySession, learned_inputs
@@ -16,7 +15,7 @@ from gluonjit.hybrid.explain.provenance import Provenance
 SEEN = 3
 """The number of times that a skeleton has to come before executor="auto" makes a static plan for it, on CUDA."""
 
-SESSIONS: dict[str, type[Session]] = {"stepwise": Session, "compiled": CompiledSession, "steps": ReplayedSteps}
+SESSIONS: dict[str, type[Session]] = {"stepwise": Session, "steps": ReplayedSteps}
 """The sessions that run steps one by one, by the executor's name."""
 
 

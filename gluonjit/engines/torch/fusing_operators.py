@@ -119,6 +119,25 @@ def _silu(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
     return a._replace(view=builder.emit("MUL", a.view, builder.emit("SIGMOID", a.view)))
 
 
+def _softplus(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
+    if args.get("beta", 1) != 1 or args.get("threshold", 20) != 20:
+        raise NotFusable("a softplus of another steepness")
+    return _unary("SOFTRELU")(builder, args, shapes)
+
+
+def _rsqrt(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
+    a = rows_in(args["self"])
+    return a._replace(view=builder.emit("RECIPROCAL", builder.emit("SQRT", a.view)))
+
+
+def _clamp(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
+    a = rows_in(args["self"])
+    for op, limit in (("MAXS", args.get("min")), ("MINS", args.get("max"))):
+        if limit is not None:
+            a = a._replace(view=builder.emit(op, a.view, number=float(limit)))
+    return a
+
+
 def _transposed(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
     a = args["self"]
     if isinstance(a, Const) and len(a.shape) == 2:
@@ -278,6 +297,11 @@ OPERATORS: dict[str, Rule] = {
     "rsub.Scalar": _reversed_sub,
     "pow.Tensor_Scalar": _power,
     "silu.default": _silu,
+    "softplus.default": _softplus,
+    "rsqrt.default": _rsqrt,
+    "clamp.default": _clamp,
+    "clamp_min.default": _clamp,
+    "clamp_max.default": _clamp,
     "t.default": _transposed,
     "mm.default": _mm,
     "addmm.default": _addmm,

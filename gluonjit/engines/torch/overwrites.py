@@ -22,8 +22,6 @@ ENTRY = "entry"
 """The name of a node that stands for a view by a number: one entry of a tensor."""
 _MOST_NODES = 4096  # that are looked at for one write
 
-Flags = tuple[bool, ...]
-
 
 def note_write(graph: Graph, value: Value, captured: int, learning: bool = True) -> None:
     """Remember the nodes that save what a write to this value changes: those before this row, and what writes."""

@@ -48,8 +48,6 @@ class Session:
     recorded by itself; `Tape` goes backward through them, as one function of PyTorch's autograd.
     """
 
-    taping: type[Tape] = Tape
-
     def __init__(self, plan: Plan, report: Report, options: Options, samples: int, provenance: Provenance) -> None:
         self.plan = plan
         self.report = report
@@ -75,7 +73,7 @@ class Session:
         with plain():
             self.arrays = [None if arena.sole else room_for(arena.spec, arena.rows) for arena in plan.arenas]
         taped = any(step.mode >= 2 for step in plan.steps)
-        self.tape = self.taping(self.report, plan, samples, options.profile, self.finite) if taped else None
+        self.tape = Tape(self.report, plan, samples, options.profile, self.finite) if taped else None
         self._fused = self._fusing(options)
         if self.tape is not None:
             self.tape.fused = self._fused

@@ -50,8 +50,6 @@ class TapeEntry(NamedTuple):
 class Tape:
     """The history of one flush."""
 
-    engine: Any = staticmethod(run_backward)
-
     def __init__(self, report: Report, plan: Plan, samples: int, profile: bool, finite: Any = None) -> None:
         self.report = report
         self.plan = plan
@@ -255,7 +253,7 @@ class Tape:
         if not inputs:
             return False
         results, gradients = zip(*heads)
-        got = self.engine(results, gradients, not free, False, tuple(inputs), True, False)
+        got = run_backward(results, gradients, not free, False, tuple(inputs), True, False)
         got = [with_memory(gradient) for gradient in got]
         for (place, index, _), gradient in zip(operands, got):
             if gradient is not None:

@@ -129,8 +129,7 @@ def _executed(report: Shown) -> list[str]:
         ran = ", ".join(f"{name} {count}" for name, count in executed.ran.items())
         lines.append(
             f"flushes by executor: {ran}; {executed.recordings} static plans and steps made, "
-            f"{executed.replays} replayed, {executed.captures} graphs captured, {report.padded} nodes of padding, "
-            f"{executed.compilations} programs compiled"
+            f"{executed.replays} replayed, {executed.captures} graphs captured, {report.padded} nodes of padding"
         )
     return lines + [f"not as asked for, {count} times: {why}" for why, count in executed.declined.items()]
 

@@ -67,8 +67,7 @@ class Executed:
     """The runners of the plans of flushes, by name, and how often another ran them than was asked for, and why.
 
     recordings: static plans and steps that were made or enlarged; replays: how often one that was there ran; captures:
-    CUDA graphs of them; compilations: programs that torch.compile has made, one for each combination of what it tells
-    apart.
+    CUDA graphs of them.
     """
 
     ran: dict[str, int] = field(default_factory=dict)
@@ -76,7 +75,6 @@ class Executed:
     recordings: int = 0
     replays: int = 0
     captures: int = 0
-    compilations: int = 0
 
     def count(self, name: str) -> None:
         """A plan was run by this."""

@@ -69,13 +69,7 @@
     UNARY(ABS, fabsf(a))                                                           \
     UNARY(RECIPROCAL, 1.0f / a)                                                    \
     UNARY(SOFTRELU, softrelu_of(a))                                                \
-    UNARY(SOFTSIGN, a / (1.0f + fabsf(a)))                                         \
     UNARY(SIGN, a > 0.0f ? 1.0f : (a < 0.0f ? -1.0f : 0.0f))                       \
-    UNARY(STEP, a > 0.0f ? 1.0f : 0.0f)                                            \
-    UNARY(RSQRT, 1.0f / sqrtf(a))                                                  \
-    UNARY(ERF, erff(a))                                                            \
-    UNARY(SIN, sinf(a))                                                            \
-    UNARY(COS, cosf(a))                                                            \
     BINARY(ADD, a + b)                                                             \
     BINARY(SUB, a - b)                                                             \
     BINARY(MUL, a *b)                                                              \
@@ -89,7 +83,6 @@
     UNARY(MULS, a *x)                                                              \
     UNARY(RSUBS, x - a)                                                            \
     UNARY(RDIVS, x / a)                                                            \
-    UNARY(POWS, powf(a, x))                                                        \
     UNARY(MAXS, a > x || a != a ? a : x)                                           \
     UNARY(MINS, a < x || a != a ? a : x)                                           \
     NULLARY(FILL, x)                                                               \

@@ -162,10 +162,7 @@ static void plain(const Run *run, const Instruction *code, int accumulate) {
         view.w *= view.rows; /* one after the other: a single row */
         view.rows = 1;
     }
-    if (code->op == OP_POWS && (view.x == 2.0f || view.x == 1.0f || view.x == -1.0f))
-        call(run, view.x == 2.0f ? OP_SQUARE : view.x == 1.0f ? OP_COPY : OP_RECIPROCAL, accumulate, &view);
-    else
-        call(run, code->op, accumulate, &view);
+    call(run, code->op, accumulate, &view);
 }
 
 static void run_block(const Run *run) {

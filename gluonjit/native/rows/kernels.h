@@ -23,7 +23,6 @@ const Kernels KERNELS = {
             [OP_DLOGSOFTMAX] = {DLOGSOFTMAX_set, DLOGSOFTMAX_add},
             [OP_SOFTMAX] = {SOFTMAX_set, SOFTMAX_add},
             [OP_DSOFTMAX] = {DSOFTMAX_set, DSOFTMAX_add},
-            [OP_MAXW] = {MAXW_set, MAXW_add},
         },
     .product = product,
     .transposed = transposed,

@@ -64,14 +64,6 @@ static inline float product_of(const float *a, const float *b, ptrdiff_t w) {
     return (float)sum;
 }
 
-/* The largest, or NaN where there is one. */
-static inline float maximum_of(const float *a, ptrdiff_t w) {
-    int strange = 0;
-    ptrdiff_t j;
-    _Pragma("omp simd reduction(+ : strange)") for (j = 0; j < w; j++) strange += a[j] != a[j];
-    return strange ? NOT_A_NUMBER : largest_of(a, w);
-}
-
 LINES(LOGSOFTMAX, const float largest = largest_of(a, w);
       const float whole = (float)log1p(exponentials(a, w, largest)), (a[j] - largest) - whole)
 LINES(DLOGSOFTMAX, const float sum = sum_of(a, w), a[j] - exp_of(b[j]) * sum)
@@ -79,4 +71,3 @@ LINES(SOFTMAX, const float largest = largest_of(a, w);
       const float part = (float)(1.0 / (1.0 + exponentials(a, w, largest))), exp_of_difference(a[j], largest) * part)
 LINES(DSOFTMAX, const float sum = product_of(a, b, w), b[j] * (a[j] - sum))
 NUMBERS(SUMW, sum_of)
-NUMBERS(MAXW, maximum_of)

@@ -38,22 +38,20 @@
     X(TANH, 'w', 'w', '-', 0) X(RELU, 'w', 'w', '-', 0) X(EXP, 'w', 'w', '-', 0)                        \
     X(LOG, 'w', 'w', '-', 0) X(SQRT, 'w', 'w', '-', 0) X(SQUARE, 'w', 'w', '-', 0)                      \
     X(ABS, 'w', 'w', '-', 0) X(RECIPROCAL, 'w', 'w', '-', 0) X(SOFTRELU, 'w', 'w', '-', 0)              \
-    X(SOFTSIGN, 'w', 'w', '-', 0) X(SIGN, 'w', 'w', '-', 0) X(STEP, 'w', 'w', '-', 0)                   \
-    X(RSQRT, 'w', 'w', '-', 0) X(ERF, 'w', 'w', '-', 0) X(SIN, 'w', 'w', '-', 0)                        \
-    X(COS, 'w', 'w', '-', 0)                                                                            \
+    X(SIGN, 'w', 'w', '-', 0)                                                                           \
     X(ADD, 'w', 'w', 'w', 0) X(SUB, 'w', 'w', 'w', 0) X(MUL, 'w', 'w', 'w', 0)                          \
     X(DIV, 'w', 'w', 'w', 0) X(MAX, 'w', 'w', 'w', 0) X(MIN, 'w', 'w', 'w', 0)                          \
     X(GE, 'w', 'w', 'w', 0) X(LT, 'w', 'w', 'w', 0)                                                     \
     X(ADDS, 'w', 'w', '-', 0) X(MULS, 'w', 'w', '-', 0) X(RSUBS, 'w', 'w', '-', 0)                      \
-    X(RDIVS, 'w', 'w', '-', 0) X(POWS, 'w', 'w', '-', 0) X(MAXS, 'w', 'w', '-', 0)                      \
-    X(MINS, 'w', 'w', '-', 0) X(FILL, 'w', '-', '-', 0)                                                 \
+    X(RDIVS, 'w', 'w', '-', 0) X(MAXS, 'w', 'w', '-', 0) X(MINS, 'w', 'w', '-', 0)                      \
+    X(FILL, 'w', '-', '-', 0)                                                                           \
     X(ADDV, 'w', 'w', '-', 1) X(MULV, 'w', 'w', '-', 1) X(SUBV, 'w', 'w', '-', 1)                       \
     X(DSIGMOID, 'w', 'w', 'w', 0) X(DTANH, 'w', 'w', 'w', 0) X(DRELU, 'w', 'w', 'w', 0)                 \
     X(SUMW, '1', 'w', '-', 0) X(BCASTW, 'w', '1', '-', 0) X(MULW, 'w', 'w', '1', 0)                     \
     X(LOGSOFTMAX, 'w', 'w', '-', 0) X(DLOGSOFTMAX, 'w', 'w', 'w', 0)                                    \
     X(SOFTMAX, 'w', 'w', '-', 0) X(DSOFTMAX, 'w', 'w', 'w', 0)                                          \
-    X(MAXW, '1', 'w', '-', 0) X(PICK, '1', 'w', '1', 0) X(DPICK, 'w', '1', '1', 0)                      \
-    X(DIVW, 'w', 'w', '1', 0) X(ADDW, 'w', 'w', '1', 0) X(SUBW, 'w', 'w', '1', 0)       \
+    X(PICK, '1', 'w', '1', 0) X(DPICK, 'w', '1', '1', 0)                                                \
+    X(DIVW, 'w', 'w', '1', 0) X(ADDW, 'w', 'w', '1', 0) X(SUBW, 'w', 'w', '1', 0)                       \
     X(XLOGY, 'w', 'w', 'w', 0)
 
 #define ROWS_NAME(name, out, a, b, slots) OP_##name,

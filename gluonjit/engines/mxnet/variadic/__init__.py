@@ -36,9 +36,9 @@ class _Maker:
         """Tells whether the parameters still are the arrays that the program was traced with."""
         return current(kind)
 
-    def build(self, variadic: Variadic, roles: Roles, trace: Trace, direct: bool) -> Built:
+    def build(self, variadic: Variadic, roles: Roles, trace: Trace) -> Built:
         """The program as one symbolic graph."""
-        return build_variadic(variadic, trace.operands, roles.roles, trace, direct)
+        return build_variadic(variadic, trace.operands, roles.roles, trace)
 
     def agrees(self, built: Built, members: Sequence[tuple[Kind, Roles]]) -> bool:
         """Tells whether it gives what the kinds' own programs give, on random numbers."""

@@ -15,12 +15,9 @@ from gluonjit.hybrid.capture.variadic import ADD_UP, GATHER_UP, SPREAD, Variadic
 
 
 def build_variadic(
-    variadic: Variadic, operands: Sequence[Spec], children: Sequence[tuple[int, ...]], trace: Trace, direct: bool
+    variadic: Variadic, operands: Sequence[Spec], children: Sequence[tuple[int, ...]], trace: Trace
 ) -> Built:
-    """The program of a step: `trace` is one of those that it was made from, `direct` as in `build`.
-
-    Raises rules.NotBatchable.
-    """
+    """The program of a step: `trace` is one of those that it was made from. Raises rules.NotBatchable."""
     if any(spec.rows != 1 for spec in operands):
         raise rules.NotBatchable("an operand has several rows")
     values = _operands(variadic, operands, children)
@@ -41,7 +38,7 @@ def build_variadic(
     outputs, rows = lay_out([(final.shape, final.dtype, final.layout) for final in finals], trace.device)
     groups = len(operand_groups(operands, False, children))
     names = [f"group{number}" for number in range(groups)]
-    program = Batched([final.sym for final in finals], names, consts, (OWNERS, SEGMENTS), direct)
+    program = Batched([final.sym for final in finals], names, consts, (OWNERS, SEGMENTS))
     program.may_fail = may_fail
     program.adds = [
         all(op.name == "FullyConnected" for op in variadic.ops if number in op.inputs) for number in numbers

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 from weakref import WeakSet
 
 from gluonjit.analysis import Plan
+from gluonjit.engines.torch.fused_steps import FusedSteps
 from gluonjit.engines.torch.replay.plans import MOST_BYTES, roomy
 from gluonjit.engines.torch.replay.step import Form, Sizes, StaticStep, Step, form_of
-from gluonjit.engines.torch.stepwise import Runs, StepwiseSession
+from gluonjit.engines.torch.session import Session
 from gluonjit.errors import GluonJITError
-from gluonjit.hybrid import Report
+from gluonjit.hybrid import Options, Report
+
+Runs = Callable[..., Any]
+"""Called as a program is, with the same results."""
 
 MOST_STEPS = 512
 """Static steps of one program: as many steps of it as there are before a backward pass comes."""
@@ -105,7 +110,17 @@ def _replayed(plan: Plan, report: Report, number: int) -> Runs:
     return run
 
 
-class ReplayedSteps(StepwiseSession):
-    """Runs each step by a static step of its program."""
+class ReplayedSteps(Session):
+    """Runs each step by a static step of its program; none runs in C."""
 
-    running = staticmethod(_replayed)
+    def _prepare(self, options: Options, samples: int) -> None:
+        super()._prepare(options, samples)
+        if self.tape is not None:
+            # Not a method of this: the history of what can be read must not hold what holds that.
+            self.tape.runs = partial(_replayed, self.plan, self.report)
+
+    def _fusing(self, options: Options) -> FusedSteps:
+        return FusedSteps(self.plan, self.arrays, ("fused",), self.report.unfused)
+
+    def _runs(self, number: int) -> Runs:
+        return _replayed(self.plan, self.report, number)

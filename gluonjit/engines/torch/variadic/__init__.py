@@ -36,7 +36,7 @@ class _Maker:
         """Cells forget all their kinds when their module has changed."""
         return True
 
-    def build(self, variadic: Variadic, roles: Roles, trace: Trace, direct: bool) -> Built:
+    def build(self, variadic: Variadic, roles: Roles, trace: Trace) -> Built:
         """The program for all nodes of a step and all their children."""
         return build_variadic(variadic, roles, trace)
 

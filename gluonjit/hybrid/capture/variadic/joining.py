@@ -49,7 +49,7 @@ class Maker(Protocol):
     def current(self, kind: Kind) -> bool:
         """Tells whether a kind still is what a call of its signature would give."""
 
-    def build(self, variadic: Variadic, roles: Roles, trace: Any, direct: bool) -> Any:
+    def build(self, variadic: Variadic, roles: Roles, trace: Any) -> Any:
         """The batched program of a variadic one; `trace` is one of those that it was made from."""
 
     def agrees(self, built: Any, members: Sequence[tuple[Kind, Roles]]) -> bool:
@@ -66,7 +66,6 @@ class Maker(Protocol):
 class Joint:
     """Calls of one form: what was traced of them so far, and the program for any number of children once there is."""
 
-    direct: bool
     members: list[tuple[Traced, Roles]] = field(default_factory=list)
     variadic: Variadic | None = None
     built: Any = None
@@ -86,7 +85,7 @@ def join(
         roles = _roles(form, new)
         if roles is None:
             continue
-        joint = _joint(maker, cell, (*key, form.common), "identities" not in batch.options.without)
+        joint = _joint(maker, cell, (*key, form.common))
         if joint.variadic is not None:
             if is_like(joint.variadic, new.trace, new.results, roles, maker.dialect):
                 return _member(maker, joint, new, roles)
@@ -120,11 +119,11 @@ def _exchanged(kind: Kind, kinds: Mapping[int, Kind]) -> Kind:
     return kind
 
 
-def _joint(maker: Maker, cell: Cell, key: Any, direct: bool) -> Joint:
+def _joint(maker: Maker, cell: Cell, key: Any) -> Joint:
     """Finds what is known of calls of one form, as long as parameters are the arrays that they were traced with."""
     joint: Joint | None = cell.joints.get(key)
     if joint is None or (joint.first is not None and not maker.current(joint.first)):
-        joint = cell.joints[key] = Joint(direct)
+        joint = cell.joints[key] = Joint()
     joint.members = [member for member in joint.members if maker.current(member[0].kind)]
     return joint
 
@@ -168,7 +167,7 @@ def _make_variadic(maker: Maker, joint: Joint) -> list[tuple[Traced, Roles]] | N
         ]
         if len({_children(member) for member in found}) < 2:
             raise Unlike(_UNLIKE)
-        built = maker.build(variadic, roles, trace, joint.direct)
+        built = maker.build(variadic, roles, trace)
         if not maker.agrees(built, [(traced.kind, known) for traced, known in found]):
             raise Unlike("run for any number of children it did not give the same numbers")
     except refusals as refusal:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, cycle
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,12 @@ from matplotlib import pyplot
 from matplotlib.lines import Line2D
 from matplotlib.ticker import ScalarFormatter
 
+from experiments.tradeoff.configurations import SCHEDULERS
 from experiments.tradeoff.summary import Row, crossings, fastest
 from experiments.treelstm.files import save_figure
 
 COLOURS = {"op": "#c0392b", "cell": "#2f6fb0", "graph": "#2e8b57", "auto": "#222222"}
-MARKERS = {"depth": "o", "agenda": "s", "greedy": "^", "auto": "*"}
+MARKERS = {"auto": "*", **dict(zip(SCHEDULERS, cycle("os^Dvph")))}
 GREY = "#777777"
 GOOD = 0.15  # predictions are meant to be no further off
 

@@ -15,8 +15,8 @@ import numpy as np
 from gluonjit.analysis.captured import Captured
 from gluonjit.analysis.indices import Index
 from gluonjit.graph.graph import Leaf
-from gluonjit.graph.recorder import Record
 from gluonjit.graph.kinds import Kind
+from gluonjit.graph.recorder import Record
 from gluonjit.graph.values import Spec
 
 
@@ -70,6 +70,18 @@ class Step:
     gathers: tuple[Gather, ...]  # one a group of operands
     places: tuple[Place, ...]  # one a result
     arities: Index | None = None
+
+    def operands(self) -> list[tuple[int, int, int]]:
+        """For each operand the number of its gather, and the rows of that from where to where, node by node, are its.
+
+        Not of a kind whose nodes have any number of children, which come one after the other.
+        """
+        found = [(0, 0, 0)] * len(self.kind.operands)
+        for number, (group, gather) in enumerate(zip(self.kind.groups, self.gathers)):
+            each = gather.rows // len(group)
+            for place, (operand,) in enumerate(group):
+                found[operand] = number, place * each, (place + 1) * each
+        return found
 
     @property
     def owners(self) -> Index:

@@ -11,6 +11,7 @@ from gluonjit.analysis.bound import critical_path, lower_bound
 from gluonjit.analysis.costs import CostModel
 from gluonjit.analysis.planner import make_plan
 from gluonjit.analysis.traces import Trace, graph_of, sample_numbers, variant
+from gluonjit.graph.modes import is_recorded
 
 _REPEATS, _SECONDS = 3, 0.5  # the analysis is measured so often, but not again after so long
 
@@ -74,7 +75,7 @@ def simulated_flush(trace: Trace, granularity: str, scheduler: str, model: CostM
         begin = perf_counter()
         plan = make_plan(graph.graph, graph.sum_kind, scheduler, granularity)
         times.append(perf_counter() - begin)
-    recorded = any(step.mode >= 2 for step in plan.steps)
+    recorded = any(is_recorded(step.mode) for step in plan.steps)
     costs = model.predict(plan, graph.calls, scheduler, granularity, recorded)
     return Simulated(
         granularity=granularity,

@@ -14,9 +14,9 @@ from gluonjit.analysis import flat
 from gluonjit.analysis.captured import Captured
 from gluonjit.analysis.forms import form_of
 from gluonjit.graph.graph import Graph
-from gluonjit.graph.recorder import Record
 from gluonjit.graph.kinds import Split
 from gluonjit.graph.origins import Mark
+from gluonjit.graph.recorder import Record
 from gluonjit.hot import filled, numbers, room
 
 Sharing = Literal["batch", "sample", "none"]

@@ -11,8 +11,8 @@ from typing import Any
 
 from gluonjit.analysis import flat
 from gluonjit.analysis.captured import FEWEST, Captured
-from gluonjit.graph.recorder import Record
 from gluonjit.graph.kinds import Kind
+from gluonjit.graph.recorder import Record
 from gluonjit.graph.values import Spec
 from gluonjit.hot import filled
 

@@ -6,12 +6,24 @@ numbers, not nodes.
 """
 
 from gluonjit.graph.graph import Graph, Leaf
-from gluonjit.graph.kinds import Group, Kind, Output, Split, Work, family_key, operand_groups, split_kind
+from gluonjit.graph.kinds import (
+    BatchedProgram,
+    Group,
+    Kind,
+    Output,
+    Split,
+    Work,
+    family_key,
+    operand_groups,
+    outputs_of,
+    split_kind,
+)
 from gluonjit.graph.origins import LIBRARIES, Line, Mark, Origin, is_own, line_of, origin_of, raised_at, sample_at
 from gluonjit.graph.recorder import Record, Value
 from gluonjit.graph.values import Rows, Spec, clear_specs, intern_spec, natural_mode, spec_count
 
 __all__ = [
+    "BatchedProgram",
     "Graph",
     "LIBRARIES",
     "Group",
@@ -35,6 +47,7 @@ __all__ = [
     "natural_mode",
     "operand_groups",
     "origin_of",
+    "outputs_of",
     "raised_at",
     "sample_at",
     "spec_count",

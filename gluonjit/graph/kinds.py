@@ -21,6 +21,15 @@ class Output:
     offset: int
 
 
+def outputs_of(specs: Sequence[Spec]) -> tuple[tuple[Output, ...], int]:
+    """Results of a node that look so, one after the other, and the number of rows they take."""
+    outputs, offset = [], 0
+    for spec in specs:
+        outputs.append(Output(spec, offset))
+        offset += spec.rows
+    return tuple(outputs), offset
+
+
 class Work(NamedTuple):
     """The work of ONE node of a kind.
 
@@ -49,9 +58,21 @@ class Split(NamedTuple):
     products: tuple[tuple[int, Kind], ...]
 
 
+class BatchedProgram:
+    """A program that runs all nodes of a step. An engine's own derive from it; how one is called is up to the engine.
+
+    consts: the arrays that are the same for all nodes; operators: how many of them one call runs, or where nodes run
+    alone one node; fused: a row program that does the same in C, or why there is none: None where nobody has asked.
+    """
+
+    consts: Sequence[Any] = ()
+    operators = 1
+    fused: Any = None
+
+
 @dataclass(eq=False)
 class Kind:
-    """Nodes of one signature. `program` is the engine's batched graph and opaque here.
+    """Nodes of one signature, which `program` runs.
 
     Kinds whose operands may have any number of rows (`poly`) share one `program`, so `family`, not the kind,
     says what runs together. So do kinds whose nodes have any number of children: `children` says for each role which
@@ -62,7 +83,7 @@ class Kind:
     operands: tuple[Spec, ...]
     outputs: tuple[Output, ...]
     rows: int
-    program: Any
+    program: BatchedProgram
     pure: bool = True
     lone: str | None = None  # why its nodes run alone, if they do
     operator: bool = False  # a single operator of the program, not a cell

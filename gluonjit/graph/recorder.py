@@ -343,9 +343,7 @@ def _push(to: cython_array, number: cython.longlong) -> cython.int:
 
 @cython.cfunc
 @cython.exceptval(-1)
-def _put(
-    record: Record, codes: cython.p_longlong, depth: cython.longlong, base: cython.longlong, origin
-) -> cython.int:
+def _put(record: Record, codes: cython.p_longlong, depth: cython.longlong, base: cython.longlong, origin) -> cython.int:
     """Append a node but for its values."""
     k: cython.Py_ssize_t
     for k in range(record.arity):
@@ -714,9 +712,7 @@ def _node_of(
     return node
 
 
-def _value_of(
-    of: cython.pointer(PyObject), node: cython.Py_ssize_t, k: cython.Py_ssize_t
-) -> cython.pointer(PyObject):
+def _value_of(of: cython.pointer(PyObject), node: cython.Py_ssize_t, k: cython.Py_ssize_t) -> cython.pointer(PyObject):
     """The k-th value of a node: borrowed."""
     record: Record = cython.cast(Record, of)
     if not 0 <= k < record.results or (node + 1) * record.results > len(record._values):

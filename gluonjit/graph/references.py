@@ -191,6 +191,14 @@ def placed(base: Value, numbers: Sequence[int], source: Value) -> Value | None:
     return Value(found, depth, spec, base.graph, base.taped or source.taped, (base, source))
 
 
+def table_rows(
+    graph: Any, table: Any, row: Spec, numbers: Sequence[int], taped: bool = False, base: Any = None
+) -> Value:
+    """Entries of a table, each of which looks like `row`: equal ones are equal rows."""
+    rows = graph.lookup_rows(table, row, numbers)
+    return Value(rows if len(rows) > 1 else rows[0], 0, row.stacked(len(rows)), graph, taped, base)
+
+
 def leaves_out(value: Value) -> bool:
     """Tells whether a reference has no row of some part that was computed under recording, of what it refers to.
 

@@ -3,7 +3,7 @@
 from gluonjit.hybrid.explain.report import Report, StepRow
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.batch import FULL, RUNNING, Batch, Results
-from gluonjit.hybrid.run.protocol import Engine, Session
+from gluonjit.hybrid.run.protocol import Adapter, Session
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED, State, batching, engine_of, explain, register
 
 __all__ = [
@@ -11,8 +11,8 @@ __all__ = [
     "LOCAL",
     "RUNNING",
     "UNCAPTURED",
+    "Adapter",
     "Batch",
-    "Engine",
     "Options",
     "Report",
     "Results",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from typing import Any, ClassVar
 
-from gluonjit.analysis.schedulers import SCHEDULERS
+from gluonjit.analysis.table import OFFERED, TABLE
 from gluonjit.errors import OptionError
 
 AUTO = "auto"
@@ -54,6 +54,7 @@ class Options:
     """
 
     SWITCHES: ClassVar[dict[str, str]] = SWITCHES
+    SCHEDULERS: ClassVar[tuple[str, ...]] = OFFERED
 
     sharing: bool | str = AUTO
     granularity: str = AUTO
@@ -190,7 +191,7 @@ _RULES: dict[str, _Rule] = {
     "sharing": (lambda value: isinstance(value, bool) or value == AUTO, "is True, False or 'auto'"),
     "granularity": _one_of(AUTO, BATCHED, EAGER, "graph", "cell", "op"),
     "expand": (_is_names, "is a tuple of names of blocks, or of their classes"),
-    "scheduler": _one_of(AUTO, *sorted(SCHEDULERS)),
+    "scheduler": _one_of(AUTO, *sorted(TABLE)),
     "flush_at": (
         lambda value: value is None or value == AUTO or _is_count(value),
         "is a whole number of at least 1, 'auto' or None",

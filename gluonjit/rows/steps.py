@@ -46,7 +46,7 @@ class Done(NamedTuple):
 class Steps:
     """The steps of one flush that run in C. `make(kind)` makes a kind's program, or raises NotFusable.
 
-    A batched program remembers in its attribute `fused` what it is in C: None at first, and why, if it is nothing.
+    A batched program remembers what it is in C (`fused`), and why, if it is nothing.
     Why steps do not run in C goes into `unfused`, by the kind's name.
     """
 
@@ -111,8 +111,8 @@ def _rows(plan: Plan, make: Callable[[Kind], RowProgram], unfused: dict[str, str
     """The steps that may run in C."""
     found = {}
     for number, step in enumerate(plan.steps):
-        if not hasattr(step.kind.program, "fused"):
-            continue  # it runs alone
+        if step.kind.lone is not None:
+            continue
         try:
             found[number] = rows_of(_fused(step.kind, make).program, step)
         except NotFusable as reason:

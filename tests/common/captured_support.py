@@ -72,7 +72,8 @@ def described(graph: Graph, results: list[Any]) -> dict[str, Any]:
                 "bases": record.bases,
                 "lines": [str(line_of(origin)) for origin in record.origins],
                 "values": [
-                    [str((v.rows, v.depth, v.spec, v.taped)) for v in record.values(node)] for node in range(len(record))
+                    [str((v.rows, v.depth, v.spec, v.taped)) for v in record.values(node)]
+                    for node in range(len(record))
                 ],
             }
             for record in graph.records.values()

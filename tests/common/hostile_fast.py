@@ -11,7 +11,6 @@ from hostile_support import Case, run
 
 from gluonjit import _fast as fast
 from gluonjit.graph import Record, intern_spec
-from gluonjit.hybrid import LOCAL
 from gluonjit.hybrid.capture.guards.facts import ABSENT, CELL, CONTENTS, ENTRY, ITEM, SIZE, alike, look
 
 Value = fast.Value
@@ -268,7 +267,13 @@ def none(found: Any) -> None:
 
 
 def kind_of(**changed: Any) -> Any:
-    given = {"structure": None, "rows": 1, "pure": True, "operands": (SPEC,), "outputs": (SimpleNamespace(offset=0, spec=SPEC),)}
+    given = {
+        "structure": None,
+        "rows": 1,
+        "pure": True,
+        "operands": (SPEC,),
+        "outputs": (SimpleNamespace(offset=0, spec=SPEC),),
+    }
     return SimpleNamespace(**{**given, **changed})
 
 

@@ -157,7 +157,7 @@ def test_a_scope_left_open_does_not_hold_values_back(net: Net) -> None:
 
 @pytest.mark.parametrize("executor", ["replay", "steps"])
 def test_executors_of_pytorch(net: Net, executor: str) -> None:
-    said = f"executor='{executor}', but that is for PyTorch; on MXNet it can be 'auto' or 'stepwise'"
+    said = f"executor='{executor}', but on MXNet it can be 'auto' or 'stepwise'"
     with pytest.raises(OptionError) as caught:
         net.hybridize(dynamic_batch=True, executor=executor)
     assert str(caught.value) == f"hybridize(dynamic_batch=True): {said}"

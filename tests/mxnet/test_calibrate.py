@@ -10,6 +10,7 @@ import pytest
 
 from gluonjit.__main__ import main
 from gluonjit.analysis.costs import Coefficients
+from gluonjit.analysis.table import TABLE
 from gluonjit.commands import calibrate
 from gluonjit.engines.mxnet import engine
 from gluonjit.hybrid.choose import costs
@@ -28,7 +29,8 @@ def test_a_calibration_is_stored_shown_and_used(process: Path, capsys: pytest.Ca
     (path,) = process.iterdir()
     found = Coefficients.load(path)
     assert found != Coefficients()
-    assert set(found.analysis) == {"agenda", "depth", "greedy"}
+    assert set(found.analysis) == set(TABLE)
+    assert all((found.analysis[name] != TABLE[name].seconds) == TABLE[name].offered for name in TABLE), "measured"
     made = json.loads(path.read_text())["made"]
     assert made["engine"] == "mxnet" and made["versions"]["mxnet"] == mx.__version__
     printed = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""The five workloads: what is read of files, what is said of broken ones, and that batched equals sample by sample."""
+"""The workloads: what is read of files, what is said of broken ones, and that batched equals sample by sample."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from experiments.data import builtin, ner, sst
 from experiments.data.errors import DataError
 from experiments.data.reading import DATA_VARIABLE
 from experiments.data.trees import TreeError
-from experiments.workloads import NAMES, load
-from experiments.workloads.registry import LOADERS
+from experiments.workloads import NAMES, WORKLOADS, load
 from experiments.workloads.tagging import lattice_of
 
 TREES = "(3 (2 A) (4 (3 good) (2 film)))\n(1 bad)\n(2 (2 (2 A) (0 bad)) (2 film))\n(4 (4 good) (2 (2 A) (2 film)))\n"
@@ -50,8 +49,7 @@ def write(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def test_names_are_those_that_can_be_loaded() -> None:
-    assert tuple(LOADERS) == NAMES
+def test_an_unknown_name_is_refused() -> None:
     with pytest.raises(ValueError, match="no such workload; the workloads are treelstm-sick, treelstm-sst,"):
         load("treelstm")
 
@@ -60,7 +58,7 @@ def test_names_are_those_that_can_be_loaded() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_workload_batched_equals_itself_sample_by_sample(name: str, granularity: str, folder: Path) -> None:
     workload = load(name, str(folder), seed=3)
-    assert workload.name == name and 3 <= len(workload.train) <= 6
+    assert workload.name == name and len(workload.train) >= 3
     assert [loss.size for loss in workload.losses(workload.train[:2])] == [1, 1]
     report = assert_same(workload.net, workload.train[:4], workload.loss, granularity=granularity)
     assert report.flushes == 1
@@ -78,7 +76,7 @@ def test_a_seed_gives_the_same_weights_and_a_limit_the_first_samples(name: str, 
     assert float(other.loss_of(other.train[0]).asscalar()) != pytest.approx(expected[0], rel=1e-6)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "treelstm-builtin"])
+@pytest.mark.parametrize("name", [name for name in NAMES if WORKLOADS[name].files])
 def test_missing_data_are_named_with_the_next_step(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(DATA_VARIABLE, raising=False)
     with pytest.raises(

@@ -65,7 +65,7 @@ CHOICES = Choices(
     wholes=("int64",),
     shapes=lambda n: [*shapes(n), shapes(n)[2], ()],
     options=(
-        (0.2, "scheduler", ("depth", "agenda", "greedy")),
+        (0.2, "scheduler", gluonjit.Options.SCHEDULERS),
         (0.08, "flush_at", (1, 2, 3, 5)),
         (0.08, "expand", (("Nested",), ("childsum", "Memory"), ("Linear",), ("Net",))),
         (0.03, "profile", (True,)),

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from gluonjit.analysis.table import TABLE
 from gluonjit.writing import write_whole
 
 VERSION = 1
@@ -42,13 +43,7 @@ class Coefficients:
     call_op: float = 3.6e-6
     capture_node: float = 5.1e-6
     capture_input: float = 10e-6
-    analysis: Mapping[str, Analysis] = field(
-        default_factory=lambda: {
-            "agenda": (430e-6, 0.55e-6, 38e-6),
-            "depth": (240e-6, 0.5e-6, 8e-6),
-            "greedy": (450e-6, 2.3e-6, 88e-6),
-        }
-    )
+    analysis: Mapping[str, Analysis] = field(default_factory=lambda: {name: row.seconds for name, row in TABLE.items()})
     session: float = 50e-6
     session_step: float = 2.3e-6
     chunk: float = 20e-6

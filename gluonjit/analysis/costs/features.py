@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from gluonjit.analysis import measures
 from gluonjit.analysis.plan import LeafChunk, Place, Plan, Step
+from gluonjit.graph.modes import is_recorded
 
 Amounts = Mapping[str, float]
 
@@ -91,7 +92,7 @@ def compute(step: Step) -> Amounts:
     work, total = step.kind.work, totals(step)
     return {
         "launch": times,
-        "record": times if step.mode >= 2 else 0,
+        "record": times if is_recorded(step.mode) else 0,
         "push": times * work.ops,
         "flop": total.flops,
         "byte": total.bytes,
@@ -140,10 +141,10 @@ def backward_alone(step: Step) -> Amounts:
 
 def backward_rest(plan: Plan) -> Amounts:
     """The costs of a backward whatever its steps: arenas of gradients, and the gradients of weights."""
-    weights = {id(step.kind.family): step.kind.work.weights for step in plan.steps if step.mode >= 2}
+    weights = {id(step.kind.family): step.kind.work.weights for step in plan.steps if is_recorded(step.mode)}
     return {
         "back": 1,
         "back_zero_byte": measures.arena_bytes(plan),
-        "back_reach": sum(step.mode >= 2 for step in plan.steps),
+        "back_reach": sum(is_recorded(step.mode) for step in plan.steps),
         "back_parameter_byte": sum(weights.values()),
     }

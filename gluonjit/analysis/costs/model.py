@@ -14,6 +14,8 @@ from gluonjit.analysis.costs.coefficients import Coefficients
 from gluonjit.analysis.costs.curves import Curve
 from gluonjit.analysis.costs.features import Amounts
 from gluonjit.analysis.plan import Gather, Plan, Step
+from gluonjit.analysis.table import TABLE
+from gluonjit.graph.modes import is_recorded
 
 _MOST_WORKLOADS = 64
 
@@ -87,7 +89,7 @@ class CostModel:
             backward = 0.0
             if training:
                 backward = _corrected(parts.get("backward"), self._priced(features.backward_rest(plan)))
-                learned = [step for step in plan.steps if step.mode >= 2]
+                learned = [step for step in plan.steps if is_recorded(step.mode)]
                 backward += sum(self._step(step, "backward", features.backward(plan, step)) for step in learned)
             return Costs(gather=gather, compute=compute, backward=backward, **found)
 
@@ -97,15 +99,15 @@ class CostModel:
 
     def analysis(self, scheduler: str, nodes: float, steps: float) -> float:
         """Seconds to schedule so many nodes into so many steps, and to lay them out."""
-        known = self.coefficients.analysis
-        fixed, node, step = known.get(scheduler) or known["depth"]
+        known = self.coefficients.analysis.get(scheduler)  # None of one that is newer than the calibration
+        fixed, node, step = known or TABLE[scheduler].seconds
         return fixed + node * nodes + step * steps
 
     def work(self, step: Step, training: bool) -> float:
         """Seconds of one step that gathers nothing, and where `training` of going back through it."""
         with self._lock:
             seconds = self._step(step, _phase(step), features.compute(step))
-            if training and step.mode >= 2:
+            if training and is_recorded(step.mode):
                 seconds += self._step(step, "backward", features.backward_alone(step))
             return seconds
 
@@ -198,7 +200,7 @@ def workload(plan: Plan) -> frozenset[str]:
 
 
 def _phase(step: Step) -> str:
-    return "recorded" if step.mode >= 2 else "compute"
+    return "recorded" if is_recorded(step.mode) else "compute"
 
 
 def _size(phase: str, step: Step, expected: float) -> float:

@@ -1,4 +1,4 @@
-"""Schedulers: which nodes run together, in which order. A file here that has a `schedule` is one, by its name.
+"""Schedulers: which nodes run together, in which order. Each is a file here, and a row of `analysis/table.py`.
 
 `schedule(nodes)` takes `Nodes` and returns steps of nodes of one type each, in an order in which they can run.
 """
@@ -7,13 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from pkgutil import iter_modules
 
 from gluonjit.analysis.nodes import Nodes, Schedule
+from gluonjit.analysis.table import TABLE
 
 Scheduler = Callable[[Nodes], Schedule]
 
-_modules = {info.name: import_module(f"{__name__}.{info.name}") for info in iter_modules(__path__)}
-SCHEDULERS: Mapping[str, Scheduler] = {
-    name: module.schedule for name, module in _modules.items() if hasattr(module, "schedule")
-}
+SCHEDULERS: Mapping[str, Scheduler] = {name: import_module(f"{__name__}.{name}").schedule for name in TABLE}

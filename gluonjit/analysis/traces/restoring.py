@@ -13,7 +13,8 @@ from gluonjit.analysis.traces.document import NO_SAMPLE, Trace, TraceKind, Trace
 from gluonjit.analysis.traces.samples import resampled
 from gluonjit.errors import TraceError
 from gluonjit.graph.graph import Graph, Leaf
-from gluonjit.graph.kinds import Kind
+from gluonjit.graph.kinds import BatchedProgram, Kind
+from gluonjit.graph.modes import is_recorded
 from gluonjit.graph.origins import Mark
 from gluonjit.graph.recorder import Record, Value
 from gluonjit.graph.values import Rows, Spec
@@ -126,7 +127,7 @@ def _kind(traced: TraceKind, family: Kind | None) -> Kind:
         operands=traced.operands,
         outputs=traced.outputs,
         rows=traced.rows,
-        program=None,
+        program=BatchedProgram(),  # which nobody runs
         pure=traced.pure,
         lone=traced.alone,
         operator=traced.operator,
@@ -140,7 +141,7 @@ def _kind(traced: TraceKind, family: Kind | None) -> Kind:
 
 def _fill(record: Record, nodes: TraceNodes, graph: Graph) -> list[Value]:
     """Put the nodes into their record; returns the values that are live."""
-    taped = record.mode >= 2
+    taped = is_recorded(record.mode)
     bases, depths = nodes.bases.tolist(), nodes.depths.tolist()
     operands = _operands(nodes.operands, record.kind.operands)
     held: list[Value] = []

@@ -14,8 +14,8 @@ from gluonjit.analysis.traces.document import NO_SAMPLE, Table, Trace, TraceKind
 from gluonjit.analysis.traces.files import write_trace
 from gluonjit.errors import TraceError
 from gluonjit.graph.graph import Graph
-from gluonjit.graph.recorder import Record
 from gluonjit.graph.origins import Mark
+from gluonjit.graph.recorder import Record
 from gluonjit.hot import numbers
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from time import perf_counter
 from typing import Any
 
 from mxnet import autograd, gluon
@@ -26,10 +25,10 @@ from gluonjit.engines.mxnet.ops import capture_op, is_pending
 from gluonjit.engines.mxnet.reuse import MISSED, ReusableCall
 from gluonjit.engines.mxnet.trace import operator_call
 from gluonjit.engines.mxnet.writes import before_write
-from gluonjit.hybrid import LOCAL, Batch
+from gluonjit.hybrid import LOCAL
+from gluonjit.hybrid.capture.capturing import Sample, outermost_batch
 from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.choose.pacing import begin
-from gluonjit.hybrid.run.failures import of_sample
 from gluonjit.hybrid.run.state import left_call
 
 _HybridBlock = gluon.HybridBlock
@@ -149,31 +148,28 @@ def _outermost(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
     """A call inside of no other: a node, or else a sample, which may be captured again by what it was before."""
     if cell.is_node:
         return _node(block, cell, args)
-    state = LOCAL.state
     key = None if cell.reuse is None else cell.reuse(*args)
-    begin = perf_counter()
-    batch = _begin_sample(block, cell)
-    reused = None if key is None else ReusableCall(block, cell, args, key)
-    state.inside += 1
-    try:
-        if reused is not None:
+    batch = outermost_batch(ENGINE, cell.options)
+    with Sample(batch):
+        _note_parameters(batch, block)
+        if key is None:
+            return _sample(block, args)
+        reused = ReusableCall(block, cell, args, key)
+        try:
             found = reused.begin(batch)
-            if found is not MISSED:
-                return found
-        args = tuple([_lazy(arg) for arg in args])
-        for hook in block._forward_pre_hooks.values():
-            hook(block, args)
-        out = block.forward(*args)
-        after_forward(block, args, out)
-        return out if reused is None else reused.end(out)
-    except Exception as error:
-        raise of_sample(error, batch)  # noqa: B904 (it has its cause; in no variable, which would keep frames alive)
-    finally:
-        if reused is not None:
+            return reused.end(_sample(block, args)) if found is MISSED else found
+        finally:
             reused.close()
-        state.inside -= 1
-        batch.end_sample()
-        batch.report.note(f"sample {batch.sample - 1}", "capture", begin, perf_counter())
+
+
+def _sample(block: gluon.Block, args: tuple[Any, ...]) -> Any:
+    """What an outermost block gives, whose arrays are lazy there."""
+    args = tuple([_lazy(arg) for arg in args])
+    for hook in block._forward_pre_hooks.values():
+        hook(block, args)
+    out = block.forward(*args)
+    after_forward(block, args, out)
+    return out
 
 
 def after_forward(block: gluon.Block, args: tuple[Any, ...], out: Any) -> None:
@@ -194,20 +190,6 @@ def _node(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
     for hook in block._forward_hooks.values():
         hook(block, args, out)
     return out
-
-
-def _begin_sample(block: gluon.Block, cell: Cell) -> Batch:
-    """An outermost block is called: its batch is opened, and the arrays of its parameters are known from now on."""
-    state = LOCAL.state
-    state.mode = hooked.current_mode()
-    batch = state.open(ENGINE, cell.options)
-    if not batch.explicit and batch.options is not cell.options and batch.options != cell.options:
-        batch.flush("another block has other options")
-        state.close()
-        batch = state.open(ENGINE, cell.options)
-    batch.begin_sample()
-    _note_parameters(batch, block)
-    return batch
 
 
 def _note_parameters(batch: Any, block: gluon.Block) -> None:

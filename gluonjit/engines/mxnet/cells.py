@@ -26,7 +26,9 @@ from gluonjit.engines.mxnet.program import current
 from gluonjit.engines.mxnet.semantics import ARRAYS
 from gluonjit.engines.mxnet.trace import map_structure
 from gluonjit.graph import Kind, Record, Value, is_own
+from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid import FULL, LOCAL, RUNNING, Batch, engine_of
+from gluonjit.hybrid.capture.capturing import room_of
 from gluonjit.hybrid.capture.guards import AGAIN, Noted, changed, holding, put_record, too_many, variant_key
 from gluonjit.hybrid.choose.pacing import TRACE
 
@@ -94,11 +96,6 @@ def rebuild(structure: Any, values: tuple[Value, ...]) -> Any:
     return map_structure(structure, lambda place: wrap(values[place]) if place >= 0 else wrap_np(values[~place]))
 
 
-def _share(kind: Kind, batch: Batch) -> float:
-    """The part of a batch's room that a node takes."""
-    return max(1.0 / batch.options.max_nodes, kind.bytes / batch.options.max_bytes)
-
-
 def _flatten(arg: Any, owner: Any, batch: Batch, signature: list[Any], values: list[Value]) -> bool:
     """Append an argument's values and plain constants; False where it holds something else."""
     kind = arg.__class__
@@ -143,11 +140,11 @@ def _captured_lookup(cell: Cell, batch: Batch, indices: Any, mode: int) -> Any:
     array = indices._c if isinstance(indices, Lazy) else indices
     if not isinstance(array, NDArray):
         return None
-    table = batch.tables.get((cell, mode >= 2))
+    table = batch.tables.get((cell, is_recorded(mode)))
     if table is None:
         parameter, attrs = cell.lookup
-        table = table_of(batch, parameter.data(array.context), attrs, mode >= 2)
-        batch.tables[(cell, mode >= 2)] = table
+        table = table_of(batch, parameter.data(array.context), attrs, is_recorded(mode))
+        batch.tables[(cell, is_recorded(mode))] = table
     value = look_up(batch, array, table)
     if value is None:
         return None
@@ -195,7 +192,7 @@ def _record(
     if cell.by_number:
         batch.report.by_number[cell.name] = cell.by_number
     assert variant is not None
-    return put_record(batch.records, key, kind, variant, LOCAL.state.mode, _share(kind, batch))
+    return put_record(batch.records, key, kind, variant, LOCAL.state.mode, room_of(kind, batch.options))
 
 
 def _trace_again(
@@ -233,8 +230,8 @@ def recorded(batch: Batch, key: tuple[Any, ...], mode: int) -> Record | None:
         return None
     batch.report.cache["hits"] += 1
     if variant is not None:
-        return put_record(batch.records, key, kind, variant, mode, _share(kind, batch))
-    record = batch.records[key] = Record(kind, mode, _share(kind, batch))
+        return put_record(batch.records, key, kind, variant, mode, room_of(kind, batch.options))
+    record = batch.records[key] = Record(kind, mode, room_of(kind, batch.options))
     return record
 
 

@@ -18,6 +18,7 @@ from gluonjit.engines.mxnet.lazy import Lazy, LazyArray
 from gluonjit.engines.mxnet.semantics import note_semantics
 from gluonjit.engines.mxnet.writes import before_write
 from gluonjit.errors import OptionError
+from gluonjit.graph.modes import is_recorded, is_training, mode_of
 from gluonjit.hybrid import LOCAL, UNCAPTURED
 from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.choose.pacing import close
@@ -26,13 +27,13 @@ from gluonjit.hybrid.options import refuse_without_switch
 
 def set_recording(is_recording: bool) -> bool:
     before: bool = hooked.original_set_recording(is_recording)
-    LOCAL.state.mode = 2 * bool(is_recording) + (LOCAL.state.mode & 1)
+    LOCAL.state.mode = mode_of(is_recording, is_training(LOCAL.state.mode))
     return before
 
 
 def set_training(train_mode: bool) -> bool:
     before: bool = hooked.original_set_training(train_mode)
-    LOCAL.state.mode = (LOCAL.state.mode & 2) + bool(train_mode)
+    LOCAL.state.mode = mode_of(is_recorded(LOCAL.state.mode), train_mode)
     return before
 
 

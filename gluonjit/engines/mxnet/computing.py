@@ -13,6 +13,7 @@ from gluonjit.engines.mxnet.operands import ZERO, seen_through
 from gluonjit.engines.mxnet.refusals import has_history, refuse_recorded, refuse_waiting
 from gluonjit.engines.mxnet.trace import NeedsValue, Trace
 from gluonjit.graph import Value
+from gluonjit.graph.modes import RECORDING, is_recorded
 from gluonjit.graph.references import keys_of
 from gluonjit.hybrid import LOCAL, UNCAPTURED, engine_of
 
@@ -77,7 +78,7 @@ def compute(array: Any) -> NDArray:
 def plain(array: Any) -> NDArray:
     """The computed array, under recording with its history: for code that takes NDArrays of no other class."""
     state = LOCAL.state
-    if state.mode >= 2 and state.paused == state.eagerly and unlinked(array):
+    if state.mode & RECORDING and state.paused == state.eagerly and unlinked(array):
         return link(array)
     return concrete(array)
 
@@ -86,7 +87,7 @@ def waits(array: Any) -> bool:
     """Tells whether an operator on this array is to be captured: it waits, or its history is its batch's."""
     if array._b is not None and is_stale(array):
         renew(array)
-    return array._c is None or (unlinked(array) and LOCAL.state.mode >= 2)
+    return array._c is None or (unlinked(array) and is_recorded(LOCAL.state.mode))
 
 
 def unlinked(array: Any) -> bool:
@@ -172,7 +173,7 @@ def _copied(array: Any, by_view: bool) -> NDArray:
     by_view: whether it is a view that is written to, which MXNet allows under recording where that was not recorded.
     """
     state, value = LOCAL.state, array._v
-    refused = state.paused != state.eagerly or (state.mode >= 2 and not by_view)
+    refused = state.paused != state.eagerly or (is_recorded(state.mode) and not by_view)
     if refused or not unlinked(array) or not has_history(value):
         return concrete(array).copy()
     with as_captured(2):

@@ -20,6 +20,7 @@ from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.operands import value_of
 from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.graph import Value
+from gluonjit.graph.modes import RECORDING
 from gluonjit.hybrid import LOCAL, UNCAPTURED, engine_of
 from gluonjit.hybrid.capture.places import are_many
 
@@ -32,7 +33,7 @@ def referred(lazy: Any, key: Any, scalar: tuple[int, ...] = (1,)) -> Value | Non
     batch = state.batch or state.open(engine_of("mxnet"))
     if value.graph is not batch.graph:
         value = value_of(batch, lazy)
-    if state.mode < 2 and value.taped:  # what is sliced while not recording has no history
+    if not state.mode & RECORDING and value.taped:  # what is sliced while not recording has no history
         return None
     return references.indexed(value, key, scalar)
 

@@ -10,7 +10,6 @@ from mxnet import gluon
 
 from gluonjit.engines.mxnet.cell import Cell, any_lazy, cells_known, forget_recordings
 from gluonjit.engines.mxnet.following import is_hybrid
-from gluonjit.errors import OptionError
 from gluonjit.hybrid import LOCAL, Options, engine_of
 from gluonjit.hybrid.choose.kept import Look, recall
 from gluonjit.hybrid.choose.pacing import paces_for
@@ -22,21 +21,14 @@ _automatic: WeakKeyDictionary[gluon.Block, Cell] = WeakKeyDictionary()
 _parts: WeakSet[gluon.Block] = WeakSet()  # blocks inside automatic cells
 
 
-def check_executor(call: str, options: Options) -> None:
-    """Raises OptionError where plans are to run in a way that is PyTorch's."""
-    if options.executor not in ("auto", "stepwise"):
-        raise OptionError(
-            f"{call}: executor={options.executor!r}, but that is for PyTorch; on MXNet it can be 'auto' or 'stepwise'"
-        )
-
-
 def enable(block: gluon.Block, options: dict[str, Any]) -> None:
     """Batch this block dynamically. Raises OptionError before anything has changed."""
     chosen = Options().updated("hybridize(dynamic_batch=True)", options)
-    check_executor("hybridize(dynamic_batch=True)", chosen)
+    engine = engine_of("mxnet")
+    engine.check("hybridize(dynamic_batch=True)", chosen)
     disable(block)
     paces = paces_for(chosen)
-    recall(paces, chosen, engine_of("mxnet"), lambda: map(_look, blocks_of(block)))
+    recall(paces, chosen, engine, lambda: map(_look, blocks_of(block)))
     for inner in blocks_of(block):
         cell = Cell(inner.name or type(inner).__name__, chosen, paces)
         cell.is_node = is_hybrid(inner)

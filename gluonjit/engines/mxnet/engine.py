@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import mxnet as mx
@@ -15,7 +15,6 @@ from gluonjit.engines.mxnet.bridge import bridged
 from gluonjit.engines.mxnet.cell import Cell, any_lazy, cells_known
 from gluonjit.engines.mxnet.cells import capture_cell
 from gluonjit.engines.mxnet.cutting import clear_numbers
-from gluonjit.engines.mxnet.dynamic import check_executor
 from gluonjit.engines.mxnet.hooked import current_mode
 from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.opkinds import clear_kinds, kind_count, sum_kind
@@ -25,40 +24,40 @@ from gluonjit.engines.mxnet.session import Session
 from gluonjit.engines.mxnet.sized import clear_sized, sized_count
 from gluonjit.engines.mxnet.trace import clear_inferred, inferred_count
 from gluonjit.engines.mxnet.verifying import verify
-from gluonjit.graph import Kind, Spec, Value, clear_specs, spec_count
-from gluonjit.hybrid import LOCAL, Options, Report
+from gluonjit.engines.mxnet.writes import Memory
+from gluonjit.graph import Kind, Spec, Value
+from gluonjit.hybrid import LOCAL, Adapter, Options, Report
 from gluonjit.hybrid.capture.functions import CellFunction
-from gluonjit.hybrid.capture.places import clear_places
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.run.calibration import measure
 from gluonjit.hybrid.run.state import settle
 
 
-class MXNetEngine:
-    """Implements `gluonjit.hybrid.Engine` on MXNet 1.9.1."""
+class MXNetEngine(Adapter):
+    """MXNet 1.9.1, of which an array that is captured is a lazy NDArray."""
 
-    name = "mxnet"
-    versions: Mapping[str, str] = VERSIONS
+    name, title = "mxnet", "MXNet"
+    versions = VERSIONS
+    reuses = True
 
     def current_mode(self) -> int:
-        """2 * recording + training of this thread."""
+        """The mode of this thread."""
         return current_mode()
 
     def wait(self) -> None:
         """Wait for what MXNet's engine has been given."""
         mx.nd.waitall()
 
-    def may_choose(self) -> bool:
-        """Tells whether calls may run in another way than those of other processes do."""
-        return True
-
     def sum_kind(self, spec: Spec, count: int) -> Kind:
         """The kind that adds up `count` arrays of this spec."""
         return sum_kind(spec, count)
 
+    def account(self) -> Memory:
+        """The memory that calls of an open batch have read, as far as a write has asked for it."""
+        return Memory()
+
     def session(self, plan: Plan, report: Report, options: Options, samples: int, provenance: Provenance) -> Session:
-        """Make room for a flush. Raises OptionError for an executor that is PyTorch's."""
-        check_executor("batching()", options)
+        """Make room for a flush."""
         return Session(plan, report, options, samples, provenance)
 
     def force(self, value: Value) -> NDArray:
@@ -71,10 +70,9 @@ class MXNetEngine:
         """The numbers of a flushed value, so that what is done with them eagerly can be differentiated."""
         return bridged(value)
 
-    def wants(self, args: Sequence[Any]) -> bool:
-        """Inside a dynamically batched block or `batching`, or where an argument waits for its batch."""
-        state = LOCAL.state
-        return bool(state.inside or (state.explicit and state.batch) or any_lazy(args))
+    def waits(self, args: Sequence[Any]) -> bool:
+        """Tells whether an argument waits for its batch."""
+        return any_lazy(args)
 
     def call_cell(self, function: CellFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Capture a call of a function declared with `gluonjit.cell`."""
@@ -127,10 +125,10 @@ class MXNetEngine:
         sizes that came again (256 at most), and of calls that are reused (100,000 and 256 MB a block at most)."""
         cells = sum(cell.entries() for cell in cells_known())
         return {
+            **super().cache_info(),
             "operators": kind_count(),
             "cells": cells,
             "shapes": inferred_count(),
-            "specs": spec_count(),
             "sized": sized_count(),
             "reused": sum(len(cell.recordings.entries) for cell in cells_known()),
             "reused_bytes": sum(cell.recordings.bytes for cell in cells_known()),
@@ -138,11 +136,10 @@ class MXNetEngine:
 
     def clear_caches(self) -> None:
         """Forget all kinds."""
+        super().clear_caches()
         clear_kinds()
         clear_inferred()
-        clear_specs()
         clear_sized()
-        clear_places()
         clear_numbers()
         for cell in cells_known():
             cell.clear()

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gluonjit.engines.mxnet.arrays import context_of, room_for
+from gluonjit.engines.mxnet.program import program_of
 from gluonjit.engines.mxnet.segments import Segments
 from gluonjit.engines.mxnet.trace import reason_of
 from gluonjit.graph import Record
@@ -36,6 +37,6 @@ def _run_alone(provenance: Provenance, rows: Rows, record: Record, node: int) ->
     besides: list[Any] = []
     if kind.children:
         besides = Segments([np.array([kind.arity])], context_of(kind.operands[0].device)).of(0)
-    kind.program(operands, kind.program.consts, 1, results, besides)
+    program_of(kind)(operands, program_of(kind).consts, 1, results, besides)
     for result in results:
         result.wait_to_read()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from mxnet import gluon, nd
@@ -11,7 +11,7 @@ from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.lazy import Lazy
 from gluonjit.engines.mxnet.trace import Trace
-from gluonjit.hybrid.capture.guards import Follower, Noted, is_user_function
+from gluonjit.hybrid.capture.guards import Follower, Known, Noted, follow, is_user_function
 from gluonjit.hybrid.capture.guards.facts import is_plain
 
 COUNTERS = frozenset(["_counter", "_init_counter"])
@@ -24,11 +24,10 @@ def is_hybrid(block: gluon.Block) -> bool:
     return isinstance(block, gluon.HybridBlock) and type(block).forward in FORWARDS
 
 
-class _Known:
+class _Known(Known):
     """MXNet's objects."""
 
-    followed: frozenset[Any] = frozenset()
-    counters: frozenset[str] = COUNTERS
+    counters = COUNTERS
 
     def array(self, item: Any) -> bool:
         return isinstance(item, NDArray)
@@ -39,12 +38,6 @@ class _Known:
     def block(self, item: Any) -> bool:
         return isinstance(item, gluon.Block)
 
-    def watched(self, item: Any) -> bool:
-        return False
-
-    def spaces(self, item: Any) -> Sequence[dict[str, Any]]:
-        return ()
-
     def state(self, item: Any) -> Iterator[tuple[dict[str, Any], str]]:
         """Constants that the framework's own `hybrid_forward` reads, such as the rate of dropout."""
         code = getattr(getattr(type(item), "hybrid_forward", None), "__code__", None)
@@ -54,15 +47,12 @@ class _Known:
                 yield space, name
 
 
-def follow(trace: Trace, owner: Any, run: Callable[..., Any], args: Any, noted: Noted) -> Any:
+def followed(trace: Trace, owner: Any, run: Callable[..., Any], args: Any, noted: Noted) -> Any:
     """Traces a call: what it gives, and what it has read. Raises Refused where it is no node."""
     follower = Follower(_Known(), args)
-    trace.follower = follower
     own = isinstance(owner, gluon.Block) and getattr(run, "__self__", None) is owner
     function: Callable[..., Any] = (lambda *given: called(follower, owner, given)) if own else run
-    result = follower.run(function, args, {})
-    noted.facts, noted.kept = tuple(follower.facts.values()), tuple(follower.kept)
-    return result
+    return follow(trace, follower, function, args, {}, noted)
 
 
 def called(follower: Follower, block: gluon.Block, args: tuple[Any, ...]) -> Any:

@@ -130,7 +130,7 @@ class FusedSteps:
 
 
 def _program(kind: Kind) -> RowProgram:
-    program = kind.program
+    program: Any = kind.program  # a `program.Program`
     if program.may_fail or any(not spec.device.startswith("cpu") for spec in kind.operands):
         raise NotFusable("it may fail, or is not in the host's memory")
     if any(dtype_name(array) != "float32" or not device_of(array).startswith("cpu") for array in program.consts):

@@ -15,6 +15,8 @@ from mxnet.ndarray import NDArray, register
 from mxnet.ndarray.numpy import _api_internal
 from mxnet.numpy import ndarray
 
+from gluonjit.graph.modes import mode_of
+
 original_invoke: Any = register._imperative_invoke
 original_verify: Any = register._verify_all_legacy_ndarrays
 original_verify_numpy: Any = register._verify_all_np_ndarrays
@@ -66,5 +68,5 @@ def slice_rows(array: NDArray, begin: int, end: int) -> NDArray:
 
 
 def current_mode() -> int:
-    """2 * recording + training of this thread, as MXNet has it."""
-    return 2 * int(autograd.is_recording()) + int(autograd.is_training())
+    """The mode of this thread, as MXNet has it."""
+    return mode_of(autograd.is_recording(), autograd.is_training())

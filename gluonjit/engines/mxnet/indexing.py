@@ -21,6 +21,7 @@ from gluonjit.engines.mxnet.program import operator_handle
 from gluonjit.engines.mxnet.rules import Attributes
 from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.graph import Spec, Value
+from gluonjit.graph.modes import is_recorded
 from gluonjit.graph.references import Copied, leaves_out, picked, placed
 from gluonjit.hybrid import LOCAL, UNCAPTURED, Batch
 
@@ -128,7 +129,7 @@ def _data(batch: Batch, item: Any) -> Value | None:
     except Empty:
         return None
     learns = value.taped or (isinstance(value.base, NDArray) and value.base.grad is not None)
-    return value if value.spec.mode == "rows" and (LOCAL.state.mode >= 2 or not learns) else None
+    return value if value.spec.mode == "rows" and (is_recorded(LOCAL.state.mode) or not learns) else None
 
 
 def _take(call: Gathering) -> Value | None:

@@ -12,13 +12,13 @@ from mxnet.numpy import ndarray
 
 from gluonjit.engines.mxnet import rules
 from gluonjit.engines.mxnet.cell import Cell, Unknown
-from gluonjit.engines.mxnet.following import follow
+from gluonjit.engines.mxnet.following import followed
 from gluonjit.engines.mxnet.hoist import cut, product_kind
 from gluonjit.engines.mxnet.lazy import Lazy, wrap
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np
 from gluonjit.engines.mxnet.operands import ZERO, value_of
 from gluonjit.engines.mxnet.peepholes import improved
-from gluonjit.engines.mxnet.program import build
+from gluonjit.engines.mxnet.program import build, program_of
 from gluonjit.engines.mxnet.references import Copied
 from gluonjit.engines.mxnet.semantics import ARRAYS
 from gluonjit.engines.mxnet.trace import NeedsValue, Trace, TraceOp, map_structure, tracing
@@ -26,6 +26,7 @@ from gluonjit.engines.mxnet.variadic import Traced, join
 from gluonjit.engines.mxnet.work import work_of
 from gluonjit.engines.mxnet.zeros import without_zeros
 from gluonjit.graph import Kind, Spec, Value, family_key, split_kind
+from gluonjit.graph.modes import is_training
 from gluonjit.hybrid import LOCAL, Batch
 from gluonjit.hybrid.capture.guards import Noted, Refused, first_difference
 
@@ -65,12 +66,12 @@ def _traced(owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch: B
     devices = {str(spec.device) for spec in specs}
     if len(devices) > 1:
         return f"its operands are on several devices: {', '.join(sorted(devices))}"
-    trace = Trace(specs, bool(LOCAL.state.mode & 1), lambda array: _is_parameter(owner, batch, array))
+    trace = Trace(specs, is_training(LOCAL.state.mode), lambda array: _is_parameter(owner, batch, array))
     positions = iter(range(len(specs)))
     stand_ins = _substitute(args, lambda array: _wrapped(array, _placeholder(trace, next(positions), specs)))
     try:
         with tracing(trace):
-            result = follow(trace, owner, run, stand_ins, noted)
+            result = followed(trace, owner, run, stand_ins, noted)
         if isinstance(owner, gluon.Block) and LOCAL.state.numpy & ARRAYS:
             _check_all_np_ndarrays(result)
     except Refused as refusal:
@@ -161,7 +162,7 @@ def _kind_of(
         structure={0: None, ~0: LazyNumpy}[structure] if isinstance(structure, int) else tuple if flat else structure,
     )
     _join_family(cell, rest, places, without, kind)
-    if not ("arity" in without or not kind.pure or kind.program.left):
+    if not ("arity" in without or not kind.pure or program_of(kind).left):
         origins = tuple([(operand, 0) for operand in range(len(trace.operands))]) if pieces is None else pieces.origins
         traced = Traced(kind, rest, tuple(places), origins)
         kind = join(cell, (without, trace.training, LOCAL.state.numpy), args, trace.operands, traced, batch)
@@ -190,7 +191,7 @@ def _join_family(cell: Cell, trace: Trace, results: list[int], without: tuple[st
         *[family_key(spec) if kind.poly else spec for spec in trace.operands],
         *trace.ops,
         *[(position, id(array)) for position, array in trace.consts],
-        *[id(array) for array in kind.program.left],
+        *[id(array) for array in program_of(kind).left],
         *results,
     )
     first = cell.families.setdefault(program, kind)

@@ -26,6 +26,7 @@ from gluonjit.engines.mxnet.indices import basic_index, expanded, is_basic
 from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.operands import owned
 from gluonjit.graph import Value
+from gluonjit.graph.modes import RECORDING
 from gluonjit.hybrid import LOCAL, UNCAPTURED
 
 _new = object.__new__
@@ -160,7 +161,7 @@ class LazyArray(Lazy, NDArray):  # type: ignore[misc]
         value = self._v
         state = LOCAL.state
         batch = state.batch
-        if batch is not None and value.graph is batch.graph and (state.mode >= 2 or not value.taped):
+        if batch is not None and value.graph is batch.graph and (state.mode & RECORDING or not value.taped):
             quick = references.quick_slice if key.__class__ is slice else references.quick_row
             found = quick(value, key)
             if found is not None:

@@ -20,6 +20,7 @@ from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, detached, taken, wrap
 from gluonjit.engines.mxnet.operands import owned
 from gluonjit.engines.mxnet.program import operator_handle
 from gluonjit.graph import Value
+from gluonjit.graph.modes import RECORDING
 from gluonjit.hybrid import LOCAL, UNCAPTURED
 
 _new = object.__new__
@@ -46,7 +47,7 @@ class LazyNumpy(Lazy, ndarray):  # type: ignore[misc]
         batch = state.batch
         kind = key.__class__
         if kind is int or kind is slice:
-            if batch is not None and value.graph is batch.graph and (state.mode >= 2 or not value.taped):
+            if batch is not None and value.graph is batch.graph and (state.mode & RECORDING or not value.taped):
                 quick = references.quick_slice(value, key) if kind is slice else references.row(value, key, ())
                 if quick is not None:
                     return noted(wrap_np(quick), self, key)

@@ -8,7 +8,8 @@ from gluonjit.engines.mxnet.arrays import device_of, dtype_name
 from gluonjit.engines.mxnet.shared import SHARED
 from gluonjit.engines.mxnet.trace import Attrs
 from gluonjit.errors import CaptureError
-from gluonjit.graph import Spec, Value, intern_spec
+from gluonjit.graph import Value, intern_spec
+from gluonjit.graph.references import table_rows
 from gluonjit.hybrid import Batch
 
 
@@ -70,7 +71,7 @@ def look_up(batch: Batch, indices: Any, table: Table) -> Value | None:
             f"Embedding: index {wrong} in a look-up of {len(listed)} entries, but the table has {table.size} "
             f"rows (0 to {table.size - 1}). Check the vocabulary that made the indices."
         )
-    value = _rows_of(batch, table, table.row, listed, table.taped)
+    value = table_rows(batch.graph, table, table.row, listed, table.taped)
     if indices.__class__ not in SHARED:
         table.known[id(indices)] = batch.imports["index", id(indices)] = (indices, value)  # a write to it is noticed
     return value
@@ -84,7 +85,7 @@ def host_rows(batch: Batch, array: Any, dtype: str, device: str) -> Value:
 def host_numbers(batch: Batch, numbers: list[Any], dtype: str, device: str, base: Any = None) -> Value:
     """Numbers of the host's, one or more, as an array of one axis: rows numbered by value."""
     row = intern_spec((), dtype, device, "stack")
-    return _rows_of(batch, host_table(batch, dtype, device), row, numbers, False, base)
+    return table_rows(batch.graph, host_table(batch, dtype, device), row, numbers, False, base)
 
 
 def host_table(batch: Batch, dtype: str, device: str) -> Integers:
@@ -94,8 +95,3 @@ def host_table(batch: Batch, dtype: str, device: str) -> Integers:
     if table is None:
         table = batch.tables[key] = Integers(dtype, device)
     return table
-
-
-def _rows_of(batch: Batch, table: Any, row: Spec, numbers: list[int], taped: bool, base: Any = None) -> Value:
-    rows = batch.graph.lookup_rows(table, row, numbers)
-    return Value(rows if len(rows) > 1 else rows[0], 0, row.stacked(len(rows)), batch.graph, taped, base)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from gluonjit.engines.mxnet.hooked import original_set_recording, original_set_training
+from gluonjit.graph.modes import is_recorded, is_training
 from gluonjit.hybrid.run.state import LOCAL
 
 
@@ -14,7 +15,7 @@ def as_captured(mode: int) -> Iterator[None]:
     """Run under the recording and training flags under which something was captured, and capture nothing."""
     state = LOCAL.state
     before = state.mode  # which MXNet's functions of autograd, called in here, set
-    recording, training = original_set_recording(mode >= 2), original_set_training(mode & 1)
+    recording, training = original_set_recording(is_recorded(mode)), original_set_training(is_training(mode))
     state.paused += 1  # as UNCAPTURED, which would cost a twentieth more here
     try:
         yield

@@ -19,6 +19,7 @@ from gluonjit.engines.mxnet.shared import SHARED
 from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.engines.mxnet.trace import Attrs, NeedsValue, Trace
 from gluonjit.graph import Spec, Value
+from gluonjit.graph.modes import RECORDING, is_recorded
 from gluonjit.hybrid import LOCAL, Batch
 from gluonjit.hybrid.run.state import settle
 
@@ -87,7 +88,7 @@ def seen_through(array: Any, write: bool = False) -> bool:
     if view.shape != value.spec.shape:
         view = as_shape(view, value.spec.shape)
     array._c = array._in_kind(view.copy() if copied else view)
-    if write or not value.taped or LOCAL.state.mode >= 2:  # else the view has no history, but the value has
+    if write or not value.taped or LOCAL.state.mode & RECORDING:  # else the view has no history, but the value has
         array._v = owned(value, array._c)
     return True
 
@@ -105,7 +106,7 @@ def leaf(batch: Batch, array: NDArray) -> Value:
     if spec.dtype in _INTEGERS and len(spec.shape) == 1:
         value = host_rows(batch, array, spec.dtype, spec.device)
     else:
-        taped = LOCAL.state.mode >= 2
+        taped = is_recorded(LOCAL.state.mode)
         value = Value(batch.graph.add_leaf(id(array), array, spec, taped).base, 0, spec, batch.graph, taped, array)
     batch.imports[id(array)] = (array, value)
     return value
@@ -121,8 +122,8 @@ def _copied(batch: Batch, array: NDArray, spec: Spec) -> Value:
         with as_captured(0):
             copy = array.copy()
         copy.wait_to_read()
-        known = batch.graph.add_leaf(key, copy, spec, LOCAL.state.mode >= 2)
-    return Value(known.base, 0, spec, batch.graph, LOCAL.state.mode >= 2, known.payload)
+        known = batch.graph.add_leaf(key, copy, spec, is_recorded(LOCAL.state.mode))
+    return Value(known.base, 0, spec, batch.graph, is_recorded(LOCAL.state.mode), known.payload)
 
 
 def made_from_nothing(batch: Batch, key: Any) -> Any:

@@ -21,7 +21,9 @@ from gluonjit.engines.mxnet.references import REFERENCES, Copied
 from gluonjit.engines.mxnet.trace import Attrs, infer, operator_call
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Record, Spec, Value
+from gluonjit.graph.modes import RECORDING, is_recorded, is_training
 from gluonjit.hybrid import FULL, LOCAL, Batch, State, engine_of
+from gluonjit.hybrid.capture.capturing import room_of
 from gluonjit.hybrid.capture.reuse import refuse
 
 # Operands that a layer's weights usually are: a concrete array there is the same for all samples.
@@ -112,7 +114,7 @@ def capture_op(
 def _refuse_history(name: str, arrays: Sequence[Any], state: State, sparse: str) -> None:
     """Raise where an operator on sparse arrays would send a gradient into a batch, which MXNet refuses."""
     for array in arrays:
-        if state.mode >= 2 and isinstance(array, Lazy) and unlinked(array):
+        if state.mode & RECORDING and isinstance(array, Lazy) and unlinked(array):
             raise CaptureError(
                 f"{name} called on a {sparse} and a captured array of shape {array.shape} under autograd.record: no "
                 f"gradient goes from there into a batch. Call it under autograd.pause(), make the {sparse} dense, or "
@@ -189,7 +191,7 @@ def _looked_up(
     indices = arrays[0]._c if isinstance(arrays[0], Lazy) else arrays[0]
     if indices is None:
         return None
-    return look_up(batch, indices, table_of(batch, arrays[1], attrs, mode >= 2))
+    return look_up(batch, indices, table_of(batch, arrays[1], attrs, is_recorded(mode)))
 
 
 def _results(
@@ -207,7 +209,7 @@ def _results(
     sources = tuple([array if value is None else value.spec for array, value in zip(arrays, values)])
     reference = REFERENCES.get(name)
     if reference is not None and len(operands) == len(values):
-        if mode >= 2 or not any(value.taped or _learns(value) for value in operands):
+        if is_recorded(mode) or not any(value.taped or _learns(value) for value in operands):
             shaped = tuple((spec.shape, spec.dtype) for spec in specs)
             found = reference(operands, rules.Attributes(dict(attrs)), infer(name, attrs, shaped)[0][0])
             if found is not None:
@@ -225,11 +227,10 @@ def _results(
     )
     record = batch.records.get(signature)
     if record is None:
-        kind = operator_kind(batch, signature, handle, name, attrs, sources, bool(mode & 1))
+        kind = operator_kind(batch, signature, handle, name, attrs, sources, is_training(mode))
         if kind is None:
             return None, None
-        share = max(1.0 / batch.options.max_nodes, kind.bytes / batch.options.max_bytes)
-        record = batch.records[signature] = Record(kind, mode, share)
+        record = batch.records[signature] = Record(kind, mode, room_of(kind, batch.options))
     return record, add(batch, record, operands)
 
 
@@ -258,7 +259,7 @@ def _sum_of(batch: Batch, operands: Sequence[Value], mode: int) -> tuple[Record,
         max([value.depth for value in operands]),
         kind.operands[0],
         batch.graph,
-        mode >= 2,
+        is_recorded(mode),
         tuple(operands),
     )
     return record, add(batch, record, [joined])

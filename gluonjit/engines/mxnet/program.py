@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import mxnet as mx
 
@@ -12,21 +12,33 @@ from gluonjit.engines.mxnet.hooked import original_invoke
 from gluonjit.engines.mxnet.semantics import SHAPES, piece
 from gluonjit.engines.mxnet.sized import Sized, Sizes
 from gluonjit.engines.mxnet.trace import Attrs, Trace, let_in
-from gluonjit.graph import Kind, Output, Spec, intern_spec, operand_groups
+from gluonjit.graph import BatchedProgram, Kind, Output, Spec, intern_spec, operand_groups, outputs_of
 from gluonjit.hybrid import LOCAL
 
 
-class BatchedProgram(Protocol):
-    """A program that runs the nodes of a step. With `may_fail` it may raise when its numbers are waited for."""
+class Program(BatchedProgram):
+    """A program that runs the nodes of a step.
 
-    consts: list[Any]
-    may_fail: bool
-    numpy: bool  # whether it was captured, and so has to run, with numpy's shapes
-    used: list[bool]  # whether the results depend on it, for each group of operands and each constant
-    left: list[Any]  # weights whose products with zeros are left out: their gradients are zeros
-    depends: list[set[int]]  # for each result what of these it depends on, by position
-    enters: list[int] | None  # for each operand what lets it into a graph (`trace.let_in`); None: anything
-    operators: int  # that one call runs, of any number of nodes, or where they run alone of one node
+    may_fail: whether it may raise when its numbers are waited for; numpy: whether it was captured, and so has to run,
+    with numpy's shapes; used: whether the results depend on it, for each group of operands and each constant; depends:
+    for each result on which of these, by position; adds: for each constant whether MXNet adds rightly to its gradient;
+    left: weights whose products with zeros are left out: their gradients are zeros; enters: for each operand what lets
+    it into a graph (`trace.let_in`), None: anything; parameters: which parameters the constants are the arrays of.
+    """
+
+    used: list[bool]
+    depends: list[set[int]]
+    graph: mx.sym.Symbol
+
+    def __init__(self, consts: list[Any], may_fail: bool = False) -> None:
+        self.consts = consts
+        self.may_fail = may_fail
+        self.numpy = bool(LOCAL.state.numpy & SHAPES)
+        self.left: list[Any] = []
+        self.enters: list[int] | None = None
+        self.parameters: list[tuple[Any, Any]] = []
+        # MXNet 1.9.1 adds wrongly to an existing gradient in mean, clip, flip and others.
+        self.adds: list[bool] = [False] * len(consts)
 
     def __call__(
         self,
@@ -41,13 +53,20 @@ class BatchedProgram(Protocol):
 
         besides: what tells children apart; sizes: the rows of each operand, where they do not follow from `count`.
         """
+        raise NotImplementedError
+
+
+def program_of(kind: Kind) -> Program:
+    """The program of a kind that this engine has made."""
+    found: Program = kind.program  # type: ignore[assignment]
+    return found
 
 
 OWNERS, SEGMENTS = "owners", "segments"
 """The extra arguments of a program over children: whose child each is, and sparse ones in a matrix."""
 
 
-class Batched:
+class Batched(Program):
     """One CachedOp for any number of nodes."""
 
     def __init__(
@@ -57,14 +76,7 @@ class Batched:
         consts: list[Any],
         besides: Sequence[str] = (),
     ) -> None:
-        self.consts = consts
-        self.left: list[Any] = []
-        self.enters: list[int] | None = None
-        self.may_fail = False
-        self.numpy = bool(LOCAL.state.numpy & SHAPES)
-        self.parameters: list[tuple[Any, Any]] = []  # which parameters the constants are the arrays of
-        # MXNet 1.9.1 adds wrongly to an existing gradient in mean, clip, flip and others; here it is known right.
-        self.adds: list[bool] = [False] * len(consts)
+        super().__init__(consts)
         # MXNet 1.9.1 fails in CachedOp's backward, or goes wrong, where the gradient of an output is passed through
         # unchanged, as that of elemwise_add is ("storage_type_num_unknown_nodes"), or where an output is an input.
         finals = [mx.sym.identity(symbol) for symbol in symbols]
@@ -80,7 +92,6 @@ class Batched:
         self.used = [position in self._order for position in range(len(names))]
         self._straight = self._order == list(range(len(names)))
         self.graph = graph
-        self.fused: Any = None  # a program that does the same in C, or why there is none; see `fused_steps`
         text = graph.tojson()
         self.operators = text.count('"op": ') - text.count('"op": "null"')
         self._ops = Sized(graph)
@@ -107,7 +118,7 @@ def segment_sum(flat: mx.sym.Symbol) -> mx.sym.Symbol:
     return mx.sym.sparse.dot(mx.sym.var(SEGMENTS, stype="csr"), flat, transpose_a=True, forward_stype="default")
 
 
-class Lone:
+class Lone(Program):
     """One operator called node by node, for what cannot be batched."""
 
     def __init__(
@@ -120,13 +131,7 @@ class Lone:
         may_fail: bool = False,
         blocked: Sequence[int] = (),
     ) -> None:
-        self.consts = consts
-        self.left: list[Any] = []
-        self.enters: list[int] | None = None
-        self.operators = 1
-        self.may_fail = may_fail
-        self.numpy = bool(LOCAL.state.numpy & SHAPES)
-        self.adds = [False] * len(consts)
+        super().__init__(consts, may_fail)
         self._blocked = {k for k in blocked if k < len(inputs)}
         self.used = [k not in self._blocked for k, spec in enumerate(inputs) if spec is not None]
         self.used += [k not in self._blocked for k, spec in enumerate(inputs) if spec is None]
@@ -267,17 +272,12 @@ def stored(value: rules.Val) -> rules.Val:
 
 def lay_out(shaped: Sequence[tuple[tuple[int, ...], str, str]], device: Any) -> tuple[tuple[Output, ...], int]:
     """Outputs of a node, one after the other, and the number of rows they take."""
-    outputs, offset = [], 0
-    for shape, dtype, mode in shaped:
-        spec = intern_spec(shape, dtype, device, mode)
-        outputs.append(Output(spec, offset))
-        offset += spec.rows
-    return tuple(outputs), offset
+    return outputs_of([intern_spec(shape, dtype, device, mode) for shape, dtype, mode in shaped])
 
 
 def current(kind: Kind) -> bool:
     """Tells whether the parameters still are the arrays that the program was traced with."""
     return all(
         parameter._data is not None and any(array is data for data in parameter._data)
-        for parameter, array in kind.program.parameters
+        for parameter, array in program_of(kind).parameters
     )

@@ -12,6 +12,7 @@ from gluonjit.analysis.indices import Index
 from gluonjit.analysis.operands import base_rows, operand_matrices
 from gluonjit.analysis.plan import Place
 from gluonjit.graph import Graph, Kind
+from gluonjit.graph.modes import is_recorded
 
 
 class Reach:
@@ -44,7 +45,7 @@ class Reach:
             (self._rows[place.arena][place.begin : place.end], _nodes(step, [_rows_of_output(number)]))
             for number, place in enumerate(step.places)
         ]
-        program = step.kind.program
+        program: Any = step.kind.program  # a `program.Program`
         used = np.zeros((len(step.gathers) + len(program.consts), step.count), dtype=bool)  # by which nodes
         reached = np.zeros(step.count, dtype=bool)
         for (rows, owners), depends in zip(results, program.depends):
@@ -75,7 +76,7 @@ def entered_waiting(graph: Graph, begun: Iterable[int], learned: Callable[[Any],
     since[list(begun)] = -1
     calls = []
     for record in graph.records.values():
-        if record.mode >= 2 and len(record):
+        if is_recorded(record.mode) and len(record):
             numbers = base_rows(record)
             made = numbers[:, None] + np.arange(record.kind.rows)
             calls.append((numbers, operand_matrices(record), made, _Entering(record.kind, learned)))
@@ -104,7 +105,7 @@ def entered(plan: Plan, begun: Iterable[Place], learned: Callable[[Any], bool]) 
     since = [np.full(arena.rows, np.inf) for arena in plan.arenas]  # which node has let each row in
     for place in begun:
         since[place.arena][place.begin : place.end] = -1
-    recorded = [step for step in plan.steps if step.mode >= 2]
+    recorded = [step for step in plan.steps if is_recorded(step.mode)]
     changed = True
     while changed:  # a node may have let in what one of an earlier step reads
         before = [times.copy() for times in since]
@@ -118,7 +119,7 @@ class _Entering:
     """Rules for what recorded nodes of a kind let into a graph, given those whose operands are in it, by role."""
 
     def __init__(self, kind: Kind, learned: Callable[[Any], bool]) -> None:
-        program = kind.program
+        program: Any = kind.program
         # A kind that is split has the operands of its call, and the program of what is left of it.
         self._enters = None if kind.split is not None or kind.children else program.enters
         self._left = any(map(learned, program.left))

@@ -11,6 +11,7 @@ from gluonjit.engines.mxnet.history import is_learned
 from gluonjit.engines.mxnet.reach import entered_waiting
 from gluonjit.engines.mxnet.results import Imported, is_entered, is_read, spent, tape_of
 from gluonjit.graph import Value
+from gluonjit.graph.modes import RECORDING
 from gluonjit.hybrid import LOCAL
 from gluonjit.hybrid.run.failures import refused
 
@@ -18,7 +19,7 @@ from gluonjit.hybrid.run.failures import refused
 def refuse_recorded(value: Value, shape: tuple[int, ...]) -> None:
     """Raise where MXNet, recording, refuses to write to an array of this shape, whose value has been computed."""
     state = LOCAL.state
-    if state.mode >= 2 and state.paused == state.eagerly and is_entered(value):
+    if state.mode & RECORDING and state.paused == state.eagerly and is_entered(value):
         _refuse(shape)
 
 
@@ -26,7 +27,7 @@ def refuse_waiting(value: Value) -> None:
     """Raise where MXNet, recording, refuses to write to an array of this value, which waits to be computed."""
     state = LOCAL.state
     graph = value.graph
-    if state.mode < 2 or state.paused != state.eagerly or state.batch is None:
+    if not state.mode & RECORDING or state.paused != state.eagerly or state.batch is None:
         return
     if graph is None or graph is not state.batch.graph:
         return
@@ -45,7 +46,7 @@ def refuse_waiting(value: Value) -> None:
 
 def refuse_variable(array: Any) -> None:
     """Raise where MXNet refuses to write to an array because it has a gradient, and it is recording."""
-    if LOCAL.state.mode >= 2 and array.grad is not None:
+    if LOCAL.state.mode & RECORDING and array.grad is not None:
         _refuse(array.shape)
 
 

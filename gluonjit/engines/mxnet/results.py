@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mxnet.ndarray import NDArray
 
@@ -14,7 +14,7 @@ from gluonjit.engines.mxnet.hooked import slice_rows
 from gluonjit.engines.mxnet.semantics import as_shape, piece
 from gluonjit.engines.mxnet.tape import LIVING, Tape
 from gluonjit.graph import Value
-from gluonjit.hybrid.run.batch import Results, results_of
+from gluonjit.hybrid.run.batch import Results, results_of, rows_of
 
 
 class Imported(NamedTuple):
@@ -29,10 +29,7 @@ def numbers_of(value: Value) -> NDArray:
     """A flushed value as an array without history."""
     if value.result is not None:
         return piece(value.result.chunk, value.spec, value.result.row)
-    results = results_of(value)
-    arena, positions = placed(value, results)
-    session: Any = results.session
-    rows: NDArray = session.rows(arena, positions)
+    rows: NDArray = rows_of(value)
     return rows if value.spec.mode == "rows" else as_shape(rows, value.spec.shape)
 
 

@@ -23,8 +23,8 @@ from gluonjit.engines.mxnet.recording import Here, Plain, TemplateMaker, describ
 from gluonjit.engines.mxnet.trace import map_structure
 from gluonjit.errors import OptionError, ReuseError
 from gluonjit.graph import Value, line_of
-from gluonjit.hybrid import FULL, LOCAL, Batch
 from gluonjit.graph.recorder import replay
+from gluonjit.hybrid import FULL, LOCAL, Batch
 from gluonjit.hybrid.capture.replaying import Node, unpacked
 from gluonjit.hybrid.capture.reuse import Apart, CaptureTemplate, Refusal, Unfit, made
 

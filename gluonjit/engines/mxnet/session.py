@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from functools import partial
 from time import perf_counter
@@ -21,7 +20,7 @@ from gluonjit.engines.mxnet.fused_steps import FusedSteps
 from gluonjit.engines.mxnet.history import Source, is_learned
 from gluonjit.engines.mxnet.hooked import slice_rows
 from gluonjit.engines.mxnet.modes import as_captured
-from gluonjit.engines.mxnet.program import join
+from gluonjit.engines.mxnet.program import join, program_of
 from gluonjit.engines.mxnet.results import Imported
 from gluonjit.engines.mxnet.segments import Segments
 from gluonjit.engines.mxnet.semantics import SHAPES, classic, shapes
@@ -29,8 +28,10 @@ from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.engines.mxnet.trace import reason_of
 from gluonjit.errors import FlushError, GluonJITError
 from gluonjit.graph import Leaf
+from gluonjit.graph.modes import TRAINING, is_recorded
 from gluonjit.hybrid import LOCAL, Options, Report
 from gluonjit.hybrid.explain.provenance import Provenance
+from gluonjit.hybrid.run import protocol
 from gluonjit.hybrid.run.failures import both
 
 
@@ -44,27 +45,24 @@ class Result(NamedTuple):
     position: int
 
 
-class Session:
-    """Implements `gluonjit.hybrid.Session`.
+class Session(protocol.Session):
+    """A flush on MXNet.
 
     Operands are taken from an arena by one index array, and results are written into it: no row is copied
     twice. Under recording each step is recorded by itself; `Tape` goes backward through them.
     """
 
     def __init__(self, plan: Plan, report: Report, options: Options, samples: int, provenance: Provenance) -> None:
-        self.plan = plan
-        self.report = report
-        self.provenance = provenance
-        self.profile = options.profile
+        super().__init__(plan, report, options, provenance)
         self.finite = Finite(provenance) if options.check_finite else None
-        taped = LOCAL.state.mode >= 2 or any(step.mode >= 2 for step in plan.steps) or _has_taped_inputs(plan)
+        taped = (
+            is_recorded(LOCAL.state.mode)
+            or any(is_recorded(step.mode) for step in plan.steps)
+            or _has_taped_inputs(plan)
+        )
         self.tape = Tape(report, plan, samples, options.profile, self.finite) if taped else None
         self.arrays: list[Any] = [None if arena.sole else room_for(arena.spec, arena.rows) for arena in plan.arenas]
         self._copies: dict[Place, NDArray] = {}
-        self._places: list[list[Place]] = [[] for _ in plan.arenas]
-        for place in [chunk.place for chunk in plan.inputs] + [p for step in plan.steps for p in step.places]:
-            self._places[place.arena].append(place)
-        self._begins = [[place.begin for place in places] for places in self._places]
         self._fused = FusedSteps(plan, self.arrays, self.tape, options.without, report.unfused)
         graphs = [number for number in range(len(plan.steps)) if number not in self._fused]
         self._indices = _upload(plan, graphs)
@@ -138,7 +136,7 @@ class Session:
         except GluonJITError:
             raise
         except Exception as error:
-            with as_captured(self.plan.steps[number].mode & 1):
+            with as_captured(self.plan.steps[number].mode & TRAINING):
                 raise failed(self.provenance, self.rows, number, error, partial(self._again, number)) from error
 
     def _again(self, number: int) -> None:
@@ -149,19 +147,19 @@ class Session:
 
     def _run(self, number: int) -> None:
         step = self.plan.steps[number]
-        tape = self.tape if step.mode >= 2 else None
+        tape = self.tape if is_recorded(step.mode) else None
         if tape is not None:
             self._track()
         if number in self._fused and self._run_fused(number, tape):
             return
         begin = perf_counter()
-        with as_captured(step.mode), shapes(step.kind.program.numpy):
+        with as_captured(step.mode), shapes(program_of(step.kind).numpy):
             operands = [
                 self._operand(gather, index, tape) for gather, index in zip(step.gathers, self._indices[number])
             ]
-            middle = self._lap(number, "gather", begin)
+            middle = self.lap(number, "gather", begin)
             results = [self._view(place) for place in step.places]
-            program = step.kind.program
+            program = program_of(step.kind)
             consts = program.consts
             if self.finite is not None:
                 self.finite.weights(number, consts)
@@ -177,7 +175,7 @@ class Session:
             if program.may_fail:  # MXNet tells at the first wait
                 for result in results:
                     result.wait_to_read()
-        self._lap(number, "compute", middle)
+        self.lap(number, "compute", middle)
         if self.finite is not None:
             self.finite.results(number, results)
 
@@ -185,7 +183,7 @@ class Session:
         """Run a step in C; False where that cannot be."""
         begin = perf_counter()
         step = self.plan.steps[number]
-        program = step.kind.program
+        program = program_of(step.kind)
         if tape is not None:
             for array in [*program.consts, *program.left]:
                 tape.constant(array, True)
@@ -200,7 +198,7 @@ class Session:
             tape.note(number, [self._view(place) for place in step.places], ran)
         self.report.fused += 1
         self.report.gathers += sum([gather.index is not None for gather in step.gathers])
-        self._lap(number, "compute", begin)
+        self.lap(number, "compute", begin)
         if self.finite is not None:
             self.finite.results(number, [self._view(place) for place in step.places])
         return True
@@ -210,13 +208,6 @@ class Session:
         if self.tape is not None and not self._tracked:
             self._tracked = True
             self.tape.track(self.arrays)
-
-    def _lap(self, number: int, part: str, begin: float) -> float:
-        if self.profile:
-            mx.nd.waitall()
-        now = perf_counter()
-        self.report.took(self.plan.steps[number].kind.name, part, begin, now, number)
-        return now
 
     def _operand(self, gather: Gather, index: Any, tape: Tape | None) -> NDArray:
         place = gather.place
@@ -236,7 +227,7 @@ class Session:
 
     def result(self, arena: int, position: int) -> Result:
         """A live value's rows, copied out of the arena with those of its step, so that the arena can go."""
-        place = self._places[arena][bisect_right(self._begins[arena], position) - 1]
+        place = self.place_of(arena, position)
         chunk = self._copies.get(place)
         if chunk is None:
             with as_captured(0):

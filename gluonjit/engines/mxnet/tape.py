@@ -25,9 +25,11 @@ from gluonjit.engines.mxnet.finite import Finite
 from gluonjit.engines.mxnet.fused_steps import RowTapeEntry
 from gluonjit.engines.mxnet.history import Seed, Source, Target, has_history
 from gluonjit.engines.mxnet.hooked import original_backward, slice_rows
+from gluonjit.engines.mxnet.program import program_of
 from gluonjit.engines.mxnet.reach import Reach, entered
 from gluonjit.engines.mxnet.semantics import as_shape, classic, shapes
 from gluonjit.graph import Value
+from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid import Report
 
 _count = iter(range(1 << 62))
@@ -74,7 +76,7 @@ class Tape:
         for source in self.sources:
             for place in [place for _, place in source.parts] or [source.place]:
                 self._learned_rows[place.arena][place.begin : place.end] = True
-        wanted.update(place.arena for step in self.plan.steps if step.mode >= 2 for place in step.places)
+        wanted.update(place.arena for step in self.plan.steps if is_recorded(step.mode) for place in step.places)
         for number in wanted:
             arena = self.plan.arenas[number]
             if arena.spec.dtype in FLOATS:
@@ -176,7 +178,7 @@ class Tape:
     def note(self, number: int, results: list[NDArray], ran: RowTapeEntry | None = None) -> None:
         """Remember a step that was recorded, or ran in C; one without anything learned before it was not."""
         step = self.plan.steps[number]
-        program = step.kind.program
+        program = program_of(step.kind)
         count = len(step.gathers)
         learned = any(
             used and self._constants[id(array)][2] is not None
@@ -230,7 +232,7 @@ class Tape:
                 ran.backward()
             else:
                 heads, head_gradients = zip(*self._with_gradients(step, results))
-                with shapes(step.kind.program.numpy):
+                with shapes(program_of(step.kind).numpy):
                     original_backward(list(heads), list(head_gradients), keep, train_mode)
                 self._addresses.clear()
             end = self._now()
@@ -313,7 +315,7 @@ class Tape:
 
     def _gradients_of(self, step: Step) -> list[NDArray | None]:
         """The gradients of the weights of a step."""
-        return [self._constants[id(array)][2] for array in step.kind.program.consts]
+        return [self._constants[id(array)][2] for array in program_of(step.kind).consts]
 
     def _rows(self, place: Place) -> NDArray:
         gradient = self._gradients[place.arena]

@@ -104,8 +104,6 @@ def before_write(array: Any) -> None:
 def _shares(batch: Batch, array: Any) -> bool:
     if isinstance(array, BaseSparseNDArray) or not isinstance(array, NDArray):
         return False
-    if batch.memory is None:
-        batch.memory = Memory()
-    batch.memory.note(batch)
-    found: bool = batch.memory.meets(array)
-    return found
+    memory: Memory = batch.own
+    memory.note(batch)
+    return memory.meets(array)

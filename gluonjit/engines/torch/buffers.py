@@ -16,14 +16,29 @@ import torch
 from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.hybrid import Batch
 
-VERSIONS, SNAPSHOTS = -1, -3  # in `batch.noted`, beside addresses of modules
 _written: dict[int, Any] = {}
+
+
+class Account:
+    """What is known of one open batch: `Batch.own`.
+
+    versions: weights by address, with how often they had been written to, and where they lay, at the first call that
+    uses them; snapshots: buffers by address, as they were then; hooked: whether there were hooks for all modules;
+    looked: for cells that are look-ups, after how many changes their modules have last been looked at.
+    """
+
+    __slots__ = ("hooked", "looked", "snapshots", "versions")
+
+    def __init__(self) -> None:
+        self.versions: dict[int, tuple[Any, int, int]] = {}
+        self.snapshots: dict[int, Held] = {}
+        self.hooked = False
+        self.looked: dict[Any, int] = {}
 
 
 def note_version(batch: Batch, tensor: Any) -> None:
     """Remember how often a weight had been written to when the first call that uses it was captured."""
-    versions = batch.noted.setdefault(VERSIONS, {})
-    versions.setdefault(id(tensor), (tensor, version_of(tensor), tensor.data_ptr()))
+    batch.own.versions.setdefault(id(tensor), (tensor, version_of(tensor), tensor.data_ptr()))
 
 
 def note_written(tensor: Any) -> None:
@@ -45,7 +60,7 @@ def is_constant(batch: Batch, tensor: Any) -> bool:
         return True
     if is_written(tensor):
         return False
-    snapshots = batch.noted.setdefault(SNAPSHOTS, {})
+    snapshots = batch.own.snapshots
     known = snapshots.get(id(tensor))
     version = version_of(tensor)
     if known is None:

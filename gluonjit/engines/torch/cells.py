@@ -22,9 +22,9 @@ from gluonjit.engines.torch.operands import Unfit, current, leaf, value_of
 from gluonjit.engines.torch.records import ASKED, Refusal, record_of, trace_again
 from gluonjit.engines.torch.structure import Constant
 from gluonjit.graph import Record, Value
+from gluonjit.graph.recorder import is_plain
 from gluonjit.hybrid import LOCAL, Batch, Options, engine_of
 from gluonjit.hybrid.capture.guards import AGAIN, Noted
-from gluonjit.graph.recorder import is_plain
 from gluonjit.hybrid.capture.structure import map_structure
 
 _CONSTANTS = (
@@ -205,13 +205,13 @@ def captured_lookup(cell: Cell, batch: Batch, indices: Any, learning: bool) -> A
     if not isinstance(indices, torch.Tensor):
         return None
     weight, attrs, module = cell.lookup
-    if batch.noted.get((cell, "look-up")) != batch.changes:  # once a batch, and when something has changed
+    if batch.own.looked.get(cell) != batch.changes:  # once a batch, and when something has changed
         owner = module()
         if owner is not None and attributes(owner) != cell.seen:
             cell.clear()
             batch.changes += 1
             return None
-        batch.noted[cell, "look-up"] = batch.changes
+        batch.own.looked[cell] = batch.changes
     table = table_of(batch, weight, attrs, learning and weight.requires_grad)
     batch.tables[cell, learning, batch.changes] = table  # where C finds it
     value = look_up(batch, indices, table)

@@ -11,7 +11,6 @@ import torch
 from torch.autograd.graph import GradientEdge
 
 from gluonjit.engines.torch import hooked
-from gluonjit.engines.torch.buffers import SNAPSHOTS, VERSIONS
 from gluonjit.engines.torch.chunks import current_backward, telling
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import concrete, current
@@ -58,9 +57,7 @@ def setattr_(self: Any, name: str, value: Any) -> None:
 
 def look_again(batch: Batch) -> None:
     """Modules that the batch knows may have hooks that they had not, or other parts."""
-    kept = {place: batch.noted[place] for place in (VERSIONS, SNAPSHOTS) if place in batch.noted}
     batch.noted.clear()
-    batch.noted.update(kept)
     batch.changes += 1
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from time import perf_counter
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -17,14 +16,13 @@ from gluonjit.engines.torch.kinds import LOOPS
 from gluonjit.engines.torch.lazy import waits
 from gluonjit.engines.torch.operators import captured
 from gluonjit.engines.torch.records import Refusal, refused_at_once
-from gluonjit.errors import OptionError
 from gluonjit.graph import is_own
-from gluonjit.hybrid import LOCAL, UNCAPTURED, Batch, Options, engine_of
 from gluonjit.graph.recorder import is_plain
+from gluonjit.hybrid import LOCAL, UNCAPTURED, Batch, Options, engine_of
+from gluonjit.hybrid.capture.capturing import Sample
 from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.choose.kept import Look, recall
 from gluonjit.hybrid.choose.pacing import begin, paces_for
-from gluonjit.hybrid.run.failures import of_sample
 from gluonjit.hybrid.run.state import left_call
 
 _automatic: WeakKeyDictionary[Any, Cell] = WeakKeyDictionary()
@@ -36,15 +34,11 @@ _OWN = frozenset(torch.nn.Module().__dict__)
 def enable(module: Any, options: dict[str, Any]) -> None:
     """Batch this module dynamically. Raises OptionError before anything has changed."""
     chosen = Options().updated("hybridize(dynamic_batch=True)", options)
-    if chosen.reuse is not None:
-        raise OptionError(
-            f"gluonjit.hybridize({type(module).__name__}, dynamic_batch=True, reuse=...): calls of modules of PyTorch "
-            f"are not reused, only those of MXNet's blocks. Leave reuse= out: equal calls are shared all the same "
-            f"(sharing=True)."
-        )
+    engine = engine_of("torch")
+    engine.check(f"gluonjit.hybridize({type(module).__name__}, dynamic_batch=True)", chosen)
     disable(module)
     paces = paces_for(chosen)
-    recall(paces, chosen, engine_of("torch"), lambda: map(_look, module.named_modules()))
+    recall(paces, chosen, engine, lambda: map(_look, module.named_modules()))
     for name, inner in module.named_modules():
         inner.__dict__[KEY] = Cell(name or type(inner).__name__, chosen, paces=paces)
 
@@ -161,9 +155,9 @@ def _captured(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
     if not state.inside:
         if batch.options is not cell.options:
             batch = _with_options(batch, cell, module)
-        if batch.noted.get(_EVERYWHERE, False) is not any(map(len, _GLOBAL_HOOKS)):
+        if batch.own.hooked is not any(map(len, _GLOBAL_HOOKS)):
             changes.look_again(batch)
-            batch.noted[_EVERYWHERE] = any(map(len, _GLOBAL_HOOKS))
+            batch.own.hooked = not batch.own.hooked
     noted = batch.noted.get(id(module))
     if noted is None:
         noted = _noted(batch, module)
@@ -215,32 +209,21 @@ def expanded(batch: Batch, cell: Cell, kind: type) -> None:
 
 def _sample(module: Any, args: Any, kwargs: Any, batch: Batch) -> Any:
     """An outermost module is called: what it calls is captured."""
-    state = LOCAL.state
-    begin = perf_counter()
-    batch.begin_sample()
-    state.inside += 1
-    try:
+    with Sample(batch):
         known = batch.foreign  # classes in which there is no tensor
         given = [arg if arg.__class__ in known or is_plain(arg) else map_structure(arg, as_lazy) for arg in args]
         return _uncompiled(module)(*given, **kwargs)
-    except Exception as error:
-        raise of_sample(error, batch)  # noqa: B904 (it has its cause; in no variable, which would keep frames alive)
-    finally:
-        state.inside -= 1
-        batch.end_sample()
-        batch.report.note(f"sample {batch.sample - 1}", "capture", begin, perf_counter())
 
 
 def _with_options(batch: Batch, cell: Cell, module: Any) -> Batch:
     """The open batch with the options of an outermost module."""
     if batch.explicit or KEY not in module.__dict__ or batch.options == cell.options:
         return batch
-    batch.flush("another module has other options")
+    batch.flush("another model has other options")
     LOCAL.state.close()
     return open_batch(cell.options)
 
 
-_EVERYWHERE = -2  # in `batch.noted`: whether there are hooks for all modules
 _GLOBAL_HOOKS = [
     getattr(torch.nn.modules.module, f"_global_{name}_hooks")
     for name in ("forward_pre", "forward", "backward_pre", "backward")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from gluonjit.analysis import Plan
 from gluonjit.analysis.costs.measured import Measured, Progress
 from gluonjit.engines.torch.aliases import data_step
 from gluonjit.engines.torch.arrays import VERSIONS
+from gluonjit.engines.torch.buffers import Account
 from gluonjit.engines.torch.cell import Cell, cells_known
 from gluonjit.engines.torch.cells import capture, expand, open_batch
 from gluonjit.engines.torch.dynamic import disable, enable
@@ -29,19 +30,19 @@ from gluonjit.engines.torch.session import Session
 from gluonjit.engines.torch.verifying import verify
 from gluonjit.engines.torch.writes import opened, put_data, renew
 from gluonjit.errors import OptionError
-from gluonjit.graph import Kind, Spec, Value, clear_specs, spec_count
-from gluonjit.hybrid import LOCAL, Options, Report
+from gluonjit.graph import Kind, Spec, Value
+from gluonjit.hybrid import LOCAL, Adapter, Options, Report
 from gluonjit.hybrid.capture.functions import CellFunction
-from gluonjit.hybrid.capture.places import clear_places
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.run.calibration import measure
 
 
-class TorchEngine:
-    """Implements `gluonjit.hybrid.Engine` on PyTorch."""
+class TorchEngine(Adapter):
+    """PyTorch, of which an array that is captured is a lazy tensor."""
 
-    name = "torch"
-    versions: Mapping[str, str] = VERSIONS
+    name, title = "torch", "PyTorch"
+    versions = VERSIONS
+    executors = ("auto", "stepwise", "compiled", "replay", "steps")
 
     def current_mode(self) -> int:
         """2 where gradients are recorded on this thread."""
@@ -59,6 +60,10 @@ class TorchEngine:
     def sum_kind(self, spec: Spec, count: int) -> Kind:
         """The kind that adds up `count` tensors of this spec."""
         return sum_kind(spec, count)
+
+    def account(self) -> Account:
+        """What is known of weights, buffers and hooks while a batch is open."""
+        return Account()
 
     def session(self, plan: Plan, report: Report, options: Options, samples: int, provenance: Provenance) -> Session:
         """Make room for a flush."""
@@ -108,10 +113,9 @@ class TorchEngine:
             return error
         return unfit(func, args, kwargs, error)
 
-    def wants(self, args: Sequence[Any]) -> bool:
-        """Inside a dynamically batched module or `batching`, or where an argument waits for its batch."""
-        state = LOCAL.state
-        return bool(state.inside or (state.explicit and state.batch) or waits(args))
+    def waits(self, args: Sequence[Any]) -> bool:
+        """Tells whether an argument waits for its batch."""
+        return waits(args)
 
     def call_cell(self, function: CellFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Capture a call of a function declared with `gluonjit.cell`."""
@@ -162,20 +166,19 @@ class TorchEngine:
     def cache_info(self) -> dict[str, int]:
         """Entries in caches: sums, cells (4,096 each at most), specs, static plans (4 a skeleton) and static steps."""
         return {
+            **super().cache_info(),
             "sums": kind_count(),
             "cells": sum(cell.entries() for cell in cells_known()),
-            "specs": spec_count(),
             "static plans": plan_count(),
             "static steps": step_count(),
         }
 
     def clear_caches(self) -> None:
         """Forget all kinds."""
+        super().clear_caches()
         clear_kinds()
-        clear_specs()
         clear_plans()
         clear_steps()
-        clear_places()
         for cell in cells_known():
             cell.clear()
             cell.never = ""

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.arrays import device_named
-from gluonjit.engines.torch.program import interpret, piece, pieces
+from gluonjit.engines.torch.program import interpret, piece, pieces, program_of
 from gluonjit.graph import Record
 from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.explain.provenance import Provenance
@@ -51,7 +51,7 @@ def failed(provenance: Provenance, rows: Rows, number: int, error: Exception) ->
 
 def _run_alone(provenance: Provenance, rows: Rows, record: Record, node: int) -> None:
     """Run the traced call as it is; for any number of children, whose trace is of another number, the batched one."""
-    kind, program = record.kind, record.kind.program
+    kind, program = record.kind, program_of(record.kind)
     operands = pieces(kind.groups, gathered(provenance, rows, record, node))
     if kind.children:
         owners = torch.zeros(kind.arity, dtype=torch.int64, device=device_named(kind.operands[0].device))

@@ -9,16 +9,13 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.recorder import Tracer, TraceTensor
-from gluonjit.hybrid.capture.guards import Follower, Noted, is_plain
+from gluonjit.hybrid.capture.guards import Follower, Known, Noted, follow, is_plain
 
 _SPACES = ("_parameters", "_buffers", "_modules")
 
 
-class _Known:
+class _Known(Known):
     """PyTorch's objects, while a call of a module is traced."""
-
-    followed: frozenset[Any] = frozenset()
-    counters: frozenset[str] = frozenset()
 
     def __init__(self, owner: Any) -> None:
         modules = owner.modules() if isinstance(owner, torch.nn.Module) else ()
@@ -46,14 +43,11 @@ class _Known:
             yield from [(module.__dict__, name) for name, value in module.__dict__.items() if is_plain(value)]
 
 
-def follow(
+def followed(
     recorder: Tracer, owner: Any, run: Callable[..., Any], args: Any, kwargs: dict[str, Any], noted: Noted
 ) -> Any:
     """Records a call: what it gives, and what it has read. Raises Refused where it is no node."""
     follower = Follower(_Known(owner), (args, kwargs))
-    recorder.follower = follower
     if type(run) is MethodType and run.__self__ is owner:
         run = follower.get(owner, run.__name__)
-    result = follower.run(run, args, kwargs)
-    noted.facts, noted.kept = tuple(follower.facts.values()), tuple(follower.kept)
-    return result
+    return follow(recorder, follower, run, args, kwargs, noted)

@@ -10,6 +10,7 @@ from gluonjit.analysis.plan import Gather
 from gluonjit.engines.torch.arrays import room_for
 from gluonjit.engines.torch.fusing import fused_program, fused_variadic
 from gluonjit.engines.torch.held import version_of
+from gluonjit.engines.torch.program import program_of
 from gluonjit.engines.torch.written import modified
 from gluonjit.graph import Kind
 from gluonjit.rows import Done, NotFusable, RowProgram, Steps
@@ -46,14 +47,14 @@ class FusedSteps:
         weights: list[int] = []
         if learns is not None:
             learned = {operand: gather for operand, gather in enumerate(self._steps.gathers(number)) if learns(gather)}
-            weights = [k for k, tensor in enumerate(step.kind.program.consts) if tensor.requires_grad]
+            weights = [k for k, tensor in enumerate(program_of(step.kind).consts) if tensor.requires_grad]
         results: tuple[int, ...] = ()
         if learned or weights:
             results = tuple([k for k in range(len(step.places)) if self._depends(number, k, learned, weights)])
         done = self._steps.run(number, learned, weights, results, self)
         if done is None:
             return None
-        consts = [step.kind.program.consts[k] for k in done.compiled.read_again]
+        consts = [program_of(step.kind).consts[k] for k in done.compiled.read_again]
         versions = [(tensor, version_of(tensor)) for tensor in consts]
         reached = {operand: gather for operand, gather in learned.items() if operand in done.compiled.reached}
         return RanFused(number, reached, results, done, versions)
@@ -113,7 +114,7 @@ def _nothing(asked: Any) -> Any:
 
 
 def _program(kind: Kind) -> RowProgram:
-    program = kind.program
+    program = program_of(kind)
     if any(spec.device != "cpu" for spec in kind.operands) or not all(map(_plain, program.consts)):
         raise NotFusable("tensors that are not of float32, or not in the host's memory")
     if program.variadic is not None:

@@ -8,6 +8,7 @@ import torch
 from torch.nn.parallel import distributed
 from torch.nn.utils import stateless
 
+from gluonjit.graph.modes import RECORDING
 from gluonjit.hybrid.run.state import LOCAL
 
 original_call: Any = torch.nn.Module.__call__
@@ -30,8 +31,8 @@ make_wrapper: Any = torch.Tensor._make_wrapper_subclass
 
 
 def current_mode() -> int:
-    """2 where gradients are recorded on this thread, as PyTorch has it; whether it trains is each module's own."""
-    return 2 if torch.is_grad_enabled() else 0
+    """The mode of this thread: whether gradients are recorded. Whether it trains is each module's own."""
+    return RECORDING if torch.is_grad_enabled() else 0
 
 
 class plain:

@@ -11,9 +11,9 @@ from gluonjit.engines.torch import rules
 from gluonjit.engines.torch.buffers import is_written
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.effects import PLAIN, Outside, attributes
-from gluonjit.engines.torch.following import follow
+from gluonjit.engines.torch.following import followed
 from gluonjit.engines.torch.hoist import Piece, cut, used_alone
-from gluonjit.engines.torch.program import Lone, build, lay_out, pruned
+from gluonjit.engines.torch.program import Lone, build, lay_out, program_of, pruned
 from gluonjit.engines.torch.recorder import Tracer, TraceTensor, recording
 from gluonjit.engines.torch.structure import Constant
 from gluonjit.engines.torch.trace import NeedsValue, Trace
@@ -140,7 +140,7 @@ def _trace(call: Call, recorders: list[Tracer]) -> _Found | str:
             if cell.operator:
                 result = run(*given, **named)
             else:
-                result = follow(recorder, owner, run, given, named, noted)
+                result = followed(recorder, owner, run, given, named, noted)
     except Refused as refusal:
         return str(refusal)
     except NeedsValue:
@@ -350,7 +350,7 @@ def _terms(trace: Trace, places: list[int]) -> int:
 
 def _join_family(cell: Cell, kind: Kind) -> None:
     """Let kinds with the same program run together, whatever the calls looked like and however many rows they have."""
-    program = kind.program
+    program = program_of(kind)
     key = (
         kind.poly,
         kind.pure,

@@ -10,6 +10,7 @@ from gluonjit.engines.torch.arrays import name_of_device, name_of_dtype
 from gluonjit.engines.torch.buffers import note_version
 from gluonjit.engines.torch.inputs import looked_up
 from gluonjit.graph import Spec, Value, intern_spec
+from gluonjit.graph.references import table_rows
 from gluonjit.hybrid import Batch
 from gluonjit.hybrid.run.failures import refused
 
@@ -103,7 +104,6 @@ def _integers(batch: Batch, dtype: str, device: str, numbers: list[int], single:
 
 
 def _rows_of(batch: Batch, table: Any, row: Spec, numbers: list[int], single: bool, taped: bool, base: Any) -> Value:
-    rows = batch.graph.lookup_rows(table, row, numbers)
     if single:
-        return Value(rows[0], 0, row, batch.graph, taped, base)
-    return Value(rows if len(rows) > 1 else rows[0], 0, row.stacked(len(rows)), batch.graph, taped, base)
+        return Value(batch.graph.lookup_rows(table, row, numbers)[0], 0, row, batch.graph, taped, base)
+    return table_rows(batch.graph, table, row, numbers, taped, base)

@@ -14,9 +14,11 @@ import numpy as np
 
 from gluonjit.analysis import Plan, Step
 from gluonjit.analysis.plan import Place
+from gluonjit.engines.torch.program import program_of
 from gluonjit.engines.torch.reached import part_of, rows_at
 from gluonjit.engines.torch.saved import kept
 from gluonjit.graph import Graph, Kind, Record, Value
+from gluonjit.graph.modes import is_recorded
 
 ENTRY = "entry"
 """The name of a node that stands for a view by a number: one entry of a tensor."""
@@ -35,7 +37,7 @@ def note_write(graph: Graph, value: Value, captured: int, learning: bool = True)
     found = []
     kind = record.kind
     outputs = [k for k, output in enumerate(kind.outputs) if record.base(number) + output.offset == rows]
-    if record.mode >= 2 and not set(outputs).isdisjoint(_kept_by(graph, record, number)[1]):
+    if is_recorded(record.mode) and not set(outputs).isdisjoint(_kept_by(graph, record, number)[1]):
         found.append(rows)
         _apart(record, number)
     shared = [(rows, value.spec.rows)]  # rows of the same memory
@@ -45,7 +47,7 @@ def note_write(graph: Graph, value: Value, captured: int, learning: bool = True)
         ]
         if base >= captured:  # the write itself, which keeps a copy of what it writes to, but not of other arguments
             operands = [k for k in operands if k and learning]
-        if not operands or reader.mode < 2:
+        if not operands or not is_recorded(reader.mode):
             continue
         if reader.kind.operator and _is_view(reader.kind):
             shared += [(base + output.offset, output.spec.rows) for output in reader.kind.outputs]
@@ -78,13 +80,13 @@ def savers(
     """
     wanted = np.arange(first, first + count)
     for step in plan.steps:
-        if step.mode < 2 or not step.count:
+        if not is_recorded(step.mode) or not step.count:
             continue
         results = [place for place in step.places if place.arena == arena and place.begin <= first < place.end]
         readers = list(_readers(step, arena, wanted))
         if not results and not readers:
             continue
-        operands, saved = kept(step.kind.program, _flags(step, learns))
+        operands, saved = kept(program_of(step.kind), _flags(step, learns))
         if any(step.places[k] in results for k in saved):
             yield arena, first
         for operand, node in readers:
@@ -150,7 +152,7 @@ def _meets(rows: Any, count: int, shared: Iterable[tuple[int, int]]) -> bool:
 
 
 def _is_view(kind: Kind) -> bool:
-    found: bool = kind.program.trace.ops != [] and all(op.name in _VIEWS for op in kind.program.trace.ops)
+    found: bool = program_of(kind).trace.ops != [] and all(op.name in _VIEWS for op in program_of(kind).trace.ops)
     return found or kind.name == ENTRY
 
 
@@ -166,16 +168,16 @@ def _kept_by(graph: Graph, record: Record, node: int) -> tuple[frozenset[int], f
     kind = record.kind
     flags = [_is_taped(graph, rows) for rows in record.operands_of(node)]
     if kind.split is None:
-        if len(kind.program.trace.operands) != len(flags):
+        if len(program_of(kind).trace.operands) != len(flags):
             return frozenset(), frozenset()
-        return kept(kind.program, tuple(flags))
+        return kept(program_of(kind), tuple(flags))
     chosen = tuple([flags[k] for k in kind.split.kept]) + (True,) * len(kind.split.products)
-    if len(kind.program.trace.operands) != len(chosen):
+    if len(program_of(kind).trace.operands) != len(chosen):
         return frozenset(), frozenset()
-    operands, results = kept(kind.program, chosen)
+    operands, results = kept(program_of(kind), chosen)
     own = {kind.split.kept[k] for k in operands if k < len(kind.split.kept)}
     for argument, product in kind.split.products:
-        if kept(product.program, (flags[argument],))[0]:
+        if kept(program_of(product), (flags[argument],))[0]:
             own.add(argument)
     return frozenset(own), results
 
@@ -184,7 +186,7 @@ def _is_taped(graph: Graph, rows: Any) -> bool:
     row = rows[0] if isinstance(rows, tuple) else rows
     found = _record_at(graph, row)
     if found is not None:
-        return found[0].mode >= 2
+        return is_recorded(found[0].mode)
     for leaf in graph.leaves.values():
         if leaf.base <= row < leaf.base + leaf.spec.rows:
             return bool(leaf.taped)

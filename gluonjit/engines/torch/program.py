@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 
@@ -13,30 +13,56 @@ from gluonjit.engines.torch.arrays import device_named
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.rules import ANY, Examples, Val, Writer
 from gluonjit.engines.torch.trace import Operand, Trace, TraceOp
-from gluonjit.graph import Group, Output, Spec, intern_spec, natural_mode, operand_groups
+from gluonjit.graph import (
+    BatchedProgram,
+    Group,
+    Kind,
+    Output,
+    Spec,
+    intern_spec,
+    natural_mode,
+    operand_groups,
+    outputs_of,
+)
 from gluonjit.hybrid.capture.variadic import Roles, Variadic
 
 
-class BatchedProgram(Protocol):
+class Program(BatchedProgram):
     """A program that runs the nodes of a step.
 
-    consts: the tensors that are the same for all nodes; trace, results: what it was made from, for other executors;
-    text: what it does: programs of one text and the same constants are one.
+    trace, results: what it was made from, for other executors; text: what it does: programs of one text and the same
+    constants are one; wide: which results have any number of rows a node, none where empty; variadic: what it was made
+    from instead, for any number of children. What has been made of it since goes with its model: kept, what it saves
+    for backward; compiled, by torch.compile; static_steps, for sizes that came again.
     """
 
-    consts: list[Any]
-    trace: Trace
-    results: tuple[int, ...]
-    operators: int  # that one call runs, of any number of nodes, or where they run alone of one node
-    text: Any
+    text: Any = None
+    wide: tuple[bool, ...] = ()
+    variadic: tuple[Variadic, Roles] | None = None
+    compiled: Any = None
+    static_steps: Any = None
+
+    def __init__(self, trace: Trace, results: Sequence[int], operators: int) -> None:
+        self.trace = trace
+        self.results = tuple(results)
+        self.consts = [tensor for _, tensor in trace.consts]
+        self.operators = operators
+        self.kept: dict[tuple[bool, ...], tuple[frozenset[int], frozenset[int]]] = {}  # by which operands learn
 
     def __call__(
         self, operands: Sequence[Any], consts: Sequence[Any], count: int, besides: Sequence[Any] = ()
     ) -> list[Any]:
         """The results of `count` nodes; operands are those that `pieces` gives."""
+        raise NotImplementedError
 
 
-class Batched:
+def program_of(kind: Kind) -> Program:
+    """The program of a kind that this engine has made."""
+    found: Program = kind.program  # type: ignore[assignment]
+    return found
+
+
+class Batched(Program):
     """A program for any number of nodes, as a function of Python that calls operators."""
 
     def __init__(
@@ -48,13 +74,7 @@ class Batched:
         finals: Sequence[int],
         besides: int = 0,
     ) -> None:
-        self.trace = trace
-        self.results = tuple(results)
-        self.variadic: tuple[Variadic, Roles] | None = None  # what it was made from instead, for any number of children
-        self.fused: Any = None  # a program that does the same in C, or why there is none; see `fused_steps`
-        self.wide: tuple[bool, ...] = ()  # which results have any number of rows a node; none where empty
-        self.consts = [tensor for _, tensor in trace.consts]
-        self.operators = len(writer.code)
+        super().__init__(trace, results, len(writer.code))
         self.text = (tuple([(step.text, step.inputs, step.outputs) for step in writer.code]), tuple(finals))
         self.function = _compiled(writer, operands, len(self.consts), besides, finals)
 
@@ -87,15 +107,11 @@ def _compiled(writer: Writer, operands: int, consts: int, besides: int, finals: 
     return found
 
 
-class Lone:
+class Lone(Program):
     """A traced program run node by node, for what cannot be batched."""
 
     def __init__(self, trace: Trace, results: Sequence[int], outputs: Sequence[Spec]) -> None:
-        self.trace = trace
-        self.results = tuple(results)
-        self.consts = [tensor for _, tensor in trace.consts]
-        self.operators = max(len(trace.ops), 1)
-        self.text = None
+        super().__init__(trace, results, max(len(trace.ops), 1))
         self._outputs = outputs
 
     def __call__(
@@ -268,10 +284,5 @@ def lay_out(
 
     wide: which of them are rows of any number.
     """
-    outputs, offset = [], 0
-    for number, (shape, dtype) in enumerate(shaped):
-        mode = "rows" if wide and wide[number] else natural_mode(shape)
-        spec = intern_spec(shape, dtype, device, mode)
-        outputs.append(Output(spec, offset))
-        offset += spec.rows
-    return tuple(outputs), offset
+    modes = ["rows" if wide and wide[number] else natural_mode(shape) for number, (shape, _) in enumerate(shaped)]
+    return outputs_of([intern_spec(shape, dtype, device, mode) for (shape, dtype), mode in zip(shaped, modes)])

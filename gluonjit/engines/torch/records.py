@@ -12,14 +12,16 @@ import torch
 
 from gluonjit.analysis import Plan
 from gluonjit.analysis.plan import LookupChunk, Place
-from gluonjit.engines.torch.buffers import SNAPSHOTS, VERSIONS, note_version, note_written
+from gluonjit.engines.torch.buffers import note_version, note_written
 from gluonjit.engines.torch.cell import Cell, Pattern
 from gluonjit.engines.torch.effects import attributes
 from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.kinds import RAISED, Call, Plain, difference, make_kind
+from gluonjit.engines.torch.program import program_of
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Kind, Record
 from gluonjit.hybrid import LOCAL, RUNNING, Batch, Report
+from gluonjit.hybrid.capture.capturing import room_of
 from gluonjit.hybrid.capture.guards import AGAIN, Variant, changed, holding, put_record, too_many, variant_key
 from gluonjit.hybrid.choose.pacing import SPENT, TRACE
 from gluonjit.hybrid.run.failures import both
@@ -52,17 +54,12 @@ def noting(batch: Batch, name: str, why: Refusal) -> Iterator[None]:
 def weights_of(kind: Kind) -> list[Any]:
     """The weights that calls of a kind use."""
     products = () if kind.split is None else kind.split.products
-    return [*kind.program.consts, *[tensor for _, product in products for tensor in product.program.consts]]
+    return [*program_of(kind).consts, *[tensor for _, product in products for tensor in program_of(product).consts]]
 
 
 def learns(kind: Kind) -> bool:
     """Tells whether gradients go to any of the weights that a kind uses."""
     return any(tensor.requires_grad for tensor in weights_of(kind))
-
-
-def share_of(kind: Kind, batch: Batch) -> float:
-    """The part of a batch's room that a node takes."""
-    return max(1.0 / batch.options.max_nodes, kind.bytes / batch.options.max_bytes)
 
 
 ASKED = ("granularity='op'", "expand", SPENT)
@@ -120,7 +117,7 @@ def record_of(call: Call, key: tuple[Any, ...]) -> Record | Any:
     taped = key[-1] or (key[1] and learns(kind))
     note_constants(batch, kind)
     assert variant is not None
-    record = put_record(batch.records, key, kind, variant, 2 if taped else 0, share_of(kind, batch))
+    record = put_record(batch.records, key, kind, variant, 2 if taped else 0, room_of(kind, batch.options))
     if not cell.operator:
         _note_record(call, record)
     return record
@@ -232,14 +229,15 @@ def check_constants(report: Report, plan: Plan) -> tuple[list[Held], list[tuple[
     lost: list[tuple[Place, CaptureError]] = []
     for batch in (*state.explicit, state.batch):
         if batch is not None and batch.report is report:
-            versions, snapshots = batch.noted.pop(VERSIONS, {}), batch.noted.pop(SNAPSHOTS, {})
+            own = batch.own
+            versions, snapshots, own.versions, own.snapshots = own.versions, own.snapshots, {}, {}
             changed = [
                 (tensor, snapshots.get(place))
                 for place, (tensor, version, address) in versions.items()
                 if version_of(tensor) != version or tensor.data_ptr() != address
             ]
             for tensor, held in changed:
-                users = [step for step in plan.steps if any(tensor is item for item in step.kind.program.consts)]
+                users = [step for step in plan.steps if any(tensor is item for item in program_of(step.kind).consts)]
                 unknown = held is None or held.rows is tensor or not all(step.kind.operator for step in users)
                 looked = [chunk.place for chunk in plan.inputs if _looks_up(chunk, tensor)]
                 if users and not unknown and not looked:
@@ -315,7 +313,7 @@ def _wanted(call: Call, key: tuple[Any, ...], training: Any) -> tuple[Any, ...]:
 
 def _note_lookup(cell: Cell, kind: Kind, owner: Any) -> None:
     """Remember a cell that is nothing but a look-up in one of its parameters."""
-    trace = kind.program.trace
+    trace = program_of(kind).trace
     if cell.operator or kind.split is not None:
         return
     if len(trace.ops) != 1 or trace.ops[0].name != "embedding.default" or len(trace.consts) != 1:

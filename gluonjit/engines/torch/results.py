@@ -14,7 +14,7 @@ from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import current
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Value
-from gluonjit.hybrid.run.batch import Batch, results_of
+from gluonjit.hybrid.run.batch import Batch, results_of, rows_of
 from gluonjit.hybrid.run.state import settle as run
 
 
@@ -34,10 +34,7 @@ def numbers_of(value: Value) -> Any:
     with _outside_of_transforms(), plain(value.taped):
         if value.result is not None:
             return value.result.chunk.value(value.spec, value.result.row)
-        results = results_of(value)
-        rows = value.row_list()
-        session: Any = results.session
-        found = session.rows(int(results.arena[rows[0]]), results.position[rows].tolist())
+        found = rows_of(value)
         return found if value.spec.mode == "rows" else found.reshape(value.spec.shape)
 
 

@@ -17,10 +17,9 @@ Write = tuple[int, int, int, set[int], bool]
 
 def kept(program: Any, learned: tuple[bool, ...]) -> tuple[frozenset[int], frozenset[int]]:
     """The operands and the results, by number, that a program saves for backward where these operands learn."""
-    known: dict[Any, tuple[frozenset[int], frozenset[int]]] = program.__dict__.setdefault("kept", {})
-    found = known.get(learned)
+    found: tuple[frozenset[int], frozenset[int]] | None = program.kept.get(learned)
     if found is None:
-        found = known[learned] = _kept(program.trace, program.results, program.consts, learned)
+        found = program.kept[learned] = _kept(program.trace, program.results, program.consts, learned)
     return found
 
 

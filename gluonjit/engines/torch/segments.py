@@ -18,7 +18,7 @@ from gluonjit.engines.torch.lazy import LazyTensor, wrap
 from gluonjit.engines.torch.lookups import whole
 from gluonjit.engines.torch.operands import Unfit, value_of
 from gluonjit.engines.torch.operators import captured
-from gluonjit.engines.torch.program import Batched
+from gluonjit.engines.torch.program import Batched, program_of
 from gluonjit.engines.torch.rules import Writer
 from gluonjit.engines.torch.trace import Operand, Trace, TraceOp
 from gluonjit.engines.torch.work import work_of
@@ -67,7 +67,7 @@ def _kind(call: Call) -> Kind:
     base, _, index, *_ = specs
     key = (way, *settings, base.row_shape, base.dtype, base.device, index.dtype)
     first = call.cell.families.get(key)
-    program = _program(specs, way, settings) if first is None else first.program
+    program = _program(specs, way, settings) if first is None else program_of(first)
     kind = Kind(
         way,
         specs,

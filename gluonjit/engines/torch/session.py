@@ -24,12 +24,14 @@ from gluonjit.engines.torch.history import joined_history
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.indices import owners_of, uploaded
 from gluonjit.engines.torch.inputs import AsItWas
-from gluonjit.engines.torch.program import join, pieces
+from gluonjit.engines.torch.program import join, pieces, program_of
 from gluonjit.engines.torch.tape import Tape
 from gluonjit.errors import CaptureError, GluonJITError
 from gluonjit.graph import Leaf
+from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid import Options, Report
 from gluonjit.hybrid.explain.provenance import Provenance
+from gluonjit.hybrid.run import protocol
 from gluonjit.hybrid.run.failures import both
 
 
@@ -41,18 +43,15 @@ class Input(NamedTuple):
     version: int
 
 
-class Session:
-    """Implements `gluonjit.hybrid.Session`.
+class Session(protocol.Session):
+    """A flush on PyTorch.
 
     Operands are taken from an arena by one index tensor, and results are written into it. Under recording each step is
     recorded by itself; `Tape` goes backward through them, as one function of PyTorch's autograd.
     """
 
     def __init__(self, plan: Plan, report: Report, options: Options, samples: int, provenance: Provenance) -> None:
-        self.plan = plan
-        self.report = report
-        self.provenance = provenance
-        self.profile = options.profile
+        super().__init__(plan, report, options, provenance)
         self.finite = Finite(provenance) if options.check_finite else None
         self.snapshots: list[Held] = []  # buffers that were written to before this
         self.arrays: list[Any] = []
@@ -61,10 +60,6 @@ class Session:
         self.lost: list[tuple[Place, CaptureError]] = []  # rows of tensors that were written to before this
         self._chunks: dict[Place, Chunk] = {}
         self._makers = {place: number for number, step in enumerate(plan.steps) for place in step.places}
-        self._places: list[list[Place]] = [[] for _ in plan.arenas]
-        for place in [chunk.place for chunk in plan.inputs] + list(self._makers):
-            self._places[place.arena].append(place)
-        self._begins = [[place.begin for place in places] for places in self._places]
         self._prepare(options, samples)
 
     def _prepare(self, options: Options, samples: int) -> None:
@@ -72,7 +67,7 @@ class Session:
         plan = self.plan
         with plain():
             self.arrays = [None if arena.sole else room_for(arena.spec, arena.rows) for arena in plan.arenas]
-        taped = any(step.mode >= 2 for step in plan.steps)
+        taped = any(is_recorded(step.mode) for step in plan.steps)
         self.tape = Tape(self.report, plan, samples, options.profile, self.finite) if taped else None
         self._fused = self._fusing(options)
         if self.tape is not None:
@@ -86,7 +81,7 @@ class Session:
 
     def _runs(self, number: int) -> Callable[..., Any]:
         """Returns what runs the program of a step."""
-        found: Callable[..., Any] = self.plan.steps[number].kind.program
+        found: Callable[..., Any] = program_of(self.plan.steps[number].kind)
         return found
 
     def put_lookup(self, chunk: LookupChunk) -> None:
@@ -174,25 +169,25 @@ class Session:
 
     def _run(self, number: int) -> None:
         step = self.plan.steps[number]
-        tape = self.tape if step.mode >= 2 else None
+        tape = self.tape if is_recorded(step.mode) else None
         begin = perf_counter()
         if number in self._fused:
             if self._run_fused(number, tape):
-                self._lap(number, "compute", begin)
+                self.lap(number, "compute", begin)
                 return
             self._indices.update(uploaded(self.plan, [number]))
             self._besides.update(owners_of(self.plan, [number]))
         operands = [self._operand(gather, index) for gather, index in zip(step.gathers, self._indices[number])]
-        middle = self._lap(number, "gather", begin)
+        middle = self.lap(number, "gather", begin)
         if self.finite is not None:
-            self.finite.weights(number, step.kind.program.consts)
+            self.finite.weights(number, program_of(step.kind).consts)
         results = self.compute(number, operands, tape)
         for place, result in zip(step.places, results):
             rows = self._rows(place)
             if result.shape != rows.shape:
                 raise RuntimeError(f"a result has shape {tuple(result.shape)}, expected {tuple(rows.shape)}")
             rows.copy_(result.detach())
-        self._lap(number, "compute", middle)
+        self.lap(number, "compute", middle)
         if self.finite is not None:
             self.finite.results(number, results)
 
@@ -200,7 +195,7 @@ class Session:
         """Run a step in C; False where that cannot be."""
         step = self.plan.steps[number]
         if self.finite is not None:
-            self.finite.weights(number, step.kind.program.consts)
+            self.finite.weights(number, program_of(step.kind).consts)
         ran = self._fused.run(number, None if tape is None else tape.learns)
         if ran is None:
             return False
@@ -215,19 +210,12 @@ class Session:
     def compute(self, number: int, operands: list[Any], tape: Tape | None) -> list[Any]:
         """The results of a step."""
         step = self.plan.steps[number]
-        program = step.kind.program
+        program = program_of(step.kind)
         if tape is None:
             operands = pieces(step.kind.groups, operands)
             found: list[Any] = self._runs(number)(operands, program.consts, step.count, self._besides.get(number, ()))
             return found
         return tape.run(number, operands, self._besides.get(number, ()))
-
-    def _lap(self, number: int, part: str, begin: float) -> float:
-        if self.profile:
-            self.wait()
-        now = perf_counter()
-        self.report.took(self.plan.steps[number].kind.name, part, begin, now, number)
-        return now
 
     def _operand(self, gather: Gather, index: Any) -> Any:
         array = self.arrays[gather.place.arena]
@@ -238,7 +226,7 @@ class Session:
 
     def result(self, arena: int, position: int) -> Result:
         """Finds a live value's rows: in a copy of those of its step, so that the arena can go."""
-        place = self._place_of(arena, position)
+        place = self.place_of(arena, position)
         chunk = self._chunks.get(place)
         if chunk is None:
             sizes = {spec.rows for spec in _specs_at(self.plan, self._makers[place], place)}
@@ -256,9 +244,6 @@ class Session:
         """Tells whether a single place is all of an arena, which nothing else is written to."""
         return self.plan.arenas[arena].sole
 
-    def _place_of(self, arena: int, position: int) -> Place:
-        return self._places[arena][bisect_right(self._begins[arena], position) - 1]
-
     def rows(self, arena: int, positions: Sequence[int]) -> Any:
         """Rows of an arena with their history, for values that are references to them."""
         for place, error in self.lost:
@@ -266,7 +251,7 @@ class Session:
                 raise error
         parts, begin = [], 0
         while begin < len(positions):
-            place = self._place_of(arena, positions[begin])
+            place = self.place_of(arena, positions[begin])
             end = begin + 1
             while end < len(positions) and place.begin <= positions[end] < place.end:
                 end += 1

@@ -23,7 +23,7 @@ from gluonjit.engines.torch.fused_steps import FusedSteps, RanFused
 from gluonjit.engines.torch.held import Held
 from gluonjit.engines.torch.hooked import run_backward
 from gluonjit.engines.torch.overwrites import savers
-from gluonjit.engines.torch.program import pieces
+from gluonjit.engines.torch.program import pieces, program_of
 from gluonjit.engines.torch.reached import Route, part_of, pass_over, reach, reached_nodes, route, rows_at
 from gluonjit.engines.torch.written import modified
 from gluonjit.graph import line_of, origin_of
@@ -97,7 +97,7 @@ class Tape:
     def run(self, number: int, operands: list[Any], besides: tuple[Any, ...]) -> list[Any]:
         """Run a step and record it."""
         step = self.plan.steps[number]
-        program = step.kind.program
+        program = program_of(step.kind)
         given, learned = [], []
         for gather, group, rows in zip(step.gathers, step.kind.groups, operands):
             # Its own count of writes: the arena is written to again before backward. Each operand is a leaf of its own:
@@ -125,7 +125,7 @@ class Tape:
     def note_fused(self, ran: RanFused) -> None:
         """Remember a step that ran in C, where something learns."""
         step = self.plan.steps[ran.number]
-        for tensor in step.kind.program.consts:
+        for tensor in program_of(step.kind).consts:
             self._constant(tensor)
         if ran.results:
             self._steps.append(ran)
@@ -283,7 +283,7 @@ class Tape:
         nodes = reached_nodes(step, [step.places[k] for k in given], reached)
         assert self.fused is not None
         operands, consts = self.fused.sources(ran.number, given)
-        weights = {id(step.kind.program.consts[k]) for k in consts}
+        weights = {id(program_of(step.kind).consts[k]) for k in consts}
 
         def learned(tensor: Any) -> Any:
             leaf = self._constant(tensor)

@@ -8,7 +8,7 @@ from types import MethodType
 from typing import Any
 
 from gluonjit.errors import OptionError
-from gluonjit.hybrid.run.protocol import Engine
+from gluonjit.hybrid.run.protocol import Adapter
 from gluonjit.hybrid.run.state import ENGINES, LOCAL
 
 
@@ -33,7 +33,7 @@ class CellFunction:
         state = LOCAL.state
         if state.trace is None and not state.paused:
             for engine in ENGINES if len(ENGINES) == 1 else _engines_of((*args, *kwargs.values())):
-                if state.inside or engine.wants(args):
+                if state.inside or (state.explicit and state.batch) or engine.waits(args):
                     return engine.call_cell(self, args, kwargs)
         follower = getattr(state.trace, "follower", None)
         return self.function(*args, **kwargs) if follower is None else follower.call(self, *args, **kwargs)
@@ -42,7 +42,7 @@ class CellFunction:
         return self.name  # found by name, as any function is
 
 
-def _engines_of(args: Any) -> list[Engine]:
+def _engines_of(args: Any) -> list[Adapter]:
     """Finds the engine that an argument belongs to, where there are several."""
     pending = list(args)[::-1]
     while pending:

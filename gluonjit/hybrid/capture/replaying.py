@@ -7,15 +7,14 @@ it is new, as the call itself would.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gluonjit.compiled import FAST
-from gluonjit.graph import Origin, Record, Rows, Value
+from gluonjit.graph import Rows
 
 if TYPE_CHECKING:
-    from gluonjit.hybrid.run.batch import Batch
+    pass
 
 
 class Node(NamedTuple):

@@ -16,15 +16,15 @@ from gluonjit.analysis.choice import Allowed, Seen, Setting, Study, counts_of, s
 from gluonjit.analysis.costs import CostModel
 from gluonjit.analysis.plan import Plan
 from gluonjit.analysis.planner import Planner
-from gluonjit.analysis.schedulers import SCHEDULERS
+from gluonjit.analysis.table import OFFERED
 from gluonjit.graph import Record
+from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.choose.choice import Choice
 from gluonjit.hybrid.choose.pacing import may_look
 from gluonjit.hybrid.options import AUTO, BATCHED, EAGER, Options
 
 _MOST_REGIONS = 256
 _GRANULARITIES = ("cell", "graph", "op")
-_SCHEDULERS = ("depth", "agenda", "greedy")
 
 
 class Chooser:
@@ -34,7 +34,7 @@ class Chooser:
         self._allowed = Allowed(
             _GRANULARITIES if options.granularity in (AUTO, BATCHED, EAGER) else (options.granularity,),
             (True, False) if options.sharing == AUTO else (bool(options.sharing),),
-            _SCHEDULERS if options.scheduler == AUTO else (options.scheduler,),
+            OFFERED if options.scheduler == AUTO else (options.scheduler,),
         )
         self._waits = options.flush_at
         self._latency = options.max_latency
@@ -105,7 +105,7 @@ class Chooser:
 
         plans: dict[tuple[str, ...], Plan] = {}
         took: dict[tuple[str, ...], float] = {}
-        training = any(record.mode >= 2 for record in records)
+        training = any(is_recorded(record.mode) for record in records)
         seen = Seen(counts_of(records), samples, training)
         key = (training, samples.bit_length())
         study = self._last[training] = self._studies.setdefault(key, Study(self._allowed))
@@ -160,6 +160,3 @@ def clear_choices() -> None:
     """Forget what was chosen; it is studied anew."""
     with _lock:
         _choosers.clear()
-
-
-assert set(_SCHEDULERS) <= set(SCHEDULERS)

@@ -24,6 +24,7 @@ from gluonjit.analysis.traces import save_graph
 from gluonjit.compiled import FAST
 from gluonjit.errors import BatchClosedError
 from gluonjit.graph import Graph, Line, Mark, Record, Value, line_of, origin_of
+from gluonjit.graph.modes import is_recorded
 from gluonjit.graph.recorder import BatchRoom
 from gluonjit.hybrid.choose.choice import Choice
 from gluonjit.hybrid.choose.choosing import chooser_of
@@ -34,7 +35,7 @@ from gluonjit.hybrid.explain.minibatch import MINIBATCH
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.explain.report import STEP_PARTS, Report
 from gluonjit.hybrid.options import Options
-from gluonjit.hybrid.run.protocol import Engine, Session
+from gluonjit.hybrid.run.protocol import Adapter, Session
 
 FULL = "the open batch is full (max_nodes, max_bytes)"
 """The reason for running a batch that holds more than it should."""
@@ -87,7 +88,7 @@ class Batch(BatchRoom):
         "tables",
     )
 
-    def __init__(self, engine: Engine, options: Options, explicit: bool = False, region: Hashable = None) -> None:
+    def __init__(self, engine: Adapter, options: Options, explicit: bool = False, region: Hashable = None) -> None:
         self.engine = engine
         self.options = options
         self.chooser = chooser_of(options, region)
@@ -99,7 +100,7 @@ class Batch(BatchRoom):
         self.sample = 0  # the number of the next one
         self.failed = -1  # where a call was refused, or a sample has raised, the rows there were before; else -1
         self.carried: set[int] = set()  # samples, since the last flush, that use what ran before it
-        self.noted: dict[Any, Any] = {}  # blocks whose parameters are known, by address
+        self.noted: dict[int, Any] = {}  # blocks whose parameters are known, by address
         self.parameters: dict[int, Any] = {}  # arrays of known parameters, by address
         self.misses = 0  # of the cache, up to the last flush that the cost model has learned from
         self.traced = 0  # of the cache's misses, up to the last flush
@@ -107,7 +108,7 @@ class Batch(BatchRoom):
         self.caller = ""  # the function of the framework's for which values are being computed, if one is
         self.foreign: dict[type, str] = {}  # classes of arguments that are no part of a node, and why
         self.changes = 0  # of attributes of models, as far as engines notice them
-        self.memory: Any = None  # the engine's account of the memory that captured calls have read
+        self.own: Any = engine.account()
         self.reset()
 
     def reset(self) -> None:
@@ -129,7 +130,7 @@ class Batch(BatchRoom):
 
     def _choose(self) -> None:
         """Decide how to capture what comes next: whether it is training shows when it begins."""
-        self.setting = self.chooser.setting(self.engine.current_mode() >= 2)
+        self.setting = self.chooser.setting(is_recorded(self.engine.current_mode()))
         self.sharing = self.setting.sharing
 
     @property
@@ -308,6 +309,7 @@ class Batch(BatchRoom):
     ) -> Any:
         """Run a plan; what its results can be differentiated by, or None."""
         begin = perf_counter()
+        self.engine.check("batching()", options)
         session = self.engine.session(plan, self.report, options, samples, provenance)
         for chunk in plan.inputs:
             if isinstance(chunk, LookupChunk):
@@ -349,7 +351,7 @@ def _called_back() -> bool:
     return isinstance(threading.current_thread(), threading._DummyThread)
 
 
-def _model_of(engine: Engine) -> CostModel:
+def _model_of(engine: Adapter) -> CostModel:
     return cost_model(engine.name, engine.versions)
 
 
@@ -369,3 +371,10 @@ def results_of(value: Value) -> Results:
     if isinstance(owner, Results):
         return owner
     raise BatchClosedError(f"this value was never computed: {owner}")
+
+
+def rows_of(value: Value) -> Any:
+    """Finds the rows of a flushed value by their places: of a reference, which is no node's own result."""
+    results = results_of(value)
+    rows = value.row_list()
+    return results.session.rows(int(results.arena[rows[0]]), results.position[rows].tolist())

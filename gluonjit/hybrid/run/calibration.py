@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gluonjit.analysis.costs.measured import Measured, Progress
+from gluonjit.analysis.table import OFFERED
 from gluonjit.hybrid.choose.costs import cost_model, use_model
 from gluonjit.hybrid.run.state import batching
 
@@ -18,7 +19,6 @@ WORDS = 200
 """The number of words in the table of a net for trees."""
 
 _SIZES = (1, 10, 100)  # samples of a minibatch
-_SCHEDULERS = ("depth", "agenda", "greedy")
 
 
 class Nets(NamedTuple):
@@ -133,7 +133,7 @@ def _runs(bench: Bench, random: np.random.RandomState) -> list[_Run]:
             drawn = [bench.sample(*program.draw(random, program.width)) for _ in range(max(size // 2, 1))]
             samples = (drawn * 2)[:size]  # so that there is something to share
             for training in (False, True):
-                scheduler = _SCHEDULERS[(len(runs) + number) % len(_SCHEDULERS)]
+                scheduler = OFFERED[(len(runs) + number) % len(OFFERED)]
                 options = {"granularity": "cell", "scheduler": scheduler, "sharing": bool(len(runs) // 2 % 2)}
                 runs.append(_Run(net, samples, training, options))
     return runs

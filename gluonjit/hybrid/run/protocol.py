@@ -1,64 +1,169 @@
-"""The protocol of a framework: what the just-in-time part needs. Arrays, modes and programs are the engine's own."""
+"""The Adapter of a framework: what the just-in-time part needs of it. docs/extending.md goes through making one."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from time import perf_counter
+from typing import Any
 
 from gluonjit.analysis import Plan
 from gluonjit.analysis.costs.measured import Measured, Progress
-from gluonjit.analysis.plan import LeafChunk, LookupChunk
-from gluonjit.graph import Kind, Spec
+from gluonjit.analysis.plan import LeafChunk, LookupChunk, Place
+from gluonjit.errors import EngineError, OptionError
+from gluonjit.graph import Kind, Spec, clear_specs, spec_count
+from gluonjit.hybrid.capture.places import clear_places
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.explain.report import Report
-from gluonjit.hybrid.options import Options
+from gluonjit.hybrid.options import AUTO, Options
 
 
-class Session(Protocol):
-    """The arrays of one flush. A mode is 2 * recording + training.
+class Session:
+    """The arrays of one flush: an arena for each shape of rows, which inputs and steps write to.
+
+    The core calls `put_lookup` and `put_leaves` for all inputs of the plan, `run` for each step in turn, `result` for
+    each value that somebody can read, and `finish`; `wait` after the inputs, and after the results. Whoever reads a
+    reference later, such as a slice, asks for its `rows`, so a session lives as long as one of its values.
 
     tape: what its results can be differentiated by as long as somebody holds it, or None.
     """
 
-    @property
-    def tape(self) -> Any: ...
+    tape: Any = None
+
+    def __init__(self, plan: Plan, report: Report, options: Options, provenance: Provenance) -> None:
+        self.plan = plan
+        self.report = report
+        self.provenance = provenance
+        self.profile = options.profile
+        self._places: list[list[Place]] = [[] for _ in plan.arenas]
+        for place in [chunk.place for chunk in plan.inputs] + [place for step in plan.steps for place in step.places]:
+            self._places[place.arena].append(place)
+        self._begins = [[place.begin for place in places] for places in self._places]
+
+    def place_of(self, arena: int, position: int) -> Place:
+        """The place of the input, or of the step's result, that a row of an arena belongs to."""
+        return self._places[arena][bisect_right(self._begins[arena], position) - 1]
+
+    def lap(self, number: int, part: str, begin: float) -> float:
+        """Note that a part of a step, to "gather" or to "compute", has taken from then to now, which is returned."""
+        self.wait()
+        now = perf_counter()
+        self.report.took(self.plan.steps[number].kind.name, part, begin, now, number)
+        return now
 
     def put_lookup(self, chunk: LookupChunk) -> None:
         """Put entries of a table into their place."""
+        raise NotImplementedError
 
     def put_leaves(self, chunk: LeafChunk) -> None:
         """Put arrays into their place."""
+        raise NotImplementedError
 
     def run(self, number: int) -> None:
         """Run a step of the plan: gather its operands, run its program, put the results into their places."""
+        raise NotImplementedError
 
     def result(self, arena: int, position: int) -> Any:
-        """Returns what a value whose rows begin there needs to be materialized."""
+        """Returns what a value whose rows begin there needs to be materialized: its `result` from then on."""
+        raise NotImplementedError
+
+    def rows(self, arena: int, positions: Sequence[int]) -> Any:
+        """Returns rows of an arena, for values that refer to rows of others."""
+        raise NotImplementedError
 
     def wait(self) -> None:
-        """Wait for all that was handed over, where `options.profile` asks for it."""
+        """Wait for all that was handed over, where `options.profile` has it timed."""
 
     def finish(self) -> None:
         """Called when every result has been asked for."""
 
 
-class Engine(Protocol):
-    """A framework underneath."""
+class Adapter:
+    """A framework underneath. An engine derives from this class; what has a default here it may leave out.
+
+    name: the package that users import, by which the engine is found; versions: of the framework: measured costs
+    belong to them. executors: what can run its plans (the option `executor`); reuses: whether calls of models
+    may be captured again without running them (the option `reuse`); title: the framework's name in sentences.
+
+    Required of an engine:
+
+    * Capture. Where a function of the framework is called on a lazy array (`waits`), or inside of a sample, the engine
+      finds the record of the call's signature in the open batch and adds a node (`hybrid.capturing`). A signature is
+      all that tells programs apart: function, shapes and types of operands, constants, weights by identity, mode. A
+      call that reads numbers, draws from elsewhere, or writes to what outlives it is no node: it runs, and what it
+      calls is captured. Where nothing is captured, the framework does what it does without the library.
+    * Arrays. A value's `Spec` says how it looks; its mode is "stack" (one row, of the array's shape) or "rows" (as many
+      as its first axis has); `graph.natural_mode` chooses for arrays from outside. The number of an array's rows in the
+      graph does not change. A leaf's payload has the numbers that the array had when it was captured.
+    * Programs. `Kind.program` runs all nodes of a step in one go (`graph.kinds.BatchedProgram`), and gives what each
+      would give by itself, to rounding. What cannot be run so has a kind with `lone`, and runs node by node.
+    * Numbers. Whoever needs an array's numbers runs what it waits for: `hybrid.state.settle`, then the value's `result`
+      or, for a reference, `hybrid.batch.rows_of`.
+    * Errors are those of `gluonjit.errors`, no later than the flush, and name the user's line.
+    """
 
     name: str
-    versions: Mapping[str, str]  # of the framework: measured costs belong to them
+    versions: Mapping[str, str] = {}
+    executors: tuple[str, ...] = (AUTO, "stepwise")
+    reuses = False
+
+    # What the framework is doing on this thread
 
     def current_mode(self) -> int:
-        """The framework's recording and training flags on this thread."""
+        """The framework's recording and training flags, as `graph.modes.mode_of` makes a number of them."""
+        return 0
 
     def wait(self) -> None:
         """Wait until everything has run that the framework was given."""
 
     def may_choose(self) -> bool:
         """Tells whether this process may run calls eagerly where others, which train with it, run them batched."""
+        return True
 
-    def sum_kind(self, spec: Spec, count: int) -> Kind:
-        """The kind whose one operand is `count` stacked arrays of this spec and whose result is their sum."""
+    # What is the framework's
+
+    def owns(self, array: Any) -> bool:
+        """Tells whether this is an array of the framework."""
+        raise NotImplementedError
+
+    def owns_block(self, net: Any) -> bool:
+        """Tells whether this is a model of the framework."""
+        return False
+
+    def waits(self, args: Sequence[Any]) -> bool:
+        """Tells whether an argument is an array, maybe in lists and tuples, that waits for its batch."""
+        raise NotImplementedError
+
+    # Capture
+
+    def call_cell(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Capture a call of a CellFunction, in whose `caches` the engine keeps what it knows of it."""
+        raise NotImplementedError
+
+    def hybridize(self, net: Any, dynamic_batch: bool, options: dict[str, Any]) -> None:
+        """Turn dynamic batching of a model on or off. Raises OptionError before anything has changed."""
+        raise NotImplementedError
+
+    def account(self) -> Any:
+        """What the engine keeps of an open batch besides what the core does: `Batch.own` until the batch is closed."""
+        return None
+
+    def check(self, call: str, options: Options) -> None:
+        """Raise OptionError where the engine has not what an option asks for; `call` is the user's."""
+        if options.executor not in self.executors:
+            usable = " or ".join(map(repr, self.executors))
+            raise OptionError(f"{call}: executor={options.executor!r}, but on {self.title} it can be {usable}")
+        if options.reuse is not None and not self.reuses:
+            raise OptionError(
+                f"{call}: reuse=..., but calls of models of {self.title} are not reused. Leave reuse= out: equal calls "
+                f"are shared all the same (sharing=True)."
+            )
+
+    @property
+    def title(self) -> str:
+        return self.name
+
+    # Running
 
     def session(self, plan: Plan, report: Report, options: Options, samples: int, provenance: Provenance) -> Session:
         """Make room for a flush of so many samples. Times go into the report.
@@ -66,35 +171,40 @@ class Engine(Protocol):
         With `options.profile` the engine waits for each part, with `check_finite` it looks at every number. What
         fails raises FlushError, or NotFiniteError, that names the node by `provenance`.
         """
+        raise NotImplementedError
 
-    def wants(self, args: Sequence[Any]) -> bool:
-        """Tells whether a call with these arguments has to be captured."""
+    def sum_kind(self, spec: Spec, count: int) -> Kind:
+        """The kind whose one operand is `count` stacked arrays of this spec and whose result is their sum.
 
-    def call_cell(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Capture the call of a CellFunction."""
+        Asked for only where the engine's own kinds say that they are sums (`Kind.sum_of`).
+        """
+        raise NotImplementedError
 
-    def owns(self, array: Any) -> bool:
-        """Tells whether this is an array of the framework."""
+    def add_n(self, arrays: Sequence[Any]) -> Any:
+        """The sum of arrays of one shape: by default in pairs, so that a batch has few launches for it."""
+        listed = list(arrays)
+        while len(listed) > 1:
+            pairs = [left + right for left, right in zip(listed[::2], listed[1::2])]
+            listed = pairs + listed[2 * len(pairs) :]
+        return listed[0]
 
-    def owns_block(self, net: Any) -> bool:
-        """Tells whether this is a model of the framework."""
-
-    def hybridize(self, net: Any, dynamic_batch: bool, options: dict[str, Any]) -> None:
-        """Turn dynamic batching of a model on or off."""
+    # What an engine may have besides
 
     def verify(
         self, net: Any, samples: Sequence[Any], loss: Any, rtol: float | None, train_mode: bool, options: dict[str, Any]
     ) -> Report:
         """Compare eager and batched execution; see `gluonjit.verify`."""
-
-    def add_n(self, arrays: Sequence[Any]) -> Any:
-        """The sum of arrays of one shape."""
+        raise EngineError(f"gluonjit.verify(): the engine of {self.title} compares nothing")
 
     def calibrate(self, seconds: float, progress: Progress) -> Measured:
         """Measure for about so long what work costs; `progress` is told the share that is over."""
+        raise EngineError(f"calibrate: the engine of {self.title} measures nothing")
 
     def cache_info(self) -> dict[str, int]:
         """Entries in each of the engine's caches."""
+        return {"specs": spec_count()}
 
     def clear_caches(self) -> None:
         """Empty them."""
+        clear_specs()
+        clear_places()

@@ -17,27 +17,27 @@ from gluonjit.hybrid.explain.minibatch import MINIBATCH
 from gluonjit.hybrid.explain.report import Report
 from gluonjit.hybrid.options import EAGER, Options
 from gluonjit.hybrid.run.batch import RUNNING, Batch
-from gluonjit.hybrid.run.protocol import Engine
+from gluonjit.hybrid.run.protocol import Adapter
 
-ENGINES: list[Engine] = []
+ENGINES: list[Adapter] = []
 """The engines whose frameworks have been imported."""
 
 
-def register(engine: Engine, patches: Sequence[tuple[Any, str, Any]]) -> bool:
+def register(engine: Adapter, patches: Sequence[tuple[Any, str, Any]]) -> bool:
     """Called by an engine whenever its framework has been imported: its patches (owner, name, replacement) are made.
 
     False where that has been done.
     """
     if engine in ENGINES:
         return False
-    LIBRARIES.add(engine.name)
+    LIBRARIES.update((engine.name, type(engine).__module__.partition(".")[0]))
     for owner, name, replacement in patches:
         setattr(owner, name, replacement)
     ENGINES.append(engine)
     return True
 
 
-def engine_of(name: str | None = None) -> Engine:
+def engine_of(name: str | None = None) -> Adapter:
     """The engine of this name, or the only one. Raises EngineError where no framework has been imported."""
     for engine in ENGINES:
         if name in (None, engine.name):
@@ -51,7 +51,7 @@ class State:
     batch: the innermost open batch; explicit: those opened by `batching`, outermost first; inside: how many
     dynamically batched blocks are being called; trace: the cell being traced; paused > 0: capture is off; eagerly: how
     many of these pauses are the program's own calls, which run eagerly: else what runs is the library's;
-    mode: 2 * recording + training; numpy: which of the framework's array semantics hold, as the engine numbers
+    mode: see `graph.modes`; numpy: which of the framework's array semantics hold, as the engine numbers
     them; recorded: the call that is being captured to be reused; spare: how many outermost calls of the model that
     `spare_of` belongs to run eagerly without a question, in mode `spare_mode`: 2 for training (see `pacing`).
     """
@@ -122,12 +122,12 @@ class State:
             if batch is not None and not is_finalizing():
                 batch.discard("its thread ended before it had run; read values in the thread that captured them")
 
-    def open(self, engine: Engine, options: Options | None = None) -> Batch:
+    def open(self, engine: Adapter, options: Options | None = None) -> Batch:
         """The open batch; an implicit one is opened where there is none."""
         batch = self.batch
         if batch is not None and batch.engine is not engine:  # a batch is of one framework
             batch.flush("a call of another framework")
-            batch.engine = engine
+            batch.engine, batch.own = engine, engine.account()
             batch.reset()
             self.close()
             batch = self.batch

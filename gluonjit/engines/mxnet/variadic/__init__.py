@@ -8,7 +8,7 @@ from typing import Any
 from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet import rules
-from gluonjit.engines.mxnet.program import Built, current
+from gluonjit.engines.mxnet.program import Built, current, program_of
 from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.engines.mxnet.variadic.building import build_variadic
 from gluonjit.engines.mxnet.variadic.checking import agrees
@@ -46,7 +46,7 @@ class _Maker:
 
     def adopt(self, built: Built, kinds: Sequence[Kind]) -> None:
         """The program's parameters are those of all."""
-        built.program.parameters = [pair for kind in kinds for pair in kind.program.parameters]
+        built.program.parameters = [pair for kind in kinds for pair in program_of(kind).parameters]
 
     def program(self, built: Built) -> Any:
         """The graph."""

@@ -14,6 +14,7 @@ from gluonjit.engines.mxnet.program import Built
 from gluonjit.engines.mxnet.segments import Segments
 from gluonjit.engines.mxnet.semantics import shapes
 from gluonjit.graph import Kind
+from gluonjit.graph.modes import TRAINING
 from gluonjit.hybrid import LOCAL
 
 _NODES = 2  # of each kind
@@ -25,7 +26,7 @@ def agrees(built: Built, members: Sequence[Member]) -> bool:
     """Tells whether the program gives what the kinds' own programs give."""
     random = np.random.RandomState(0)
     numbers = [[_random(random, spec.row_shape, spec.dtype) for spec in kind.operands] for kind, _ in members]
-    with as_captured(LOCAL.state.mode & 1), shapes(built.program.numpy):
+    with as_captured(LOCAL.state.mode & TRAINING), shapes(built.program.numpy):
         expected = [_alone(kind, own) for (kind, _), own in zip(members, numbers)]
         actual = _together(built, members, numbers)
     for number, found in enumerate(actual):

@@ -9,6 +9,7 @@ import torch
 
 from gluonjit.engines.torch.arrays import device_named, room_for
 from gluonjit.engines.torch.hooked import plain, run_backward
+from gluonjit.engines.torch.program import program_of
 from gluonjit.graph import Kind
 
 _SOME = 2  # nodes of the run
@@ -26,7 +27,7 @@ _known: WeakKeyDictionary[Any, dict[Any, tuple[Reach | None, ...]]] = WeakKeyDic
 
 def reach_of(kind: Kind, learned: tuple[tuple[bool, ...], ...]) -> tuple[Reach | None, ...]:
     """The reach of each result where these operands of each group learn; None of one that depends on none."""
-    program = kind.program
+    program = program_of(kind)
     known = _known.setdefault(program, {})
     key = (learned, tuple([tensor.requires_grad for tensor in program.consts]))
     if key not in known:
@@ -46,12 +47,12 @@ def _found(kind: Kind, learned: tuple[tuple[bool, ...], ...]) -> tuple[Reach | N
             if learns:
                 of_operand[len(given)] = rows.requires_grad_()
             given.append(rows)
-    consts = [tensor.detach().requires_grad_(tensor.requires_grad) for tensor in kind.program.consts]
+    consts = [tensor.detach().requires_grad_(tensor.requires_grad) for tensor in program_of(kind).consts]
     of_const = {number: tensor for number, tensor in enumerate(consts) if tensor.requires_grad}
     inputs = (*of_operand.values(), *of_const.values())
     besides = (torch.arange(_SOME, device=device_named(kind.operands[0].device)),) if kind.children else ()
     found: list[Reach | None] = []
-    for result in kind.program(given, consts, _SOME, besides):
+    for result in program_of(kind)(given, consts, _SOME, besides):
         if not result.requires_grad:
             found.append(None)
             continue

@@ -17,8 +17,10 @@ import numpy.typing as npt
 from gluonjit.analysis import Plan
 from gluonjit.analysis.plan import Gather, Place, Step
 from gluonjit.engines.torch.arrays import FLOATS
+from gluonjit.engines.torch.program import program_of
 from gluonjit.engines.torch.reached import rows_at
 from gluonjit.engines.torch.replay.reach import Reach, reach_of
+from gluonjit.graph.modes import is_recorded
 
 NODES, ROWS, CHILDREN = range(3)
 """The dimensions of a step."""
@@ -124,7 +126,7 @@ class _Reader:
         return Outline(key, inputs, steps, tuple(self.sizes), places, self.wholes, self.learned)
 
     def _step(self, number: int, step: Step) -> StepForm:
-        kind, program = step.kind, step.kind.program
+        kind, program = step.kind, program_of(step.kind)
         if kind.lone:
             raise Unfit(f"{kind.name} runs sample by sample")
         if not kind.pure:
@@ -134,7 +136,7 @@ class _Reader:
         first = len(self.sizes)
         self.sizes += [step.count, 0, 0 if step.arities is None else int(step.arities.sum())]
         groups = tuple([self._group(number, position, gather, first) for position, gather in enumerate(step.gathers)])
-        taped = step.mode >= 2
+        taped = is_recorded(step.mode)
         reach: tuple[Reach | None, ...] = (None,) * len(step.places)
         if taped:
             learns = tuple([group.learned for group in groups])
@@ -168,12 +170,12 @@ class _Reader:
         if source is not None and self.axes[source].unit == axis.unit:
             self.wholes[number, position] = source
         learned = np.zeros(roles, dtype=bool)
-        if self.plan.steps[number].mode >= 2 and spec.dtype in FLOATS:
+        if is_recorded(self.plan.steps[number].mode) and spec.dtype in FLOATS:
             learned = self.learned[place.arena][rows_at(place, gather.index)].reshape(roles, size).any(1)
         return GroupForm(place.arena, roles, axis, tuple(learned.tolist()))
 
     def _result(self, step: Step, position: int, place: Place, first: int) -> ResultForm:
-        wide = step.kind.program.wide if step.kind.poly else ()
+        wide = program_of(step.kind).wide if step.kind.poly else ()
         unit = step.kind.outputs[position].spec.rows
         axis = Axis(first + ROWS, 1) if wide and wide[position] else Axis(first + NODES, unit)
         if place.end - place.begin != self.sizes[axis.dim] * axis.unit:

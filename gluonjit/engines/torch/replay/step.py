@@ -16,6 +16,7 @@ import torch
 from gluonjit.engines.torch.arrays import dtype_named, with_memory
 from gluonjit.engines.torch.chunks import is_asked_for
 from gluonjit.engines.torch.hooked import plain, run_backward
+from gluonjit.engines.torch.program import program_of
 from gluonjit.engines.torch.replay.recorders import Replayer, step_recorder_for, stream_of
 from gluonjit.engines.torch.replay.skeleton import CHILDREN, NODES, ROWS, Axis
 from gluonjit.engines.torch.variadic import Owners
@@ -202,7 +203,7 @@ class Step(torch.autograd.Function):  # type: ignore[misc]
 
 def form_of(kind: Kind, operands: Sequence[Any], count: int) -> tuple[Form, Sizes]:
     """The form and the sizes of a step with these operands, as `pieces` gives them."""
-    program, taped = kind.program, torch.is_grad_enabled()
+    program, taped = program_of(kind), torch.is_grad_enabled()
     rows = children = 0
     given = []
     left = iter(operands)

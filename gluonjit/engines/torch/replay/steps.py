@@ -9,6 +9,7 @@ from weakref import WeakSet
 
 from gluonjit.analysis import Plan
 from gluonjit.engines.torch.fused_steps import FusedSteps
+from gluonjit.engines.torch.program import Program, program_of
 from gluonjit.engines.torch.replay.plans import MOST_BYTES, roomy
 from gluonjit.engines.torch.replay.step import Form, Sizes, StaticStep, Step, form_of
 from gluonjit.engines.torch.session import Session
@@ -52,11 +53,11 @@ class StaticSteps:
         return len(self.steps) >= MOST_STEPS or sum([step.bytes for step in _held]) > MOST_BYTES
 
 
-def static_steps(program: Any) -> StaticSteps:
+def static_steps(program: Program) -> StaticSteps:
     """Those of a program, which owns them, so that they go with its model."""
-    found: StaticSteps | None = program.__dict__.get("static_steps")
+    found: StaticSteps = program.static_steps
     if found is None:
-        found = program.__dict__["static_steps"] = StaticSteps()
+        found = program.static_steps = StaticSteps()
     return found
 
 
@@ -74,7 +75,7 @@ def clear_steps() -> None:
 def _replayed(plan: Plan, report: Report, number: int) -> Runs:
     """Returns what runs the program of a step."""
     kind = plan.steps[number].kind
-    program: Runs = kind.program
+    program = program_of(kind)
     if kind.lone or not kind.pure:
         report.executed.decline(f"{kind.name} {'runs sample by sample' if kind.lone else 'draws random numbers'}")
         return program

@@ -9,7 +9,7 @@ import torch
 
 from gluonjit.engines.torch.arrays import device_named, dtype_named
 from gluonjit.engines.torch.hooked import plain
-from gluonjit.engines.torch.program import Built, pieces
+from gluonjit.engines.torch.program import Built, pieces, program_of
 from gluonjit.graph import Kind
 from gluonjit.hybrid.capture.variadic import Roles
 
@@ -22,7 +22,7 @@ _HALVES = {"float16": 4e-3, "bfloat16": 3e-2}
 def agrees(built: Built, members: Sequence[tuple[Kind, Roles]]) -> bool:
     """Tells whether the program gives what the kinds' own programs give."""
     draw = torch.Generator().manual_seed(0)
-    dtypes = {dtype for kind, _ in members for _, dtype in kind.program.trace.shapes}
+    dtypes = {dtype for kind, _ in members for _, dtype in program_of(kind).trace.shapes}
     tolerance = max(_HALVES.get(dtype, _TOLERANCE) for dtype in dtypes)
     with plain():
         numbers = [[_random(draw, spec) for spec in kind.operands] for kind, _ in members]
@@ -45,7 +45,7 @@ def _random(draw: Any, spec: Any) -> Any:
 def _alone(kind: Kind, numbers: Sequence[Any]) -> list[Any]:
     """The results of a kind's nodes by its own program."""
     operands = [torch.cat([numbers[position] for role in group for position in role]) for group in kind.groups]
-    found: list[Any] = kind.program(pieces(kind.groups, operands), kind.program.consts, _NODES, ())
+    found: list[Any] = program_of(kind)(pieces(kind.groups, operands), program_of(kind).consts, _NODES, ())
     return found
 
 

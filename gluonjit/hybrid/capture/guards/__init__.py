@@ -6,7 +6,7 @@ again. What writes to anything that outlives the call, or depends on what cannot
 
 from gluonjit.hybrid.capture.guards.again import AGAIN, changed, first_difference
 from gluonjit.hybrid.capture.guards.facts import is_plain
-from gluonjit.hybrid.capture.guards.follower import Follower
+from gluonjit.hybrid.capture.guards.follower import Follower, follow
 from gluonjit.hybrid.capture.guards.owners import is_user_function
 from gluonjit.hybrid.capture.guards.reading import Known, Refused
 from gluonjit.hybrid.capture.guards.variants import Noted, Variant, holding, put_record, too_many, variant_key
@@ -20,6 +20,7 @@ __all__ = [
     "Variant",
     "changed",
     "first_difference",
+    "follow",
     "holding",
     "is_plain",
     "is_user_function",

@@ -27,10 +27,12 @@ from gluonjit.hybrid.capture.guards.owners import (
     is_user_function,
     owner_of,
     owner_of_module,
+    wraps_users,
 )
 from gluonjit.hybrid.capture.guards.reading import Known, Reader, Refused
 from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
 from gluonjit.hybrid.capture.guards.sources import is_twin, twin_of
+from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.run.state import LOCAL
 
 
@@ -211,7 +213,7 @@ class Follower(Reader):
         owner = owner_of(function.__code__, function.__globals__)
         if is_generated(function):
             return self._native(function, args, kwargs)
-        if owner == USER or hasattr(function, "__wrapped__") or function in self.known.followed:
+        if owner == USER or wraps_users(function) or function in self.known.followed:
             return self.followed(function, args)(*args, **kwargs)
         if owner == STANDARD and not pure.is_pure(function):
             self.refuse(f"it calls {function.__module__}.{function.__name__}, of which nothing is known")
@@ -352,3 +354,21 @@ class Follower(Reader):
     def found(self) -> list[Fact]:
         """All that was read."""
         return list(self.facts.values())
+
+
+def follow(
+    trace: Any, follower: Follower, run: Callable[..., Any], args: Any, kwargs: dict[str, Any], noted: Noted
+) -> Any:
+    """Returns what a call gives, and notes what it reads, while `trace` records it. Raises Refused where it is no node.
+
+    `args` and `kwargs` are the call's with stand-ins in the place of arrays; the trace has an attribute `follower`.
+    """
+    trace.follower = follower
+    state = LOCAL.state
+    outer, state.trace = state.trace, trace
+    try:
+        result = follower.run(run, args, kwargs)
+    finally:
+        state.trace = outer
+    noted.facts, noted.kept = tuple(follower.facts.values()), tuple(follower.kept)
+    return result

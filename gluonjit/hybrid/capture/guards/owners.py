@@ -6,11 +6,18 @@ import sys
 import sysconfig
 from functools import cache
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
-TRUSTED = {"torch", "mxnet", "numpy", "gluonnlp", "gluonjit"}
-"""Packages whose functions are known by what they give."""
+from gluonjit.graph import LIBRARIES
+
+_ALSO = {"gluonnlp"}
+
+
+def known_package(package: str) -> bool:
+    """Tells whether functions of a package are known by what they give: those of numpy, and of each engine's."""
+    return package in LIBRARIES or package in _ALSO
+
 
 USER, STANDARD, LIBRARY = "user", "standard", "library"
 
@@ -27,7 +34,7 @@ def owner_of(code: CodeType, namespace: dict[str, Any]) -> str:
         return STANDARD
     if name.startswith("<"):
         module = str(namespace.get("__name__"))
-        return LIBRARY if module.partition(".")[0] in TRUSTED or module.startswith("namedtuple_") else USER
+        return LIBRARY if known_package(module.partition(".")[0]) or module.startswith("namedtuple_") else USER
     return _owner_of_file(name)
 
 
@@ -43,20 +50,30 @@ def _owner_of_file(name: str) -> str:
     for part in ("site-packages", "dist-packages"):
         if part in parts:
             rest = parts[len(parts) - parts[::-1].index(part) :]
-            return LIBRARY if rest and Path(rest[0]).stem in TRUSTED else USER
+            return LIBRARY if rest and known_package(Path(rest[0]).stem) else USER
     return STANDARD if name.startswith(_STANDARD) else USER
 
 
 def _package_folders() -> list[Path]:
-    """The folders of trusted packages, wherever they were installed."""
-    modules = [sys.modules.get(name) for name in TRUSTED if name != "gluonjit"]
-    files = [getattr(module, "__file__", None) for module in modules]
-    return [Path(file).parent for file in files if file]
+    """The folders of trusted packages, and the files of those that are one module, wherever they were installed."""
+    modules = [sys.modules.get(name) for name in (LIBRARIES | _ALSO) - {"gluonjit"}]
+    files = [Path(file) for module in modules if (file := getattr(module, "__file__", None))]
+    return [file.parent if file.stem == "__init__" else file for file in files]
 
 
 def is_user_function(function: Any) -> bool:
     """Tells whether a function of Python is the user's."""
     return type(function) is FunctionType and owner_of(function.__code__, function.__globals__) == USER
+
+
+def wraps_users(function: Any) -> bool:
+    """Tells whether a library's function stands around another that may be the user's, as a decorator's does."""
+    inner = function
+    while hasattr(inner, "__wrapped__"):
+        inner = inner.__wrapped__
+    if inner is function or type(inner) is BuiltinFunctionType:
+        return False
+    return type(inner) is not FunctionType or is_user_function(inner)
 
 
 def is_generated(function: Any) -> bool:
@@ -76,7 +93,7 @@ def is_user_class(kind: type) -> bool:
 def owner_of_module(name: Any) -> str:
     """Whose module this is, by its name."""
     top = str(name).partition(".")[0]
-    if top in TRUSTED:
+    if known_package(top):
         return LIBRARY
     return STANDARD if top in _STANDARD_NAMES else USER
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from functools import cached_property, reduce
 from types import FunctionType, MemberDescriptorType, ModuleType, SimpleNamespace
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -48,31 +48,39 @@ class Refused(BaseException):
     """The reason why a call is no node; no handler of the program's for `Exception` sees it."""
 
 
-class Known(Protocol):
-    """The engine's knowledge of objects that a program uses."""
+class Known:
+    """The engine's knowledge of objects that a program uses. An engine derives from this class.
 
-    followed: frozenset[Any]
-    """Functions of the framework that call the user's, and are followed for that."""
-    counters: frozenset[str]
-    """Attributes in which the framework's blocks count calls, for names of operators: no result depends on them."""
+    followed: functions of the framework that call the user's, and are followed for that. counters: attributes in which
+    the framework's blocks count calls, for names of operators: no result depends on them.
+    """
+
+    followed: frozenset[Any] = frozenset()
+    counters: frozenset[str] = frozenset()
 
     def array(self, item: Any) -> bool:
         """Tells whether this is an array of the framework's: what is done to it is seen by the engine itself."""
+        raise NotImplementedError
 
     def own(self, item: Any) -> bool:
         """Tells whether this array stands for a value of the trace."""
+        raise NotImplementedError
 
     def block(self, item: Any) -> bool:
         """Tells whether this is a module or block, the calls of which come back to the follower."""
+        return False
 
     def watched(self, item: Any) -> bool:
         """Tells whether changes of this object's attributes are noticed anyway."""
+        return False
 
     def spaces(self, item: Any) -> Sequence[dict[str, Any]]:
         """Returns where else than in its __dict__ a framework's object has attributes."""
+        return ()
 
     def state(self, item: Any) -> Iterator[tuple[dict[str, Any], str]]:
         """Returns what a module or block of the framework's own reads of itself when it is called."""
+        return iter(())
 
 
 class Reader:

@@ -1,0 +1,20 @@
+"""Modes: which of the framework's flags held when something was captured, as a number."""
+
+from __future__ import annotations
+
+TRAINING, RECORDING = 1, 2
+
+
+def mode_of(recording: bool, training: bool) -> int:
+    """The mode in which operators are recorded for a backward pass, and layers behave as in training, or not."""
+    return RECORDING * bool(recording) + TRAINING * bool(training)
+
+
+def is_recorded(mode: int) -> bool:
+    """Tells whether what is captured in a mode can be differentiated."""
+    return mode >= RECORDING
+
+
+def is_training(mode: int) -> bool:
+    """Tells whether layers behave as in training."""
+    return bool(mode & TRAINING)

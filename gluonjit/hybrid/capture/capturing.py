@@ -1,0 +1,85 @@
+"""What capturing takes with any engine: an open batch, a sample in it, a node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+from types import TracebackType
+
+from gluonjit.graph import Kind, Record, Value
+from gluonjit.hybrid.options import Options
+from gluonjit.hybrid.run.batch import FULL, Batch
+from gluonjit.hybrid.run.failures import of_sample
+from gluonjit.hybrid.run.protocol import Adapter
+from gluonjit.hybrid.run.state import LOCAL
+
+
+def room_of(kind: Kind, options: Options) -> float:
+    """The part of a batch's room that a node of this kind takes."""
+    return max(1.0 / options.max_nodes, kind.bytes / options.max_bytes)
+
+
+def open_batch(engine: Adapter, options: Options | None = None) -> Batch:
+    """The open batch of this thread, with room for one more node."""
+    state = LOCAL.state
+    batch = state.batch
+    if batch is None or batch.engine is not engine:
+        state.mode = engine.current_mode()
+        batch = state.open(engine, options)
+    if batch.room < 0:
+        batch.flush(FULL)
+    return batch
+
+
+def captured(batch: Batch, record: Record, values: Sequence[Value], above: int = 1) -> tuple[Value, ...]:
+    """The results of a call on these values: a new node's, or where it is pure those of an equal one.
+
+    At least `above` frames of libraries lie between here and the user's line.
+    """
+    rows = tuple([value.rows for value in values])
+    shared = record.kind.pure and batch.sharing
+    results = record.memo.get(rows) if shared else None
+    if results is None:
+        depth = max([value.depth for value in values], default=0) + 1
+        results = batch.graph.add_node(record, rows, depth, above + 1)
+        batch.room -= record.share
+        if shared:
+            record.memo[rows] = results
+    record.calls += 1
+    return results
+
+
+def outermost_batch(engine: Adapter, options: Options) -> Batch:
+    """The open batch for an outermost model with these options: of a scope of `batching` those of the scope hold."""
+    LOCAL.state.mode = engine.current_mode()
+    batch = open_batch(engine, options)
+    if not batch.explicit and batch.options is not options and batch.options != options:
+        batch.flush("another model has other options")
+        LOCAL.state.close()
+        batch = open_batch(engine, options)
+    return batch
+
+
+class Sample:
+    """For `with`: the call of an outermost model on one sample, what it calls is captured in the batch."""
+
+    __slots__ = ("_batch", "_begin")
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+        self._begin = perf_counter()
+
+    def __enter__(self) -> None:
+        self._batch.begin_sample()
+        LOCAL.state.inside += 1
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        batch = self._batch
+        try:
+            if isinstance(error, Exception):
+                raise of_sample(error, batch)
+        finally:
+            del error, trace  # else the error, its frames and this one would hold each other
+            LOCAL.state.inside -= 1
+            batch.end_sample()
+            batch.report.note(f"sample {batch.sample - 1}", "capture", self._begin, perf_counter())

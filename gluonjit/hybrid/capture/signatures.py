@@ -1,0 +1,105 @@
+"""Signatures: what tells calls of one cell apart, and what is known of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FunctionType, ModuleType
+from typing import Any
+
+from gluonjit.graph import Kind, Record
+from gluonjit.hybrid.capture.capturing import room_of
+from gluonjit.hybrid.capture.guards import Noted, Refused, Variant, holding, put_record, too_many, variant_key
+from gluonjit.hybrid.choose.pacing import TRACE
+from gluonjit.hybrid.run.batch import RUNNING, Batch
+from gluonjit.hybrid.run.state import LOCAL
+
+MOST_KINDS = 4096
+"""The signatures that one cell remembers."""
+
+
+class Signatures:
+    """What is known of the calls of one cell, by their signatures: kinds, and why some are not one node."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.kinds: dict[Any, Kind] = {}
+        self.variants: dict[Any, list[Variant]] = {}  # of each signature, by what they read of Python's state
+        self.expanded: dict[Any, str] = {}
+
+    def clear(self) -> None:
+        """Forget all of it."""
+        self.kinds.clear()
+        self.variants.clear()
+        self.expanded.clear()
+
+    def record(self, batch: Batch, key: tuple[Any, ...], make: Callable[[Noted], Kind | str]) -> Record | str:
+        """The record of a signature in the open batch, or why its calls are not one node.
+
+        `make` traces a call whose signature is new, and has its follower's facts noted.
+        """
+        record = batch.records.get(key)
+        if record is not None and (record.guards is None or record.guards.hold()):
+            return record
+        wanted = (batch.options.without, *key)
+        if wanted in self.expanded:
+            return self.expanded[wanted]
+        known = self.variants.get(wanted, [])
+        variant = holding(known)
+        if variant is None:
+            batch.report.cache["misses"] += 1
+            noted = Noted()
+            made: Kind | str = too_many(known)
+            if not made:
+                with RUNNING, TRACE:
+                    made = make(noted)
+            if len(self.kinds) + len(self.expanded) >= MOST_KINDS:
+                self.clear()
+                known = []
+            if isinstance(made, str):
+                self.expanded[wanted] = made
+                return made
+            variant = noted.variant(variant_key(wanted, len(known)))
+            self.variants[wanted] = [*known, variant]
+            self.kinds[variant.key] = made
+        else:
+            batch.report.cache["hits"] += 1
+        kind = self.kinds[variant.key]
+        return put_record(batch.records, key, kind, variant, LOCAL.state.mode, room_of(kind, batch.options))
+
+
+class Same:
+    """Something that only the same object is equal to, such as a weight, in a signature or as a table."""
+
+    __slots__ = ("item",)
+
+    def __init__(self, item: Any) -> None:
+        self.item = item
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and other.item is self.item
+
+    def __hash__(self) -> int:
+        return id(self.item)
+
+
+_CONSTANTS = (type(None), bool, int, float, str, bytes, type, type(Ellipsis), FunctionType, ModuleType)
+
+
+def signature_of(item: Any, known: Callable[[Any], Any]) -> list[Any]:
+    """All that tells apart calls with these arguments, in lists, tuples, dictionaries and slices.
+
+    `known` gives what stands for an array, or for another object of the framework, and None for anything else: plain
+    constants stand for themselves. Raises Refused for what is neither.
+    """
+    found = known(item)
+    if found is not None:
+        return [found]
+    kind = type(item)
+    if isinstance(item, (list, tuple, dict)):
+        parts = [part for pair in item.items() for part in pair] if isinstance(item, dict) else item
+        return [kind, *[each for part in parts for each in signature_of(part, known)], None]
+    if kind is slice:
+        return [kind, *[each for part in (item.start, item.stop, item.step) for each in signature_of(part, known)]]
+    if isinstance(item, _CONSTANTS):
+        return [(kind, item if item or kind is not float else str(item))]  # 0.0 == -0.0
+    raise Refused(f"an argument is a {kind.__name__}, which is neither an array nor a plain constant")

@@ -15,7 +15,7 @@ from textwrap import dedent
 import pytest
 
 ROOT = next(folder for folder in Path(__file__).resolve().parents if (folder / "pyproject.toml").exists())
-TOY = Path(__file__).parent / "toy_engine.py"
+TOY = Path(__file__).parents[1] / "common" / "toy_engine.py"
 PLACE = re.compile(r"^(?:#|/\*) ([\w./]+)(?:, after (.*?))?(?: \*/)?$")
 
 

@@ -23,7 +23,7 @@ from gluonjit.engines.torch.references import value_to_slice
 from gluonjit.graph import Value
 from gluonjit.graph.references import indexed, picked, row
 from gluonjit.hybrid import Batch
-from gluonjit.hybrid.capture.places import are_many
+from gluonjit.hybrid.run.places import are_many
 
 _EVERYTHING = slice(None)
 

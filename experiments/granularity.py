@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments.arguments import count, whole
-from experiments.threads import limit_threads
+from experiments.bench.arguments import add_data, count, ended, whole
+from experiments.bench.environment import environment, limit_threads
 
 WORKLOADS = ("treelstm-sick", "treelstm-builtin")
 BY_TREES = "one node a cell, counted on the trees"
@@ -37,22 +37,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     try:
         gluonjit.Options().updated("--scheduler", {"scheduler": options.scheduler})
-        _run(options)
-    except KeyboardInterrupt:
-        print("\ninterrupted; nothing was written", file=sys.stderr)
-        return 130
-    except (DataError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
     except gluonjit.errors.OptionError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    return 0
+    return ended(lambda: _run(options), DataError, OSError)
 
 
-def _run(options: argparse.Namespace) -> None:
-    from experiments.treelstm.environment import environment
-    from experiments.treelstm.files import write_json
+def _run(options: argparse.Namespace) -> list[str]:
+    from experiments.bench.files import write_json
     from experiments.workloads import load
 
     workload = load(options.workload, options.data_dir, options.seed, options.limit)
@@ -76,6 +68,7 @@ def _run(options: argparse.Namespace) -> None:
                 "environment": environment(),
             },
         )
+    return []
 
 
 def by_trees(minibatches: Sequence[Sequence[Any]]) -> Line:
@@ -149,8 +142,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--workload", choices=WORKLOADS, default=WORKLOADS[0])
     parser.add_argument("--scheduler", default="depth", help="one of gluonjit's (default: depth)")
     parser.add_argument("--batch-size", type=count, default=256)
-    parser.add_argument("--data-dir", metavar="DIR", help="the folder of sick/ and glove/ (or GLUONJIT_DATA)")
-    parser.add_argument("--limit", type=count, metavar="N", help="use the first N pairs alone")
+    add_data(parser, "sick/ and glove/", "pairs")
     parser.add_argument("--seed", type=whole, default=0)
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the counts here")
     return parser

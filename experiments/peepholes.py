@@ -14,8 +14,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from experiments.arguments import count
-from experiments.threads import limit_threads
+from experiments.bench.arguments import count
+from experiments.bench.environment import limit_threads
 
 SIZES = (16, 64, 256)
 ZEROS = "zeros"
@@ -51,8 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for line in lines:
         print(f"{line.peephole:<12}{line.rows:>6}" + "".join(f"{time:>10.0f}" for time in line[2:]))
     if options.json:
-        from experiments.treelstm.environment import environment
-        from experiments.treelstm.files import write_json
+        from experiments.bench.environment import environment
+        from experiments.bench.files import write_json
 
         rows = [line._asdict() for line in lines]
         write_json(options.json, {"width": options.width, "rows": rows, "environment": environment()})

@@ -20,8 +20,8 @@ from mxnet import autograd, gluon
 from tqdm import tqdm
 
 import gluonjit
-from experiments.arguments import count, whole
-from experiments.treelstm.files import write_json
+from experiments.bench.arguments import count, whole
+from experiments.bench.files import write_json
 
 VOCABULARY = 500
 BOUNDS = {

@@ -1,7 +1,8 @@
 """A case in whose graphs MXNet has no more than a batch has, so that it allows the writes that a batch allows.
 
 A batch never runs calls that nobody reads, and knows of them only as long as they wait. Views of an input are arrays of
-their own to it: that captured calls have read the input beside a weight says nothing of them.
+their own to it: that captured calls have read the input beside a weight says nothing of them, nor of anything that is
+computed of an input that does not learn.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ import re
 from collections.abc import Iterable
 
 _VIEWED = re.compile(r"\b(a\d+)(?=\.reshape\(|\[)")
+_GIVEN = re.compile(r"a\d+|tokens")
 
 
 def allowing(text: str, refused: Iterable[str] = ()) -> str:
-    """The text of a case, its programs without what nobody reads, views of inputs detached; `refused` raise at once."""
+    """The text of a case without what nobody reads, what is in no graph of a batch detached; `refused` raise."""
     for name in refused:
         text = re.sub(rf'(attempt\(found, "{name}", lambda: ).*\)', r"\g<1>1 / 0)", text)
     tree = ast.parse(_VIEWED.sub(r"\1.detach()", text))
@@ -22,7 +24,20 @@ def allowing(text: str, refused: Iterable[str] = ()) -> str:
         if isinstance(function, ast.FunctionDef) and function.name.startswith("program"):
             while _dropped(function):
                 pass
+            _Detaching().visit(function)
     return ast.unparse(tree) + "\n"
+
+
+class _Detaching(ast.NodeTransformer):
+    """Detaches given arrays that do not learn wherever they are read."""
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        return node if node.attr == "detach" else self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        if not isinstance(node.ctx, ast.Load) or not _GIVEN.fullmatch(node.id):
+            return node
+        return ast.parse(f"{node.id}.detach() if {node.id}.grad is None else {node.id}", mode="eval").body
 
 
 def _dropped(function: ast.FunctionDef) -> bool:

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, Union
 import numpy as np
 
 import gluonjit
-from experiments.fuzz.run import WIDTH, WORDS, Step, Table
+from experiments.fuzz.run import WIDTH, WORDS, Step
+from experiments.fuzz.vocabulary.table import Table
 
 NUMBERS = 24
 

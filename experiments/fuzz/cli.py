@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.arguments import count, whole
-from experiments.threads import limit_threads
-from experiments.treelstm.files import write_json
+from experiments.bench.arguments import count, whole
+from experiments.bench.engines import ENGINES
+from experiments.bench.environment import limit_threads
+from experiments.bench.files import write_json
 
-ENGINES = ("mxnet", "torch")
 HABITS = ("state", "effects", "writes", "weights", "buffers")
 PLANTS = (
     *("wrong-row", "dropped-gradient", "stale-parameter", "wrong-share", "wrong-order"),

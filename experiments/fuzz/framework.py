@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from experiments.fuzz import state
+from experiments.bench.engines import engine_of
+from experiments.fuzz import comparing, state
 from experiments.fuzz.case import Action, Case, Choices, Given, Minibatch, Way
+from experiments.fuzz.vocabulary import Dialect
 
 Patch = tuple[Any, str, Any]
 
@@ -33,6 +34,7 @@ class Framework(ABC):
 
     name: str
     choices: Choices
+    dialect: Dialect
     prelude: ModuleType
     net: Net
     plants: Mapping[str, Callable[[], list[Patch]]]
@@ -139,10 +141,10 @@ class Framework(ABC):
     def names(self) -> dict[str, Any]:
         """What the text of a case may use."""
         public = {name: item for name, item in vars(self.net.blocks).items() if not name.startswith("_")}
-        return {**vars(self.prelude), **vars(state), **public}
+        return {**vars(comparing), **vars(self.prelude), **vars(state), **public}
 
 
 def framework(name: str) -> Framework:
     """The framework of a name, which is imported. Raises ImportError where it is not installed."""
-    found: Framework = import_module(f"experiments.fuzz.{name}.framework").FRAMEWORK
+    found: Framework = engine_of("fuzz", name).FRAMEWORK
     return found

@@ -15,7 +15,8 @@ import numpy as np
 from experiments.fuzz import state
 from experiments.fuzz.case import NUMBERS, Action, Case, Choices, Minibatch, Sample, draw
 from experiments.fuzz.cli import HABITS
-from experiments.fuzz.run import Run, Step, Table
+from experiments.fuzz.run import Run, Step
+from experiments.fuzz.vocabulary import COMMON
 
 BEFORE_BACKWARD = -2
 """Of an action: it happens between a minibatch and its backward pass."""
@@ -52,6 +53,7 @@ class Drawn(NamedTuple):
     actions: tuple[tuple[int, Action], ...] = ()  # with the number of their minibatch
 
 
+@COMMON.habit
 def read_state(run: Run, a: int, b: int, c: int) -> str | None:
     """Read state in a cell, a cell that is a method, or in plain code."""
     where = _place(c)
@@ -61,11 +63,13 @@ def read_state(run: Run, a: int, b: int, c: int) -> str | None:
     return f'net.annealed{"" if b % 2 else ".part"}({run.rows(a)}, "{where}")'
 
 
+@COMMON.habit
 def change_state(run: Run, a: int, b: int, c: int) -> str | None:
     """Change it in the middle of a sample."""
     return changed(c) + "\n" if b % 3 == 0 else changed(c, b) + "\n"
 
 
+@COMMON.habit
 def take_note(run: Run, a: int, b: int, c: int) -> str | None:
     """Take a note in a cell, a cell that is a method, or in plain code."""
     where = NOTES[c % len(NOTES)]
@@ -81,15 +85,10 @@ def take_note(run: Run, a: int, b: int, c: int) -> str | None:
     return f'net.noting{"" if b % 2 else ".part"}({run.rows(a)}, "{where}")'
 
 
+@COMMON.habit
 def call_twice(run: Run, a: int, b: int, c: int) -> str | None:
     """Go through a weight twice, so that backward reads it."""
     return f"net.squash(net.squash({run.rows(a)}) * 0.9)"
-
-
-def register(table: Table) -> None:
-    """Put the instructions that are the same text for every framework into its table."""
-    for function in (read_state, change_state, take_note, call_twice):
-        table.habit(function)
 
 
 def changed(number: int, more: int = 0) -> str:

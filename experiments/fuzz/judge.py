@@ -10,6 +10,7 @@ import numpy as np
 import gluonjit
 from experiments.fuzz.allowing import allowing
 from experiments.fuzz.case import Case
+from experiments.fuzz.comparing import difference
 from experiments.fuzz.framework import Framework
 from experiments.fuzz.net import compiled, make_net
 from experiments.fuzz.plants import end_turns
@@ -124,7 +125,7 @@ class Judge:
 
     def _wrong(self, wanted: Found, found: Found, tolerance: float) -> list[tuple[str, str]]:
         """What differs, and is not meant to."""
-        pairs = self.framework.prelude.difference(found, wanted, tolerance)
+        pairs = difference(found, wanted, tolerance)
         return [pair for pair in pairs if not self._known(wanted, found, pair[0])]
 
     def _known(self, wanted: Found, found: Found, name: str) -> bool:

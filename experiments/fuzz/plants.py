@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -65,13 +65,35 @@ def wrong_row(session: ModuleType) -> list[Patch]:
     return [(session, "FusedSteps", made)]
 
 
-def wrong_order(session: ModuleType) -> Patch:
-    """The third and the fourth step of a plan change places."""
-    original = session.Session.run
+def wrong_order(session: ModuleType, sevens: Callable[[Any], Any]) -> list[Patch]:
+    """The third and the fourth step of a plan change places; memory that nothing was written to yet holds sevens."""
+    original, room = session.Session.run, session.room_for
 
     def run(self: Any, number: int) -> None:
         if len(self.plan.steps) > 3:
             number = {2: 3, 3: 2}.get(number, number)
         original(self, number)
 
-    return (session.Session, "run", run)
+    return [(session.Session, "run", run), (session, "room_for", lambda spec, rows: sevens(room(spec, rows)))]
+
+
+def stale_parameter(
+    program: ModuleType, fused_steps: ModuleType, copied: Callable[[Any], Any], learns: Callable[[Any], bool]
+) -> list[Patch]:
+    """A batched program uses the values that its weights had when it ran first."""
+    original, constant = program.Batched.__call__, fused_steps.FusedSteps.constant
+    first: dict[int, tuple[Any, Any]] = {}
+
+    def known(own: Any) -> Any:
+        if id(own) not in first:
+            first[id(own)] = own, copied(own)
+        return first[id(own)][1]
+
+    def call(self: Any, operands: Any, consts: Any, *rest: Any) -> Any:
+        stale = [const if learns(const) else known(own) for const, own in zip(consts, self.consts)]
+        return original(self, operands, stale, *rest)
+
+    def fused(self: Any, array: Any) -> Any:
+        return constant(self, known(array))
+
+    return [(program.Batched, "__call__", call), (fused_steps.FusedSteps, "constant", fused)]

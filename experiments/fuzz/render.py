@@ -144,7 +144,7 @@ class _Writer:
         """Run a program to write its function; it ends where it raises."""
         inputs = [f"a{k}" for k in range(len(arrays) - 1)]
         names = {**self.names, "net": self.net, **dict(zip([*inputs, "tokens"], arrays))}
-        run = Run(names, inputs, "tokens", self.case.way.dtype)
+        run = Run(names, inputs, "tokens", self.framework.dialect, self.case.way.dtype)
         results: list[Any] | None = None
         try:
             for line in self.framework.begin(self.case, inputs):
@@ -165,6 +165,8 @@ class _Writer:
         """A change of a parameter or of an input."""
         if action.what == "state":
             return [changed(action.number)]
+        if action.what == "weight":
+            return [f"touch(net, {'names' if action.number % 2 else ['squash']}, {action.number})"]
         arrays = self.case.arrays
         inputs = [(f"x{k}", arrays[k]) for k in used if dtype_of(arrays[k]) in FLOATS]
         return self.framework.action(action, self.case.way, inputs)

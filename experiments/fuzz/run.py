@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from experiments.fuzz.vocabulary.table import Dialect
 
 WIDTH = 3  # columns of the arrays that cells take
 WORDS = 7
@@ -63,8 +66,12 @@ class Run:
     `names` are what the text may use: modules, the net, the sample's arrays. `lines` is the text so far.
     """
 
-    def __init__(self, names: dict[str, Any], inputs: Sequence[str], tokens: str, dtype: str = "float32") -> None:
+    def __init__(
+        self, names: dict[str, Any], inputs: Sequence[str], tokens: str, dialect: Dialect, dtype: str = "float32"
+    ) -> None:
         self.names = names
+        self.dialect = dialect
+        self.spelling = dialect.spelling
         self.env = [var_of(name, names[name]) for name in inputs]
         self.inputs = len(self.env)
         self.tokens = var_of(tokens, names[tokens])
@@ -93,6 +100,23 @@ class Run:
             k, lambda x: x.ndim == 2 and x.shape[1] == WIDTH and x.dtype == self.dtype and x.shape[0] <= 8
         )
         return self.do(f"net.embed({self.tokens})")[0] if found is None else found
+
+    def shaped(self, k: int, suits: Callable[[Var], bool] = lambda x: True) -> Any:
+        """An array that has an axis and suits, or None."""
+        return self.pick(k, lambda x: x.ndim > 0 and suits(x))
+
+    def states(self, k: int) -> Var:
+        """What cells take: a matrix, or a vector where the framework's cells take it."""
+        if not self.spelling.vectors:
+            return self.rows(k)
+        found: Var | None = self.pick(
+            k, lambda x: x.ndim in (1, 2) and x.shape[-1] == WIDTH and x.dtype == self.dtype and x.size <= 24
+        )
+        return self.rows(k) if found is None else found
+
+    def say(self, instruction: str, a: int, b: int, c: int, **values: Any) -> str | None:
+        """A line of an instruction on these values, as the framework spells it."""
+        return self.dialect.say(instruction, a, b, c, {"run": self, **values})
 
     def do(self, code: str) -> list[Var]:
         """Run text and bind the value of its last line, which is empty where there is none, to new names."""
@@ -134,37 +158,3 @@ def dtype_name(dtype: Any) -> str:
 @lru_cache(8192)
 def _compiled(code: str, mode: str) -> CodeType:
     return compile(code, "<program>", mode)
-
-
-Op = Callable[[Run, int, int, int], "str | None"]
-
-
-class Table:
-    """The operations of a framework by name; `errors` raise, each its own exception, `habits` come with habits."""
-
-    def __init__(self) -> None:
-        self.ops: dict[str, Op] = {}
-        self.errors: dict[str, Op] = {}
-        self.habits: dict[str, Op] = {}
-
-    def op(self, function: Op) -> Op:
-        """Put an operation into the table."""
-        self.ops[function.__name__] = function
-        return function
-
-    def error(self, function: Op) -> Op:
-        """Put an operation that raises into its table."""
-        self.errors[function.__name__] = function
-        return function
-
-    def habit(self, function: Op) -> Op:
-        """Put an operation of a habit into its table."""
-        self.habits[function.__name__] = function
-        return function
-
-    def perform(self, run: Run, step: Step) -> None:
-        """Run one instruction; one that finds nothing to work on does nothing."""
-        function = self.ops.get(step.op) or self.errors.get(step.op) or self.habits[step.op]
-        code = function(run, step.a, step.b, step.c)
-        if code is not None:
-            run.do(code)

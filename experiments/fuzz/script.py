@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import inspect
+from types import ModuleType
 
+from experiments.fuzz import comparing
 from experiments.fuzz.framework import Framework
 from experiments.fuzz.habits import pasted
 from experiments.fuzz.net import blocks_in, net_source
 from experiments.fuzz.render import Rendered
 
+_BEGIN = "from __future__ import annotations"
 _END = """
 {ready}
 wanted = run(net, False)
@@ -27,6 +30,12 @@ def script(framework: Framework, rendered: Rendered, dtype: str, tolerance: floa
     """The text of the script: exit status 1 and the differences where there are any."""
     net = net_source(framework, rendered.layers)
     blocks = [pasted(rendered.text), *blocks_in(framework, net + rendered.text)]
-    parts = [inspect.getsource(framework.prelude), *filter(None, blocks), net, rendered.text]
+    parts = [_BEGIN, _plain(comparing), _plain(framework.prelude), *filter(None, blocks), net, rendered.text]
     end = _END.format(ready=framework.net.ready.format(dtype=dtype), tolerance=tolerance)
     return "\n\n".join(part.strip("\n") for part in parts) + "\n\n" + end
+
+
+def _plain(module: ModuleType) -> str:
+    """The text of a module without what it takes from elsewhere in the fuzzer."""
+    lines = inspect.getsource(module).split("\n")
+    return "\n".join(line for line in lines if not line.startswith(("from __future__", "from experiments")))

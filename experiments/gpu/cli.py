@@ -11,7 +11,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
-from experiments.arguments import count, names, seconds, whole
+from experiments.bench.arguments import count, counts, names, seconds, whole
 from experiments.gpu import BATCH_SIZES, HIDDEN, SYSTEMS, WORKLOADS
 
 
@@ -50,10 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace, command: str, began: float) -> int:
     """Measure, show and save."""
+    from experiments.bench.files import write_json
     from experiments.data.errors import DataError
     from experiments.gpu.measuring import Wanted, run
     from experiments.gpu.report import draw, result_of, table
-    from experiments.treelstm.files import write_json
 
     usual = QUICK if options.quick else WHOLE
     wanted = Wanted(
@@ -96,8 +96,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--minutes", type=seconds, default=7.5, help="after which no more sizes are begun")
     _names(parser, "--workloads", WORKLOADS, "workload")
     _names(parser, "--systems", SYSTEMS, "system")
-    parser.add_argument("--hidden", type=_counts, metavar="N,N,...", help=f"hidden sizes, {_shown(HIDDEN)}")
-    parser.add_argument("--batch-size", type=_counts, metavar="N,N,...", help=f"{_shown(BATCH_SIZES)}")
+    parser.add_argument("--hidden", type=counts, metavar="N,N,...", help=f"hidden sizes, {_shown(HIDDEN)}")
+    parser.add_argument("--batch-size", type=counts, metavar="N,N,...", help=f"{_shown(BATCH_SIZES)}")
     parser.add_argument("--repeats", type=count, help="minibatches of each system that are timed (5)")
     parser.add_argument("--tf32", action="store_true", help="let products round to TF32, in all systems")
     parser.add_argument("--data-dir", metavar="DIR", help="the folder of the data sets (or GLUONJIT_DATA)")
@@ -111,10 +111,6 @@ def _names(parser: argparse.ArgumentParser, option: str, known: Sequence[str], w
     parser.add_argument(
         option, type=partial(names, known=known, what=what), default=tuple(known), help=f"of {', '.join(known)}; all"
     )
-
-
-def _counts(text: str) -> tuple[int, ...]:
-    return tuple(count(part.strip()) for part in text.split(","))
 
 
 def _shown(sizes: Sequence[int]) -> str:

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from experiments.bench import jit
+from experiments.bench.base import BaseSystem
 from experiments.gpu import HIDDEN, PHASES
 from experiments.gpu.floor import Rates, floor_of, rates_of
 from experiments.gpu.profiling import profiled
 from experiments.gpu.systems import TOLERANCE, agreement, make, reference_of
 from experiments.gpu.workloads import Workload, load
-from experiments.torch import jit
-from experiments.treelstm.base import BaseSystem
 
 WARM_UP = 3  # minibatches at least
 WARM_UP_DYNAMIC = 14  # in which the library has chosen how to batch, if they take no longer than

@@ -10,9 +10,10 @@ import numpy
 import torch
 
 import gluonjit
+from experiments.bench.files import save_figure
+from experiments.bench.table import label
 from experiments.gpu import PHASES
 from experiments.gpu.measuring import Found, Wanted
-from experiments.treelstm.files import save_figure
 
 MEASURES = ("workload", "hidden", "batch", "phase", "system", "samples/s", "of floor", "kernels", "GPU busy")
 
@@ -58,11 +59,6 @@ def versions() -> dict[str, str | None]:
         "numpy": numpy.__version__,
         "python": platform.python_version(),
     }
-
-
-def label(row: dict[str, Any]) -> str:
-    """Return the name of a row's system."""
-    return f"{row['system']}, no sharing" if row["sharing"] is False else str(row["system"])
 
 
 def table(result: dict[str, Any]) -> str:

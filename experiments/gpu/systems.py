@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
+from experiments.bench.agreement import deviations
+from experiments.bench.base import BaseSystem, MissingSystem
 from experiments.gpu.workloads import Workload
 from experiments.throughput.peers import with_torch
 from experiments.torch.systems import Dynamic, PerSample, by_hand
 from experiments.torch.weights import weights_of
-from experiments.treelstm.agreement import deviations
-from experiments.treelstm.base import BaseSystem
-from experiments.treelstm.engines import MissingSystem
 
 TOLERANCE = 1e-4  # of the largest entry: the device adds up in another order, and has other functions
 

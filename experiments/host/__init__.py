@@ -2,7 +2,6 @@
 
 from typing import Any
 
-ENGINES = ("mxnet", "torch")
 MOST_CALLS = 4096  # each on a word of its own
 
 WAY: dict[str, Any] = {"granularity": "cell", "scheduler": "depth", "sharing": True}

@@ -11,15 +11,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from experiments.arguments import again, count, whole
-from experiments.host import ENGINES, MOST_CALLS
-from experiments.threads import limit_threads
+from experiments.bench.arguments import again, count, counts, ended, whole
+from experiments.bench.engines import ENGINES, engine_of
+from experiments.bench.environment import environment, limit_threads
+from experiments.host import MOST_CALLS
 
 if TYPE_CHECKING:
     from experiments.host.measure import Program, Row
@@ -35,29 +35,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; 0 is success, 1 results that differ from eager or no file, 2 bad arguments, 130 Ctrl-C."""
     options = _parser().parse_args(arguments)
     limit_threads()
-    try:
+
+    def run() -> list[str]:
         with TemporaryDirectory() as empty, patch.dict(os.environ, GLUONJIT_CACHE=empty):
-            faults = _run(options)
-    except (OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("interrupted: nothing was written", file=sys.stderr)
-        return 130
-    for fault in faults:
-        print(f"fault: {fault}", file=sys.stderr)
-    return 1 if faults else 0
+            return _run(options)
+
+    return ended(run, OSError, ValueError)
 
 
 def _run(options: argparse.Namespace) -> list[str]:
     """Measure, print and write; returns what is not as it has to be."""
+    from experiments.bench.files import write_json
+    from experiments.bench.page import put
     from experiments.host.measure import TOLERANCE
     from experiments.host.table import tables
-    from experiments.treelstm.environment import environment
-    from experiments.treelstm.files import write_json
-    from experiments.zoo.table import put
 
-    engine = import_module(f"experiments.host.on_{options.engine}")
+    engine = engine_of("host", options.engine)
     rows = _timed(engine, options)
     plans = _planned(engine, options)
     built = _capture()
@@ -126,7 +119,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--samples", type=count, default=SAMPLES, metavar="N", help=f"of the TreeModel ({SAMPLES})")
     parser.add_argument(
         "--planned",
-        type=lambda text: tuple(map(count, text.split(","))),
+        type=counts,
         metavar="N,N",
         help="samples of the TreeModel to plan (as many as have about 1,500 and 9,800 nodes)",
     )

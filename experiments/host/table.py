@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from experiments.bench.page import joined
 from experiments.host.measure import Row
 from experiments.host.planning import Planned
-from experiments.zoo.table import joined
 
 HEAD = ("call", "nodes", "eager", "captured", "with gradients: eager", "captured", "of it before gluonjit")
 PLANS = ("samples", "nodes", "launches", "planning", "analysis of a flush")

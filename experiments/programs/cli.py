@@ -7,13 +7,12 @@ samples, with nothing learned from before. One thread; pin it to one core, and r
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from experiments.arguments import again, count, seconds, whole
+from experiments.bench.arguments import again, counts, ended, seconds, whole
+from experiments.bench.environment import environment, limit_threads
 from experiments.programs import LEAST
-from experiments.threads import limit_threads
 from experiments.zoo.cli import SEED, add_common
 from experiments.zoo.models import NAMES
 
@@ -27,30 +26,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; 0 is success, 1 a model that differs from eager or no file, 2 bad arguments, 130 Ctrl-C."""
     options = _parser().parse_args(arguments)
     limit_threads()
-    found: list[Timed] = []
-    try:
-        faults = _run(options, found)
-    except (OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print(f"interrupted: {len(found)} phases were timed, and nothing was written", file=sys.stderr)
-        return 130
-    for fault in faults:
-        print(f"fault: {fault}", file=sys.stderr)
-    return 1 if faults else 0
+    return ended(lambda: _run(options), OSError, ValueError)
 
 
-def _run(options: argparse.Namespace, found: list[Timed]) -> list[str]:
+def _run(options: argparse.Namespace) -> list[str]:
     """Measure, print and write; returns what is not as it has to be."""
+    from experiments.bench.engines import engine_of
+    from experiments.bench.files import write_json
+    from experiments.bench.page import put
     from experiments.programs.measure import TOLERANCE, measure
     from experiments.programs.table import line, table
-    from experiments.treelstm.environment import environment
-    from experiments.treelstm.files import write_json
-    from experiments.zoo.engines import engine_of
-    from experiments.zoo.table import put
 
-    engine = engine_of(options.engine)
+    found: list[Timed] = []
+    engine = engine_of("zoo", options.engine)
     for name in options.models:
         for size in options.batch_sizes:
             found += measure(engine, name, size, options.seed, options.minibatches, options.seconds)
@@ -88,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--batch-sizes", type=_sizes, default=BATCH_SIZES, metavar="N,N", help="samples of a minibatch")
+    parser.add_argument("--batch-sizes", type=counts, default=BATCH_SIZES, metavar="N,N", help="samples of a minibatch")
     parser.add_argument("--minibatches", type=_enough, default=MINIBATCHES, metavar="N", help="of each phase, at most")
     parser.add_argument(
         "--seconds",
@@ -98,10 +86,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     add_common(parser)
     return parser
-
-
-def _sizes(text: str) -> tuple[int, ...]:
-    return tuple(count(part) for part in text.split(","))
 
 
 def _enough(text: str) -> int:

@@ -15,9 +15,8 @@ from tqdm import tqdm
 
 import gluonjit
 from experiments.programs import BEGINNING, LEAST
-from experiments.zoo.engines import Engine
 from experiments.zoo.measure import distance
-from experiments.zoo.row import Row
+from experiments.zoo.row import Engine, Row
 
 PHASES = ("training", "inference")
 TOLERANCE = 1e-4  # of the largest number, in float32, after a step

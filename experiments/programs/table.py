@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from experiments.bench.page import joined
 from experiments.programs.measure import Timed
-from experiments.zoo.table import joined
 
 HEAD = ("model", "batch", "training", "inference", "first", "whole", "late", "ms eager / gluonjit", "runs eagerly in")
 

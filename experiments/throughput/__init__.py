@@ -1,7 +1,6 @@
 """Throughput of all systems and of peers side by side: `python -m experiments.throughput`."""
 
 WORKLOADS = ("treelstm-sick", "treelstm-builtin", "treelstm-synthetic", "bintree-sst", "bilstm", "lattice")
-ENGINES = ("mxnet", "torch")
 SYSTEMS = {
     "mxnet": ("imperative", "hybridized", "handbatched", "dynamic", "dynamic+reuse"),
     "torch": ("imperative", "dynamic"),

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from experiments.bench.agreement import TOLERANCE, Disagreement, deviations
 from experiments.throughput.peers.environments import PeerError
-from experiments.treelstm.agreement import TOLERANCE, Disagreement, deviations
 
 # Other libraries, and some systems, compute sigmoid and tanh in other ways, whose rounding adds up on the way down.
 GRADIENT_TOLERANCE = {True: 10 * TOLERANCE, False: TOLERANCE}

@@ -6,21 +6,41 @@ import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from experiments.bench.base import BaseSystem
+from experiments.bench.clock import PHASES, Minibatches, measure_all, row_of
+from experiments.bench.engines import engine_of
+from experiments.bench.environment import environment, threads
+from experiments.bench.files import write_json
 from experiments.data.errors import DataError
 from experiments.throughput import RATE, agreeing, table
-from experiments.throughput.engines import Engine, Measurable, engine_of
-from experiments.throughput.floor import floors
+from experiments.throughput.floor import Measurable, floors
 from experiments.throughput.peers.environments import PeerError, python_of
 from experiments.throughput.peers.process import Peer, command_of
 from experiments.throughput.peers.process import Task as PeerTask
-from experiments.treelstm.clock import PHASES, Minibatches, measure_all, row_of
-from experiments.treelstm.environment import environment, threads
-from experiments.treelstm.files import write_json
-from experiments.treelstm.systems import Dynamic
 
 CHECKED = 32  # samples on which all systems have to agree before anything is timed
+
+
+class Engine(Protocol):
+    """What the module of an engine has. `IN_PROCESS` are the peers that run beside the systems, in this process."""
+
+    IN_PROCESS: tuple[str, ...]
+
+    def load(self, name: str, data_dir: str | None, seed: int, limit: int | None) -> Measurable:
+        """Return a workload; with `limit`, of its first samples alone. Raises DataError where files are missing."""
+
+    def make_systems(
+        self, task: Any, names: Sequence[str], switches: Sequence[str], peers: Sequence[str]
+    ) -> tuple[list[BaseSystem], dict[str, str]]:
+        """Build systems and peers of this process; by name, why one cannot be.
+
+        Dynamic ones come with and without sharing, and one with sharing for each switch that is off.
+        """
+
+    def gemm_rates(self) -> dict[str, float]:
+        """Return GFLOP/s of products in several ways, the best of some tries each."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +68,7 @@ def bench(wanted: Wanted, start: Callable[[str, PeerTask], Peer] | None = None) 
 
     Raises DataError where samples are missing or too few, Disagreement where systems do not compute the same.
     """
-    engine = engine_of(wanted.engine)
+    engine: Engine = engine_of("throughput", wanted.engine)
     task = engine.load(wanted.workload, wanted.data_dir, wanted.seed, wanted.limit)
     print(f"data: {task.note}; {len(task.samples)} samples")
     if len(task.samples) < max(wanted.batch_sizes):
@@ -116,7 +136,7 @@ def _measure(
     for size in wanted.batch_sizes:
         running = [system for system in systems if system.label not in lost]
         for system in running:
-            if isinstance(system, Dynamic):
+            if isinstance(system, BaseSystem):
                 system.meet(task.samples, size)
         minibatches = Minibatches(task.samples, size, wanted.seed)
         measured = measure_all(running, minibatches, wanted.repeats, wanted.seconds, (PeerError,))
@@ -150,7 +170,7 @@ def _measure(
     if wanted.json:
         write_json(wanted.json, result)
     if wanted.plot:
-        from experiments.treelstm.plot import draw
+        from experiments.bench.plot import draw
 
         draw(result, wanted.plot)
     return result

@@ -10,9 +10,10 @@ from functools import partial
 from pathlib import Path
 
 import gluonjit
-from experiments.arguments import count, names, seconds, whole
-from experiments.threads import limit_threads
-from experiments.throughput import ENGINES, PEERS, SYSTEMS, WORKLOADS
+from experiments.bench.arguments import add_data, count, counts, ended, names, seconds, whole
+from experiments.bench.engines import ENGINES
+from experiments.bench.environment import limit_threads
+from experiments.throughput import PEERS, SYSTEMS, WORKLOADS
 
 SWITCHES = tuple(gluonjit.Options.SWITCHES)
 REPEATS = 5
@@ -26,19 +27,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _check(parser, options)
     limit_threads(options.threads)
     command = shlex.join(["python", "-m", "experiments.throughput", *given])
+    from experiments.bench.agreement import Disagreement
     from experiments.data.errors import DataError
     from experiments.throughput.peers.environments import PeerError
-    from experiments.treelstm.agreement import Disagreement
 
-    try:
+    def run() -> list[str]:
         (_compare if options.against else _bench)(options, command)
-    except KeyboardInterrupt:
-        print("\ninterrupted; nothing was written", file=sys.stderr)
-        return 130
-    except (DataError, Disagreement, PeerError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+        return []
+
+    return ended(run, DataError, Disagreement, PeerError, OSError)
 
 
 def _bench(options: argparse.Namespace, command: str) -> None:
@@ -103,8 +100,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--against", metavar="CHECKOUT", help="measure this checkout and that one in turns")
     parser.add_argument("--repeats", type=count, help=f"turns ({REPEATS}, and 15 with --against)")
     parser.add_argument("--seconds", type=seconds, default=1.0, help="of each measurement, about")
-    parser.add_argument("--data-dir", metavar="DIR", help="the folder of the data sets (or GLUONJIT_DATA)")
-    parser.add_argument("--limit", type=count, metavar="N", help="use the first N samples alone")
+    add_data(parser)
     parser.add_argument("--seed", type=whole, default=0)
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the rows here")
     parser.add_argument("--plot", type=Path, metavar="PATH", help="draw them here")
@@ -142,7 +138,7 @@ def _list(
 
 def _counts(text: str) -> tuple[int, ...]:
     """Read a comma-separated list of different numbers."""
-    found = tuple(count(part.strip()) for part in text.split(","))
+    found = counts(text)
     if len(set(found)) != len(found):
         raise argparse.ArgumentTypeError(f"a batch size is named twice in {text}")
     return found

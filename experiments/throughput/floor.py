@@ -5,14 +5,40 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from statistics import mean
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
-from experiments.throughput.engines import Measurable
-from experiments.treelstm.clock import PHASES, Minibatches
+import numpy as np
+
+from experiments.bench.clock import PHASES, Minibatches
+from experiments.throughput.counts import Product
 
 SHAPES = ((2048, 300, 600), (1024, 1024, 1024))  # rows, width, out
 TRIES = 7
 COUNTED = 4  # minibatches, of which a sample's products are the mean
+
+
+class Measurable(Protocol):
+    """One workload on an engine: samples, and the model that all systems run.
+
+    systems: those that there are. family: how samples and weights travel to peers; None where there are none.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def note(self) -> str: ...
+    @property
+    def samples(self) -> Sequence[Any]: ...
+    @property
+    def systems(self) -> tuple[str, ...]: ...
+    @property
+    def family(self) -> str | None: ...
+
+    def products(self, samples: Sequence[Any], shared: bool) -> list[Product]:
+        """Return the model's products for some samples, each done on its own or equal ones once."""
+
+    def weights(self) -> dict[str, np.ndarray]:
+        """Return the weights that all systems begin with, word vectors included, by the names that peers use."""
 
 
 def floors(task: Measurable, batch_sizes: Sequence[int], gflops: float, seed: int) -> list[dict[str, Any]]:

@@ -7,10 +7,10 @@ from functools import partial
 
 import mxnet as mx
 
+from experiments.bench.base import BaseSystem
 from experiments.throughput import systems, tasks
 from experiments.throughput.floor import SHAPES, gflops
 from experiments.throughput.tasks import Task
-from experiments.treelstm.base import BaseSystem
 
 IN_PROCESS: tuple[str, ...] = ()
 

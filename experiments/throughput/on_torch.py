@@ -14,6 +14,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from experiments.bench.base import BaseSystem, MissingSystem
+from experiments.bench.environment import threads
+from experiments.bench.model import HEAD_SIZE, MEMORY_SIZE
 from experiments.data import corpus, tagged
 from experiments.data import phrases as treebank
 from experiments.data.arrays import maker
@@ -24,9 +27,6 @@ from experiments.throughput.floor import SHAPES, gflops
 from experiments.throughput.peers import with_torch
 from experiments.torch import phrases, relatedness, tagger, weights
 from experiments.torch.systems import Dynamic, PerSample, Program, by_hand, make_net
-from experiments.treelstm.base import BaseSystem
-from experiments.treelstm.engines import HEAD_SIZE, MEMORY_SIZE, MissingSystem
-from experiments.treelstm.environment import threads
 
 IN_PROCESS = tuple(with_torch.MODULES)
 WIDTH, TOKEN_WIDTH, TAGGER_SIZE = 300, 50, 128

@@ -8,10 +8,11 @@ from typing import Any
 import mxnet as mx
 import numpy as np
 
+from experiments.bench.agreement import Disagreement
+from experiments.bench.on_mxnet import Dynamic, System
 from experiments.throughput import ABLATED
 from experiments.throughput.tasks import Task
-from experiments.treelstm.agreement import Disagreement
-from experiments.treelstm.systems import KINDS, Dynamic, System
+from experiments.treelstm.systems import KINDS
 
 # Dynamic systems, and what else `hybridize(dynamic_batch=True)` is told for each. Another one, named `dynamic+...`,
 # needs a line here and its name in `experiments.throughput.SYSTEMS`.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from experiments.bench import table as shared
+from experiments.bench.table import BASELINES, FLOORS, PHASE_NAMES, Row, label, rate
 from experiments.throughput import ABLATED, PEERS
-from experiments.treelstm import table as shared
-from experiments.treelstm.table import BASELINES, FLOORS, PHASE_NAMES, Row, label, rate
 
 # Floors are known for this alone.
 FLOORS_HOLD = ("treelstm-sick", 256, 1)

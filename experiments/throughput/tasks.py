@@ -12,12 +12,13 @@ import numpy as np
 from mxnet import gluon
 
 from experiments import workloads
+from experiments.bench.model import HEAD_SIZE, MEMORY_SIZE
+from experiments.bench.on_mxnet import Program
 from experiments.data import corpus
 from experiments.data.arrays import maker
 from experiments.data.trees import CLASSES
 from experiments.throughput import RATE, SYSTEMS, counts, synthetic
-from experiments.treelstm.engines import HEAD_SIZE, MEMORY_SIZE
-from experiments.treelstm.systems import Program, make_net, relatedness
+from experiments.treelstm.systems import make_net, relatedness
 from experiments.workloads.workload import Workload
 
 PER_SAMPLE = ("imperative", "dynamic")

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from experiments.bench.model import HEAD_SIZE, MEMORY_SIZE
 from experiments.data.trees import CLASSES, Pair, Tree
-from experiments.treelstm.engines import HEAD_SIZE, MEMORY_SIZE
 
 WORD_SIZE = 300
 

@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+import gluonjit
+from experiments.bench.base import BaseSystem, Batched, MissingSystem, check_shapes
+from experiments.bench.jit import REPEATABLY
+from experiments.bench.model import L2, LEARNING_RATE, draw
 from experiments.throughput.peers import samples as plain
 from experiments.throughput.peers import with_torch
-from experiments.torch import jit, relatedness, weights
-from experiments.treelstm.base import BaseSystem, check_shapes
-from experiments.treelstm.engines import L2, LEARNING_RATE, MissingSystem
-from experiments.treelstm.initial import draw
-from experiments.treelstm.jit import Figures, last_figures, profiled
+from experiments.torch import relatedness, weights
 
 Optimizer = Any
 """A `torch.optim.Optimizer`."""
@@ -134,7 +134,7 @@ class PerSample(_Learning):
             return self.outputs(samples).cpu().numpy()
 
 
-class Dynamic(PerSample):
+class Dynamic(PerSample, Batched):
     """The same program, unchanged, batched by gluonjit."""
 
     one_by_one = False
@@ -143,30 +143,28 @@ class Dynamic(PerSample):
         """Batch a net; `options` are more of `gluonjit.hybridize`. Raises MissingSystem where it cannot be."""
         super().__init__(name, net, program)
         self.sharing = sharing
-        self._options = options
-        jit.batch_dynamically(net, sharing, **options)
+        self.options = options
+        _batch(net, sharing=sharing, **options)
 
     def differentiate(self, samples: Sequence[Any], scale: float) -> Sequence[Tensor]:
         """Differentiate the sum of the losses."""
         self.optimizer.zero_grad()
         losses = [self.program.loss(self.net, sample) for sample in samples]
-        total = jit.add(losses)
+        total = gluonjit.add_n(losses)
         (total if scale == 1 else total * scale).backward()
         return losses
 
     def repeat(self) -> None:
         """Let equal runs give equal bits from here on."""
-        jit.batch_dynamically(self.net, True, granularity="cell", scheduler="agenda")
+        _batch(self.net, **REPEATABLY)
 
-    def figures(self) -> Figures:
-        """Return what the last minibatch took."""
-        return last_figures()
 
-    def profile(self, phase: str, samples: Sequence[Any]) -> Figures:
-        """Run one minibatch with a wait after each part; return what it took."""
-        with profiled(bool(self.sharing), **self._options):
-            self.timed(phase, samples)
-        return self.figures()
+def _batch(net: nn.Module, **options: Any) -> None:
+    """Batch a net; this is the only change to it. Raises MissingSystem where that is not to be had."""
+    try:
+        gluonjit.hybridize(net, dynamic_batch=True, **options)
+    except (gluonjit.errors.EngineError, gluonjit.errors.OptionError) as error:
+        raise MissingSystem(str(error)) from error
 
 
 class ByHand(_Learning):

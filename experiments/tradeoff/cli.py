@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.arguments import count, seconds, whole
-from experiments.threads import limit_threads
-from experiments.tradeoff.engines import MODULES, WITHOUT
+from experiments.bench.arguments import add_data, count, counts, seconds, whole
+from experiments.bench.engines import ENGINES
+from experiments.bench.environment import environment, limit_threads, threads
+from experiments.tradeoff import WITHOUT
 from experiments.workloads import NAMES
 
 BATCH_SIZES = (1, 4, 16, 64, 256, 1024)
@@ -40,15 +41,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     """Measure, print and write."""
     import gluonjit
+    from experiments.bench.engines import engine_of
+    from experiments.bench.files import write_json
     from experiments.data.errors import DataError
     from experiments.tradeoff.configurations import configurations
-    from experiments.tradeoff.engines import engine_of
     from experiments.tradeoff.measuring import Measurement
     from experiments.tradeoff.plot import draw  # now, as a package that is missing should not cost a whole run
     from experiments.tradeoff.summary import row_of, table
-    from experiments.treelstm.files import write_json
 
-    engine = engine_of(options.engine)
+    engine = engine_of("tradeoff", options.engine)
     workload = engine.load(options.workload, options.data_dir, options.seed, options.limit)
     print(f"data: {workload.note}; {len(workload.train)} samples")
     largest = max(options.batch_sizes)
@@ -92,7 +93,6 @@ def _calibrate(engine: str, duration: float) -> None:
 def _result(options: argparse.Namespace, note: str, rows: list[dict[str, Any]], interrupted: bool) -> dict[str, Any]:
     """Return what is written."""
     from experiments.tradeoff.summary import summary
-    from experiments.treelstm.environment import environment, threads
 
     return {
         "engine": options.engine,
@@ -120,9 +120,7 @@ def _command(options: argparse.Namespace) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m experiments.tradeoff", description=__doc__)
-    parser.add_argument(
-        "--engine", choices=tuple(MODULES), default="mxnet", help="the framework that the models are in"
-    )
+    parser.add_argument("--engine", choices=ENGINES, default="mxnet", help="the framework that the models are in")
     parser.add_argument("--workload", choices=NAMES, required=True)
     parser.add_argument("--batch-sizes", type=_counts, default=BATCH_SIZES, metavar="N,N,...", help="ascending")
     parser.add_argument("--repeats", type=count, default=5, help="minibatches that are timed in each way")
@@ -136,8 +134,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="how long to calibrate where that was not done; 0: not at all",
     )
-    parser.add_argument("--data-dir", metavar="DIR", help="the folder of the data sets (or GLUONJIT_DATA)")
-    parser.add_argument("--limit", type=count, metavar="N", help="use the first N samples alone")
+    add_data(parser)
     parser.add_argument("--seed", type=whole, default=0)
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the rows here")
     parser.add_argument("--plot", type=Path, metavar="PATH", help="draw them here")
@@ -151,7 +148,7 @@ def _duration(text: str) -> float:
 
 def _counts(text: str) -> tuple[int, ...]:
     """Read a comma-separated list of ascending numbers."""
-    found = tuple(count(part.strip()) for part in text.split(","))
+    found = counts(text)
     if list(found) != sorted(set(found)):
         raise argparse.ArgumentTypeError(f"{text} is not ascending")
     return found

@@ -3,22 +3,58 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from tqdm import tqdm
 
 import gluonjit
+from experiments.bench.clock import Minibatches
 from experiments.tradeoff.configurations import Configuration
-from experiments.tradeoff.engines import Engine, Workload
 from experiments.tradeoff.predicting import predicted_ms
-from experiments.treelstm.clock import Minibatches
 
 PHASES = ("forward", "training")
 PROFILED = 3  # minibatches that are run with a wait after each part, so that a cost model can learn; not timed
 CHOOSING = 150  # at most, minibatches in which the automatic setting makes its choice; not timed
 LEAST = 3  # repeats of a configuration that is slow
+
+
+class Workload(Protocol):
+    """A model for one sample, with initialised parameters, and samples to run it on.
+
+    note: what the samples are. loss: `loss(net, sample)` calls the model as a user does and gives the sample's loss.
+    """
+
+    @property
+    def note(self) -> str: ...
+    @property
+    def train(self) -> Sequence[Any]: ...
+    @property
+    def net(self) -> Any: ...
+    @property
+    def loss(self) -> Callable[[Any, Any], Any]: ...
+
+
+class Times(NamedTuple):
+    """When a minibatch began, was captured, and had run, in seconds of `time.perf_counter`."""
+
+    begin: float
+    captured: float
+    end: float
+
+
+class Engine(Protocol):
+    """What the module of a framework has."""
+
+    def load(self, name: str, data_dir: str | None, seed: int, limit: int | None) -> Workload:
+        """Return a workload; with `limit`, of its first samples alone. Raises DataError where files are missing."""
+
+    def batched(self, net: Any, options: dict[str, Any]) -> Any:
+        """Return a net with the same parameters that is batched with these options of gluonjit."""
+
+    def run(self, net: Any, loss: Callable[[Any, Any], Any], samples: Sequence[Any], training: bool) -> Times:
+        """Compute the losses of a minibatch, and in training the gradients of their sum."""
 
 
 class Run(NamedTuple):

@@ -11,7 +11,7 @@ import mxnet as mx
 from mxnet import autograd, gluon
 
 import gluonjit
-from experiments.tradeoff.engines import Times
+from experiments.tradeoff.measuring import Times
 from experiments.workloads import load
 
 __all__ = ["batched", "load", "run"]

@@ -12,7 +12,7 @@ from torch import nn
 
 import gluonjit
 from experiments.throughput import on_torch
-from experiments.tradeoff.engines import Times
+from experiments.tradeoff.measuring import Times
 
 _NAMES = {"treelstm-sst": "bintree-sst"}  # what workloads are called where throughput is measured, if not the same
 

@@ -14,9 +14,9 @@ from matplotlib import pyplot
 from matplotlib.lines import Line2D
 from matplotlib.ticker import ScalarFormatter
 
+from experiments.bench.files import save_figure
 from experiments.tradeoff.configurations import SCHEDULERS
 from experiments.tradeoff.summary import Row, crossings, fastest
-from experiments.treelstm.files import save_figure
 
 COLOURS = {"op": "#c0392b", "cell": "#2f6fb0", "graph": "#2e8b57", "auto": "#222222"}
 MARKERS = {"auto": "*", **dict(zip(SCHEDULERS, cycle("os^Dvph")))}

@@ -4,4 +4,3 @@ MODES = {
     "mxnet": ("imperative", "hybridized", "handbatched", "dynamic", "plain-imperative", "plain", "plain-cell"),
     "torch": ("imperative", "handbatched", "dynamic", "ownbwd", "compile", "fold"),
 }
-ENGINES = tuple(MODES)

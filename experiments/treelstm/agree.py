@@ -9,13 +9,13 @@ from typing import Any
 
 from tqdm import tqdm
 
+from experiments.bench.agreement import TOLERANCE, deviations
+from experiments.bench.base import BaseSystem
+from experiments.bench.clock import Minibatches
+from experiments.bench.engines import engine_of, make_systems
+from experiments.bench.environment import environment
+from experiments.bench.files import write_json
 from experiments.data.corpus import load
-from experiments.treelstm.agreement import TOLERANCE, deviations
-from experiments.treelstm.base import BaseSystem
-from experiments.treelstm.clock import Minibatches
-from experiments.treelstm.engines import make_systems, systems_of
-from experiments.treelstm.environment import environment
-from experiments.treelstm.files import write_json
 
 REFERENCE = "imperative"
 
@@ -39,7 +39,7 @@ def agree(wanted: Agreement) -> dict[str, Any]:
     """Follow the reference through its training; return each system's largest deviations."""
     corpus = load(wanted.data, wanted.data_dir, wanted.seed, wanted.limit, wanted.engine)
     print(f"data: {corpus.note}")
-    reference = systems_of(wanted.engine).make_system(REFERENCE, corpus.vectors, wanted.seed)
+    reference = engine_of("treelstm", wanted.engine).make_system(REFERENCE, corpus.vectors, wanted.seed)
     systems = make_systems(wanted.engine, wanted.systems, corpus.vectors, wanted.seed)
     largest: dict[str, dict[str, float]] = {system.label: {} for system in systems}
     minibatches = Minibatches(corpus.train, min(wanted.batch_size, len(corpus.train)), wanted.seed)

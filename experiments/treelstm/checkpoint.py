@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.treelstm.base import BaseSystem, check_shapes
-from experiments.treelstm.files import read_arrays, read_json, write_json
+from experiments.bench.base import BaseSystem, check_shapes
+from experiments.bench.files import read_arrays, read_json, write_json
 
 Weights = dict[str, np.ndarray]
 MAY_DIFFER = ("epochs",)  # a finished run can be made longer

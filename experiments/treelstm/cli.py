@@ -8,9 +8,10 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from experiments.arguments import count, names, seconds, whole
-from experiments.threads import limit_threads
-from experiments.treelstm import ENGINES, MODES
+from experiments.bench.arguments import add_data, count, names, seconds, whole
+from experiments.bench.engines import ENGINES
+from experiments.bench.environment import limit_threads
+from experiments.treelstm import MODES
 
 DATA = ("builtin", "sick")
 ALL_MODES = tuple(dict.fromkeys(mode for modes in MODES.values() for mode in modes))
@@ -44,10 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _explained() -> tuple[type[Exception], ...]:
     """Return the faults that are a user's to mend, so that their message is enough."""
+    from experiments.bench.agreement import Disagreement
+    from experiments.bench.base import MissingSystem
     from experiments.data.errors import DataError
-    from experiments.treelstm.agreement import Disagreement
     from experiments.treelstm.checkpoint import CheckpointError
-    from experiments.treelstm.engines import MissingSystem
 
     return DataError, Disagreement, CheckpointError, MissingSystem
 
@@ -137,10 +138,9 @@ def _command(
     command: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text)
     command.add_argument("--engine", choices=ENGINES, default=ENGINES[0])
     command.add_argument("--data", choices=DATA, default="builtin", help="builtin is generated and synthetic")
-    command.add_argument("--data-dir", metavar="DIR", help="the folder of sick/ and glove/ (or GLUONJIT_DATA)")
+    add_data(command, "sick/ and glove/", "pairs of each split")
     command.add_argument("--batch-size", type=count)
     command.add_argument("--seed", type=whole, default=0)
-    command.add_argument("--limit", type=count, metavar="N", help="use the first N pairs of each split alone")
     command.add_argument("--json", type=Path, metavar="PATH", help="write the results here")
     command.add_argument("--threads", type=count, help="threads of an operator (else OMP_NUM_THREADS, else 1)")
     command.set_defaults(run=run)

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from experiments.bench.agreement import check
+from experiments.bench.clock import PHASES, Minibatches, measure_all, row_of
+from experiments.bench.engines import make_systems
+from experiments.bench.environment import environment, threads
+from experiments.bench.files import write_json
+from experiments.bench.plot import draw
+from experiments.bench.table import findings, table
 from experiments.data.corpus import load
 from experiments.data.errors import DataError
-from experiments.treelstm.agreement import check
-from experiments.treelstm.clock import PHASES, Minibatches, measure_all, row_of
-from experiments.treelstm.engines import make_systems
-from experiments.treelstm.environment import environment, threads
-from experiments.treelstm.files import write_json
-from experiments.treelstm.plot import draw
-from experiments.treelstm.table import findings, table
 
 CHECKED = 32  # pairs on which all systems have to agree before anything is timed
 

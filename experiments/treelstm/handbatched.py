@@ -13,8 +13,8 @@ import numpy as np
 from mxnet import gluon
 from mxnet.gluon import nn
 
+from experiments.bench.model import HEAD_SIZE, MEMORY_SIZE
 from experiments.data.trees import Pair
-from experiments.treelstm.engines import HEAD_SIZE, MEMORY_SIZE
 from experiments.treelstm.levels import Level, Plan, plan
 from experiments.treelstm.model import WORD_SIZE, ChildSumCell, Similarity
 

@@ -11,8 +11,8 @@ from typing import Any
 from mxnet import gluon
 from mxnet.gluon import nn
 
+from experiments.bench.model import HEAD_SIZE, MEMORY_SIZE
 from experiments.data.trees import CLASSES, Pair, Tree
-from experiments.treelstm.engines import HEAD_SIZE, MEMORY_SIZE
 
 WORD_SIZE = 300
 

@@ -13,8 +13,8 @@ import mxnet as mx
 from mxnet import gluon
 
 import gluonjit
+from experiments.bench.model import MEMORY_SIZE
 from experiments.data.trees import Pair, Tree
-from experiments.treelstm.engines import MEMORY_SIZE
 from experiments.treelstm.model import WORD_SIZE, Relatedness, State
 
 

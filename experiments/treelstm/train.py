@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from experiments.bench.base import BaseSystem
+from experiments.bench.engines import engine_of
+from experiments.bench.environment import environment
+from experiments.bench.files import write_json
+from experiments.bench.model import HEAD_SIZE, L2, LEARNING_RATE, MEMORY_SIZE
 from experiments.data.corpus import Corpus, load
 from experiments.data.trees import Pair
 from experiments.treelstm import checkpoint
-from experiments.treelstm.base import BaseSystem
 from experiments.treelstm.checkpoint import CheckpointError, Progress
-from experiments.treelstm.engines import HEAD_SIZE, L2, LEARNING_RATE, MEMORY_SIZE, systems_of
-from experiments.treelstm.environment import environment
-from experiments.treelstm.files import write_json
 from experiments.treelstm.metrics import fit
 
 EVALUATION_BATCH = 256
@@ -56,7 +57,7 @@ def train(setting: Setting, outputs: Outputs) -> dict[str, Any]:
     """Run or continue a training, and return what it reached."""
     corpus = load(setting.data, outputs.data_dir, setting.seed, setting.limit, setting.engine)
     print(f"data: {corpus.note}; {len(corpus.train)}/{len(corpus.dev)}/{len(corpus.test)} pairs")
-    system = systems_of(setting.engine).make_system(setting.mode, corpus.vectors, setting.seed)
+    system = engine_of("treelstm", setting.engine).make_system(setting.mode, corpus.vectors, setting.seed)
     system.repeat()  # a run that is interrupted and resumed ends like one that is not
     progress = _begin(setting, outputs, system)
     result: dict[str, Any] = dict.fromkeys(("test_pearson", "test_spearman", "test_mse", "dev_pearson"))

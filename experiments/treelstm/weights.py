@@ -6,7 +6,7 @@ import mxnet as mx
 import numpy as np
 from mxnet import gluon
 
-from experiments.treelstm.initial import FED_BY, draw
+from experiments.bench.model import FED_BY, draw
 
 
 def named_parameters(net: gluon.Block) -> dict[str, gluon.Parameter]:

@@ -3,41 +3,33 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.arguments import count, names, whole
-from experiments.threads import limit_threads
+from experiments.bench.arguments import count, ended, names, whole
+from experiments.bench.engines import ENGINES
+from experiments.bench.environment import environment, limit_threads
 from experiments.zoo.models import NAMES
 
-ENGINES = ("mxnet", "torch")
 BATCH_SIZE, SEED = 32, 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; 0 is success, 1 a model that is not right or a file that cannot be written, 2 bad arguments."""
+    """Run the command; 0 is success, 1 a model that is not right or no file, 2 bad arguments, 130 Ctrl-C."""
     options = _parser().parse_args(arguments)
     limit_threads()
-    try:
-        faults = _run(options)
-    except (OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    for fault in faults:
-        print(f"fault: {fault}", file=sys.stderr)
-    return 1 if faults else 0
+    return ended(lambda: _run(options), OSError, ValueError)
 
 
 def _run(options: argparse.Namespace) -> list[str]:
     """Measure, print and write; returns what is not as it has to be."""
-    from experiments.treelstm.environment import environment
-    from experiments.treelstm.files import write_json
-    from experiments.zoo.engines import engine_of
+    from experiments.bench.engines import engine_of
+    from experiments.bench.files import write_json
+    from experiments.bench.page import put
     from experiments.zoo.measure import measure
-    from experiments.zoo.table import put, table
+    from experiments.zoo.table import table
 
-    engine = engine_of(options.engine)
+    engine = engine_of("zoo", options.engine)
     results = [measure(engine, name, options.batch_size, options.seed) for name in options.models]
     text = table(results, _command(options))
     print(text)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import gluonjit
-from experiments.zoo.engines import Arrays, Engine
+from experiments.zoo.row import Arrays, Engine
 
 # Which runs there are of a model: name, training, sharing.
 RUNS = (

@@ -1,15 +1,21 @@
-"""What the table has of each model."""
+"""What the table has of each model, and what it needs of a framework."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
+import numpy as np
 from numpy.random import RandomState
 
 Net = Any
 """A gluon.Block, or a torch.nn.Module."""
+
+Arrays = dict[str, np.ndarray]
+"""Losses, and gradients by the names of their parameters."""
+
+RATE = 1e-4  # of learning, where minibatches are timed
 
 
 @dataclass(frozen=True)
@@ -30,3 +36,27 @@ class Row:
     loss: Callable[[Net, Any], Any]
     allowed_alone: tuple[str, ...] = ()
     scale: float = 0.8
+
+
+class Engine(Protocol):
+    """What the module of a framework has. `ROWS` are its models by name."""
+
+    ROWS: dict[str, Row]
+
+    def samples(self, row: Row, count: int, seed: int) -> list[Any]:
+        """Return samples of a model, drawn from a seed, with the framework's arrays."""
+
+    def make_net(self, row: Row, seed: int) -> Net:
+        """Return a model whose parameters are drawn from a seed, between -row.scale and row.scale."""
+
+    def batch(self, net: Net, **options: Any) -> None:
+        """Batch a model with these options of gluonjit."""
+
+    def unbatch(self, net: Net) -> None:
+        """Run a model sample by sample again."""
+
+    def run(self, net: Net, samples: Sequence[Any], row: Row, training: bool) -> Arrays:
+        """Return each sample's loss, and in training the gradients of their sum."""
+
+    def runner(self, net: Net, row: Row, training: bool) -> Callable[[Sequence[Any]], Any]:
+        """Return what runs a minibatch, up to the updated weights in training, and else to the losses on the host."""

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from mxnet import gluon, nd
 
-from experiments.fuzz.mxnet.framework import FRAMEWORK, MODULES
+from experiments.fuzz.mxnet.dialect import DIALECT, TABLE
+from experiments.fuzz.mxnet.framework import FRAMEWORK
 from experiments.fuzz.mxnet.net import LAYERS
-from experiments.fuzz.mxnet.table import TABLE
 from experiments.fuzz.run import WIDTH, WORDS, Run, Step
 
 NAMES = FRAMEWORK.names
 OPS = TABLE.ops
 
-__all__ = ["MODULES", "OPS", "Interpreter", "Sample", "Step", "sample"]
+__all__ = ["OPS", "Interpreter", "Sample", "Step", "sample"]
 
 
 @dataclass
@@ -45,7 +45,8 @@ class Interpreter(gluon.Block):
 
     def forward(self, sample: Sample) -> Any:
         names = [f"x{k}" for k in range(len(sample.arrays))]
-        run = Run({**NAMES, "net": self, **dict(zip(names, sample.arrays)), "tokens": sample.tokens}, names, "tokens")
+        given = {**dict(zip(names, sample.arrays)), "tokens": sample.tokens}
+        run = Run({**NAMES, "net": self, **given}, names, "tokens", DIALECT)
         for step in sample.steps:
             TABLE.perform(run, step)
         learned = self.squash(self.embed(sample.tokens))  # whatever the program does, there is something to learn

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from experiments.bench.page import markers
 from experiments.zoo.cli import ENGINES
-from experiments.zoo.table import markers
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "zoo.md").read_text(encoding="utf-8")
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from experiments.bench.base import BaseSystem, check_shapes
 from experiments.treelstm import checkpoint
-from experiments.treelstm.base import BaseSystem, check_shapes
 from experiments.treelstm.cli import main
 from gluonjit.commands import simulate
 from gluonjit.writing import write_whole
@@ -299,7 +299,7 @@ def test_what_is_no_file_is_not_replaced(harm: Harm, tmp_path: Path) -> None:
 
 
 def test_arrays_are_read_as_numpy_writes_them(tmp_path: Path) -> None:
-    from experiments.treelstm.files import read_arrays
+    from experiments.bench.files import read_arrays
 
     stream = io.BytesIO()
     given = {"x": np.arange(6, dtype=np.float32).reshape(2, 3).T, "y": np.float32(3) * np.ones((), np.float32)}

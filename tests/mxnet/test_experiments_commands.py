@@ -13,13 +13,13 @@ import pytest
 pytest.importorskip("mxnet", reason="the experiment runs on MXNet")
 pytest.importorskip("scipy", reason="the experiment needs the extra `experiments`")
 
+from experiments.bench.files import write_json
+from experiments.bench.table import findings, table
 from experiments.data import builtin
 from experiments.treelstm import agree as agree_module
 from experiments.treelstm import train as train_module
 from experiments.treelstm.cli import main
-from experiments.treelstm.files import write_json
 from experiments.treelstm.systems import System
-from experiments.treelstm.table import findings, table
 
 
 @pytest.fixture(autouse=True)

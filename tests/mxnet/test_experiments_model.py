@@ -10,10 +10,10 @@ import pytest
 
 mx = pytest.importorskip("mxnet", reason="the experiment runs on MXNet")
 
+from experiments.bench.agreement import TOLERANCE, check, deviations
+from experiments.bench.engines import make_systems
 from experiments.data import builtin, corpus
 from experiments.treelstm import MODES
-from experiments.treelstm.agreement import TOLERANCE, check, deviations
-from experiments.treelstm.engines import make_systems
 from experiments.treelstm.levels import plan
 from experiments.treelstm.model import ChildSumCell
 from experiments.treelstm.optimizer import CoupledAdaGrad

@@ -18,6 +18,7 @@ pytest.importorskip("matplotlib", reason="the experiment needs the extra `experi
 import mxnet as mx
 
 import gluonjit
+from experiments.bench.agreement import Disagreement
 from experiments.data import builtin
 from experiments.data.arrays import maker
 from experiments.data.trees import Pair, Sentence
@@ -28,7 +29,6 @@ from experiments.throughput.counts import Product, Sizes
 from experiments.throughput.peers.environments import PeerError
 from experiments.throughput.systems import make_systems
 from experiments.throughput.table import findings, table
-from experiments.treelstm.agreement import Disagreement
 
 SWITCH = next(iter(gluonjit.Options.SWITCHES))
 
@@ -37,7 +37,7 @@ SWITCH = next(iter(gluonjit.Options.SWITCHES))
 def small_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builtin, "SCENES", 8)
     monkeypatch.setattr(builtin, "SIZES", {"train": 16, "dev": 2, "test": 2})
-    monkeypatch.setattr("experiments.treelstm.clock.WARM_UP", 2)
+    monkeypatch.setattr("experiments.bench.clock.WARM_UP", 2)
 
 
 def wanted(**changes: Any) -> Wanted:

@@ -15,11 +15,11 @@ import pytest
 pytest.importorskip("mxnet", reason="the experiment runs on MXNet")
 pytest.importorskip("matplotlib", reason="the experiment needs the extra `experiments`")
 
+from experiments.bench.engines import engine_of
 from experiments.data import builtin
 from experiments.tradeoff import measuring
 from experiments.tradeoff.cli import main
 from experiments.tradeoff.configurations import Configuration, configurations
-from experiments.tradeoff.engines import engine_of
 from experiments.tradeoff.measuring import LEAST, PHASES, Measurement, Run, Timing
 from experiments.tradeoff.plot import draw
 from experiments.tradeoff.summary import crossings, fastest, mape, regret, row_of, summary, table
@@ -32,7 +32,7 @@ COLUMNS = {
 }  # fmt: skip
 CELLS = [Configuration("cell", "depth", True), Configuration("cell", "greedy", False)]
 SOME = [Configuration("op", "depth", True), *CELLS]
-ENGINE = engine_of("mxnet")
+ENGINE = engine_of("tradeoff", "mxnet")
 
 
 @pytest.fixture

@@ -16,17 +16,18 @@ pytest.importorskip("mxnet", reason="these models run on MXNet")
 from zoo_page import LINES
 
 import gluonjit
+from experiments.bench.engines import engine_of
+from experiments.bench.page import markers
 from experiments.data.arrays import maker
 from experiments.zoo import measure as measuring
 from experiments.zoo.cli import BATCH_SIZE, NAMES, SEED, main
-from experiments.zoo.engines import engine_of
 from experiments.zoo.measure import RUNS, TOLERANCE, distance, measure
 from experiments.zoo.samples import integers
 from experiments.zoo.samples.trees import TAGS
-from experiments.zoo.table import line, markers
+from experiments.zoo.table import line
 
 ROOT = Path(__file__).resolve().parents[2]
-ENGINE = engine_of("mxnet")
+ENGINE = engine_of("zoo", "mxnet")
 BEGIN, END = markers("mxnet")
 
 

@@ -16,6 +16,9 @@ pytest.importorskip("scipy", reason="the experiment needs the extra `experiments
 import torch
 
 import gluonjit
+from experiments.bench.agreement import TOLERANCE, check, deviations
+from experiments.bench.base import MissingSystem
+from experiments.bench.engines import make_systems
 from experiments.data import arrays, builtin, corpus
 from experiments.data.phrases import Sentence as Phrases
 from experiments.data.tagged import Sentence as Tagged
@@ -28,9 +31,7 @@ from experiments.torch import phrases, tagger
 from experiments.torch.systems import PerSample, Program, by_hand, make_system
 from experiments.torch.weights import weights_of
 from experiments.treelstm import checkpoint
-from experiments.treelstm.agreement import TOLERANCE, check, deviations
 from experiments.treelstm.cli import main
-from experiments.treelstm.engines import MissingSystem, make_systems
 
 HAS_ENGINE = hasattr(gluonjit, "hybridize")
 WORDS, WIDTH, SIZE, CLASSES = 9, 6, 4, 5
@@ -40,7 +41,7 @@ WORDS, WIDTH, SIZE, CLASSES = 9, 6, 4, 5
 def small_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builtin, "SCENES", 20)
     monkeypatch.setattr(builtin, "SIZES", {"train": 45, "dev": 12, "test": 12})
-    monkeypatch.setattr("experiments.treelstm.clock.WARM_UP", 2)
+    monkeypatch.setattr("experiments.bench.clock.WARM_UP", 2)
 
 
 def test_levels_have_children_in_the_pool_below() -> None:

@@ -16,16 +16,18 @@ pytest.importorskip("torch", reason="these models run on PyTorch")
 from zoo_page import LINES
 
 import gluonjit
+from experiments.bench.engines import engine_of
+from experiments.bench.page import markers
 from experiments.data.arrays import maker
 from experiments.zoo.cli import BATCH_SIZE, NAMES, SEED, main
-from experiments.zoo.engines import Arrays, engine_of
 from experiments.zoo.measure import RUNS, TOLERANCE, distance, measure
+from experiments.zoo.row import Arrays
 from experiments.zoo.samples import integers
 from experiments.zoo.samples.trees import TAGS
-from experiments.zoo.table import line, markers
+from experiments.zoo.table import line
 from gluonjit.analysis.pace import Pace
 
-ENGINE = engine_of("torch")
+ENGINE = engine_of("zoo", "torch")
 BEGIN, END = markers("torch")
 MOST_ASKED = 24
 WAYS: dict[str, dict[str, Any]] = {

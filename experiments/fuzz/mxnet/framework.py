@@ -10,13 +10,13 @@ import mxnet as mx
 from mxnet import nd
 
 from experiments.fuzz.case import Action, Case, Choices, Given, Minibatch, Way, dtype_of, shapes
+from experiments.fuzz.comparing import attempt
 from experiments.fuzz.framework import Framework
-from experiments.fuzz.mxnet import axes, control, elementwise, habits, layers, prelude, shaping  # they fill the table
+from experiments.fuzz.mxnet import prelude
+from experiments.fuzz.mxnet.dialect import DIALECT, TABLE
 from experiments.fuzz.mxnet.net import NET
 from experiments.fuzz.mxnet.plants import PLANTS
-from experiments.fuzz.mxnet.table import TABLE
 
-MODULES = (axes, control, elementwise, layers, shaping)
 TOLERANCE = 1e-5
 # The eager program itself is no nearer to the truth: see "Logarithms of a softmax" in docs/decisions.md.
 TOLERANCE_OF_LOGARITHM = 1e-4
@@ -37,7 +37,10 @@ HALF_WAY = ("autograd.backward(losses", ", grad raises")
 
 # In a scope the program's own arrays are MXNet's. One that captured calls have read beside a weight is in a graph for
 # eager MXNet alone, and so is what MXNet computes from it.
-REFUSED_WRITE = "Assigning to NDArrays that are already in a computational graph"
+REFUSED_WRITE = (
+    "Assigning to NDArrays that are already in a computational graph",
+    "Inplace operations (+=, -=, x[:]=, etc) are not supported when recording",
+)
 IN_SCOPE = "with scope(batched"
 HYBRIDIZED = "net.hybridize("
 
@@ -59,6 +62,7 @@ class MXNet(Framework):
 
     name = "mxnet"
     choices = CHOICES
+    dialect = DIALECT
     prelude = prelude
     net = NET
     plants = PLANTS
@@ -127,18 +131,22 @@ class MXNet(Framework):
             return ['attempt(found, "trainer", lambda: trainer.step(1, ignore_stale_grad=True))']
         if action.what == "set_data":
             return [f'change(net, names, {action.number}, "{way.dtype}")']
-        if action.what == "weight":
-            return habits.weight(action.number)
         if not inputs:
             return []
         name, given = inputs[action.number % len(inputs)]
         if action.what == "buffer":
             if way.record and action.at != -1:  # MXNet's own backward would read what was written
                 return []
-            return habits.buffer(name, given.shape, dtype_of(given), given.learn, action.number)
+            return self.buffer(name, given.shape, dtype_of(given), given.learn, action.number)
         if action.what == "write":
             return [f'{name}[:] = values({given.shape}, {action.number}, "{dtype_of(given)}")']
         return [f"{name} += 0.125"]
+
+    def buffer(self, name: str, shape: tuple[int, ...], dtype: str, learn: bool, number: int) -> list[str]:
+        """Lines that write into an input: as a loader does that fills its buffer again."""
+        made = f'values({shape}, {number}, "{dtype}")'
+        inner = [f"{name}[:] = {made}", f"{name} += 0.125", f"{name} *= 0.5", f"{made}.copyto({name})"][number // 7 % 4]
+        return ["with autograd.pause():", f"    {inner}"]
 
     def nudged(self, text: str, by: float) -> str:
         text = text.replace("fill(net, names, ", f"fill(net, names, nudge={by}, dtype=")
@@ -146,8 +154,8 @@ class MXNet(Framework):
 
     def end(self, net: Any, found: dict[str, Any], batched: bool) -> None:
         if batched:
-            prelude.attempt(found, "the end", lambda: net.hybridize(dynamic_batch=False))
-        prelude.attempt(found, "waiting", mx.nd.waitall)  # errors of operators that nobody waited for
+            attempt(found, "the end", lambda: net.hybridize(dynamic_batch=False))
+        attempt(found, "waiting", mx.nd.waitall)  # errors of operators that nobody waited for
 
     def unusable(self, name: str, value: Any) -> bool:
         if not isinstance(value, mx.base.MXNetError):
@@ -158,7 +166,7 @@ class MXNet(Framework):
         return isinstance(value, mx.base.MXNetError) and any(text in str(value) for text in KNOWN)
 
     def recorded(self, value: Any) -> bool:
-        return REFUSED_WRITE in str(value)
+        return any(text in str(value) for text in REFUSED_WRITE)
 
     def limit(self, wanted: Any, found: Any, text: str) -> bool:
         return found is None and self.recorded(wanted) and IN_SCOPE in text and HYBRIDIZED not in text

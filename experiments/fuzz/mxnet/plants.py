@@ -9,9 +9,8 @@ from typing import Any
 import mxnet  # noqa: F401  its import installs the engine that is patched here
 
 from experiments.fuzz.framework import Patch
-from experiments.fuzz.plants import lost_effect, stale_state, wrong_order, wrong_row
+from experiments.fuzz.plants import lost_effect, stale_parameter, stale_state, wrong_order, wrong_row
 from gluonjit.engines.mxnet import (
-    arrays,
     calls,
     changes,
     fused_steps,
@@ -39,24 +38,6 @@ def _dropped_gradient() -> list[Patch]:
     return [(tape.Tape, "note", note)]
 
 
-def _stale_parameter() -> list[Patch]:
-    """A batched program uses the values that its weights had when it ran first."""
-    original, constant = program.Batched.__call__, fused_steps.FusedSteps.constant
-    first: dict[int, tuple[Any, Any]] = {}
-
-    def call(self: Any, operands: Any, consts: Any, *rest: Any) -> None:
-        stale = []
-        for const, own in zip(consts, self.consts):
-            known = first.setdefault(id(own), (own, own.copy()))
-            stale.append(known[1] if const.grad is None else const)
-        original(self, operands, stale, *rest)
-
-    def fused(self: Any, array: Any) -> Any:
-        return constant(self, first.setdefault(id(array), (array, array.copy()))[1])
-
-    return [(program.Batched, "__call__", call), (fused_steps.FusedSteps, "constant", fused)]
-
-
 def _wrong_share() -> list[Patch]:
     """Calls of an operator that differ in their last operand alone are taken as equal."""
     original, shared = ops.add, {}
@@ -73,17 +54,10 @@ def _wrong_share() -> list[Patch]:
     return [(ops, "add", add)]
 
 
-def _wrong_order() -> list[Patch]:
-    """The third and the fourth step of a plan change places; memory that nothing was written to yet holds sevens."""
-    room = arrays.room_for
-
-    def filled(spec: Any, rows: int) -> Any:
-        array = room(spec, rows)
-        with modes.as_captured(0):
-            array[:] = 7
-        return array
-
-    return [wrong_order(session), (session, "room_for", filled)]
+def _sevens(array: Any) -> Any:
+    with modes.as_captured(0):
+        array[:] = 7
+    return array
 
 
 def _missed_write() -> list[Patch]:
@@ -106,9 +80,11 @@ def _unnoticed(inputs: bool) -> list[Patch]:
 PLANTS: dict[str, Callable[[], list[Patch]]] = {
     "wrong-row": partial(wrong_row, session),
     "dropped-gradient": _dropped_gradient,
-    "stale-parameter": _stale_parameter,
+    "stale-parameter": partial(
+        stale_parameter, program, fused_steps, lambda own: own.copy(), lambda const: const.grad is not None
+    ),
     "wrong-share": _wrong_share,
-    "wrong-order": _wrong_order,
+    "wrong-order": partial(wrong_order, session, _sevens),
     "stale-state": stale_state,
     "lost-effect": lost_effect,
     "missed-write": _missed_write,

@@ -1,14 +1,14 @@
-"""What every program is run with. A printed program begins with this file's text."""
+"""What every program in this framework is run with; its text is part of each printed program."""
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 from mxnet import autograd, gluon, nd  # noqa: F401
 from mxnet.gluon import nn  # noqa: F401
 
 import gluonjit
+from experiments.fuzz.comparing import attempt
 
 
 def fill(net: Any, names: list[str], dtype: str, nudge: float = 0.0) -> None:
@@ -45,7 +45,7 @@ def touch(net: Any, names: list[str], number: int) -> None:
     found = {name: parameter for name, parameter in parameters(net, layers).items() if not name.endswith("var")}
     if not found:
         return
-    parameter = found[sorted(found)[number % len(found)]]
+    parameter = found[sorted(found)[number // 2 % len(found)]]
     made = values(parameter.shape, number + 1000, parameter.dtype)
     if number % 3 == 0:
         parameter.set_data(made)
@@ -82,15 +82,6 @@ def loss_of(outputs: Any, tied: Any = ()) -> Any:
     return gluonjit.add_n(terms) if terms else nd.zeros(1)
 
 
-def attempt(found: dict[str, Any], what: str, call: Any, *args: Any) -> Any:
-    """The result of a call; where it raises, the error is part of what is compared."""
-    try:
-        return call(*args)
-    except Exception as error:
-        found[f"{what} raises"] = error.with_traceback(None)
-        return None
-
-
 def keep(found: dict[str, Any], what: str, outputs: Any) -> None:
     """Read results."""
     for number, output in enumerate(outputs or ()):
@@ -114,38 +105,3 @@ def record_all(found: dict[str, Any], net: Any, names: list[str]) -> None:
     """Read all parameters."""
     for name, parameter in parameters(net, names).items():
         read(found, name, parameter.data())
-
-
-def scope(batched: bool, **options: Any) -> Any:
-    """`gluonjit.batching` in the batched run."""
-    return gluonjit.batching(**options) if batched else contextlib.nullcontext()
-
-
-def kind_of(found: Any, wanted: Any) -> str | None:
-    """How an error is compared: one of gluonjit's is of the eager program's class besides."""
-    return None if isinstance(found, type(wanted)) else f"{type(found).__name__} instead of {type(wanted).__name__}"
-
-
-def difference(found: dict[str, Any], wanted: dict[str, Any], tolerance: float) -> list[tuple[str, str]]:
-    """(what, how) for everything in which the batched run differs from the eager one."""
-    wrong = []
-    for name in [*wanted, *(name for name in found if name not in wanted)]:
-        if name not in wanted or name not in found:
-            given = found.get(name, wanted.get(name))
-            text = f": {type(given).__name__}: {given}" if isinstance(given, Exception) else ""
-            wrong.append((name, f"only in the {'batched' if name in found else 'eager'} run{text}"))
-        elif isinstance(wanted[name], Exception):
-            how = kind_of(found[name], wanted[name])
-            wrong += [(name, f"{how}: {found[name]}")] if how else []
-        elif isinstance(wanted[name], str) or isinstance(found[name], (str, Exception)):
-            if wanted[name] != found[name]:
-                wrong.append((name, f"{found[name]} instead of {wanted[name]}"))
-        elif (found[name].shape, found[name].dtype) != (wanted[name].shape, wanted[name].dtype):
-            looks = [f"{array.dtype} {array.shape}" for array in (found[name], wanted[name])]
-            wrong.append((name, f"{looks[0]} instead of {looks[1]}"))
-        elif wanted[name].size:
-            off = float(abs(found[name].astype("float64") - wanted[name].astype("float64")).max())
-            allowed = tolerance * max(float(abs(wanted[name].astype("float64")).max()), 0.1)
-            if not off <= allowed:
-                wrong.append((name, f"off by {off:.3g}, allowed {allowed:.3g}"))
-    return wrong

@@ -9,9 +9,8 @@ from typing import Any
 import torch
 
 from experiments.fuzz.framework import Patch
-from experiments.fuzz.plants import lost_effect, stale_state, wrong_order, wrong_row
+from experiments.fuzz.plants import lost_effect, stale_parameter, stale_state, wrong_order, wrong_row
 from gluonjit.engines.torch import (
-    arrays,
     cells,
     dynamic,
     fused_steps,
@@ -35,24 +34,6 @@ def _dropped_gradient() -> list[Patch]:
         return original(self, chunks)
 
     return [(tape.Tape, "begin", begin)]
-
-
-def _stale_parameter() -> list[Patch]:
-    """A batched program uses the values that its weights had when it ran first."""
-    original, constant = program.Batched.__call__, fused_steps.FusedSteps.constant
-    first: dict[int, tuple[Any, Any]] = {}
-
-    def call(self: Any, operands: Any, consts: Any, *rest: Any) -> Any:
-        stale = []
-        for const, own in zip(consts, self.consts):
-            known = first.setdefault(id(own), (own, own.detach().clone()))
-            stale.append(const if const.requires_grad else known[1])
-        return original(self, operands, stale, *rest)
-
-    def fused(self: Any, tensor: Any) -> Any:
-        return constant(self, first.setdefault(id(tensor), (tensor, tensor.detach().clone()))[1])
-
-    return [(program.Batched, "__call__", call), (fused_steps.FusedSteps, "constant", fused)]
 
 
 class _Forgetful(dict[Any, Any]):
@@ -88,16 +69,6 @@ def _with(original: Any) -> Any:
     return record
 
 
-def _wrong_order() -> list[Patch]:
-    """The third and the fourth step of a plan change places; memory that nothing was written to yet holds sevens."""
-    room = arrays.room_for
-
-    def filled(spec: Any, rows: int) -> Any:
-        return room(spec, rows).fill_(7)
-
-    return [wrong_order(session), (session, "room_for", filled)]
-
-
 def _missed_write() -> list[Patch]:
     """Views of a result that was written to stay what they were."""
     return [(writes, "_count", lambda base: None)]
@@ -120,9 +91,11 @@ def _shared_buffer() -> list[Patch]:
 PLANTS: dict[str, Callable[[], list[Patch]]] = {
     "wrong-row": partial(wrong_row, session),
     "dropped-gradient": _dropped_gradient,
-    "stale-parameter": _stale_parameter,
+    "stale-parameter": partial(
+        stale_parameter, program, fused_steps, lambda own: own.detach().clone(), lambda const: const.requires_grad
+    ),
     "wrong-share": _wrong_share,
-    "wrong-order": _wrong_order,
+    "wrong-order": partial(wrong_order, session, lambda tensor: tensor.fill_(7)),
     "stale-state": stale_state,
     "lost-effect": lost_effect,
     "missed-write": _missed_write,

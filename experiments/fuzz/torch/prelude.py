@@ -1,8 +1,7 @@
-"""What every program is run with. A printed program begins with this file's text."""
+"""What every program in this framework is run with; its text is part of each printed program."""
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 import torch
@@ -10,6 +9,7 @@ from torch import nn  # noqa: F401
 from torch.nn import functional as F  # noqa: F401
 
 import gluonjit
+from experiments.fuzz.comparing import attempt
 
 
 class Program:
@@ -60,7 +60,7 @@ def touch(net: Any, names: list[str], number: int) -> None:
     found = {name: tensor for name, tensor in parameters(net, names).items() if not name.endswith("var")}
     if not found:
         return
-    name = sorted(found)[number % len(found)]
+    name = sorted(found)[number // 2 % len(found)]
     made = values(found[name].shape, number + 1000, found[name].dtype)
     with torch.no_grad():
         if number % 6 == 0:
@@ -105,15 +105,6 @@ def loss_of(outputs: Any, dtype: Any) -> Any:
     return gluonjit.add_n(terms) if terms else torch.zeros((), dtype=dtype)
 
 
-def attempt(found: dict[str, Any], what: str, call: Any, *args: Any) -> Any:
-    """The result of a call; where it raises, the error is part of what is compared."""
-    try:
-        return call(*args)
-    except Exception as error:
-        found[f"{what} raises"] = error.with_traceback(None)
-        return None
-
-
 def keep(found: dict[str, Any], what: str, outputs: Any) -> None:
     """Read results."""
     for number, output in enumerate(outputs or ()):
@@ -148,46 +139,3 @@ def record_all(found: dict[str, Any], net: Any, names: list[str]) -> None:
     """Read all parameters."""
     for name, tensor in parameters(net, names).items():
         read(found, name, tensor)
-
-
-def scope(batched: bool, **options: Any) -> Any:
-    """`gluonjit.batching` in the batched run."""
-    return gluonjit.batching(**options) if batched else contextlib.nullcontext()
-
-
-def kind_of(found: Any, wanted: Any) -> str | None:
-    """How an error is compared: one of gluonjit's is of the eager program's class besides."""
-    return None if isinstance(found, type(wanted)) else f"{type(found).__name__} instead of {type(wanted).__name__}"
-
-
-def difference(found: dict[str, Any], wanted: dict[str, Any], tolerance: float) -> list[tuple[str, str]]:
-    """(what, how) for everything in which the batched run differs from the eager one."""
-    wrong = []
-    for name in [*wanted, *(name for name in found if name not in wanted)]:
-        if name not in wanted or name not in found:
-            if name.endswith(", learns") and name in found:
-                continue  # of several results of one launch all learn where one does
-            given = found.get(name, wanted.get(name))
-            text = f": {type(given).__name__}: {given}" if isinstance(given, Exception) else ""
-            wrong.append((name, f"only in the {'batched' if name in found else 'eager'} run{text}"))
-        elif isinstance(wanted[name], Exception):
-            how = kind_of(found[name], wanted[name])
-            wrong += [(name, f"{how}: {found[name]}")] if how else []
-        elif wanted[name] is None or found[name] is None or isinstance(wanted[name], (bool, str)):
-            if type(wanted[name]) is not type(found[name]) or (
-                wanted[name] is not None and wanted[name] != found[name]
-            ):
-                wrong.append((name, f"{_short(found[name])} instead of {_short(wanted[name])}"))
-        elif (found[name].shape, found[name].dtype) != (wanted[name].shape, wanted[name].dtype):
-            looks = [f"{array.dtype} {array.shape}" for array in (found[name], wanted[name])]
-            wrong.append((name, f"{looks[0]} instead of {looks[1]}"))
-        elif wanted[name].size:
-            off = float(abs(found[name].astype("float64") - wanted[name].astype("float64")).max())
-            allowed = tolerance * max(float(abs(wanted[name].astype("float64")).max()), 0.1)
-            if not off <= allowed:
-                wrong.append((name, f"off by {off:.3g}, allowed {allowed:.3g}"))
-    return wrong
-
-
-def _short(value: Any) -> str:
-    return str(value) if value is None or isinstance(value, (bool, str)) else f"numbers of shape {value.shape}"

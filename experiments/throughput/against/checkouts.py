@@ -10,7 +10,7 @@ from sysconfig import get_config_var
 from experiments.throughput.peers.environments import PeerError
 
 HERE = Path(__file__).resolve().parents[3]
-NEEDED = ("gluonjit/__init__.py", "experiments/throughput/engines.py", "setup.py")
+NEEDED = ("gluonjit/__init__.py", "experiments/throughput/on_torch.py", "setup.py")
 MODULES = ("_fast", "_rows")
 
 

@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
+from experiments.bench.clock import MOST_MINIBATCHES, PHASES, WARM_UP, Minibatches
+from experiments.bench.environment import environment, threads
+from experiments.bench.files import write_json
 from experiments.data.reading import DATA_VARIABLE
 from experiments.throughput import agreeing
 from experiments.throughput.against.checkouts import HERE, build, checkout_of, commit_of
 from experiments.throughput.against.paired import ratio
 from experiments.throughput.peers.environments import PeerError
 from experiments.throughput.peers.process import Process
-from experiments.treelstm.clock import MOST_MINIBATCHES, PHASES, WARM_UP, Minibatches
-from experiments.treelstm.environment import environment, threads
-from experiments.treelstm.files import write_json
 
 SERVER = Path(__file__).with_name("serve.py")
 TURNS = 15

@@ -12,6 +12,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -65,12 +66,11 @@ def main() -> None:
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     import gluonjit
-    from experiments.throughput.engines import engine_of
     from experiments.throughput.peers.serve import serve
 
     if Path(gluonjit.__file__).resolve().parent.parent != options.checkout.resolve():
         raise SystemExit(f"gluonjit was imported from {gluonjit.__file__}")
-    engine = engine_of(options.engine)
+    engine = import_module(f"experiments.throughput.on_{options.engine}")
     task = engine.load(options.workload, options.data_dir, options.seed, options.limit)
     systems, missing = engine.make_systems(task, [options.system], [], [])
     if not systems:

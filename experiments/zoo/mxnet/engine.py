@@ -11,9 +11,8 @@ from mxnet import autograd, gluon
 
 import gluonjit
 from experiments.data.arrays import maker
-from experiments.zoo.engines import RATE, Arrays
 from experiments.zoo.models import rows_of
-from experiments.zoo.row import Row
+from experiments.zoo.row import RATE, Arrays, Row
 from experiments.zoo.samples import given
 
 ROWS = rows_of("mxnet")

@@ -1,10 +1,13 @@
-"""Initial weights, the same numbers on every engine and in every way of running the model."""
+"""The Tree-LSTM on every engine: its sizes, how it learns, and the numbers that its weights begin with."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 import numpy as np
+
+MEMORY_SIZE, HEAD_SIZE = 150, 50
+LEARNING_RATE, L2 = 0.05, 1e-4
 
 # The names of the parameters; beside each, the matrix that gives its fan-in.
 FED_BY = {

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.treelstm.jit import Figures
+from experiments.bench.jit import Figures, last_figures, profiled
 
 
 def check_shapes(arrays: dict[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
@@ -20,6 +20,10 @@ def check_shapes(arrays: dict[str, np.ndarray], shapes: Mapping[str, tuple[int, 
         if array.shape != tuple(shapes[name]):
             raise ValueError(f"{name} has shape {array.shape}, not {tuple(shapes[name])}")
     return arrays
+
+
+class MissingSystem(Exception):
+    """A system cannot be made here; the message says why."""
 
 
 class BaseSystem:
@@ -69,6 +73,9 @@ class BaseSystem:
         """Set what the optimizer remembers; raises ValueError where it is not of this optimizer."""
         raise NotImplementedError
 
+    def meet(self, samples: Sequence[Any], size: int) -> None:
+        """See all samples, as in epochs before, where that changes how they are run."""
+
     def wait(self) -> None:
         """Wait until everything has run."""
 
@@ -100,3 +107,19 @@ class BaseSystem:
     def profile(self, phase: str, samples: Sequence[Any]) -> Figures | None:
         """Run one minibatch, its parts timed apart; return what it took, where the system knows."""
         return None
+
+
+class Batched(BaseSystem):
+    """A system that gluonjit batches; `options` are more of what it was told."""
+
+    options: Mapping[str, Any]
+
+    def figures(self) -> Figures:
+        """Return what the last minibatch took."""
+        return last_figures()
+
+    def profile(self, phase: str, samples: Sequence[Any]) -> Figures:
+        """Run one minibatch with a wait after each part; return what it took."""
+        with profiled(bool(self.sharing), **self.options):
+            self.timed(phase, samples)
+        return self.figures()

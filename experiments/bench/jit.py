@@ -1,15 +1,12 @@
-"""All that the experiment asks of gluonjit, in one place."""
+"""All that systems ask of gluonjit, in one place."""
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gluonjit
-
-if TYPE_CHECKING:
-    from mxnet import gluon
 
 HOST_PARTS = ("capture", "analysis")  # their times need no waits for the engine
 PARTS = (*HOST_PARTS, "gather", "compute", "backward")
@@ -26,19 +23,8 @@ class Figures:
     ms: dict[str, float]
 
 
-def batch_dynamically(net: gluon.Block, sharing: bool, **options: Any) -> None:
-    """Make a net batch itself; this is the only change to it."""
-    net.hybridize(dynamic_batch=True, sharing=sharing, **options)
-
-
-def batch_repeatably(net: gluon.Block) -> None:
-    """Make a net batch itself in a way that no measurement changes, so that equal runs give equal bits."""
-    net.hybridize(dynamic_batch=True, granularity="cell", scheduler="agenda", sharing=True)
-
-
-def add_n(losses: list[Any]) -> Any:
-    """Return the sum of the losses of a minibatch."""
-    return gluonjit.add_n(losses)
+REPEATABLY = {"granularity": "cell", "scheduler": "agenda", "sharing": True}
+"""How a net is batched in a way that no measurement changes, so that equal runs give equal bits."""
 
 
 def last_figures() -> Figures:
@@ -52,3 +38,9 @@ def profiled(sharing: bool, **options: Any) -> AbstractContextManager[Any]:
     """Return a region whose parts are timed with a wait after each."""
     regional = {name: value for name, value in options.items() if not name.endswith("reuse")}  # that is a block's
     return gluonjit.batching(profile=True, sharing=sharing, **regional)
+
+
+def executed() -> tuple[str, int]:
+    """What ran the plans of the last minibatch, as "replay" or "replay, eager", and how many nodes were padding."""
+    report = gluonjit.explain()
+    return ", ".join(report.executed.ran), report.padded

@@ -11,9 +11,9 @@ matplotlib.use("Agg")
 
 from matplotlib import pyplot
 
-from experiments.treelstm.clock import PHASES
-from experiments.treelstm.files import save_figure
-from experiments.treelstm.table import PAPER, PHASE_NAMES, label, rate
+from experiments.bench.clock import PHASES
+from experiments.bench.files import save_figure
+from experiments.bench.table import PAPER, PHASE_NAMES, label, rate
 
 BASELINE_COLOUR = "#9aa5b1"
 OURS_COLOUR = "#2f6fb0"

@@ -1,9 +1,10 @@
-"""Numbers and lists of names as arguments of commands. What cannot be read is argparse's error."""
+"""Arguments of commands, and how they end. What cannot be read is argparse's error."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 
@@ -21,6 +22,11 @@ def whole(text: str, least: int = 0) -> int:
 def count(text: str) -> int:
     """Read a whole number of at least 1."""
     return whole(text, 1)
+
+
+def counts(text: str) -> tuple[int, ...]:
+    """Read a comma-separated list of whole numbers of at least 1."""
+    return tuple(count(part.strip()) for part in text.split(","))
 
 
 def seconds(text: str) -> float:
@@ -49,3 +55,24 @@ def again(module: str, engine: str, given: Mapping[str, tuple[Any, Any]]) -> str
     """Return the command that measures the same again; `given` has each option's value and its default."""
     chosen = "".join(f" --{name} {value}" for name, (value, usual) in given.items() if value != usual)
     return f"python -m experiments.{module} --engine {engine}{chosen}"
+
+
+def add_data(parser: argparse.ArgumentParser, folder: str = "the data sets", samples: str = "samples") -> None:
+    """Add where the samples are, and how many of them are used."""
+    parser.add_argument("--data-dir", metavar="DIR", help=f"the folder of {folder} (or GLUONJIT_DATA)")
+    parser.add_argument("--limit", type=count, metavar="N", help=f"use the first N {samples} alone")
+
+
+def ended(run: Callable[[], Sequence[str]], *errors: type[Exception]) -> int:
+    """Run a command that returns what is wrong; 0 is nothing, 1 something or one of these errors, 130 Ctrl-C."""
+    try:
+        faults = run()
+    except KeyboardInterrupt:
+        print("\ninterrupted; nothing was written", file=sys.stderr)
+        return 130
+    except errors as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    for fault in faults:
+        print(f"fault: {fault}", file=sys.stderr)
+    return 1 if faults else 0

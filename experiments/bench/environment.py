@@ -1,9 +1,10 @@
-"""What a measurement ran on."""
+"""How many threads a measurement takes, and the machine and software that it runs on."""
 
 from __future__ import annotations
 
 import os
 import platform
+import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,15 @@ PACKAGES = ("gluonjit", "mxnet", "torch", "numpy", "gluonnlp")
 def threads() -> int:
     """Return the number of threads that one operator may use."""
     return int(os.environ.get("OMP_NUM_THREADS") or len(_affinity()))
+
+
+def limit_threads(wanted: int | None = None) -> None:
+    """Let an operator take so many threads; without a number those of OMP_NUM_THREADS, and without that one.
+
+    MXNet's thread pool reads this once: where it has been imported nothing changes.
+    """
+    if "mxnet" not in sys.modules:
+        os.environ["OMP_NUM_THREADS"] = str(wanted or os.environ.get("OMP_NUM_THREADS") or 1)
 
 
 def environment() -> dict[str, Any]:

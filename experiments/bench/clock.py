@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 from tqdm import tqdm
 
-from experiments.treelstm.jit import HOST_PARTS, PARTS, Figures
+from experiments.bench.jit import HOST_PARTS, PARTS, Figures
 
 PHASES = ("train", "inference")
 WARM_UP = 14  # minibatches, in which the library has chosen how to batch
@@ -22,7 +22,7 @@ PROFILED = 3  # minibatches that are taken apart at the end
 
 
 class Timed(Protocol):
-    """What is timed: one system; `experiments.treelstm.systems` says more of each."""
+    """What is timed: one system; `experiments.bench.base` says more of each."""
 
     name: str
     one_by_one: bool

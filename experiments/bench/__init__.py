@@ -1,0 +1,1 @@
+"""What experiments share: engines by name, timing, agreement, files, tables, arguments of commands."""

@@ -1,0 +1,9 @@
+"""What programs are drawn of, in the words of every framework; a framework adds its spelling and its own lines."""
+
+from __future__ import annotations
+
+# They fill the table.
+from experiments.fuzz.vocabulary import axes, control, elementwise, layers, shaping
+from experiments.fuzz.vocabulary.table import COMMON, LINES, Dialect, Spelling, Table
+
+__all__ = ["COMMON", "LINES", "Dialect", "Spelling", "Table", "axes", "control", "elementwise", "layers", "shaping"]

@@ -9,7 +9,7 @@ from typing import Any
 import mxnet  # noqa: F401  its import installs the engine that is patched here
 
 from experiments.fuzz.framework import Patch
-from experiments.fuzz.plants import lost_effect, stale_parameter, stale_state, wrong_order, wrong_row
+from experiments.fuzz.plants import but_the_last, lost_effect, stale_parameter, stale_state, wrong_order, wrong_row
 from gluonjit.engines.mxnet import (
     calls,
     changes,
@@ -40,18 +40,7 @@ def _dropped_gradient() -> list[Patch]:
 
 def _wrong_share() -> list[Patch]:
     """Calls of an operator that differ in their last operand alone are taken as equal."""
-    original, shared = ops.add, {}
-
-    def add(batch: Any, record: Any, operands: Any) -> Any:
-        if len(operands) < 2 or not record.kind.pure or not batch.sharing:
-            return original(batch, record, operands)
-        key = (record, *[value.rows for value in operands[:-1]])
-        values = shared.get(key)
-        if values is None:
-            values = shared[key] = original(batch, record, operands)
-        return values
-
-    return [(ops, "add", add)]
+    return [(ops, "captured", but_the_last(ops.captured))]
 
 
 def _sevens(array: Any) -> Any:

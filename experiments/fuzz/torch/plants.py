@@ -9,20 +9,20 @@ from typing import Any
 import torch
 
 from experiments.fuzz.framework import Patch
-from experiments.fuzz.plants import lost_effect, stale_parameter, stale_state, wrong_order, wrong_row
+from experiments.fuzz.plants import but_the_last, lost_effect, stale_parameter, stale_state, wrong_order, wrong_row
 from gluonjit.engines.torch import (
     cells,
     dynamic,
     fused_steps,
     held,
     operands,
+    ops,
     program,
-    records,
     session,
     tape,
     writes,
 )
-from gluonjit.graph import Record
+from gluonjit.engines.torch.operators import DOORS
 
 
 def _dropped_gradient() -> list[Patch]:
@@ -36,37 +36,15 @@ def _dropped_gradient() -> list[Patch]:
     return [(tape.Tape, "begin", begin)]
 
 
-class _Forgetful(dict[Any, Any]):
-    """Finds what was put in for a key with another last part."""
-
-    @staticmethod
-    def _short(key: Any) -> Any:
-        return key[:-1] if isinstance(key, tuple) and len(key) > 1 else key
-
-    def get(self, key: Any, default: Any = None) -> Any:
-        return super().get(self._short(key), default)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        super().__setitem__(self._short(key), value)
-
-
 def _wrong_share() -> list[Patch]:
-    """Calls that differ in their last operand alone are taken as equal. The way through C is closed."""
+    """Calls that differ in their last operand alone are taken as equal. The ways through C are closed."""
+    DOORS.clear()
     return [
         (torch.nn.Module, "__call__", dynamic.call),
         (cells, "FAST", None),
-        (cells, "record_of", _with(records.record_of)),
+        (ops, "admit", lambda func, cell: None),
+        (cells, "captured", but_the_last(cells.captured)),
     ]
-
-
-def _with(original: Any) -> Any:
-    def record(*args: Any) -> Any:
-        made = original(*args)
-        if isinstance(made, Record):
-            made.memo = _Forgetful()
-        return made
-
-    return record
 
 
 def _missed_write() -> list[Patch]:

@@ -28,7 +28,7 @@ from gluonjit.engines.mxnet.trace import map_structure
 from gluonjit.graph import Kind, Record, Value, is_own
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid import FULL, LOCAL, RUNNING, Batch, engine_of
-from gluonjit.hybrid.capture.capturing import room_of
+from gluonjit.hybrid.capture.capturing import captured, room_of
 from gluonjit.hybrid.capture.guards import AGAIN, Noted, changed, holding, put_record, too_many, variant_key
 from gluonjit.hybrid.choose.pacing import TRACE
 
@@ -77,8 +77,7 @@ def capture_cell(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: t
         record = made
     elif AGAIN.due():
         _trace_again(cell, owner, run or owner.forward, args, batch, key)
-    rows = tuple([value.rows for value in values])
-    results = record.capture(batch, graph, rows, depth + 1, batch.sharing)
+    results = captured(batch, record, values)
     if begin:
         batch.report.note(cell.name, "capture", begin, perf_counter())
     structure = record.kind.structure

@@ -24,6 +24,7 @@ from gluonjit.graph import Record, Spec, Value
 from gluonjit.graph.modes import RECORDING, is_recorded, is_training
 from gluonjit.hybrid import FULL, LOCAL, Batch, State, engine_of
 from gluonjit.hybrid.capture.capturing import room_of
+from gluonjit.hybrid.capture.capturing import captured
 from gluonjit.hybrid.capture.reuse import refuse
 
 # Operands that a layer's weights usually are: a concrete array there is the same for all samples.
@@ -61,7 +62,7 @@ def capture_op(
         like = tuple([part.spec if part.__class__ is Value else part for part in call])
         record = state.batch.ops.get(like)  # type: ignore[union-attr]
         if record is not None:
-            values = add(state.batch, record, operands)  # type: ignore[arg-type]
+            values = captured(state.batch, record, operands)  # type: ignore[arg-type]
             if record.kind.pure and state.batch.sharing:  # type: ignore[union-attr]
                 state.batch.calls[call] = record, values  # type: ignore[union-attr]
             return _wrapped(values, is_np, as_list)
@@ -231,14 +232,7 @@ def _results(
         if kind is None:
             return None, None
         record = batch.records[signature] = Record(kind, mode, room_of(kind, batch.options))
-    return record, add(batch, record, operands)
-
-
-def add(batch: Batch, record: Record, operands: Sequence[Value]) -> tuple[Value, ...]:
-    """A node of this record, or the equal one that is there already."""
-    rows = tuple([value.rows for value in operands])
-    depth = max([value.depth for value in operands]) + 1
-    return record.capture(batch, batch.graph, rows, depth, batch.sharing)
+    return record, captured(batch, record, operands)
 
 
 def _learns(value: Value) -> bool:
@@ -262,7 +256,7 @@ def _sum_of(batch: Batch, operands: Sequence[Value], mode: int) -> tuple[Record,
         is_recorded(mode),
         tuple(operands),
     )
-    return record, add(batch, record, [joined])
+    return record, captured(batch, record, [joined])
 
 
 def is_pending(arrays: Sequence[Any]) -> bool:

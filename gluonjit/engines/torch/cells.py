@@ -24,6 +24,7 @@ from gluonjit.engines.torch.structure import Constant
 from gluonjit.graph import Record, Value
 from gluonjit.graph.recorder import is_plain
 from gluonjit.hybrid import LOCAL, Batch, Options, engine_of
+from gluonjit.hybrid.capture.capturing import captured
 from gluonjit.hybrid.capture.guards import AGAIN, Noted
 from gluonjit.hybrid.capture.structure import map_structure
 
@@ -98,13 +99,7 @@ def capture(
     for name, arg in kwargs.items():
         signature.append(name)
         _flatten(arg, owner, batch, signature, values)
-    taped = False
-    depth = 0
-    for value in values:
-        if value.depth > depth:
-            depth = value.depth
-        if value.taped:
-            taped = True
+    taped = any([value.taped for value in values])
     signature.append(taped and learning)
     key = tuple(signature)
     record = batch.records.get(key)
@@ -119,8 +114,7 @@ def capture(
         record = made
     elif not cell.operator and AGAIN.due():
         trace_again(Call(cell, owner, run, args, kwargs, values, batch, Noted()), key, record)
-    rows = tuple([value.rows for value in values])
-    results = record.capture(batch, graph, rows, depth + 1, batch.sharing)
+    results = captured(batch, record, values)
     if begin:
         batch.report.note(cell.name, "capture", begin, perf_counter())
     structure = record.kind.structure

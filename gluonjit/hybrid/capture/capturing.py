@@ -31,22 +31,11 @@ def open_batch(engine: Adapter, options: Options | None = None) -> Batch:
     return batch
 
 
-def captured(batch: Batch, record: Record, values: Sequence[Value], above: int = 1) -> tuple[Value, ...]:
-    """The results of a call on these values: a new node's, or where it is pure those of an equal one.
-
-    At least `above` frames of libraries lie between here and the user's line.
-    """
+def captured(batch: Batch, record: Record, values: Sequence[Value]) -> tuple[Value, ...]:
+    """The results of a call on these values: a new node's, or where it is pure those of an equal one."""
     rows = tuple([value.rows for value in values])
-    shared = record.kind.pure and batch.sharing
-    results = record.memo.get(rows) if shared else None
-    if results is None:
-        depth = max([value.depth for value in values], default=0) + 1
-        results = batch.graph.add_node(record, rows, depth, above + 1)
-        batch.room -= record.share
-        if shared:
-            record.memo[rows] = results
-    record.calls += 1
-    return results
+    depth = max([value.depth for value in values], default=0) + 1
+    return record.capture(batch, batch.graph, rows, depth, batch.sharing)
 
 
 def outermost_batch(engine: Adapter, options: Options) -> Batch:

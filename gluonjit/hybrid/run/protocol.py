@@ -12,10 +12,10 @@ from gluonjit.analysis.costs.measured import Measured, Progress
 from gluonjit.analysis.plan import LeafChunk, LookupChunk, Place
 from gluonjit.errors import EngineError, OptionError
 from gluonjit.graph import Kind, Spec, clear_specs, spec_count
-from gluonjit.hybrid.run.places import clear_places
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.explain.report import Report
 from gluonjit.hybrid.options import AUTO, Options
+from gluonjit.hybrid.run.places import clear_places
 
 
 class Session:

@@ -23,6 +23,7 @@ from gluonjit.engines.mxnet import (
     writes,
 )
 from gluonjit.hybrid import LOCAL
+from gluonjit.hybrid.capture import capturing
 
 
 def _dropped_gradient() -> list[Patch]:
@@ -40,7 +41,7 @@ def _dropped_gradient() -> list[Patch]:
 
 def _wrong_share() -> list[Patch]:
     """Calls of an operator that differ in their last operand alone are taken as equal."""
-    return [(ops, "captured", but_the_last(ops.captured))]
+    return [(ops, "captured", but_the_last(capturing.captured))]
 
 
 def _sevens(array: Any) -> Any:

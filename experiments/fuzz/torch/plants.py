@@ -43,7 +43,7 @@ def _wrong_share() -> list[Patch]:
         (torch.nn.Module, "__call__", dynamic.call),
         (cells, "FAST", None),
         (ops, "admit", lambda func, cell: None),
-        (cells, "captured", but_the_last(cells.captured)),
+        (cells, "captured", but_the_last(capturing.captured)),
     ]
 
 

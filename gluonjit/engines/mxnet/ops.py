@@ -23,8 +23,7 @@ from gluonjit.errors import CaptureError
 from gluonjit.graph import Record, Spec, Value
 from gluonjit.graph.modes import RECORDING, is_recorded, is_training
 from gluonjit.hybrid import FULL, LOCAL, Batch, State, engine_of
-from gluonjit.hybrid.capture.capturing import room_of
-from gluonjit.hybrid.capture.capturing import captured
+from gluonjit.hybrid.capture.capturing import captured, room_of
 from gluonjit.hybrid.capture.reuse import refuse
 
 # Operands that a layer's weights usually are: a concrete array there is the same for all samples.

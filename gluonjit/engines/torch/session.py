@@ -222,7 +222,7 @@ class Session:
             operands = pieces(step.kind.groups, operands)
             found: list[Any] = self._runs(number)(operands, program.consts, step.count, self._besides.get(number, ()))
             return found
-        return tape.run(number, operands, self._besides.get(number, ()))
+        return tape.run(number, operands, self._indices[number], self._besides.get(number, ()))
 
     def _lap(self, number: int, part: str, begin: float) -> float:
         if self.profile:

@@ -125,10 +125,12 @@ def test_a_model_trains_on_the_device_as_on_the_host(
     assert report.executed.ran == {executor: 1}
 
 
-def test_a_static_plan_gets_all_its_indices_in_one_copy(device: Accelerator) -> None:
-    task = TASKS["bilstm"]
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("name", ["bilstm", "pairs"])
+def test_all_indices_of_a_step_of_training_travel_in_one_copy(device: Accelerator, name: str, executor: str) -> None:
+    task = TASKS[name]
     net, samples = task.make().to("sim"), task.samples("sim")
-    gluonjit.hybridize(net, dynamic_batch=True, executor="replay")
+    gluonjit.hybridize(net, dynamic_batch=True, executor=executor)
     trained(net, task, samples)
     with device.watched():
         trained(net, task, samples, 1)

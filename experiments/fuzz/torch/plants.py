@@ -23,6 +23,7 @@ from gluonjit.engines.torch import (
     writes,
 )
 from gluonjit.engines.torch.operators import DOORS
+from gluonjit.hybrid.capture import capturing
 
 
 def _dropped_gradient() -> list[Patch]:

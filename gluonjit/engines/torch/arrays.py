@@ -67,6 +67,14 @@ def with_memory(gradient: Any) -> Any:
     return torch.zeros(gradient.shape, dtype=gradient.dtype, device=gradient.device)
 
 
+def on_host(tensor: Any) -> Any:
+    """A tensor on the host that looks like this one: itself, or of other numbers, as reading them would be a wait."""
+    if tensor.device.type == "cpu":
+        return tensor.detach()
+    like = torch.empty_like if tensor.is_floating_point() else torch.zeros_like  # zeros are indices of anything
+    return like(tensor, device="cpu", requires_grad=False)
+
+
 def room_for(spec: Spec, rows: int) -> Any:
     """A tensor, not yet filled, of so many rows like those of `spec`."""
     return torch.empty((rows, *spec.row_shape), dtype=dtype_named(spec.dtype), device=device_named(spec.device))

@@ -31,6 +31,30 @@ ASSIGNING: dict[Any, Any] = {
 """By the operator that writes over all of its first argument: what gives the new numbers, of that and the second."""
 
 
+def _lstm_cell(inputs: Any, states: Any, memory: Any, *biases: Any) -> tuple[Any, Any, Any]:
+    gates = sum([bias for bias in biases if bias is not None], inputs + states)
+    i, f, g, o = gates.chunk(4, 1)
+    memory = f.sigmoid() * memory + i.sigmoid() * g.tanh()
+    return o.sigmoid() * memory.tanh(), memory, gates
+
+
+def _gru_cell(inputs: Any, states: Any, before: Any, *biases: Any) -> tuple[Any, Any]:
+    first, last = [each if bias is None else each + bias for each, bias in zip((inputs, states), (*biases, None, None))]
+    (i_r, i_z, i_n), (h_r, h_z, h_n) = first.chunk(3, 1), last.chunk(3, 1)
+    new = (i_n + (i_r + h_r).sigmoid() * h_n).tanh()
+    return new + (i_z + h_z).sigmoid() * (before - new), last
+
+
+_FUSED: dict[Any, Any] = {
+    torch.ops.aten._thnn_fused_lstm_cell.default: _lstm_cell,
+    torch.ops.aten._thnn_fused_gru_cell.default: _gru_cell,
+}
+"""Steps of recurrent layers as accelerators have them, by which the host has none: functions that do the same.
+
+The last result is for a backward pass of their own, which nothing asks for.
+"""
+
+
 def name_of(func: Any) -> str:
     """The name by which rules know an operator."""
     name: str = str(func)
@@ -41,6 +65,8 @@ def without_rule(func: Any) -> Any:
     """For an operator that has no rule a function that does the same with others, if PyTorch has one."""
     if rule_of(name_of(func)) is not None:
         return None
+    if func in _FUSED:
+        return _FUSED[func]
     if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
         return func.decompose
     from torch._decomp import decomposition_table  # takes a while to import, and most programs need none of it

@@ -193,10 +193,10 @@ def foreign(batch: Batch, args: tuple[Any, ...]) -> str:
 
 
 def captured_lookup(cell: Cell, batch: Batch, indices: Any, learning: bool) -> Any:
-    """A call that is nothing but a look-up, by integers that are known."""
+    """A call that is nothing but a look-up, by integers that are known: those on a device are not waited for."""
     if indices.__class__ is LazyTensor:
         indices = known(indices)
-    if not isinstance(indices, torch.Tensor):
+    if not isinstance(indices, torch.Tensor) or indices.device.type != "cpu":
         return None
     weight, attrs, module = cell.lookup
     if batch.own.looked.get(cell) != batch.changes:  # once a batch, and when something has changed

@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gluonjit.analysis import Plan
 from gluonjit.engines.torch.arrays import device_named, sent
 
-
-def owners_of(plan: Plan, steps: Sequence[int]) -> dict[int, tuple[Any, ...]]:
-    """For each of these steps whose nodes have any number of children whose child each is."""
-    found: dict[int, tuple[Any, ...]] = {}
-    for number in steps:
-        step = plan.steps[number]
-        if step.arities is not None:
-            found[number] = (sent(step.owners, device_named(step.kind.operands[0].device)),)
-    return found
+_OWNERS = -1  # in the place of a gather's number
 
 
-def uploaded(plan: Plan, steps: Sequence[int]) -> dict[int, list[Any]]:
-    """The index tensor of each gather of these steps, None where rows follow each other. They travel as one."""
-    found: dict[int, list[Any]] = {number: [None] * len(plan.steps[number].gathers) for number in steps}
-    for device, wanted in plan.indices(steps).items():
-        packed = sent(np.concatenate([index for _, _, index in wanted]), device_named(device))
-        parts = packed.split([len(index) for _, _, index in wanted])
-        for (number, position, _), part in zip(wanted, parts):
-            found[number][position] = part
-    return found
+class Indices(NamedTuple):
+    """Index tensors by step.
+
+    gathers: that of each gather, None where rows follow each other; besides: whose child each is, for steps whose nodes
+    have any number of children.
+    """
+
+    gathers: dict[int, list[Any]]
+    besides: dict[int, tuple[Any, ...]]
+
+    def upload(self, plan: Plan, steps: Sequence[int]) -> None:
+        """Add those of these steps. They travel as one."""
+        listed = plan.indices(steps)
+        for number in steps:
+            step = plan.steps[number]
+            self.gathers[number] = [None] * len(step.gathers)
+            if step.arities is not None:
+                listed.setdefault(step.kind.operands[0].device, []).append((number, _OWNERS, step.owners))
+        for device, wanted in listed.items():
+            packed = sent(np.concatenate([index for _, _, index in wanted]), device_named(device))
+            parts = packed.split([len(index) for _, _, index in wanted])
+            for (number, position, _), part in zip(wanted, parts):
+                if position == _OWNERS:
+                    self.besides[number] = (part,)
+                else:
+                    self.gathers[number][position] = part

@@ -170,6 +170,9 @@ def _trace(call: Call, recorders: list[Tracer]) -> _Found | str:
     if any(0 in trace.shapes[place][0] for place in places):
         return "it gives a tensor without elements"
     trace = pruned(trace, places)
+    apart = trace.apart()
+    if apart:
+        return apart
     noted.traced = trace, places, structure
     if not cell.operator and recurrent(trace):
         cell.never = LOOPS

@@ -14,7 +14,7 @@ from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.lookups import host_rows
 from gluonjit.engines.torch.recorder import TraceTensor
 from gluonjit.engines.torch.trace import NeedsValue
-from gluonjit.graph import Value
+from gluonjit.graph import Value, intern_spec
 from gluonjit.graph.references import keys_of
 from gluonjit.hybrid import LOCAL, Batch, engine_of
 
@@ -131,7 +131,10 @@ def _new_leaf(batch: Batch, tensor: Any, version: int) -> tuple[Value, Held]:
     if not spec.bytes or tensor.is_complex() or spec.device == "meta":
         raise Unfit(f"an argument of shape {spec.shape} and dtype {spec.dtype} has no rows of numbers")
     if spec.dtype in _INTEGERS and len(spec.shape) <= 1:
-        return host_rows(batch, tensor, spec), Held(tensor, version, None)
+        if spec.device == "cpu":
+            return host_rows(batch, tensor, spec), Held(tensor, version, None)
+        if spec.shape:  # not read, which would wait for the device; but of any number, as those of the host
+            spec = intern_spec(spec.shape, spec.dtype, spec.device, "rows")
     taped = tensor.requires_grad and spec.dtype in FLOATS
     key: Any = (id(tensor), version)
     small = not taped and spec.bytes <= _SMALL and spec.device == "cpu" and spec.dtype in _BY_NUMBERS

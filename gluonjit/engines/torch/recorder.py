@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gluonjit.engines.torch.arrays import FLOATS, device_named, dtype_named, name_of_dtype, spec_of
+from gluonjit.engines.torch.arrays import FLOATS, device_named, dtype_named, name_of_dtype, on_host, spec_of
 from gluonjit.engines.torch.aten import ASSIGNING, functional, keeps_statistics, name_of, split_arguments, without_rule
 from gluonjit.engines.torch.buffers import note_written
 from gluonjit.engines.torch.hooked import make_wrapper, without_autocast
@@ -156,7 +156,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         return found
 
     def _new_constant(self, tensor: Any) -> int:
-        position = self._new(tensor.detach().cpu())
+        position = self._new(on_host(tensor))
         self._known[id(tensor)] = position
         self._learned[position] = self.learns and tensor.requires_grad
         self.trace.consts.append((position, tensor))

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch import rules
-from gluonjit.engines.torch.arrays import FLOATS, dtype_named
+from gluonjit.engines.torch.arrays import FLOATS, dtype_named, on_host
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.trace import Operand, Trace, TraceOp
 
@@ -33,7 +33,7 @@ def _kept(
             for position, spec in enumerate(trace.operands):
                 tensors[position] = _leaf(torch.zeros(spec.shape, dtype=dtype_named(spec.dtype)), learned[position])
             for (position, _), tensor in zip(trace.consts, consts):
-                tensors[position] = _leaf(tensor.cpu(), tensor.requires_grad)
+                tensors[position] = _leaf(on_host(tensor), tensor.requires_grad)
             for op in trace.ops:
                 saved.update(map(_memory, [tensors[position] for position in saved_by(op, tensors)]))
         except (RuntimeError, ValueError, TypeError, IndexError):  # of numbers that are none of the program's
@@ -107,6 +107,8 @@ def _leaf(like: Any, learned: bool | None) -> Any:
 def _given(value: Any, inputs: Sequence[Any]) -> Any:
     if value.__class__ is Operand:
         return inputs[value]
+    if isinstance(value, torch.device):
+        return torch.device("cpu")  # where all of it is asked
     return [_given(item, inputs) for item in value] if isinstance(value, tuple) else value
 
 

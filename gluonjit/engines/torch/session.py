@@ -22,7 +22,7 @@ from gluonjit.engines.torch.fused_steps import FusedSteps
 from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.history import joined_history
 from gluonjit.engines.torch.hooked import plain
-from gluonjit.engines.torch.indices import owners_of, uploaded
+from gluonjit.engines.torch.indices import Indices
 from gluonjit.engines.torch.inputs import AsItWas
 from gluonjit.engines.torch.program import join, pieces, program_of
 from gluonjit.engines.torch.tape import Tape
@@ -73,8 +73,8 @@ class Session(protocol.Session):
         if self.tape is not None:
             self.tape.fused = self._fused
         graphs = [number for number in range(len(plan.steps)) if number not in self._fused]
-        self._indices = uploaded(plan, graphs)
-        self._besides = owners_of(plan, graphs)
+        self._indices = Indices({}, {})
+        self._indices.upload(plan, graphs)
 
     def _fusing(self, options: Options) -> FusedSteps:
         return FusedSteps(self.plan, self.arrays, options.without, self.report.unfused)
@@ -175,9 +175,8 @@ class Session(protocol.Session):
             if self._run_fused(number, tape):
                 self.lap(number, "compute", begin)
                 return
-            self._indices.update(uploaded(self.plan, [number]))
-            self._besides.update(owners_of(self.plan, [number]))
-        operands = [self._operand(gather, index) for gather, index in zip(step.gathers, self._indices[number])]
+            self._indices.upload(self.plan, [number])
+        operands = [self._operand(gather, index) for gather, index in zip(step.gathers, self._indices.gathers[number])]
         middle = self.lap(number, "gather", begin)
         if self.finite is not None:
             self.finite.weights(number, program_of(step.kind).consts)
@@ -210,12 +209,11 @@ class Session(protocol.Session):
     def compute(self, number: int, operands: list[Any], tape: Tape | None) -> list[Any]:
         """The results of a step."""
         step = self.plan.steps[number]
-        program = program_of(step.kind)
-        if tape is None:
-            operands = pieces(step.kind.groups, operands)
-            found: list[Any] = self._runs(number)(operands, program.consts, step.count, self._besides.get(number, ()))
-            return found
-        return tape.run(number, operands, self._besides.get(number, ()))
+        program, besides = program_of(step.kind), self._indices.besides.get(number, ())
+        if tape is not None:
+            return tape.run(number, operands, self._indices.gathers[number], besides)
+        found: list[Any] = self._runs(number)(pieces(step.kind.groups, operands), program.consts, step.count, besides)
+        return found
 
     def _operand(self, gather: Gather, index: Any) -> Any:
         array = self.arrays[gather.place.arena]
@@ -285,8 +283,7 @@ class Session(protocol.Session):
 
     def finish(self) -> None:
         """Give the values that somebody can read their history, and forget what only the run needed."""
-        self._indices = {}
-        self._besides = {}
+        self._indices = Indices({}, {})
         if self.tape is not None:
             with plain(True):
                 joined_history(self.tape, self._chunks)

@@ -17,7 +17,7 @@ import torch
 from gluonjit.analysis import Plan
 from gluonjit.analysis.costs import ObservedBackward
 from gluonjit.analysis.plan import Gather, Place
-from gluonjit.engines.torch.arrays import FLOATS, VERSIONS, device_named, dtype_named, sent, with_memory
+from gluonjit.engines.torch.arrays import FLOATS, VERSIONS, device_named, dtype_named, with_memory
 from gluonjit.engines.torch.chunks import TWICE, Chunk, Readers, current_backward
 from gluonjit.engines.torch.fused_steps import FusedSteps, RanFused
 from gluonjit.engines.torch.held import Held
@@ -38,11 +38,23 @@ _ADVICE = (
 )
 
 
+class Learned(NamedTuple):
+    """An operand that gradients go through: rows of an arena, those of an index, or where that is None a place.
+
+    sent: the index as it lies on the device.
+    """
+
+    place: Place
+    index: Any
+    sent: Any
+    rows: Any
+
+
 class TapeEntry(NamedTuple):
-    """A step that was recorded: its learned operands, each with where its rows are, its constants and results."""
+    """A step that was recorded: its learned operands, its constants and results."""
 
     number: int
-    operands: list[tuple[Place, Any, Any]]  # rows of an arena: those of an index, or where that is None a place
+    operands: list[Learned]
     consts: list[Any]
     results: list[tuple[Place, Any]]
 
@@ -94,12 +106,12 @@ class Tape:
         self._read[place.arena][rows] = True
         return bool(self._learned[place.arena][rows].any())
 
-    def run(self, number: int, operands: list[Any], besides: tuple[Any, ...]) -> list[Any]:
-        """Run a step and record it."""
+    def run(self, number: int, operands: list[Any], indices: list[Any], besides: tuple[Any, ...]) -> list[Any]:
+        """Run a step and record it; `indices` are those that its operands were gathered by, on the device."""
         step = self.plan.steps[number]
         program = program_of(step.kind)
         given, learned = [], []
-        for gather, group, rows in zip(step.gathers, step.kind.groups, operands):
+        for gather, group, rows, sent in zip(step.gathers, step.kind.groups, operands, indices):
             # Its own count of writes: the arena is written to again before backward. Each operand is a leaf of its own:
             # to one that the results do not depend on goes no gradient, not one of zeros.
             parts = pieces((group,), (rows.data,))
@@ -109,7 +121,8 @@ class Tape:
                 place, index = part_of(gather, position * size, size)
                 if self._learns(place, index):
                     part.requires_grad_()
-                    learned.append((place, index, part))
+                    there = None if sent is None else sent[position * size : (position + 1) * size]
+                    learned.append(Learned(place, index, there, part))
         consts = [self._constant(tensor) for tensor in program.consts]
         with torch.enable_grad():
             run = program if self.runs is None else self.runs(number)
@@ -247,18 +260,18 @@ class Tape:
         heads = [(result, self._arena(arenas, place.arena)[place.begin : place.end]) for place, result in given]
         operands, consts = ran.operands, ran.consts
         if way is not None:
-            operands = [(place, index, part) for place, index, part in operands if way.meets(place, index)]
+            operands = [operand for operand in operands if way.meets(operand.place, operand.index)]
             consts = [leaf for leaf in consts if id(leaf) in way.weights]
-        inputs = [part for _, _, part in operands] + consts
+        inputs = [operand.rows for operand in operands] + consts
         if not inputs:
             return False
         results, gradients = zip(*heads)
         got = run_backward(results, gradients, not free, False, tuple(inputs), True, False)
         got = [with_memory(gradient) for gradient in got]
-        for (place, index, _), gradient in zip(operands, got):
+        for operand, gradient in zip(operands, got):
             if gradient is not None:
-                self._add(place, index, gradient, arenas)
-                reach(step, nodes, place, index, reached)
+                self._add(operand, gradient, arenas)
+                reach(step, nodes, operand.place, operand.index, reached)
         for leaf, gradient in zip(consts, got[len(operands) :]):
             if gradient is not None:
                 known = found.get(id(leaf))
@@ -304,14 +317,14 @@ class Tape:
             self._finite.gradients(ran.number, arenas, list(found.values()))
         return True
 
-    def _add(self, place: Place, index: Any, gradient: Any, arenas: list[Any]) -> None:
-        arena = self._arena(arenas, place.arena)
-        if index is None:
-            arena[place.begin : place.end].add_(gradient)
+    def _add(self, operand: Learned, gradient: Any, arenas: list[Any]) -> None:
+        arena = self._arena(arenas, operand.place.arena)
+        if operand.sent is None:
+            arena[operand.place.begin : operand.place.end].add_(gradient)
             return
         if gradient.untyped_storage().data_ptr() == arena.untyped_storage().data_ptr():
             gradient = gradient.clone()  # what was passed on unchanged is a part of the arena itself
-        arena.index_add_(0, sent(index, arena.device), gradient)
+        arena.index_add_(0, operand.sent, gradient)
 
     def _note_backward(self) -> None:
         """Warn where minibatches are captured and differentiated one sample at a time."""

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from gluonjit.engines.torch.arrays import name_of_device
 from gluonjit.graph import Spec
 
 Attrs = tuple[tuple[str, Any], ...]
@@ -47,3 +48,16 @@ class Trace:
         self.shapes: list[Shaped] = [(spec.shape, spec.dtype) for spec in operands]
         self.consts: list[tuple[int, Any]] = []
         self.ops: list[TraceOp] = []
+
+    def apart(self) -> str:
+        """Says that weights are on another device than operands; "" where they are not.
+
+        A look-up is where its table is: its indices are numbers of the host.
+        """
+        others = sorted({name_of_device(tensor.device) for _, tensor in self.consts if tensor.dim()} - {self.device})
+        if not others:
+            return ""
+        if len(others) == 1 and [op.name for op in self.ops] == ["embedding.default"]:
+            self.device = others[0]
+            return ""
+        return f"its operands are on {self.device}, and its weights on {', '.join(others)}"

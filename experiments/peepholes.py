@@ -1,4 +1,4 @@
-"""What each peephole gains: one batched launch of a cell with it and without, forward and with backward.
+"""Measures what each peephole gains: one batched launch of a cell with it and without, forward and with backward.
 
 The cells are as small as they can be for each, and two are Gluon's LSTMCell: its first call, with a state
 of zeros, and a later one with all of them. Times are what the report

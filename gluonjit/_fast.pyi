@@ -22,8 +22,8 @@ class Signatures:
     """The records of an open batch, as the fast path finds them."""
 
 class Hook:
-    """Stands in the place of a Python function, and calls it where the fast path ("call", "item",
-    "numpy_item" or "tensor_item") does not apply."""
+    """Stands in the place of a Python function, and calls it where the fast path ("call", "item", "numpy_item",
+    "tensor_item", "operator", "verify" or "numpy_verify") does not apply."""
 
     __wrapped__: Callable[..., Any]
     def __init__(self, path: str, function: Callable[..., Any]) -> None: ...
@@ -54,6 +54,9 @@ def tensor(value: Any) -> Any:
 
 def capture(cell: Any, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Captures a call of PyTorch's as a node of the open batch; None where Python has to see to it."""
+
+def keep_operator(handle: int, arrays: Any, keys: Any, vals: Any, record: Any) -> None:
+    """Let calls of an operator of MXNet's that are equal to this one, but for the values, be nodes of this record."""
 
 def main_door() -> Callable[..., Any]:
     """Returns what stands in the place of __torch_function__ of lazy tensors."""

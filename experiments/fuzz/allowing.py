@@ -41,7 +41,7 @@ class _Detaching(ast.NodeTransformer):
 
 
 def _dropped(function: ast.FunctionDef) -> bool:
-    """Whether there was something to leave out."""
+    """Tells whether there was something to leave out."""
     read = {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     kept = [line for line in function.body if not _is_unread(line, read)]
     found = len(kept) < len(function.body)
@@ -50,7 +50,7 @@ def _dropped(function: ast.FunctionDef) -> bool:
 
 
 def _is_unread(line: ast.stmt, read: set[str]) -> bool:
-    """Whether a line makes numbers, and nobody reads them; a cell that takes notes does more."""
+    """Tells whether a line makes numbers, and nobody reads them; a cell that takes notes does more."""
     if "net.noting" in ast.unparse(line):
         return False
     if isinstance(line, ast.Expr):

@@ -45,7 +45,7 @@ class Sample(NamedTuple):
 
 
 class Action(NamedTuple):
-    """What happens between samples or after a minibatch; `at` is the sample before which it does."""
+    """An event between samples or after a minibatch; `at` is the sample before which it does."""
 
     what: str
     number: int
@@ -82,7 +82,7 @@ class Way(NamedTuple):
 
 
 class Case(NamedTuple):
-    """What is run eagerly and batched."""
+    """A program that is run eagerly and batched."""
 
     arrays: tuple[Given, ...]
     minibatches: tuple[Minibatch, ...]
@@ -90,7 +90,7 @@ class Case(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """What cases of a framework are drawn from; what is there more than once is drawn more often.
+    """Tables that cases of a framework are drawn from; what is there more than once is drawn more often.
 
     losses: how losses are added up, `{}` are they; shapes: those of inputs, of so many rows; after: actions, of which
     those from the number `between` on may also happen between samples; options: chance, name and values of options

@@ -1,4 +1,4 @@
-"""What was run in batches: operators and nodes, taken from the plans of all flushes."""
+"""Counts of what ran in batches: operators and nodes, taken from the plans of all flushes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the fuzzer has to know of a framework. Everything else is common to all of them."""
+"""The parts of a framework that the fuzzer has to know. Everything else is common to all of them."""
 
 from __future__ import annotations
 
@@ -105,31 +105,31 @@ class Framework(ABC):
 
     @abstractmethod
     def unusable(self, name: str, value: Any) -> bool:
-        """Whether the eager program's result cannot say what is right."""
+        """Tells whether the eager program's result cannot say what is right."""
 
     @abstractmethod
     def known(self, value: Any) -> bool:
-        """Whether an error of the eager program need not be one of the batched program."""
+        """Tells whether an error of the eager program need not be one of the batched program."""
 
     def refused(self, value: Any) -> bool:
-        """Whether a result is the eager program's refusal to go backward through what was written to."""
+        """Tells whether a result is the eager program's refusal to go backward through what was written to."""
         return False
 
     def copied(self, text: str) -> bool:
-        """Whether a batch need not refuse that, because it has its own copies of what was written to."""
+        """Tells whether a batch need not refuse that, because it has its own copies of what was written to."""
         return False
 
     def recorded(self, value: Any) -> bool:
-        """Whether a result is the eager program's refusal of a write to what recorded calls have read."""
+        """Tells whether a result is the eager program's refusal of a write to what recorded calls have read."""
         return False
 
     def limit(self, wanted: Any, found: Any, text: str) -> bool:
-        """Whether an error that one of the runs raises, while the other gives None, is a documented limit."""
+        """Tells whether an error that one of the runs raises, while the other gives None, is a documented limit."""
         return False
 
     @abstractmethod
     def tolerance(self, text: str, dtypes: frozenset[str]) -> float:
-        """What rounding may change in these programs, relative to the largest element."""
+        """The difference that rounding may make in these programs, relative to the largest element."""
 
     @abstractmethod
     def operators(self) -> frozenset[str]:
@@ -139,7 +139,7 @@ class Framework(ABC):
 
     @property
     def names(self) -> dict[str, Any]:
-        """What the text of a case may use."""
+        """Names that the text of a case may use."""
         public = {name: item for name, item in vars(self.net.blocks).items() if not name.startswith("_")}
         return {**vars(comparing), **vars(self.prelude), **vars(state), **public}
 

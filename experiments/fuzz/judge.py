@@ -29,7 +29,7 @@ class Verdict(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        """Whether the batched run differs."""
+        """Tells whether the batched run differs."""
         return self.kind not in ("equal", "discarded")
 
 
@@ -51,7 +51,7 @@ class Judge:
         return render(case, self.net(case.way.dtype), self.framework)
 
     def tolerance(self, rendered: Rendered) -> float:
-        """What rounding may change."""
+        """The difference that rounding may make."""
         return self.framework.tolerance(rendered.text, rendered.dtypes)
 
     def verdict(self, case: Case, fresh: bool = False) -> Verdict:
@@ -86,7 +86,7 @@ class Judge:
         return Verdict(_kind(*wrong[0]), "; ".join(f"{name}: {how}" for name, how in wrong[:4]))
 
     def _equals_allowing(self, rendered: Rendered, net: Any, found: Found, tolerance: float) -> bool:
-        """Whether the eager program, allowed to write what a batch allows, gives all that the batch gives.
+        """Tells whether the eager program, allowed to write what a batch allows, gives all that the batch gives.
 
         What the batch refuses it may refuse too, or not.
         """
@@ -101,7 +101,7 @@ class Judge:
     def _shaky(
         self, rendered: Rendered, net: Any, wanted: Found, found: Found, names: list[str], tolerance: float
     ) -> bool:
-        """Whether everything that differs moves about as far when the inputs change in their last digits."""
+        """Tells whether everything that differs moves about as far when the inputs change in their last digits."""
         by = COARSE if tolerance > self.framework.tolerance("", frozenset()) else FINE
         for sign in (1, -1):
             moved = self.play(self.framework.nudged(rendered.text, sign * by), net, False)
@@ -124,12 +124,12 @@ class Judge:
         return found
 
     def _wrong(self, wanted: Found, found: Found, tolerance: float) -> list[tuple[str, str]]:
-        """What differs, and is not meant to."""
+        """Names what differs, and is not meant to."""
         pairs = difference(found, wanted, tolerance)
         return [pair for pair in pairs if not self._known(wanted, found, pair[0])]
 
     def _known(self, wanted: Found, found: Found, name: str) -> bool:
-        """Whether a difference is one that is meant."""
+        """Tells whether a difference is one that is meant."""
         cause = name if "raises" in name else name.split(", output")[0] + " raises"
         return self.framework.known(wanted.get(cause)) and cause not in found
 

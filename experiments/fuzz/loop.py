@@ -32,7 +32,7 @@ class Failure:
 
 @dataclass
 class Findings:
-    """What was run and found; `as_json` is what is written."""
+    """Counts of what was run and found; `as_json` is what is written."""
 
     seed: int
     cases: int = 0
@@ -56,7 +56,7 @@ class Findings:
 
 @dataclass(frozen=True)
 class Setting:
-    """What to run: the cases of a seed, with a planted fault or none.
+    """A run to make: the cases of a seed, with a planted fault or none.
 
     seconds: for shrinking one failure; most: failures after which to stop, None for never; without: habits
     to leave out; turns: whether every other stretch of calls runs eagerly.

@@ -56,7 +56,7 @@ class Var:
 
 
 def fits(*shape: int) -> bool:
-    """Whether there is room for an array of this shape."""
+    """Tells whether there is room for an array of this shape."""
     return prod(shape) <= MOST and len(shape) <= AXES
 
 
@@ -106,7 +106,7 @@ class Run:
         return self.pick(k, lambda x: x.ndim > 0 and suits(x))
 
     def states(self, k: int) -> Var:
-        """What cells take: a matrix, or a vector where the framework's cells take it."""
+        """Operands of cells: a matrix, or a vector where the framework's cells take it."""
         if not self.spelling.vectors:
             return self.rows(k)
         found: Var | None = self.pick(

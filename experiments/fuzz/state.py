@@ -65,7 +65,7 @@ class Reads:
 
     @property
     def gain(self) -> Any:
-        """What is computed of an attribute's attribute."""
+        """An expression of an attribute's attribute."""
         return self.cfg.gain * 0.5 + 0.25
 
     def factor(self, where: str) -> Any:
@@ -118,7 +118,7 @@ def count_call() -> None:
 
 
 class Notes:
-    """What a cell does besides: counts, lists, a cache, a mean."""
+    """Effects of a cell besides its result: counts, lists, a cache, a mean."""
 
     def begin(self) -> None:
         """Forget everything."""

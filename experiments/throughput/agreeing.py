@@ -1,4 +1,4 @@
-"""Whether all systems compute the same, before anything is timed: losses, gradients, and losses after a step."""
+"""Checks that all systems compute the same, before anything is timed: losses, gradients, and losses after a step."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ CHECKED = 32  # samples on which all systems have to agree before anything is ti
 
 
 class Engine(Protocol):
-    """What the module of an engine has. `IN_PROCESS` are the peers that run beside the systems, in this process."""
+    """The names that the module of an engine has. `IN_PROCESS` are the peers that run beside the systems, in this process."""
 
     IN_PROCESS: tuple[str, ...]
 
@@ -45,7 +45,7 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Wanted:
-    """What to measure, and how long; `command` is what was typed, for the record."""
+    """A measurement to make, and how long; `command` is what was typed, for the record."""
 
     workload: str
     batch_sizes: Sequence[int]

@@ -1,4 +1,4 @@
-"""What a run found, in words and as tables: rates, ratios, floors, and what each optimization gains."""
+"""Tables of what a run found, and words: rates, ratios, floors, and what each optimization gains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured by name: samples, nets with equal weights for all systems, and what peers are told of them."""
+"""Tasks by name: samples, nets with equal weights for all systems, and what peers are told of them."""
 
 from __future__ import annotations
 

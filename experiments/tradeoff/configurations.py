@@ -34,12 +34,12 @@ class Configuration(NamedTuple):
 
     @property
     def automatic(self) -> bool:
-        """Whether the library chooses."""
+        """Tells whether the library chooses."""
         return self.sharing == "auto"
 
     @property
     def usable(self) -> bool:
-        """Whether the installed version knows these options."""
+        """Tells whether the installed version knows these options."""
         try:
             gluonjit.Options().updated("hybridize(dynamic_batch=True)", self.options)
         except gluonjit.errors.OptionError:

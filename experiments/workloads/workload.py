@@ -1,4 +1,4 @@
-"""What experiments need of a workload."""
+"""The parts of a workload that experiments need."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ FIXED = {"granularity": "cell", "scheduler": "depth"}  # what the library would 
 
 @dataclass(frozen=True)
 class Counts:
-    """What one run took, from its report; `off` is how far it is from the per-sample program, by its largest."""
+    """Figures of one run, from its report; `off` is how far it is from the per-sample program, by its largest."""
 
     calls: int
     nodes: int
@@ -46,7 +46,7 @@ class Measured:
     runs: dict[str, Counts]
 
     def faults(self) -> list[str]:
-        """What is not as it has to be, in words."""
+        """Names what is not as it has to be."""
         found = []
         for name, run in self.runs.items():
             if run.off > TOLERANCE:

@@ -1,4 +1,4 @@
-"""What the table has of each model, and what it needs of a framework."""
+"""Rows of the table, one a model, and what they need of a framework."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Row:
 
 
 class Engine(Protocol):
-    """What the module of a framework has. `ROWS` are its models by name."""
+    """The names that the module of a framework has. `ROWS` are its models by name."""
 
     ROWS: dict[str, Row]
 

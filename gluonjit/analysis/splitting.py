@@ -23,7 +23,7 @@ Sharing = Literal["batch", "sample", "none"]
 """The equal products that are one: those of the whole batch, of one sample, or none."""
 
 _Calls = tuple[Any, ...]
-"""What `flat.products` takes of the calls of one record."""
+"""The arguments of `flat.products` for the calls of one record."""
 
 
 def captured_nodes(graph: Graph, sharing: Sharing = "batch") -> Captured:

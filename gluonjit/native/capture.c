@@ -10,24 +10,31 @@ static const char NONE_GIVEN; /* stands for an argument that is None: a plain No
 static const char NAMED;      /* before the name of an argument */
 static const char NUMBER, REAL, CONSTANT; /* before a whole number, the bits of a float, the address of a parameter */
 
-static void call_free(Call *call) {
+int call_open(Call *call, const Framework *of, PyObject *state, const void *what) {
+    PyObject *batch = SLOT(state, names.state_batch), *graph, *signatures;
+    if (batch == NULL || Py_TYPE(batch) != names.batch_type || !has_room(batch)) return 0;
+    graph = SLOT(batch, names.batch_graph);
+    signatures = SLOT(batch, names.batch_signatures);
+    if (graph == NULL || Py_TYPE(graph) != names.graph_type) return 0;
+    if (signatures == NULL || Py_TYPE(signatures) != &SignaturesType) return 0;
+    call->of = of;
+    call->batch = Py_NewRef(batch);
+    call->graph = Py_NewRef(graph);
+    call->signatures = (Signatures *)Py_NewRef(signatures);
+    call->owner = Py_None;
+    call->arguments = call->holds = call->named = call->bits = 0;
+    call->parts[0] = what;
+    call->count = 1;
+    return 1;
+}
+
+void call_close(Call *call) {
     int k;
     for (k = 0; k < call->arguments; k++) Py_DECREF(call->values[k]);
     for (k = 0; k < call->holds; k++) Py_DECREF(call->held[k]);
-}
-
-/* Append a part that only an argument keeps alive, which may change while others are looked at. */
-static inline void hold(Call *call, PyObject *part) {
-    call->held[call->holds++] = Py_NewRef(part);
-    call->parts[call->count++] = part;
-}
-
-static inline int take(Call *call, PyObject *value) {
-    if (value == NULL || Py_TYPE(value) != core.value_type || ((Value *)value)->graph != call->graph) return 0;
-    Py_INCREF(value);
-    call->values[call->arguments++] = (Value *)value;
-    hold(call, ((Value *)value)->spec);
-    return 1;
+    Py_DECREF(call->graph);
+    Py_DECREF(call->signatures);
+    Py_DECREF(call->batch);
 }
 
 /* The value of an array that is not of this graph: 1, 0 where it has none, or -1 and an exception. */
@@ -39,7 +46,7 @@ static int take_other(Call *call, PyObject *array) {
         PyErr_Clear();
         return 0;
     }
-    taken = take(call, value);
+    taken = call_take(call, value);
     Py_DECREF(value);
     return taken;
 }
@@ -55,8 +62,7 @@ static int is_parameter(Call *call, PyObject *array) {
     return found != NULL || PyErr_Occurred();
 }
 
-/* Append bits that are no address. The hash leaves out the lowest ones of a part, which in addresses are equal. */
-static int append_bits(Call *call, const void *sort, uint64_t bits) {
+int append_bits(Call *call, const void *sort, uint64_t bits) {
     if (sizeof(void *) < sizeof bits) return 0;
     call->parts[call->count++] = sort;
     call->parts[call->count++] = (const void *)(size_t)(bits << 4 | bits >> 60);
@@ -66,8 +72,7 @@ static int append_bits(Call *call, const void *sort, uint64_t bits) {
 
 static uint64_t bits_of(const void *part) { return (uint64_t)(size_t)part >> 4 | (uint64_t)(size_t)part << 60; }
 
-/* Append a number, equal ones of which are found by what they are: 0 where Python has to look. */
-static int append_number(Call *call, PyObject *arg) {
+int append_number(Call *call, PyObject *arg) {
     uint64_t bits;
     double real;
     if (PyLong_CheckExact(arg)) {
@@ -87,7 +92,7 @@ static int flatten(Call *call, PyObject *arg) {
     PyTypeObject *type = Py_TYPE(arg);
     if (call->count + 3 > MOST) return 0;
     if (type == call->of->lazy[0] && call->of == &names.torch && is_stale(arg)) return 0;
-    if (type == call->of->lazy[0]) return take(call, SLOT(arg, call->of->lazy_v[0])) ? 1 : take_other(call, arg);
+    if (type == call->of->lazy[0]) return call_take(call, SLOT(arg, call->of->lazy_v[0])) ? 1 : take_other(call, arg);
     if (type == &PyTuple_Type || type == &PyList_Type) {
         Py_ssize_t k;
         call->parts[call->count++] = type;
@@ -105,10 +110,10 @@ static int flatten(Call *call, PyObject *arg) {
     }
     if (type == call->of->lazy[1]) {
         call->parts[call->count++] = type;
-        return take(call, SLOT(arg, call->of->lazy_v[1])) ? 1 : take_other(call, arg);
+        return call_take(call, SLOT(arg, call->of->lazy_v[1])) ? 1 : take_other(call, arg);
     }
     if (arg == call->owner || PyModule_CheckExact(arg)) {
-        hold(call, arg);
+        call_hold(call, arg);
         return 1;
     }
     if (type == call->of->plain[0]) return is_parameter(call, arg) ? 0 : take_other(call, arg);
@@ -121,7 +126,7 @@ static int flatten(Call *call, PyObject *arg) {
         return 1;
     }
     if (PyUnicode_CheckExact(arg) && PyUnicode_CHECK_INTERNED(arg)) { /* equal ones are mostly one object */
-        hold(call, arg);
+        call_hold(call, arg);
         return 1;
     }
     if (type == names.parameter_type && call->of == &names.torch)
@@ -201,12 +206,11 @@ static PyObject *key_of(Call *call, PyObject *state) {
     return key;
 }
 
-/* A lazy array of the k-th value of a node. */
-static PyObject *wrapped(Call *call, int interface, PyObject *record, Py_ssize_t node, Py_ssize_t k) {
+PyObject *wrapped(const Framework *of, int interface, PyObject *record, Py_ssize_t node, Py_ssize_t k) {
     PyObject *value = core.value_of(record, node, k), *array;
     if (value == NULL) return NULL;
     Py_INCREF(value);
-    array = wrap(call->of, interface, value);
+    array = wrap(of, interface, value);
     Py_DECREF(value);
     return array;
 }
@@ -230,12 +234,12 @@ static PyObject *returned(Call *call, Entry *entry, PyObject *record, Py_ssize_t
     const Framework *of = call->of;
     PyObject *values, *arguments = NULL, *results = NULL, *structure = entry->structure;
     Py_ssize_t k, count = ((Record *)record)->results;
-    if (structure == Py_None) return wrapped(call, 0, record, node, 0);
-    if (of->lazy[1] != NULL && structure == (PyObject *)of->lazy[1]) return wrapped(call, 1, record, node, 0);
+    if (structure == Py_None) return wrapped(of, 0, record, node, 0);
+    if (of->lazy[1] != NULL && structure == (PyObject *)of->lazy[1]) return wrapped(of, 1, record, node, 0);
     if (structure == (PyObject *)&PyTuple_Type) {
         results = PyTuple_New(count);
         for (k = 0; results != NULL && k < count; k++) {
-            PyObject *array = wrapped(call, 0, record, node, k);
+            PyObject *array = wrapped(of, 0, record, node, k);
             if (array == NULL) {
                 Py_CLEAR(results);
                 break;
@@ -267,8 +271,7 @@ static PyObject *captured(Call *call, Entry *entry, int sharing) {
     return result;
 }
 
-/* What comes before the arguments in a signature: 1; 0 under autocast, which Python tells apart; -1 and an exception. */
-static int begin(Call *call, PyObject *state) {
+int call_begin(Call *call, PyObject *state) {
     if (call->of == &names.torch) {
         int learning = is_learning(), autocast = learning < 0 ? -1 : is_casting();
         Py_ssize_t changes = call->owner == Py_None || autocast < 0 ? 0 : number_at(call->batch, names.batch_changes);
@@ -302,7 +305,7 @@ static int flatten_named(Call *call, PyObject *name, PyObject *arg) {
     if (call->count + 2 > MOST) return 0;
     call->parts[call->count++] = &NAMED;
     call->named++;
-    hold(call, name);
+    call_hold(call, name);
     Py_INCREF(arg);
     taken = flatten(call, arg);
     Py_DECREF(arg);
@@ -320,54 +323,50 @@ PyObject *due(PyObject *module, PyObject *ignored) {
     return PyBool_FromLong(enough);
 }
 
+/* The entry of a call: borrowed, or NULL where Python has not made it one node, or with an exception. */
+static Entry *entry_of(Call *call, PyObject *state) {
+    Py_hash_t hash = hash_parts(call->parts, call->count);
+    Entry *entry = signatures_find(call->signatures, call->parts, call->count, hash);
+    PyObject *key, *records, *record;
+    if (entry != NULL) return entry;
+    key = key_of(call, state);
+    records = key == NULL ? NULL : dict_at(call->batch, names.batch_records);
+    Py_XINCREF(records);
+    record = records == NULL ? NULL : Py_XNewRef(PyDict_GetItemWithError(records, key));
+    if (record != NULL) entry = signatures_add(call->signatures, record, key, call->parts, call->count, hash);
+    Py_XDECREF(record);
+    Py_XDECREF(records);
+    Py_XDECREF(key);
+    return entry;
+}
+
 PyObject *capture(const Framework *of, PyObject *state, PyObject *cell, PyObject *owner, PyObject *const *args,
                   Py_ssize_t count, PyObject *named) {
-    PyObject *name, *arg;
-    Py_ssize_t at = 0;
-    PyObject *batch = SLOT(state, names.state_batch), *signatures, *result = NULL;
+    PyObject *name, *arg, *batch = SLOT(state, names.state_batch), *result = NULL;
+    Py_ssize_t at = 0, k;
     Call call;
     Entry *entry;
-    Py_hash_t hash;
-    Py_ssize_t k;
     int taken;
-    if (batch == NULL || Py_TYPE(batch) != names.batch_type) return NULL;
     /* A batch of the other framework runs first, before it knows anything of this call. */
-    if (of == &names.mxnet && names.engine != NULL && SLOT(batch, names.batch_engine) == names.engine) return NULL;
-    if (!has_room(batch)) return NULL;
-    call.graph = SLOT(batch, names.batch_graph);
-    signatures = SLOT(batch, names.batch_signatures);
-    if (call.graph == NULL || Py_TYPE(call.graph) != names.graph_type) return NULL;
-    if (signatures == NULL || Py_TYPE(signatures) != &SignaturesType) return NULL;
-    call.batch = Py_NewRef(batch);
-    Py_INCREF(call.graph);
-    Py_INCREF(signatures);
+    if (of == &names.mxnet && names.engine != NULL && batch != NULL && Py_TYPE(batch) == names.batch_type &&
+        SLOT(batch, names.batch_engine) == names.engine)
+        return NULL;
+    if (!call_open(&call, of, state, cell)) return NULL;
     call.owner = owner;
-    call.arguments = call.holds = call.named = call.bits = 0;
-    call.of = of;
-    call.parts[0] = cell;
-    taken = begin(&call, state);
+    taken = call_begin(&call, state);
     for (k = 0; k < count && taken > 0; k++) taken = flatten(&call, args[k]);
     while (named != NULL && taken > 0 && PyDict_Next(named, &at, &name, &arg)) taken = flatten_named(&call, name, arg);
     if (taken > 0 && begins_with_zeros(&call)) taken = 0;
     if (taken > 0) taken = end(&call);
     /* What an array was before may have run the batch. */
-    if (taken > 0 && SLOT(batch, names.batch_graph) == call.graph && !PyErr_Occurred()) {
-        hash = hash_parts(call.parts, call.count);
-        entry = signatures_find((Signatures *)signatures, call.parts, call.count, hash);
-        if (entry == NULL) {
-            PyObject *key = key_of(&call, state);
-            if (key != NULL)
-                entry = signatures_add((Signatures *)signatures, batch, key, call.parts, call.count, hash);
-        }
-        if (entry != NULL && (entry->operator || ++found < EVERY) && signatures_current(entry, batch) > 0) {
+    if (taken > 0 && SLOT(call.batch, names.batch_graph) == call.graph && !PyErr_Occurred()) {
+        entry = entry_of(&call, state);
+        if (entry != NULL && (entry->operator || ++found < EVERY) && signatures_current(entry, call.batch) > 0) {
             entry->busy++; /* what it calls in Python may capture calls of the same signature */
-            result = captured(&call, entry, SLOT(batch, names.batch_sharing) == Py_True);
+            result = captured(&call, entry, SLOT(call.batch, names.batch_sharing) == Py_True);
             entry->busy--;
         }
     }
-    call_free(&call);
-    Py_DECREF(call.graph);
-    Py_DECREF(signatures);
-    Py_DECREF(call.batch);
+    call_close(&call);
     return result;
 }

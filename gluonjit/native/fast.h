@@ -221,8 +221,8 @@ extern PyTypeObject SignaturesType;
 
 void entry_free(Entry *entry);
 Entry *signatures_find(Signatures *self, const void **parts, int count, Py_hash_t hash);
-/* Takes over `key`; NULL without an exception where the record is none that the fast path can serve. */
-Entry *signatures_add(Signatures *self, PyObject *batch, PyObject *key, const void **parts, int count, Py_hash_t hash);
+/* `key` keeps alive what the parts point to. NULL without an exception where the record is none that the fast path can serve. */
+Entry *signatures_add(Signatures *self, PyObject *record, PyObject *key, const void **parts, int count, Py_hash_t hash);
 Py_hash_t hash_parts(const void **parts, int count);
 
 /* The record of a signature for what Python's state is now: 1, 0 where Python has to see to it, -1 and an exception. */
@@ -262,12 +262,44 @@ PyObject *user_line(void);
 typedef struct {
     const Framework *of;
     PyObject *batch, *graph, *owner;
+    Signatures *signatures;
     const void *parts[MOST];
     Value *values[MOST]; /* references of our own: calling Python may change the arrays */
     PyObject *held[MOST];   /* the same of parts that are no one's else */
     int count, arguments, holds;
     int named, bits; /* of the parts that are but a sign for the next one */
 } Call;
+
+/* Whether a call can be one of the open batch, of which it then holds what it needs; `what` is called. */
+int call_open(Call *call, const Framework *of, PyObject *state, const void *what);
+void call_close(Call *call);
+
+/* What comes before the arguments in a signature: 1; 0 under autocast, which Python tells apart; -1 and an exception. */
+int call_begin(Call *call, PyObject *state);
+
+/* Append a part that only an argument keeps alive, which may change while others are looked at. */
+static inline void call_hold(Call *call, PyObject *part) {
+    call->held[call->holds++] = Py_NewRef(part);
+    call->parts[call->count++] = part;
+}
+
+/* Append the value of a lazy array, if it is one of this graph. */
+static inline int call_take(Call *call, PyObject *value) {
+    if (value == NULL || Py_TYPE(value) != core.value_type || ((Value *)value)->graph != call->graph) return 0;
+    Py_INCREF(value);
+    call->values[call->arguments++] = (Value *)value;
+    call_hold(call, ((Value *)value)->spec);
+    return 1;
+}
+
+/* Append bits that are no address. The hash leaves out the lowest ones of a part, which in addresses are equal. */
+int append_bits(Call *call, const void *sort, uint64_t bits);
+
+/* Append a number, equal ones of which are found by what they are: 0 where Python has to look. */
+int append_number(Call *call, PyObject *arg);
+
+/* A lazy array of the k-th value of a node. */
+PyObject *wrapped(const Framework *of, int interface, PyObject *record, Py_ssize_t node, Py_ssize_t k);
 
 PyObject *capture(const Framework *of, PyObject *state, PyObject *cell, PyObject *owner, PyObject *const *args, Py_ssize_t count, PyObject *named);
 PyObject *slice_of(const Framework *of, int interface, PyObject *array, PyObject *key);
@@ -276,6 +308,13 @@ PyObject *slice_of(const Framework *of, int interface, PyObject *array, PyObject
 
 PyObject *look(PyObject *module, PyObject *array);
 PyObject *quick_lookup(PyObject *state, PyObject *cell, PyObject *array);
+
+/* operators.c: calls of MXNet's operators */
+
+PyObject *quick_operator(PyObject *const *args, Py_ssize_t count);
+PyObject *keep_operator(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *quick_verify(PyObject *const *args, Py_ssize_t count);
+PyObject *quick_numpy_verify(PyObject *const *args, Py_ssize_t count);
 
 /* doors.c: calls of PyTorch's functions */
 

@@ -139,6 +139,9 @@ static struct {
     {"item", quick_item},
     {"numpy_item", quick_numpy_item},
     {"tensor_item", quick_tensor_item},
+    {"operator", quick_operator},
+    {"verify", quick_verify},
+    {"numpy_verify", quick_numpy_verify},
 };
 
 static PyObject *hook_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *keywords) {

@@ -8,6 +8,8 @@ static PyMethodDef methods[] = {
     {"look", look, METH_O, "Shape and codes of dtype and device of an array, or None where Python has to look."},
     {"capture", (PyCFunction)(void (*)(void))capture_call, METH_FASTCALL,
      "What a call of PyTorch's gives that is one node, or None where Python has to see to it."},
+    {"keep_operator", (PyCFunction)(void (*)(void))keep_operator, METH_FASTCALL,
+     "Let equal calls of an operator of MXNet's be nodes of this record."},
     {"main_door", main_door, METH_NOARGS, "What stands in the place of __torch_function__ of lazy tensors."},
     {"find_modes", find_modes, METH_VARARGS, "Read PyTorch's modes in these libraries from now on, if they are there."},
     {"modes", modes, METH_NOARGS, "Whether gradients are recorded, something is cast, and functions are overridden."},

@@ -125,16 +125,12 @@ static int grow(Signatures *self) {
     return 0;
 }
 
-Entry *signatures_add(Signatures *self, PyObject *batch, PyObject *key, const void **parts, int count, Py_hash_t hash) {
-    PyObject *records = dict_at(batch, names.batch_records), *record;
-    Entry *entry = NULL;
+Entry *signatures_add(Signatures *self, PyObject *record, PyObject *key, const void **parts, int count, Py_hash_t hash) {
+    Entry *entry;
     size_t place;
-    Py_XINCREF(records);
-    record = records == NULL ? NULL : Py_XNewRef(PyDict_GetItemWithError(records, key));
-    Py_XDECREF(records);
-    if (record == NULL || Py_TYPE(record) != core.record_type) goto fail;
+    if (Py_TYPE(record) != core.record_type) return NULL;
     entry = entry_new(record);
-    if (entry == NULL) goto fail;
+    if (entry == NULL) return NULL;
     entry->parts = PyMem_Malloc(sizeof(void *) * (size_t)count);
     if (entry->parts == NULL) {
         PyErr_NoMemory();
@@ -143,18 +139,14 @@ Entry *signatures_add(Signatures *self, PyObject *batch, PyObject *key, const vo
     memcpy(entry->parts, parts, sizeof(void *) * (size_t)count);
     entry->count = count;
     entry->hash = hash;
-    entry->key = key;
-    key = NULL;
+    entry->key = Py_NewRef(key);
     if (3 * (self->used + 1) > 2 * self->size && grow(self) < 0) goto fail;
     place = (size_t)hash & (size_t)(self->size - 1);
     while (self->table[place] != NULL) place = (place + 1) & (size_t)(self->size - 1);
     self->table[place] = entry;
     self->used++;
-    Py_DECREF(record);
     return entry;
 fail:
-    Py_XDECREF(record);
-    Py_XDECREF(key);
     entry_free(entry);
     return NULL;
 }

@@ -128,6 +128,73 @@ def numpy_arrays() -> list[Any]:
         npx.reset_np()
 
 
+class Signs(gluon.Block):
+    """Operators outside of cells, each called on several arrays, again, and on equal ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.dense = gluon.nn.Embedding(9, 4), gluon.nn.Dense(4, in_units=4)
+
+    def forward(self, tokens: Any) -> Any:
+        words = self.embed(tokens)
+        rows = [words[k : k + 1] for k in range(len(tokens))]
+        return [part for _ in range(2) for row in rows for part in self.each(row, self.dense(row))]
+
+    def each(self, x: Any, y: Any) -> list[Any]:
+        """Numbers on both sides, attributes of every sort, several results, parameters, references, views."""
+        weight, bias = self.dense.weight.data(), self.dense.bias.data()
+        found = [x + y, x - y, x * 2.0, 2.0 - x, 1 / (y + 3), x * 0.0, x * -0.0, x > 0, -y, x**2]
+        found += [mx.nd.tanh(y), mx.nd.sum(y, axis=1), mx.nd.sum(y, axis=(0, 1)), mx.nd.sum(y, axis=1, keepdims=True)]
+        found += [mx.nd.concat(x, y, dim=1), mx.nd.concat(x, y, dim=0), mx.nd.transpose(y, axes=(1, 0))]
+        found += [*mx.nd.split(y, num_outputs=2, axis=1), *mx.nd.split(y, num_outputs=1, axis=1)]
+        found += [mx.nd.FullyConnected(x, weight, bias, num_hidden=4), mx.nd.broadcast_add(x, bias), x * bias[1:2]]
+        found += [y.reshape((2, 2)), y.reshape((2, 2))[0] * 3.0, y[0] + y[0], x.astype("float16")]
+        found += [mx.nd.LeakyReLU(y, act_type="leaky", slope=0.3), x.astype("float64") + 1]
+        found += [mx.nd.zeros((1, 4)) + y, x + mx.nd.ones((1, 4)), mx.nd.add_n(x, y, x, y, x, y)]
+        found += [mx.nd.Dropout(y, p=0.5), mx.nd.Activation(y, act_type="softrelu")]
+        found += [mx.nd.clip(y, a_min=float("-inf"), a_max=1), mx.nd.dot(x, y, transpose_b=True), mx.nd.dot(x, weight)]
+        return found
+
+
+def operators(recorded: bool, **options: Any) -> Program:
+    def program() -> list[Any]:
+        mx.random.seed(3)
+        net = Signs()
+        net.initialize(mx.init.Xavier())
+        net.hybridize(dynamic_batch=True, **{**GRAPHS, **options})
+        with autograd.record() if recorded else autograd.pause():
+            found = [part for row in ([1, 2], [2, 5], [1, 2]) for part in net(mx.nd.array(row))]
+        return [*found, found[0] + found[0], found[0] + found[0], found[0] * 2.0, found[1] * 2.0]
+
+    return program
+
+
+class NumpySigns(gluon.Block):
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = gluon.nn.Dense(4, in_units=4)
+
+    def forward(self, x: Any) -> Any:
+        found = []
+        for _ in range(2):
+            y = self.dense(x)
+            found += [x + y, 2.0 * y, y - 1, np.tanh(y), np.concatenate([x, y], axis=1), np.sum(y, axis=1), y.T]
+            found += [np.dot(y, self.dense.weight.data()), (y.as_nd_ndarray() * 2.0).as_np_ndarray(), y[0] * y]
+            found += [npx.relu(y), *np.split(y, 2, axis=1)]
+        return found
+
+
+def numpy_operators() -> list[Any]:
+    npx.set_np()
+    try:
+        net = NumpySigns()
+        net.initialize(mx.init.Xavier())
+        net.hybridize(dynamic_batch=True, **GRAPHS)
+        return [part for k in (1, 2, 1) for part in net(np.ones((1, 4)) * k)]
+    finally:
+        npx.reset_np()
+
+
 def failing() -> list[Any]:
     net = Model()
     net.initialize(mx.init.Xavier())
@@ -151,6 +218,11 @@ def main() -> None:
         "expanded": tree(expand=("Nested",)),
         "inference": inference,
         "numpy": numpy_arrays,
+        "signs": operators(True),
+        "signs, not recorded": operators(False),
+        "signs, unshared": operators(True, sharing=False),
+        "signs, graphs": operators(True, granularity="graph"),
+        "numpy signs": numpy_operators,
     }
     tell(programs, lambda array: array.asnumpy().tolist(), failing=failing())
 

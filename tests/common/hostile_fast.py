@@ -142,7 +142,7 @@ def of_values() -> Iterator[Case]:
 def of_hooks() -> Iterator[Case]:
     for given in ((), ("call",), ("call", 1, 2), (None, print), ("none", print), (b"call", print), ("call\0", print)):
         yield Case(f"Hook{given}", lambda given=given: fast.Hook(*given), (TypeError, ValueError))  # type: ignore[misc]
-    for path in ("call", "item", "numpy_item", "tensor_item"):
+    for path in ("call", "item", "numpy_item", "tensor_item", "operator", "verify", "numpy_verify"):
         for k, thing in enumerate(THINGS):
             yield Case(
                 f"a hook of {path} of thing {k}",
@@ -230,6 +230,8 @@ def of_functions() -> Iterator[Case]:
             yield Case(f"configure({section}, {list(named)})", made, (TypeError, AttributeError))
     for given in ((), (1,), (1, 2, 3), (None, None, (), {}, 5)):
         yield Case(f"capture{given}", lambda given=given: fast.capture(*given), TypeError)  # type: ignore[misc]
+    for given in ((), (1,), (1, [], [], [], None), (1, [], [], [], Record(kind_of(), 0, 0.0), 5)):
+        yield Case(f"keep_operator{given!r:.30}", lambda given=given: fast.keep_operator(*given), TypeError)  # type: ignore[misc]
     yield Case("spare_bodies(1)", lambda: fast.spare_bodies(1), TypeError)
     for kind in (
         None,

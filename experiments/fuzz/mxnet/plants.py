@@ -41,7 +41,7 @@ def _dropped_gradient() -> list[Patch]:
 
 def _wrong_share() -> list[Patch]:
     """Calls of an operator that differ in their last operand alone are taken as equal."""
-    return [(ops, "captured", but_the_last(capturing.captured))]
+    return [(ops, "FAST", None), (ops, "captured", but_the_last(capturing.captured))]
 
 
 def _sevens(array: Any) -> Any:
@@ -51,12 +51,12 @@ def _sevens(array: Any) -> Any:
 
 
 def _missed_write() -> list[Patch]:
-    """What is in a computational graph may be written to under recording, and gradients before that are lost."""
+    """Arrays in a computational graph may be written to under recording, and gradients before that are lost."""
     return [(refusals, "_refuse", lambda shape: None)]
 
 
 def _unnoticed(inputs: bool) -> list[Patch]:
-    """What waits does not run before a write to its inputs, or to other arrays that it reads, which weights are."""
+    """Captured calls do not run before a write to its inputs, or to other arrays that it reads, which weights are."""
     original = writes.before_write
 
     def before_write(array: Any) -> None:

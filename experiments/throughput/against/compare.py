@@ -29,7 +29,7 @@ NAMES = {"train": "training", "inference": "inference"}
 
 
 class Wanted(NamedTuple):
-    """What to measure, and how long; `command` is what was typed, for the record."""
+    """A comparison to make, and how long; `command` is what was typed, for the record."""
 
     checkout: str
     engine: str

@@ -17,7 +17,7 @@ class PeerError(Exception):
 
 
 class Needs(NamedTuple):
-    """What a peer is installed from: its folder's name, pinned requirements, and the Python it has wheels for."""
+    """A peer's installation: its folder's name, pinned requirements, and the Python it has wheels for."""
 
     folder: str
     requirements: tuple[str, ...]

@@ -21,7 +21,7 @@ LAST_LINES = 5  # of a process that has died, in the message
 
 
 class Task(NamedTuple):
-    """What a peer is given: samples of a family, weights by name, and the rate it learns at."""
+    """A peer's task: samples of a family, weights by name, and the rate it learns at."""
 
     family: str
     samples: Sequence[Any]

@@ -26,7 +26,7 @@ HERE = "experiments.throughput.peers"
 
 
 class Model(Protocol):
-    """What each peer has of a workload."""
+    """The parts of a workload that each peer has."""
 
     def differentiate(self, samples: Sequence[Any]) -> dict[str, np.ndarray]:
         """Return `losses` of the samples and the gradient of their sum for each weight."""

@@ -15,7 +15,7 @@ SIZE, ROUNDS = 12, 3
 
 
 class Readout(nn.Module):
-    """What an atom adds to the molecule, from its first and its last state."""
+    """Computes what an atom adds to the molecule, from its first and its last state."""
 
     def __init__(self, size: int) -> None:
         super().__init__()

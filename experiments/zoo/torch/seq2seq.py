@@ -15,7 +15,7 @@ SIZE = 12
 
 
 class Attend(nn.Module):
-    """What the decoder says, from its state and what it reads from the source."""
+    """Computes what the decoder says, from its state and what it reads from the source."""
 
     def __init__(self, size: int) -> None:
         super().__init__()

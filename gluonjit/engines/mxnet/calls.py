@@ -163,7 +163,7 @@ def _outermost(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
 
 
 def _sample(block: gluon.Block, args: tuple[Any, ...]) -> Any:
-    """What an outermost block gives, whose arrays are lazy there."""
+    """Returns what an outermost block gives, whose arrays are lazy there."""
     args = tuple([_lazy(arg) for arg in args])
     for hook in block._forward_pre_hooks.values():
         hook(block, args)

@@ -56,6 +56,21 @@ def block_call() -> Any:
     return FAST.Hook("call", calls.call)
 
 
+def operator_call() -> Any:
+    """Stands in the place of mxnet.ndarray.register._imperative_invoke."""
+    return calls.invoke if FAST is None else FAST.Hook("operator", calls.invoke)
+
+
+def verify() -> Any:
+    """Stands in the place of mxnet.ndarray.register._verify_all_legacy_ndarrays."""
+    return calls.verify if FAST is None else FAST.Hook("verify", calls.verify)
+
+
+def verify_numpy() -> Any:
+    """Stands in the place of mxnet.ndarray.register._verify_all_np_ndarrays."""
+    return calls.verify_numpy if FAST is None else FAST.Hook("numpy_verify", calls.verify_numpy)
+
+
 def _address(function: Any) -> int | None:
     """The address of a function of MXNet's C interface."""
     return ctypes.cast(function, ctypes.c_void_p).value

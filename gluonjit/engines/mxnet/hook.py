@@ -15,7 +15,7 @@ from mxnet.numpy import ndarray
 from gluonjit.engines.mxnet import backward as lazy_backward
 from gluonjit.engines.mxnet import calls, changes, hooked, shared
 from gluonjit.engines.mxnet.engine import ENGINE
-from gluonjit.engines.mxnet.fast import block_call
+from gluonjit.engines.mxnet.fast import block_call, operator_call, verify, verify_numpy
 from gluonjit.engines.mxnet.semantics import note_semantics
 from gluonjit.hybrid import register as register_engine
 
@@ -24,12 +24,12 @@ _from_dlpack = shared.noting(hooked.original_from_dlpack)
 _set_np_shape = changes.noting(hooked.original_set_np_shape)
 
 PATCHES: list[tuple[Any, str, Any]] = [
-    (register, "_imperative_invoke", calls.invoke),
-    (register, "_verify_all_legacy_ndarrays", calls.verify),
+    (register, "_imperative_invoke", operator_call()),
+    (register, "_verify_all_legacy_ndarrays", verify()),
     (gluon.Block, "__call__", block_call()),
     (gluon.Block, "hybridize", changes.hybridize(hooked.original_block_hybridize)),
     (gluon.HybridBlock, "hybridize", changes.hybridize(hooked.original_hybrid_hybridize)),
-    (register, "_verify_all_np_ndarrays", calls.verify_numpy),
+    (register, "_verify_all_np_ndarrays", verify_numpy()),
     (NDArray, "__setitem__", changes.setitem),
     (ndarray, "__setitem__", changes.numpy_setitem),
     (NDArray, "_get_index_nd", changes.get_index),

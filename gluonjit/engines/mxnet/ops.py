@@ -8,6 +8,7 @@ from typing import Any
 from mxnet.ndarray import NDArray
 from mxnet.ndarray.sparse import BaseSparseNDArray
 
+from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet import rules
 from gluonjit.engines.mxnet.computing import concrete, created, own, unlinked, waits
 from gluonjit.engines.mxnet.hooked import current_mode, original_invoke
@@ -47,24 +48,13 @@ _WITHOUT_GRADIENT = {"_contrib_getnnz", "_npx_nonzero", "_npi_unique", "_npi_bin
 def capture_op(
     handle: int, arrays: Sequence[Any], keys: Sequence[str], vals: Sequence[Any], is_np: bool, as_list: bool
 ) -> Any:
-    """Capture an operator on arrays; what cannot be captured runs at once."""
+    """Capture an operator on arrays; what cannot be captured runs at once. C does the same for what is in `ops`."""
     state = LOCAL.state
-    call = _call_key(state, handle, arrays, keys, vals)
-    if call is not None:
-        known = state.batch.calls.get(call)  # type: ignore[union-attr]
-        if known is not None:
-            record, values = known
-            if record is not None:
-                record.calls += 1
-            return _wrapped(values, is_np, as_list)
-        operands = [part for part in call if part.__class__ is Value]
-        like = tuple([part.spec if part.__class__ is Value else part for part in call])
-        record = state.batch.ops.get(like)  # type: ignore[union-attr]
-        if record is not None:
-            values = captured(state.batch, record, operands)  # type: ignore[arg-type]
-            if record.kind.pure and state.batch.sharing:  # type: ignore[union-attr]
-                state.batch.calls[call] = record, values  # type: ignore[union-attr]
-            return _wrapped(values, is_np, as_list)
+    like = _likeness(state, handle, arrays, keys, vals)
+    record = None if like is None else state.batch.ops.get(like)  # type: ignore[union-attr]
+    if record is not None:
+        operands = [array._v for array in arrays if isinstance(array, Lazy)]
+        return _wrapped(captured(state.batch, record, operands), is_np, as_list)  # type: ignore[arg-type]
     batch = state.batch
     if batch is None or batch.engine.name != "mxnet":
         state.mode = current_mode()
@@ -103,11 +93,10 @@ def capture_op(
         elif name in _WITHOUT_GRADIENT:
             arrays = [concrete(array) if isinstance(array, Lazy) else array for array in arrays]
         return original_invoke(handle, arrays, keys, vals, None, is_np, as_list)
-    # A kept reference would keep alive what it refers to, so only those to inputs are kept.
-    if call is not None and batch.sharing and (record.kind.pure if record is not None else not results[0].depth):
-        batch.calls[call] = record, results
-    if call is not None and record is not None and len(record.kind.operands) == len(operands):
+    if like is not None and record is not None and len(record.kind.operands) == sum(v is not None for v in values):
         batch.ops[like] = record
+        if FAST is not None:
+            FAST.keep_operator(handle, arrays, keys, vals, record)
     return _wrapped(results, is_np, as_list)
 
 
@@ -131,10 +120,10 @@ def _wrapped(values: Sequence[Value], is_np: bool, as_list: bool) -> Any:
     return wrap(values[0])
 
 
-def _call_key(
+def _likeness(
     state: State, handle: int, arrays: Sequence[Any], keys: Sequence[str], vals: Sequence[Any]
 ) -> tuple[Any, ...] | None:
-    """The key that two equal calls in one batch have in common; None where that is not plain to see."""
+    """The key that calls which are nodes of one record have in common; None where that is not plain to see."""
     batch = state.batch
     if batch is None or not arrays or batch.room < 0:
         return None
@@ -146,17 +135,17 @@ def _call_key(
         if array.__class__ is LazyArray or array.__class__ is LazyNumpy:
             if array._v.graph is not graph:
                 return None
-            parts.append(array._v)
+            parts.append(array._v.spec)
         elif id(array) in parameters:
             parts.append(id(array))
         else:
             return None
-    call = tuple(parts)
+    like = tuple(parts)
     try:
-        hash(call)
+        hash(like)
     except TypeError:  # an attribute given as a list
         return None
-    return call
+    return like
 
 
 def _weights(batch: Batch, name: str, arrays: Sequence[Any]) -> set[int]:

@@ -201,7 +201,6 @@ def _held(apart: Apart, lazies: list[Any], results: list[Any], values: list[tupl
     for array in lazies:
         array._v = None
     _forget_bases(lazies)
-    apart.batch.calls = {}  # its keys hold operands
     try:
         return any(record.held(first, len(record), 1) for _, record, first in apart.records())
     finally:

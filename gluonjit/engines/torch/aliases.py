@@ -100,7 +100,7 @@ VIEWING: set[Any] = {
 
 
 DATA: Any = torch.Tensor.data.__get__
-"""What `tensor.data` is."""
+"""The step from a tensor to its `data`."""
 
 
 _DATA_STEP = Step(DATA, (), (), None, True)

@@ -20,7 +20,7 @@ _written: dict[int, Any] = {}
 
 
 class Account:
-    """What is known of one open batch: `Batch.own`.
+    """The account of one open batch: `Batch.own`.
 
     versions: weights by address, with how often they had been written to, and where they lay, at the first call that
     uses them; snapshots: buffers by address, as they were then; hooked: whether there were hooks for all modules;

@@ -62,7 +62,7 @@ class TorchEngine(Adapter):
         return sum_kind(spec, count)
 
     def account(self) -> Account:
-        """What is known of weights, buffers and hooks while a batch is open."""
+        """Makes the account of weights, buffers and hooks while a batch is open."""
         return Account()
 
     def session(self, plan: Plan, report: Report, options: Options, samples: int, provenance: Provenance) -> Session:

@@ -1,1 +1,1 @@
-"""What engines have in common when calls are captured: cells, guards, reuse, programs for any number of children."""
+"""The common part of engines' capture: cells, guards, reuse, programs for any number of children."""

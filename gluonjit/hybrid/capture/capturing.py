@@ -1,4 +1,4 @@
-"""What capturing takes with any engine: an open batch, a sample in it, a node."""
+"""Steps of a capture with any engine: an open batch, a sample in it, a node."""
 
 from __future__ import annotations
 

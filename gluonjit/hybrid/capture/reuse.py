@@ -140,7 +140,6 @@ class Apart:
         self.reason = ""  # why the call is no function of its key
         self.open = True
         self._room = batch.room
-        self._calls, batch.calls = batch.calls, {}
         self._before = {record: (len(record), record.calls, record.set_aside()) for record in batch.records.values()}
         LOCAL.state.recorded = self
 
@@ -184,8 +183,6 @@ class Apart:
         self._leave()
 
     def _leave(self) -> None:
-        if self.batch.graph is self.graph:
-            self.batch.calls = self._calls
         self.open = False
         LOCAL.state.recorded = None
 

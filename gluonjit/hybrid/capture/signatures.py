@@ -18,7 +18,7 @@ MOST_KINDS = 4096
 
 
 class Signatures:
-    """What is known of the calls of one cell, by their signatures: kinds, and why some are not one node."""
+    """Knowledge of the calls of one cell, by their signatures: kinds, and why some are not one node."""
 
     def __init__(self, name: str) -> None:
         self.name = name

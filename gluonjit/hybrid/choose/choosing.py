@@ -64,7 +64,7 @@ class Chooser:
             study.give_up()
 
     def learned(self) -> list[dict[str, Any]]:
-        """What a later process may begin with: the studies that have chosen, the last of each phase at the end."""
+        """The studies that a later process may begin with: those that chose, the last of each phase at the end."""
         studies = sorted(self._studies.items(), key=lambda item: item[1] is self._last.get(item[0][0]))
         return [
             {"training": training, "size": size, **known}

@@ -1,4 +1,4 @@
-"""What was learned of a model, kept in a file beside the calibration, so that the next process begins with it.
+"""Files beside the calibration with what was learned of a model, so that the next process begins with it.
 
 A model is known by its signature: the classes and the code of its blocks, the shapes of its parameters, its options,
 the machine and the versions. A file that cannot be read or written is as if there were none.

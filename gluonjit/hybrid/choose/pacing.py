@@ -44,7 +44,7 @@ class Paces:
         return [pace.shown() for pace in self.phases if pace.seconds]
 
     def learned(self) -> list[dict[str, Any] | None]:
-        """What a later process may begin with, by phase: inference, training."""
+        """The studies that a later process may begin with, by phase: inference, training."""
         return [pace.learned() for pace in self.phases]
 
     def restore(self, learned: list[dict[str, Any] | None], origin: str) -> None:

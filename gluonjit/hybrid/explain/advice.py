@@ -110,7 +110,7 @@ _INSTEAD = {
     "__getitem__": _BY_VALUES,
     "requires_grad_": "make the tensor that learns before, of numbers that are there (torch.zeros)",
 }
-"""What to type instead of a function that needs values; by its name, as the framework has it."""
+"""The call to type instead of a function that needs values; by its name, as the framework has it."""
 
 
 def _early(early: Early) -> None:

@@ -121,7 +121,6 @@ class Batch(BatchRoom):
         self.tables: dict[Any, Any] = {}
         self.signatures: Any = None if FAST is None else FAST.Signatures()  # the records, as C finds them
         self.created: dict[Any, Any] = {}
-        self.calls: dict[Any, Any] = {}  # operator calls so far, with their values
         self.ops: dict[Any, Any] = {}  # records by what operator calls of one signature have in common
         self.looks: dict[Any, Any] = {}  # what the models look like that were called, by address
         self.reused: dict[Any, Any] = {}  # what recordings of calls need to know of this graph
@@ -146,7 +145,6 @@ class Batch(BatchRoom):
             self._choose()
             note_look(self.chooser if self.chooser.explores(self.setting) else None)
         if self.setting.granularity == "graph":  # samples that share a node do not run as one
-            self.calls.clear()
             for record in self.records.values():
                 record.set_aside()
         self.graph.begin()
@@ -160,7 +158,6 @@ class Batch(BatchRoom):
         What the failed sample has captured itself does not count: its error holds that.
         """
         rows, self.failed = self.failed, -1
-        self.calls.clear()  # its keys hold values
         for record in self.records.values():
             bases = record.bases
             if record.held(bisect_left(bases, self.begun), bisect_left(bases, rows)):
@@ -179,7 +176,6 @@ class Batch(BatchRoom):
 
         A name that ends in .gz is compressed. Nothing runs. Raises TraceError where nothing waits to run.
         """
-        self.calls.clear()  # its keys would keep alive what nobody else can read; equal nodes are found without them
         save_graph(self.graph, path, self.setting.granularity, self.sharing)
 
     def discard(self, reason: str) -> None:

@@ -145,7 +145,7 @@ class Adapter:
         raise NotImplementedError
 
     def account(self) -> Any:
-        """What the engine keeps of an open batch besides what the core does: `Batch.own` until the batch is closed."""
+        """Makes the engine's own account of an open batch: `Batch.own` until the batch is closed."""
         return None
 
     def check(self, call: str, options: Options) -> None:

@@ -1,4 +1,4 @@
-"""What the models in DyNet share: parameters, a graph a minibatch, the step."""
+"""The common part of the models in DyNet: parameters, a graph a minibatch, the step."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def compare(
 
 
 class ByLevel(Differentiated):
-    """What both models share; `functions` are those of a level and of what is above the trees."""
+    """The common part of both models; `functions` are those of a level and of what is above the trees."""
 
     functions: tuple[Callable[..., Tensor], ...] = ()
 

@@ -1,4 +1,4 @@
-"""What the models in PyTorch share: their weights, the step, and functions with their derivatives."""
+"""The common part of the models in PyTorch: their weights, the step, and functions with their derivatives."""
 
 from __future__ import annotations
 

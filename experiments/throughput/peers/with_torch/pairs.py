@@ -25,7 +25,7 @@ from experiments.throughput.peers.with_torch.functions import (
 
 
 class _Tape(NamedTuple):
-    """What the backward needs of the forward: rows of nodes, and of edges to children where they are named so."""
+    """The parts of the forward that backward needs: rows of nodes, and of edges to children where they are named so."""
 
     x: Tensor
     gates: Tensor  # i, o, u after their functions

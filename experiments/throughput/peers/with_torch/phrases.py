@@ -15,7 +15,7 @@ from experiments.throughput.peers.with_torch.functions import Learner, per_sampl
 
 
 class _Tape(NamedTuple):
-    """What the backward needs of the forward: rows of phrases, `parts` and `forget` of inner ones."""
+    """The parts of the forward that backward needs: rows of phrases, `parts` and `forget` of inner ones."""
 
     x: Tensor
     gates: Tensor  # i, o, u after their functions

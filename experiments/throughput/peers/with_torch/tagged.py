@@ -40,7 +40,7 @@ class _Placed(NamedTuple):
 
 
 class _Tape(NamedTuple):
-    """What the backward needs of one direction: the gates i, f, u, o after their functions, and the states."""
+    """The parts of one direction that backward needs: the gates i, f, u, o after their functions, and the states."""
 
     x: Tensor
     gates: Tensor

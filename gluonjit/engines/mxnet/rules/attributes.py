@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 _TRUE = {"True", "true", "1"}
@@ -82,6 +83,7 @@ class Attributes(Mapping[str, str]):
         return entries
 
 
+@lru_cache(maxsize=1024)  # Python's compiler reads them
 def literal(text: str) -> Any:
     """The Python value of an attribute's text; words that are no literal stay text."""
     if not text:

@@ -1,0 +1,184 @@
+/* Operators of MXNet outside of cells: gluonjit.engines.mxnet.calls.invoke, for calls like those that
+   gluonjit.engines.mxnet.ops has captured as nodes before. */
+
+#include "fast.h"
+
+static const char OPERATOR;        /* in the place of a cell */
+static const char TEXT, PARAMETER; /* before the length and the letters of a string, the address of a parameter */
+
+/* Append a string, equal ones of which are found by their letters, where there are few. */
+static int append_text(Call *call, PyObject *text) {
+    Py_ssize_t length = PyUnicode_GET_LENGTH(text), k;
+    const char *letters;
+    if (!PyUnicode_IS_ASCII(text) || call->count + 4 + length / 4 > MOST) return 0;
+    letters = (const char *)PyUnicode_1BYTE_DATA(text);
+    if (!append_bits(call, &TEXT, (uint64_t)length)) return 0;
+    for (k = 0; k < length; k += 8) {
+        uint64_t bits = 0;
+        memcpy(&bits, letters + k, (size_t)(length - k < 8 ? length - k : 8));
+        append_bits(call, &TEXT, bits);
+    }
+    return 1;
+}
+
+/* Append the name of an attribute, or what it is: 1, or 0 where Python has to look. */
+static int append_attribute(Call *call, PyObject *part) {
+    Py_ssize_t k;
+    if (call->count + 3 > MOST) return 0;
+    if (part == Py_None || PyBool_Check(part)) {
+        call->parts[call->count++] = part;
+        return 1;
+    }
+    if (PyUnicode_CheckExact(part)) {
+        if (!PyUnicode_CHECK_INTERNED(part)) return append_text(call, part);
+        call_hold(call, part);
+        return 1;
+    }
+    if (!PyTuple_CheckExact(part)) return append_number(call, part);
+    call->parts[call->count++] = &PyTuple_Type;
+    call->parts[call->count++] = (void *)(16 * (size_t)PyTuple_GET_SIZE(part));
+    for (k = 0; k < PyTuple_GET_SIZE(part); k++)
+        if (!append_attribute(call, PyTuple_GET_ITEM(part, k))) return 0;
+    return 1;
+}
+
+/* Append an operand: a lazy array of this graph, or a parameter that the batch knows. `waits` is set for one that has
+   to be captured. 1, 0 where Python has to look, or -1 and an exception. */
+static int append_operand(Call *call, PyObject *array, int *waits) {
+    int interface = Py_TYPE(array) == names.mxnet.lazy[0] ? 0 : Py_TYPE(array) == names.mxnet.lazy[1] ? 1 : -1;
+    PyObject *known, *place, *found;
+    if (call->count + 2 > MOST) return 0;
+    if (interface >= 0) {
+        if (SLOT(array, names.mxnet.lazy_c[interface]) == Py_None) *waits = 1;
+        return call_take(call, SLOT(array, names.mxnet.lazy_v[interface]));
+    }
+    known = dict_at(call->batch, names.batch_parameters);
+    place = known == NULL ? NULL : PyLong_FromVoidPtr(array);
+    if (place == NULL) return -1;
+    found = PyDict_GetItemWithError(known, place);
+    Py_DECREF(place);
+    if (found == NULL) return PyErr_Occurred() ? -1 : 0;
+    return append_bits(call, &PARAMETER, (uint64_t)(size_t)array);
+}
+
+/* Look at what an operator is called with: its handle, arrays, and names and values of attributes. */
+static int look_at(Call *call, PyObject *state, PyObject *const *args, int *waits) {
+    Py_ssize_t k;
+    int taken = call_begin(call, state);
+    if (taken <= 0 || !PyLong_CheckExact(args[0])) return taken < 0 ? -1 : 0;
+    for (k = 1; k < 4; k++)
+        if (!PyList_CheckExact(args[k])) return 0;
+    if (!append_number(call, args[0])) return 0;
+    call->parts[call->count++] = (void *)(16 * (size_t)PyList_GET_SIZE(args[2]));
+    for (k = 0; k < PyList_GET_SIZE(args[2]); k++)
+        if (!append_attribute(call, PyList_GET_ITEM(args[2], k))) return 0;
+    for (k = 0; k < PyList_GET_SIZE(args[3]); k++)
+        if (!append_attribute(call, PyList_GET_ITEM(args[3], k))) return 0;
+    for (k = 0; k < PyList_GET_SIZE(args[1]) && taken > 0; k++)
+        taken = append_operand(call, PyList_GET_ITEM(args[1], k), waits);
+    return taken > 0 && call->arguments == 0 ? 0 : taken;
+}
+
+/* What an operator returns whose results are a node's. */
+static PyObject *returned(PyObject *record, Py_ssize_t node, int numpy, int listed) {
+    Py_ssize_t count = ((Record *)record)->results, k;
+    PyObject *results;
+    if (count == 1 && !listed) return wrapped(&names.mxnet, numpy, record, node, 0);
+    results = PyList_New(count);
+    for (k = 0; results != NULL && k < count; k++) {
+        PyObject *array = wrapped(&names.mxnet, numpy, record, node, k);
+        if (array == NULL) {
+            Py_CLEAR(results);
+            break;
+        }
+        PyList_SET_ITEM(results, k, array);
+    }
+    return results;
+}
+
+/* Where arrays wait, or a sample is being captured, a call is a node of the record that equal ones were nodes of. */
+static PyObject *captured(Call *call, PyObject *state, PyObject *const *args) {
+    int waits = 0, sharing;
+    Entry *entry;
+    PyObject *record, *result = NULL;
+    Py_ssize_t inside, node;
+    if (look_at(call, state, args, &waits) <= 0) return NULL;
+    inside = number_at(state, names.state_inside);
+    if (PyErr_Occurred() || (!waits && inside <= 0)) return NULL;
+    entry = signatures_find(call->signatures, call->parts, call->count, hash_parts(call->parts, call->count));
+    if (entry == NULL) return NULL;
+    sharing = entry->pure && SLOT(call->batch, names.batch_sharing) == Py_True;
+    record = Py_NewRef(entry->record);
+    node = core.node_of(call->batch, call->graph, record, (PyObject **)call->values, call->arguments, sharing);
+    if (node >= 0) result = returned(record, node, args[5] == Py_True, args[6] == Py_True);
+    Py_DECREF(record);
+    return result;
+}
+
+/* _imperative_invoke(handle, arrays, keys, vals, out, is_np, as_list) */
+PyObject *quick_operator(PyObject *const *args, Py_ssize_t count) {
+    PyObject *state, *result = NULL;
+    Call call;
+    if (count != 7 || args[4] != Py_None || !PyBool_Check(args[5]) || !PyBool_Check(args[6])) return NULL;
+    if (names.mxnet.cell_type == NULL) return NULL;
+    state = state_here();
+    if (state == NULL) return NULL;
+    if (is_running(state) && call_open(&call, &names.mxnet, state, &OPERATOR)) {
+        result = captured(&call, state, args);
+        call_close(&call);
+    }
+    Py_DECREF(state);
+    return result;
+}
+
+/* What a call holds, which keeps alive what its parts point to. */
+static PyObject *holdings(const Call *call) {
+    PyObject *found = PyTuple_New(call->holds);
+    int k;
+    for (k = 0; found != NULL && k < call->holds; k++) PyTuple_SET_ITEM(found, k, Py_NewRef(call->held[k]));
+    return found;
+}
+
+/* keep_operator(handle, arrays, keys, vals, record): equal calls are nodes of this record. */
+PyObject *keep_operator(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    PyObject *state, *key;
+    Call call;
+    int waits;
+    if (count != 5 || Py_TYPE(args[4]) != core.record_type || names.local == NULL || names.mxnet.cell_type == NULL)
+        return PyErr_Format(PyExc_TypeError, "keep_operator() takes what an operator was called with, and a Record");
+    state = state_here();
+    if (state == NULL) return NULL;
+    if (call_open(&call, &names.mxnet, state, &OPERATOR)) {
+        if (look_at(&call, state, args, &waits) > 0) {
+            Py_hash_t hash = hash_parts(call.parts, call.count);
+            int known = signatures_find(call.signatures, call.parts, call.count, hash) != NULL;
+            key = known ? NULL : holdings(&call);
+            if (key != NULL) signatures_add(call.signatures, args[4], key, call.parts, call.count, hash);
+            Py_XDECREF(key);
+        }
+        call_close(&call);
+    }
+    Py_DECREF(state);
+    if (PyErr_Occurred()) return NULL;
+    Py_RETURN_NONE;
+}
+
+/* _verify_all_legacy_ndarrays(op_name, func_name, arrays, out) */
+PyObject *quick_verify(PyObject *const *args, Py_ssize_t count) {
+    Py_ssize_t k;
+    if (count != 4 || args[3] != Py_None || !PyList_CheckExact(args[2]) || names.mxnet.cell_type == NULL) return NULL;
+    for (k = 0; k < PyList_GET_SIZE(args[2]); k++) {
+        PyTypeObject *type = Py_TYPE(PyList_GET_ITEM(args[2], k));
+        if (type != names.mxnet.plain[0] && type != names.mxnet.lazy[0]) return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+/* _verify_all_np_ndarrays, likewise */
+PyObject *quick_numpy_verify(PyObject *const *args, Py_ssize_t count) {
+    Py_ssize_t k;
+    if (count != 4 || args[3] != Py_None || !PyList_CheckExact(args[2]) || names.mxnet.cell_type == NULL) return NULL;
+    for (k = 0; k < PyList_GET_SIZE(args[2]); k++)
+        if (!PyObject_TypeCheck(PyList_GET_ITEM(args[2], k), names.mxnet.plain[1])) return NULL;
+    Py_RETURN_NONE;
+}

@@ -1,4 +1,4 @@
-"""Instructions that programs are drawn of, in the words of every framework; a framework adds its spelling and its own lines."""
+"""Instructions of drawn programs, in the words of every framework, which adds its spelling and its own lines."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def build() -> None:
 
 
 def _asked(method: Callable[..., Any], first: Any, rest: tuple[Any, ...]) -> Any:
-    """The function that PyTorch gives __torch_function__ for a call of a method; None where it changes the arguments."""
+    """The function that PyTorch gives __torch_function__ for a method; None where it changes the arguments."""
     func, args, kwargs = method(first, *rest)
     same = len(args) == 1 + len(rest) and all(given is arg for given, arg in zip(args, (first, *rest)))
     return func if same and not kwargs else None

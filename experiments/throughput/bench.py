@@ -24,7 +24,7 @@ CHECKED = 32  # samples on which all systems have to agree before anything is ti
 
 
 class Engine(Protocol):
-    """The names that the module of an engine has. `IN_PROCESS` are peers that run beside the systems, in this process."""
+    """The names that the module of an engine has. `IN_PROCESS` are peers run in this process."""
 
     IN_PROCESS: tuple[str, ...]
 

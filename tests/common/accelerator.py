@@ -9,6 +9,7 @@ from there.
 
 from __future__ import annotations
 
+import ctypes
 import sys
 import weakref
 from collections import defaultdict
@@ -110,7 +111,7 @@ class Accelerator:
 
     def _free(self, address: int) -> None:
         memory = self._memory.pop(address)
-        memory.fill_(0xFF)  # not a number, in any type of floats
+        ctypes.memset(memory.data_ptr(), 0xFF, memory.nbytes())  # not a number, in any type of floats
         self._gone[memory.nbytes()].append(address)
 
 

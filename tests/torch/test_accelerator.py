@@ -190,6 +190,23 @@ def test_what_backward_needs_is_known_of_programs_that_name_their_device(device:
         sum(net(x) for x in torch.ones(3, 3, device="sim")).backward()
 
 
+def test_results_go_to_the_host_where_the_program_sends_them(device: Accelerator) -> None:
+    torch.manual_seed(0)
+    net = nn.Linear(3, 2)
+    vectors = torch.arange(12.0).reshape(4, 3).sin()
+    expected = [net(x).tanh() for x in vectors]
+    net = net.to("sim")
+    gluonjit.hybridize(net, dynamic_batch=True)
+    with device.watched(), torch.no_grad():
+        found = [net(x.to("sim")).tanh() for x in vectors]
+        assert not device.reads
+        for send in (lambda x: x.cpu(), lambda x: x.to("cpu"), lambda x: x.to("cpu", torch.float64)):
+            there = [send(x) for x in found]
+            assert all(x.device.type == "cpu" for x in there)
+            assert_close(torch.stack(there).float(), torch.stack(expected), "results")
+    assert gluonjit.explain().launches == 2
+
+
 # What is planted, and has to be caught.
 
 

@@ -18,6 +18,8 @@ if not hasattr(torch._C, "_acc"):
 
 from accelerator import Accelerator, Fault, accelerator, device_tensor
 from torch import nn
+from torch_rule_cases import Case
+from torch_rule_runs import draw, layouts_of, run_program
 from torch_support import TreeModel, assert_close, gradients, make_trees
 
 import gluonjit
@@ -28,6 +30,7 @@ from experiments.torch import relatedness, tagger
 from gluonjit.engines.torch import indices, session
 from gluonjit.engines.torch.session import Session
 from gluonjit.errors import GluonJITError
+from tests.torch.test_rule_cases import BATCHED, by_operator, first
 
 EXECUTORS = ("stepwise", "replay", "steps")
 
@@ -63,10 +66,22 @@ def sentences(device: str) -> list[Any]:
     return [Sentence(*[torch.tensor(each, device=device) for each in pair]) for pair in given]
 
 
+class Layer(nn.Module):
+    """A BiLSTM as one layer of PyTorch's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.layer, self.out = nn.Embedding(9, 4), nn.LSTM(4, 3, bidirectional=True), nn.Linear(6, 5)
+
+    def forward(self, sample: Any) -> Any:
+        return self.out(self.layer(self.embed(sample.characters))[0])
+
+
 TASKS = {
     "trees": Task(TreeModel, lambda net, tree: net(tree).logsumexp(-1), trees),
     "pairs": Task(lambda: relatedness.Relatedness(9, 6, 4, 3), relatedness.loss, pairs),
     "bilstm": Task(lambda: tagger.Tagger(9, 5, 4, 3), tagger.loss, sentences),
+    "layer": Task(Layer, tagger.loss, sentences),
 }
 
 
@@ -188,6 +203,21 @@ def test_what_backward_needs_is_known_of_programs_that_name_their_device(device:
     gluonjit.hybridize(net, dynamic_batch=True)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         sum(net(x) for x in torch.ones(3, 3, device="sim")).backward()
+
+
+@pytest.mark.parametrize("cases", by_operator(BATCHED), ids=first)
+def test_a_batched_operator_stays_on_the_device(device: Accelerator, cases: list[Case]) -> None:
+    for case in {id(case): case for case in (cases[0], cases[-1])}.values():
+        layouts, samples = layouts_of(case)[-1], draw(case, 3)
+        moved = {id(each): each.to("sim") for sample in samples for each in sample}
+        there = [[moved[id(each)] for each in sample] for sample in samples]
+        with device.watched():
+            found = run_program(case, layouts, there)
+            assert not device.reads
+        for one, other in zip(found, run_program(case, layouts, samples)):
+            assert one.device.type == "sim"
+            if not case.drawn:
+                torch.testing.assert_close(one.cpu(), other, rtol=1e-5, atol=1e-5, equal_nan=True)
 
 
 def test_results_go_to_the_host_where_the_program_sends_them(device: Accelerator) -> None:

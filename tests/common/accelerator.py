@@ -9,11 +9,13 @@ from there.
 
 from __future__ import annotations
 
+import ctypes
 import sys
 import weakref
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +112,7 @@ class Accelerator:
 
     def _free(self, address: int) -> None:
         memory = self._memory.pop(address)
-        memory.fill_(0xFF)  # not a number, in any type of floats
+        ctypes.memset(memory.data_ptr(), 0xFF, memory.nbytes())  # not a number, in any type of floats
         self._gone[memory.nbytes()].append(address)
 
 
@@ -191,6 +193,7 @@ def _lstm_backward(hidden: Any, cell: Any, memory: Any, after: Any, gates: Any, 
 _BY_HAND = {
     aten._thnn_fused_lstm_cell.default: _lstm,
     aten._thnn_fused_lstm_cell_backward_impl.default: _lstm_backward,
+    aten.convolution_overrideable.default: aten.convolution.default,
 }
 
 
@@ -245,7 +248,8 @@ def accelerator() -> Accelerator:
         _as_built_in()
         everything, few = torch.library.Library("_", "IMPL"), torch.library.Library("aten", "IMPL")
         everything.fallback(found.run, "PrivateUse1")
-        few.impl("copy_", lambda *args, **kwargs: found.run(aten.copy_.default, *args, **kwargs), "PrivateUse1")
+        for operator in (aten.copy_.default, aten.convolution_overrideable.default):  # which have a kernel for the rest
+            few.impl(operator, partial(found.run, operator), "PrivateUse1")
         _made.extend([found, everything, few])
     device: Accelerator = _made[0]
     return device

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch_rule_cases import Arg, Case
 
-from gluonjit.engines.torch.arrays import name_of_dtype
+from gluonjit.engines.torch.arrays import name_of_device, name_of_dtype
 from gluonjit.engines.torch.program import stored
 from gluonjit.engines.torch.rules import (
     ANY,
@@ -88,7 +88,7 @@ class Program:
         outputs = [(tuple(one.shape), name_of_dtype(one.dtype)) for one in run_one(test, sample)]
         used = [test.compared is None or number < test.compared for number in range(len(outputs))]
         vals = [_val(slot, arg, layout) for slot, (arg, layout) in enumerate(zip(args, layouts))]
-        examples = Examples("cpu", [size for arg in args for size in arg.shape])
+        examples = Examples(name_of_device(sample[0].device), [size for arg in args for size in arg.shape])
         examples.operator = test.op
         for val, tensor in zip(vals, sample):
             examples.add(val, tensor if val.shared else None)
@@ -120,10 +120,20 @@ def _joined(tensors: Sequence[Any], layout: str) -> Any:
     return torch.stack(list(tensors)) if layout == "stack" else torch.cat(list(tensors))
 
 
+def run_program(test: Case, layouts: Sequence[str], samples: list[list[Any]]) -> list[Any]:
+    """The results of all samples by one program, on their device."""
+    return _run(test, layouts, samples, samples[0])[1]
+
+
+def _run(test: Case, layouts: Sequence[str], samples: list[list[Any]], shown: list[Any]) -> tuple[Program, list[Any]]:
+    program = Program(test, layouts, shown)
+    operands = [_joined([sample[n] for sample in samples], layout) for n, layout in enumerate(layouts)]
+    return program, program(operands, len(samples))
+
+
 def check(test: Case, layouts: Sequence[str], samples: list[list[Any]], shown: list[Any] | None = None) -> None:
     """Values and gradients of the program, made from the sample that is shown, are those of each sample."""
     args = arguments(test)
-    program = Program(test, layouts, shown or samples[0])
     floats = [
         one
         for sample in samples
@@ -131,8 +141,7 @@ def check(test: Case, layouts: Sequence[str], samples: list[list[Any]], shown: l
         if arg.learnt and one.is_floating_point() and test.grad
     ]
     learnt = [one.requires_grad_() for one in {id(one): one for one in floats}.values() if not test.drawn]
-    operands = [_joined([sample[n] for sample in samples], layout) for n, layout in enumerate(layouts)]
-    found = program(operands, len(samples))
+    program, found = _run(test, layouts, samples, shown or samples[0])
     alone = [run_one(test, sample)[: test.compared] for sample in samples]
     any_rows = [val.lead == ANY for val in program.results]
     wanted = [torch.cat([one[k] if wide else _rows(one[k]) for one in alone]) for k, wide in enumerate(any_rows)]

@@ -128,7 +128,7 @@ def capture(cell: Signatures, run: Any, args: Any, kwargs: dict[str, Any]) -> An
     if isinstance(found, str):
         batch.report.unbatched[cell.name] = found
         return found
-    results = captured(batch, found, values, 3)
+    results = captured(batch, found, values)
     return map_structure(found.kind.structure, lambda place: Lazy(results[place]))
 
 

@@ -18,6 +18,8 @@ if not hasattr(torch._C, "_acc"):
 
 from accelerator import Accelerator, Fault, accelerator, device_tensor
 from torch import nn
+from torch_rule_cases import Case
+from torch_rule_runs import draw, layouts_of, run_program
 from torch_support import TreeModel, assert_close, gradients, make_trees
 
 import gluonjit
@@ -28,6 +30,7 @@ from experiments.torch import relatedness, tagger
 from gluonjit.engines.torch import indices, session
 from gluonjit.engines.torch.session import Session
 from gluonjit.errors import GluonJITError
+from tests.torch.test_rule_cases import BATCHED, by_operator, first
 
 EXECUTORS = ("stepwise", "replay", "steps")
 
@@ -63,10 +66,22 @@ def sentences(device: str) -> list[Any]:
     return [Sentence(*[torch.tensor(each, device=device) for each in pair]) for pair in given]
 
 
+class Layer(nn.Module):
+    """A BiLSTM as one layer of PyTorch's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.layer, self.out = nn.Embedding(9, 4), nn.LSTM(4, 3, bidirectional=True), nn.Linear(6, 5)
+
+    def forward(self, sample: Any) -> Any:
+        return self.out(self.layer(self.embed(sample.characters))[0])
+
+
 TASKS = {
     "trees": Task(TreeModel, lambda net, tree: net(tree).logsumexp(-1), trees),
     "pairs": Task(lambda: relatedness.Relatedness(9, 6, 4, 3), relatedness.loss, pairs),
     "bilstm": Task(lambda: tagger.Tagger(9, 5, 4, 3), tagger.loss, sentences),
+    "layer": Task(Layer, tagger.loss, sentences),
 }
 
 
@@ -190,6 +205,38 @@ def test_what_backward_needs_is_known_of_programs_that_name_their_device(device:
         sum(net(x) for x in torch.ones(3, 3, device="sim")).backward()
 
 
+@pytest.mark.parametrize("cases", by_operator(BATCHED), ids=first)
+def test_a_batched_operator_stays_on_the_device(device: Accelerator, cases: list[Case]) -> None:
+    for case in {id(case): case for case in (cases[0], cases[-1])}.values():
+        layouts, samples = layouts_of(case)[-1], draw(case, 3)
+        moved = {id(each): each.to("sim") for sample in samples for each in sample}
+        there = [[moved[id(each)] for each in sample] for sample in samples]
+        with device.watched():
+            found = run_program(case, layouts, there)
+            assert not device.reads
+        for one, other in zip(found, run_program(case, layouts, samples)):
+            assert one.device.type == "sim"
+            if not case.drawn:
+                torch.testing.assert_close(one.cpu(), other, rtol=1e-5, atol=1e-5, equal_nan=True)
+
+
+def test_results_go_to_the_host_where_the_program_sends_them(device: Accelerator) -> None:
+    torch.manual_seed(0)
+    net = nn.Linear(3, 2)
+    vectors = torch.arange(12.0).reshape(4, 3).sin()
+    expected = [net(x).tanh() for x in vectors]
+    net = net.to("sim")
+    gluonjit.hybridize(net, dynamic_batch=True)
+    with device.watched(), torch.no_grad():
+        found = [net(x.to("sim")).tanh() for x in vectors]
+        assert not device.reads
+        for send in (lambda x: x.cpu(), lambda x: x.to("cpu"), lambda x: x.to("cpu", torch.float64)):
+            there = [send(x) for x in found]
+            assert all(x.device.type == "cpu" for x in there)
+            assert_close(torch.stack(there).float(), torch.stack(expected), "results")
+    assert gluonjit.explain().launches == 2
+
+
 # What is planted, and has to be caught.
 
 
@@ -226,6 +273,7 @@ def test_numbers_that_the_program_reads_itself_are_counted(device: Accelerator) 
     with device.watched():
         losses = [task.loss(net, sample) for sample in samples]
         before = len(device.reads)
+        assert before == 1  # for the program for any number of children
         assert all(loss.item() > 0 for loss in losses)
         assert len(device.reads) == before + len(samples)
 

@@ -247,6 +247,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
     def _record(self, func: Any, named: dict[str, Any]) -> Any:
         if func is torch.ops.aten.as_strided.default:
             raise NeedsValue  # it looks at memory, in which a batch has others beside it
+        if not self._stays(named.get("device")):
+            raise NeedsValue
         inputs: list[int] = []
         viewing = any(result.alias_info is not None for result in func._schema.returns)
 
@@ -288,6 +290,11 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         if viewing:
             self._note_views(func, named, results, isinstance(found, (list, tuple)))
         return type(found)(results) if isinstance(found, (list, tuple)) else results[0]
+
+    def _stays(self, device: Any) -> bool:
+        """Tells whether a result for this device is where the operands are; what goes elsewhere is no node's."""
+        here = device_named(self.trace.device)
+        return device is None or (device.type == here.type and device.index in (None, here.index))
 
     def _note_views(self, func: Any, named: dict[str, Any], results: list[TraceTensor], several: bool) -> None:
         """Remember what these are views of."""

@@ -1,1 +1,1 @@
-"""What experiments share: engines by name, timing, agreement, files, tables, arguments of commands."""
+"""Parts that experiments share: engines by name, timing, agreement, files, tables, arguments of commands."""

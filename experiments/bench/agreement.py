@@ -1,4 +1,4 @@
-"""Whether two systems compute the same: losses and gradients, by max|a - b| <= tolerance * max|b|."""
+"""Checks that two systems compute the same: losses and gradients, by max|a - b| <= tolerance * max|b|."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TOLERANCE = 1e-5
 
 
 class Computing(Protocol):
-    """What is compared: one system."""
+    """One system to compare."""
 
     @property
     def label(self) -> str:

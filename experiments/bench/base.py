@@ -1,4 +1,4 @@
-"""What the ways of running the model have in common, whatever the engine."""
+"""The common part of the ways of running the model, whatever the engine."""
 
 from __future__ import annotations
 

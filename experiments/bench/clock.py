@@ -22,7 +22,7 @@ PROFILED = 3  # minibatches that are taken apart at the end
 
 
 class Timed(Protocol):
-    """What is timed: one system; `experiments.bench.base` says more of each."""
+    """One system to time; `experiments.bench.base` says more of each."""
 
     name: str
     one_by_one: bool
@@ -70,7 +70,7 @@ class Minibatches:
 
 @dataclass
 class Timing:
-    """What was measured of one system in one phase."""
+    """Times of one system in one phase."""
 
     amount: int = 0  # samples in one repeat
     rates: list[float] = field(default_factory=list)  # samples a second, one for each repeat

@@ -14,7 +14,7 @@ PARTS = (*HOST_PARTS, "gather", "compute", "backward")
 
 @dataclass
 class Figures:
-    """What one minibatch took, as the library reports it."""
+    """Figures of one minibatch, as the library reports them."""
 
     launches: int
     lower_bound: int
@@ -41,6 +41,6 @@ def profiled(sharing: bool, **options: Any) -> AbstractContextManager[Any]:
 
 
 def executed() -> tuple[str, int]:
-    """What ran the plans of the last minibatch, as "replay" or "replay, eager", and how many nodes were padding."""
+    """Names what ran the plans of the last minibatch, as "replay" or "replay, eager", and how many nodes were padding."""
     report = gluonjit.explain()
     return ", ".join(report.executed.ran), report.padded

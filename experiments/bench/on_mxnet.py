@@ -15,7 +15,7 @@ from experiments.bench.jit import REPEATABLY
 
 
 class Program(NamedTuple):
-    """What systems run: a model for one sample, and how it learns.
+    """A task of systems: a model for one sample, and how it learns.
 
     output: `output(net, sample)` gives rows of numbers. loss: `loss(net, sample)` gives an array of one.
     parameters: those of a net that are trained, by names that nets of all systems have.

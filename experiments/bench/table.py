@@ -1,4 +1,4 @@
-"""What a comparison found, in words and as a table."""
+"""Tables of what a comparison found, and words."""
 
 from __future__ import annotations
 

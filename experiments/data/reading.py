@@ -1,4 +1,4 @@
-"""What readers of data files share: where the folder is, and lines of files that have to be there."""
+"""The common part of readers of data files: where the folder is, and lines of files that have to be there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the built-in corpus talks about: scenes, small changes to them, and how related two scenes are.
+"""The subjects of the built-in corpus: scenes, small changes to them, and how related two scenes are.
 
 The rule of relatedness. A scene is a set of facts: what happens, who does it, to whom or what, where, how, and
 which quality each thing has. Two scenes with fact sets A and B have the overlap 2 |A and B| / (|A| + |B|); where

@@ -16,7 +16,7 @@ from experiments.gpu import BATCH_SIZES, HIDDEN, SYSTEMS, WORKLOADS
 
 
 class Sizes(NamedTuple):
-    """What a run measures where nothing else is asked."""
+    """The measurements of a run where nothing else is asked."""
 
     hidden: tuple[int, ...]
     batch_sizes: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""What a minibatch takes at least: its products, each in one launch over all its rows, by what the device can do."""
+"""The least that a minibatch takes: its products, each in one launch over all its rows, by what the device can do."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COPIED = {False: 1 << 28, True: 1 << 22}  # floats
 
 
 class Rates(NamedTuple):
-    """What the device reached: GFLOP/s by product, the best one, and GB/s of a copy, read and written."""
+    """Rates that the device reached: GFLOP/s by product, the best one, and GB/s of a copy, read and written."""
 
     products: dict[str, float]
     gflops: float

@@ -28,7 +28,7 @@ CHECKED = 8  # samples on which all systems have to agree
 
 @dataclass(frozen=True)
 class Wanted:
-    """What to measure on which device; `minutes` are the budget of the whole run."""
+    """Measurements to make on a device; `minutes` are the budget of the whole run."""
 
     device: str
     workloads: Sequence[str]
@@ -44,7 +44,7 @@ class Wanted:
 
 @dataclass
 class Found:
-    """What was found; `skipped` says why rows are missing."""
+    """Findings of a run; `skipped` says why rows are missing."""
 
     rates: Rates
     notes: dict[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What is measured: samples on a device, and the model for one of them in each hidden size."""
+"""Workloads to measure: samples on a device, and the model for one of them in each hidden size."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Workload:
 
     @property
     def program(self) -> Program:
-        """What systems run."""
+        """Returns what systems run."""
         return Program(self.family, self.loss, partial(torch.optim.SGD, lr=RATE))
 
     def net(self, hidden: int, seed: int) -> nn.Module:

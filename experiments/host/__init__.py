@@ -1,4 +1,4 @@
-"""What gluonjit costs on the host: a captured call, by its sort, beside eager execution; and planning, by the node."""
+"""Costs of gluonjit on the host: a captured call, by its sort, beside eager execution; and planning, by the node."""
 
 from typing import Any
 

@@ -86,7 +86,7 @@ class Still(Clock):
 
 
 class Program(Protocol):
-    """What is timed: two models with equal weights, eager and batched, and what they do."""
+    """A pair to time: two models with equal weights, eager and batched, and what they do."""
 
     name: str
     unit: str

@@ -1,4 +1,4 @@
-"""What planning costs, by the node: by itself, of a trace that a batch has saved, and in a flush, by its report."""
+"""Times planning, by the node: by itself, of a trace that a batch has saved, and in a flush, by its report."""
 
 from __future__ import annotations
 

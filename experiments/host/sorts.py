@@ -14,7 +14,7 @@ Sample = tuple[Any, Tree]  # the words of a sentence, as the engine's array, and
 
 
 class Operands(NamedTuple):
-    """What calls are made on: as many xs and ys as there are calls, all different, and a sentence of as many words."""
+    """Operands of calls: as many xs and ys as there are calls, all different, and a sentence of as many words."""
 
     xs: Sequence[Any]
     ys: Sequence[Any]

@@ -22,7 +22,7 @@ Optimizer = Any
 
 
 class Program(NamedTuple):
-    """What systems run: the family of the model, the loss of a sample by a net, and how they learn."""
+    """A task of systems: the family of the model, the loss of a sample by a net, and how they learn."""
 
     family: str
     loss: Callable[[nn.Module, Any], Tensor]
@@ -39,7 +39,7 @@ def pairs_program() -> Program:
 
 
 class _Learning(BaseSystem):
-    """What all systems on PyTorch have: parameters by name, and an optimizer."""
+    """The common part of systems on PyTorch: parameters by name, and an optimizer."""
 
     def __init__(self, name: str, program: Program, parameters: dict[str, Tensor]) -> None:
         super().__init__(name)

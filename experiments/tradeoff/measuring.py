@@ -45,7 +45,7 @@ class Times(NamedTuple):
 
 
 class Engine(Protocol):
-    """What the module of a framework has."""
+    """The names that the module of a framework has."""
 
     def load(self, name: str, data_dir: str | None, seed: int, limit: int | None) -> Workload:
         """Return a workload; with `limit`, of its first samples alone. Raises DataError where files are missing."""

@@ -1,4 +1,4 @@
-"""What follows from the rows: how far predictions are off, and what the automatic choice loses."""
+"""Conclusions from the rows: how far predictions are off, and what the automatic choice loses."""
 
 from __future__ import annotations
 

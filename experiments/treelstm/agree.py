@@ -1,4 +1,4 @@
-"""Whether systems agree along a training, starting each minibatch from the same weights."""
+"""Checks that systems agree along a training, starting each minibatch from the same weights."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REFERENCE = "imperative"
 
 @dataclass(frozen=True)
 class Agreement:
-    """What to compare with the imperative program."""
+    """A comparison with the imperative program."""
 
     data: str
     systems: Sequence[str]

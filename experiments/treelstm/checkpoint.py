@@ -32,7 +32,7 @@ class DamagedCheckpoint(CheckpointError):
 
 @dataclass
 class Progress:
-    """What a run has done so far; `best` holds the weights of the epoch with the best dev Pearson."""
+    """The state of a run so far; `best` holds the weights of the epoch with the best dev Pearson."""
 
     epochs: list[dict[str, Any]] = field(default_factory=list)
     best_epoch: int = 0
@@ -95,7 +95,7 @@ def _read(path: Path, read: Callable[[Path], Any]) -> Any:
 
 
 def _checked(state: Any) -> dict[str, Any]:
-    """What `save` has written, or a ValueError."""
+    """Reads what `save` has written. Raises ValueError where that is something else."""
     wanted = {"setting": dict, "epochs": list, "best_epoch": int, "files": str}
     if not isinstance(state, dict):
         raise ValueError(f"it holds a {type(state).__name__}, not an object")

@@ -22,7 +22,7 @@ CHECKED = 32  # pairs on which all systems have to agree before anything is time
 
 @dataclass(frozen=True)
 class Comparison:
-    """What to compare, and how long."""
+    """A comparison to make, and how long."""
 
     data: str
     modes: Sequence[str]

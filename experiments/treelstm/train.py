@@ -27,7 +27,7 @@ EVALUATION_BATCH = 256
 
 @dataclass(frozen=True)
 class Setting:
-    """What decides the numbers of a run."""
+    """Settings that decide the numbers of a run."""
 
     mode: str
     data: str

@@ -41,6 +41,6 @@ def profiled(sharing: bool, **options: Any) -> AbstractContextManager[Any]:
 
 
 def executed() -> tuple[str, int]:
-    """Names what ran the plans of the last minibatch, as "replay" or "replay, eager", and how many nodes were padding."""
+    """Names what ran the last minibatch, as "replay" or "replay, eager", and how many nodes were padding."""
     report = gluonjit.explain()
     return ", ".join(report.executed.ran), report.padded

@@ -108,10 +108,10 @@ class Net(nn.Module):
 SAMPLES = [(x, 1 + number % 2) for number, x in enumerate(VECTORS)]
 
 
-def _gradients(net: Any) -> dict[str, Any]:
+def _gradients(net: Any, samples: Any = SAMPLES) -> dict[str, Any]:
     """Values of a minibatch, and the gradients that there are."""
     net.zero_grad()
-    results = [net(sample) for sample in SAMPLES]
+    results = [net(sample) for sample in samples]
     total = sum(result.square().sum() for result in results)
     if total.requires_grad:
         total.backward()
@@ -179,6 +179,34 @@ def test_a_write_over_what_is_saved_is_refused_where_the_weight_learns() -> None
         return found, _gradients(net)
 
     assert_alike(run, lambda: Net(Overwritten), **CELL)
+
+
+class FreezesPart(Quiet):
+    """A program that freezes a layer of its own."""
+
+    def forward(self, x: Any) -> Any:
+        self.linear.requires_grad_(False)
+        return self.last(self.linear(x))
+
+
+class FreezesWeight(Quiet):
+    """A program that freezes a weight of its own."""
+
+    def forward(self, x: Any) -> Any:
+        self.linear.weight.requires_grad_(False)
+        return self.last(self.linear(x))
+
+
+@pytest.mark.parametrize("cell", [FreezesPart, FreezesWeight])
+def test_a_call_that_freezes_weights_does_so_each_time(cell: Any) -> None:
+    def run(net: Any) -> Any:
+        found = []
+        for frozen in (True, False, False):
+            net.requires_grad_(not frozen)
+            found.append((_gradients(net, SAMPLES[::2]), [parameter.requires_grad for parameter in net.parameters()]))
+        return found
+
+    assert assert_alike(run, lambda: Net(cell), **CELL).unbatched
 
 
 @pytest.mark.parametrize("cell", CELLS)

@@ -32,7 +32,7 @@ Of `torch`:
     torch.nn.modules.module.Module: __call__, __delattr__, __setattr__, _apply, add_module, load_state_dict
     torch.nn.modules.module.Module: register_backward_hook, register_buffer, register_forward_hook
     torch.nn.modules.module.Module: register_forward_pre_hook, register_full_backward_hook
-    torch.nn.modules.module.Module: register_full_backward_pre_hook, register_parameter
+    torch.nn.modules.module.Module: register_full_backward_pre_hook, register_parameter, requires_grad_
     torch.nn.parallel.distributed: _find_tensors
     torch.nn.utils.stateless: _functional_call
 

@@ -47,6 +47,14 @@ def load_state_dict(self: Any, *args: Any, **kwargs: Any) -> Any:
     return hooked.original_load_state_dict(self, *args, **kwargs)
 
 
+def requires_grad_(self: Any, requires_grad: bool = True) -> Any:
+    """torch.nn.Module.requires_grad_: what waits was captured with the weights that learned before."""
+    if LOCAL.state.trace is not None:
+        raise NeedsValue
+    _flush("weights were frozen or freed")
+    return hooked.original_requires_grad(self, requires_grad)
+
+
 def setattr_(self: Any, name: str, value: Any) -> None:
     """torch.nn.Module.__setattr__: later calls of a cell with this module may do something else than earlier ones."""
     state = LOCAL.state

@@ -48,6 +48,13 @@ class Outside:
                 now.update(before)
 
 
+def flags(owner: Any) -> list[bool]:
+    """Collects which weights and buffers of a module learn."""
+    if not isinstance(owner, torch.nn.Module):
+        return []
+    return [tensor.requires_grad for tensor in (*owner.parameters(), *owner.buffers())]
+
+
 def attributes(owner: Any) -> Any:
     """Collects what a module's program depends on beside arguments: its own plain attributes and parts, and theirs."""
     if not isinstance(owner, torch.nn.Module):
@@ -59,7 +66,7 @@ def attributes(owner: Any) -> Any:
             if isinstance(item, PLAIN):
                 found.append((name, item.__class__, repr(item) if item.__class__ is float else item))
             elif name in ("_parameters", "_buffers", "_modules"):
-                found += [(key, id(part), getattr(part, "requires_grad", None)) for key, part in item.items()]
+                found += [(key, id(part)) for key, part in item.items()]  # what learns is guarded where it matters
             elif isinstance(item, (list, tuple, dict, set)):
                 found.append((name, id(item), len(item)))
             else:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from gluonjit.engines.torch.recorder import Tracer, TraceTensor
+from gluonjit.engines.torch.recorder import FLAG, Tracer, TraceTensor
 from gluonjit.hybrid.capture.guards import Follower, Known, Noted, follow, is_plain
 
 _SPACES = ("_parameters", "_buffers", "_modules")
@@ -16,6 +16,8 @@ _SPACES = ("_parameters", "_buffers", "_modules")
 
 class _Known(Known):
     """PyTorch's objects, while a call of a module is traced."""
+
+    flags = {"requires_grad": FLAG}
 
     def __init__(self, owner: Any) -> None:
         modules = owner.modules() if isinstance(owner, torch.nn.Module) else ()

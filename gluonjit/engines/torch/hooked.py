@@ -13,6 +13,7 @@ from gluonjit.hybrid.run.state import LOCAL
 
 original_call: Any = torch.nn.Module.__call__
 original_apply: Any = torch.nn.Module._apply
+original_requires_grad: Any = torch.nn.Module.requires_grad_
 original_setattr: Any = torch.nn.Module.__setattr__
 original_load_state_dict: Any = torch.nn.Module.load_state_dict
 original_function_apply: Any = torch.autograd.Function.__dict__["apply"]

@@ -10,7 +10,7 @@ import torch
 from gluonjit.engines.torch import rules
 from gluonjit.engines.torch.buffers import is_written
 from gluonjit.engines.torch.cell import Cell
-from gluonjit.engines.torch.effects import PLAIN, Outside, attributes
+from gluonjit.engines.torch.effects import PLAIN, Outside, attributes, flags
 from gluonjit.engines.torch.following import followed
 from gluonjit.engines.torch.hoist import Piece, cut, used_alone
 from gluonjit.engines.torch.program import Lone, build, lay_out, program_of, pruned
@@ -129,7 +129,7 @@ def _trace(call: Call, recorders: list[Tracer]) -> _Found | str:
     cell, owner, run, args, kwargs, values, batch, noted = call
     trace = Trace([value.spec for value in values])
     constants = _constants(owner, args, kwargs, batch)
-    before = attributes(owner)
+    before = attributes(owner), flags(owner)
     outside = Outside(owner)
     try:
         taped = any(value.taped for value in values)
@@ -151,7 +151,7 @@ def _trace(call: Call, recorders: list[Tracer]) -> _Found | str:
         return f"{RAISED} {type(error).__name__}: {error}"
     if outside.drawn:
         return "it draws random numbers in Python"
-    if outside.changed or attributes(owner) != before:
+    if outside.changed or (attributes(owner), flags(owner)) != before:
         cell.never = "it changes its own attributes"
         return cell.never
     places: list[int] = []
@@ -163,6 +163,7 @@ def _trace(call: Call, recorders: list[Tracer]) -> _Found | str:
         return _READS
     if recorder.overwrites():
         return _OVERWRITES
+    noted.facts += tuple(recorder.flags())
     if not cell.operator and _gives_arguments(result):
         return _ALIASES
     if not places:
@@ -173,7 +174,7 @@ def _trace(call: Call, recorders: list[Tracer]) -> _Found | str:
     apart = trace.apart()
     if apart:
         return apart
-    noted.traced = trace, places, structure
+    noted.traced = trace, places, structure, _learning(trace)
     if not cell.operator and recurrent(trace):
         cell.never = LOOPS
         return LOOPS
@@ -188,14 +189,29 @@ def difference(call: Call, before: Any) -> str:
         return f"it gives {plain.structure!r}"
     if isinstance(found, str):
         return found
-    trace, places, structure = before
+    trace, places, structure, learning = before
     if len(found.trace.consts) != len(trace.consts) or not all(
         own is other or (own.shape == other.shape and own.dtype == other.dtype and torch.equal(own, other))
         for (_, own), (_, other) in zip(found.trace.consts, trace.consts)
     ):
         return "it uses other weights, or constants of other numbers"
-    now = [*found.trace.ops, found.places, found.structure]
-    return first_difference([*trace.ops, places, structure], now)
+    now = [*_numbered(found.trace, found.places), found.structure]
+    text = first_difference([*_numbered(trace, places), structure], now)
+    # PyTorch takes some operators apart by what learns: into others, that do the same.
+    return text if learning == _learning(found.trace) else ""
+
+
+def _learning(trace: Trace) -> list[bool]:
+    return [tensor.requires_grad for _, tensor in trace.consts]
+
+
+def _numbered(trace: Trace, places: Sequence[int]) -> list[Any]:
+    """What a trace consists of, its positions numbered in order: what is pruned depends on what learns."""
+    listed = [*range(len(trace.operands)), *[position for position, _ in trace.consts]]
+    listed += [position for op in trace.ops for position in op.outputs]
+    number = {position: k for k, position in enumerate(listed)}.__getitem__
+    ops = [(op.name, op.attrs, *map(number, op.inputs), "->", *map(number, op.outputs)) for op in trace.ops]
+    return [*ops, list(map(number, places))]
 
 
 def _of_any_rows(cell: Cell, given: Any, specs: Sequence[Any], new: Traced, batch: Batch) -> Kind:

@@ -47,7 +47,7 @@ class Program(BatchedProgram):
         self.results = tuple(results)
         self.consts = [tensor for _, tensor in trace.consts]
         self.operators = operators
-        self.kept: dict[tuple[bool, ...], tuple[frozenset[int], frozenset[int]]] = {}  # by which operands learn
+        self.kept: dict[Any, tuple[frozenset[int], frozenset[int]]] = {}  # by what learns
 
     def __call__(
         self, operands: Sequence[Any], consts: Sequence[Any], count: int, besides: Sequence[Any] = ()

@@ -17,8 +17,13 @@ from gluonjit.engines.torch.saved import Write, overwritten
 from gluonjit.engines.torch.trace import DETACH, RANDOM, NeedsValue, Operand, Trace, TraceOp
 from gluonjit.engines.torch.views import ViewStep, detaches, through
 from gluonjit.hybrid import LOCAL
+from gluonjit.hybrid.capture.guards import SLOT, Fact
 
 _BY_NUMBERS = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
+_NONE: frozenset[int] = frozenset()
+
+FLAG = torch.Tensor.requires_grad
+"""Where a tensor has whether it learns."""
 
 
 class TraceTensor(torch.Tensor):  # type: ignore[misc]
@@ -40,7 +45,7 @@ class TraceTensor(torch.Tensor):  # type: ignore[misc]
     @property
     def requires_grad(self) -> bool:
         """Tells whether gradients go through it, where that holds for all calls of this signature."""
-        found = self.recorder.learned(self.position)
+        found = self.recorder.learns_at(self.position)
         if found is None:
             raise NeedsValue
         return bool(found)
@@ -80,6 +85,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         # Of one operand the signature says whether gradients go through it, of several whether through any.
         status = (len(trace.operands) == 1 or None) if taped and self.learns else False
         self._learned: dict[int, bool | None] = dict.fromkeys(range(len(trace.operands)), status)
+        self._through: dict[int, frozenset[int]] = {}  # of positions, the constants whose flags that follows from
+        self._asked: set[int] = set()  # constants on whose flags the trace depends
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -133,15 +140,41 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
 
     def overwrites(self) -> bool:
         """Tells whether it writes over what is saved for a backward pass, as far as that can be told."""
-        return overwritten(self.trace, self._shapes, self.learned, self.writes)
+        if not overwritten(self.trace, self._shapes, lambda position: None, self.writes):
+            return False  # whichever weights learn
+        return overwritten(self.trace, self._shapes, self.learns_at, self.writes)
 
-    def learned(self, position: int) -> bool | None:
-        """Tells whether gradients go through a position; None where that is not the same in all calls."""
-        return self._learned.get(position, False) if self.trace.shapes[position][1] in FLOATS else False
+    def learns_at(self, position: int) -> bool | None:
+        """Tells whether gradients go through a position, for a decision: the trace holds while that is so.
+
+        None where it is not the same in all calls.
+        """
+        if self._is_float(position):
+            self._asked |= self._through.get(position, _NONE)
+        return self._status(position)
+
+    def flags(self) -> Iterator[Fact]:
+        """The weights by which decisions went, and whether each learns."""
+        for position, tensor in self.trace.consts:
+            if position in self._asked:
+                yield Fact(SLOT, tensor, FLAG, tensor.requires_grad, "which of its weights learn")
+
+    def _is_float(self, position: int) -> bool:
+        return self.trace.shapes[position][1] in FLOATS
+
+    def _status(self, position: int) -> bool | None:
+        return self._learned.get(position, False) if self._is_float(position) else False
 
     def _pass_on(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
-        found = {self.learned(position) for position in inputs} if torch.is_grad_enabled() else set()
+        through = [position for position in inputs if self._is_float(position)] if torch.is_grad_enabled() else []
+        found = {self._status(position) for position in through}
+        flags = [self._through.get(position, _NONE) for position in through if self._status(position)]
+        if flags:  # one of them is enough
+            shared = min(flags, key=len)
+        else:
+            shared = _NONE.union(*[self._through.get(position, _NONE) for position in through])
         self._learned.update(dict.fromkeys(outputs, True if True in found else None if None in found else False))
+        self._through.update(dict.fromkeys(outputs, shared))
 
     def _position(self, tensor: Any) -> int:
         if tensor.__class__ is TraceTensor:
@@ -159,6 +192,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         position = self._new(on_host(tensor))
         self._known[id(tensor)] = position
         self._learned[position] = self.learns and tensor.requires_grad
+        if self.learns:
+            self._through[position] = frozenset((position,))
         self.trace.consts.append((position, tensor))
         return position
 
@@ -318,7 +353,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
             position = self._as_before(target, position)
         base = target if target.base is None else target.base
         detached = detaches(target.path)
-        if detached and torch.is_grad_enabled() and self.learned(position) is not False:
+        if detached and torch.is_grad_enabled() and self.learns_at(position) is not False:
             raise NeedsValue  # it has a history of its own from now on, beside that of its base
         quiet = self.learns and (detached or not torch.is_grad_enabled())
         if target.base is None:
@@ -339,7 +374,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         for op in reversed(self.trace.ops):
             if not wanted.isdisjoint(op.outputs):
                 wanted.update(op.inputs)
-        if before in wanted or self.learned(before) is False:
+        if before in wanted or self.learns_at(before) is False:
             return found
         with self:
             new = self._tensor(found)
@@ -359,7 +394,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
 
     def _replaced(self, before: int, after: int) -> int:
         """Replaces what was written to without gradients: it has the new numbers, and the gradient that it had."""
-        if self.learned(before) is False:
+        if self.learns_at(before) is False:
             return self._detached(after)
         nothing = self._added("sub.Tensor", before, self._detached(before))
         return self._added("add.Tensor", nothing, self._detached(after))
@@ -382,7 +417,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         if len(writes) != 1 or target.__class__ is not TraceTensor or target.recorder is not self or target.outside:
             raise NeedsValue
         if writes[0] != arguments[0].name and (
-            torch.is_grad_enabled() and any(self.learned(self._position(item)) for item in _tensors(named.values()))
+            torch.is_grad_enabled() and any(self.learns_at(self._position(item)) for item in _tensors(named.values()))
         ):
             raise NeedsValue  # PyTorch refuses out= where something learns
         if target.learning != torch.is_grad_enabled() and torch.is_grad_enabled() and target.base is not None:

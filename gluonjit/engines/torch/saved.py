@@ -17,9 +17,10 @@ Write = tuple[int, int, int, set[int], bool]
 
 def kept(program: Any, learned: tuple[bool, ...]) -> tuple[frozenset[int], frozenset[int]]:
     """The operands and the results, by number, that a program saves for backward where these operands learn."""
-    found: tuple[frozenset[int], frozenset[int]] | None = program.kept.get(learned)
+    key = learned, tuple([tensor.requires_grad for tensor in program.consts])
+    found: tuple[frozenset[int], frozenset[int]] | None = program.kept.get(key)
     if found is None:
-        found = program.kept[learned] = _kept(program.trace, program.results, program.consts, learned)
+        found = program.kept[key] = _kept(program.trace, program.results, program.consts, learned)
     return found
 
 

@@ -240,7 +240,7 @@ def _writer(func: Any, path: tuple[Step, ...], by_out: bool, quiet: bool, taped:
 def _stand_in(item: Any) -> Any:
     if item.__class__ is TraceTensor:
         with torch.enable_grad():
-            return dummy(item.recorder.spec_at(item.position), item.recorder.learned(item.position) is not False)
+            return dummy(item.recorder.spec_at(item.position), item.recorder.learns_at(item.position) is not False)
     return item
 
 

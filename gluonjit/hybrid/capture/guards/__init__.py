@@ -5,7 +5,7 @@ again. What writes to anything that outlives the call, or depends on what cannot
 """
 
 from gluonjit.hybrid.capture.guards.again import AGAIN, changed, first_difference
-from gluonjit.hybrid.capture.guards.facts import is_plain
+from gluonjit.hybrid.capture.guards.facts import SLOT, Fact, is_plain
 from gluonjit.hybrid.capture.guards.follower import Follower, follow
 from gluonjit.hybrid.capture.guards.owners import is_user_function
 from gluonjit.hybrid.capture.guards.reading import Known, Refused
@@ -13,6 +13,8 @@ from gluonjit.hybrid.capture.guards.variants import Noted, Variant, holding, put
 
 __all__ = [
     "AGAIN",
+    "SLOT",
+    "Fact",
     "Follower",
     "Known",
     "Noted",

@@ -312,6 +312,8 @@ class Follower(Reader):
         """A method, in C, of an object."""
         rest = args if getattr(function, "__self__", None) is owner else args[1:]
         if self.known.array(owner):
+            if name.rstrip("_") in self.known.flags and not self.known.own(owner):
+                self.refuse(f"it sets {self.name_of(owner)}.{name.rstrip('_')}")
             return self._native(function, args, kwargs)
         if isinstance(owner, pure.IMMUTABLE):
             return self._native(function, args, kwargs)

@@ -6,7 +6,7 @@ import builtins
 import operator
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from functools import cached_property, reduce
 from types import FunctionType, MemberDescriptorType, ModuleType, SimpleNamespace
@@ -52,11 +52,13 @@ class Known:
     """The engine's knowledge of objects that a program uses. An engine derives from this class.
 
     followed: functions of the framework that call the user's, and are followed for that. counters: attributes in which
-    the framework's blocks count calls, for names of operators: no result depends on them.
+    the framework's blocks count calls, for names of operators: no result depends on them. flags: what arrays that
+    outlive the call have beside numbers, by name, as their class has it.
     """
 
     followed: frozenset[Any] = frozenset()
     counters: frozenset[str] = frozenset()
+    flags: Mapping[str, Any] = {}
 
     def array(self, item: Any) -> bool:
         """Tells whether this is an array of the framework's: what is done to it is seen by the engine itself."""
@@ -153,6 +155,9 @@ class Reader:
     def get(self, item: Any, name: str) -> Any:
         """item.name"""
         if isinstance(item, _SIMPLE) or self.known.array(item) or isinstance(item, (Enum, np.ndarray)):
+            if name in self.known.flags and not self.known.own(item):
+                flag = self.known.flags[name]
+                self.fact(SLOT, item, flag, look(SLOT, item, flag), f"{self.name_of(item)}.{name}")
             return getattr(item, name)
         if isinstance(item, ModuleType):
             return self._of_module(item, name)

@@ -225,3 +225,26 @@ def test_options_of_other_calls() -> None:
         gluonjit.cell(granularity="op")
     with pytest.raises(OptionError, match="did you mean dynamic_batch=True"):
         gluonjit.hybridize(Net(), dynamic_batching=True)
+
+
+class Words(gluon.Block):
+    """A look-up, and a layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.name_scope():
+            self.embed, self.layer = nn.Embedding(5, 3), nn.Dense(4, in_units=3)
+
+    def forward(self, words: Any) -> Any:
+        return self.layer(self.embed(nd.array(words)))
+
+
+def test_a_look_up_of_no_words_ends_in_the_error_of_the_framework() -> None:
+    net = Words()
+    net.initialize()
+    with pytest.raises(mx.MXNetError, match="shape"):
+        net([]).asnumpy()
+    net.hybridize(dynamic_batch=True, granularity="cell")
+    with pytest.raises(CaptureError, match="shape"):
+        net([]).asnumpy()
+    assert net([1, 2]).asnumpy().shape == (2, 4)

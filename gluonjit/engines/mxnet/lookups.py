@@ -62,7 +62,7 @@ def look_up(batch: Batch, indices: Any, table: Table) -> Value | None:
     if known is not None:
         return known[1]
     numbers = indices.asnumpy()
-    if numbers.ndim != 1:
+    if numbers.ndim != 1 or not numbers.size:
         return None
     listed = numbers.astype("int64").tolist()
     if not 0 <= min(listed) <= max(listed) < table.size:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -152,3 +154,29 @@ def test_the_version_is_the_same_everywhere() -> None:
     assert getattr(gluonjit, "__version__", version) == version
     assert f"\n## {version}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+PAGE = (ROOT / "docs/layout.md").read_text(encoding="utf-8")
+
+
+def test_the_page_names_every_file() -> None:
+    named = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", PAGE))))
+    files = [
+        path for path in (ROOT / "gluonjit").rglob("*") if path.suffix in (".py", ".c") and path.stem != "__init__"
+    ]
+    assert len(files) > 300
+    assert {path.relative_to(ROOT).as_posix() for path in files if path.stem not in named} == set()
+
+
+def test_the_page_names_the_functions_that_stages_enter_at() -> None:
+    entries = re.findall(r"`(gluonjit[\w.]+):([\w.]+)`", PAGE)
+    assert len(entries) >= 12
+    for module, path in entries:
+        if ".torch." in module:
+            pytest.importorskip("torch")
+        if ".mxnet." in module:
+            pytest.importorskip("mxnet")
+        found = importlib.import_module(module)
+        for name in path.split("."):
+            found = getattr(found, name)
+        assert callable(found)

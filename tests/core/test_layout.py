@@ -164,7 +164,7 @@ def test_the_page_names_every_file() -> None:
     files = [
         path for path in (ROOT / "gluonjit").rglob("*") if path.suffix in (".py", ".c") and path.stem != "__init__"
     ]
-    assert len(files) > 300
+    assert len(files) > 200
     assert {path.relative_to(ROOT).as_posix() for path in files if path.stem not in named} == set()
 
 

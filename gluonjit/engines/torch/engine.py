@@ -43,7 +43,7 @@ class TorchEngine(Adapter):
 
     name, title = "torch", "PyTorch"
     versions = VERSIONS
-    executors = ("auto", "stepwise", "compiled", "replay", "steps")
+    executors = ("auto", "stepwise", "replay", "steps")
 
     def current_mode(self) -> int:
         """2 where gradients are recorded on this thread."""

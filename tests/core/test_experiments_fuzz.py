@@ -23,6 +23,7 @@ from experiments.fuzz.habits import draw_with_habits
 from experiments.fuzz.judge import Judge, Verdict
 from experiments.fuzz.loop import Setting, fuzz
 from experiments.fuzz.plants import planted
+from gluonjit.compiled import ROWS
 
 ROOT = Path(__file__).parents[2]
 SEED = 1
@@ -59,6 +60,8 @@ def test_programs_agree(engine: str) -> None:
 @pytest.mark.parametrize("plant", PLANTS)
 def test_a_planted_fault_is_found(engine: str, plant: str) -> None:
     """Those of a habit by programs that have this habit alone, the others by programs without any."""
+    if plant == "stale-weight" and ROWS is None:
+        pytest.skip("it is a fault of steps in C, which are not built, or left out")
     without = tuple(habit for habit in HABITS if PLANTS_OF.get(habit) != plant)
     findings = fuzz(Setting(SEED, range(200), plant, 0.0, 1, quiet=True, engine=engine, without=without))
     assert len(findings.failures) == 1, f"{plant} was not found in {findings.cases} cases"

@@ -14,6 +14,8 @@ from textwrap import dedent
 
 import pytest
 
+from gluonjit.compiled import ROWS
+
 ROOT = next(folder for folder in Path(__file__).resolve().parents if (folder / "pyproject.toml").exists())
 TOY = Path(__file__).parents[1] / "common" / "toy_engine.py"
 PLACE = re.compile(r"^(?:#|/\*) ([\w./]+)(?:, after (.*?))?(?: \*/)?$")
@@ -104,6 +106,7 @@ def test_a_scheduler(checkout: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(ROWS is None, reason="gluonjit._rows is not there, or GLUONJIT_PURE is set")
 def test_a_row_instruction(checkout: Path) -> None:
     if shutil.which("cc") is None:
         pytest.skip("there is no C compiler")

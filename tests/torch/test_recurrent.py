@@ -167,5 +167,5 @@ class Twice(nn.Module):
 
 def test_a_module_that_goes_through_a_weight_again_is_its_turns() -> None:
     net = nn.Sequential(Twice())
-    report = assert_same(net, sentences(), value)
+    report = assert_same(net, sentences(), value, tolerance=1e-4)  # losses are small differences of larger sums
     assert report.kinds["0.turn"].calls == 2 * len(LENGTHS)

@@ -115,7 +115,7 @@ unit: setup
 SANITIZED := build/sanitize
 SANITIZE := -g -O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
 SANITIZE_TESTS ?= $(addprefix tests/,$(addsuffix .py,$(addprefix core/test_,hostile rows rows_programs rows_random wide_cells planning) \
-	$(addprefix mxnet/test_,fused state compiled reuse) $(addprefix torch/test_,fused rows writes state compiled hooks)))
+	$(addprefix mxnet/test_,fused state compiled reuse doors) $(addprefix torch/test_,fused rows writes state compiled hooks doors)))
 # What takes minutes then, and runs little of them.
 SANITIZE_LEFT_OUT := very_many_operators or results_in_python or goes_through_modules_of_programs or doctor
 
@@ -128,7 +128,7 @@ sanitize: setup
 	cd $(SANITIZED)
 	rm -f gluonjit/*.so
 	CC=$${CC:-gcc} CFLAGS='$(SANITIZE)' LDFLAGS='$(SANITIZE)' "$$python" setup.py -q build_ext --inplace --force >build.log 2>&1 \
-		&& ls gluonjit/_{fast,rows,reading,rewriting,ordering,paths,placing}.*.so >/dev/null || { tail -n 40 build.log >&2; exit 1; }
+		&& ls gluonjit/_{fast,rows,rewriting,ordering,paths,placing}.*.so >/dev/null || { tail -n 40 build.log >&2; exit 1; }
 	LD_PRELOAD="$$(library libasan.so) $$(library libubsan.so) $$(library libstdc++.so.6)" PYTHONMALLOC=malloc \
 		ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0:halt_on_error=1:allocator_may_return_null=1 \
 		UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \

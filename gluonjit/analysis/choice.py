@@ -332,7 +332,7 @@ def _once(record: Record, count: int) -> Step:
 
 def counts_of(records: Sequence[Record]) -> dict[Record, tuple[int, int]]:
     """Calls and nodes of each record."""
-    return {record: (max(record.calls, len(record.bases)), len(record.bases)) for record in records}
+    return {record: (max(record.calls, len(record)), len(record)) for record in records}
 
 
 def samples_that_pay(fixed: float, marginal: float, loss: float = 0.05, latency: float | None = None) -> int:

@@ -8,6 +8,7 @@ In Cython's pure-Python mode: with the files of `native/` it is the module `gluo
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from sys import _getframe, getrefcount
 from sys import modules as _modules
 
@@ -174,7 +175,11 @@ class Record:
 
     @bases.setter
     def bases(self, rows):
-        self._bases = array("q", rows)
+        self._bases = array("q", memoryview(rows).tobytes())  # an array of 64 bits a number, of numpy for one
+
+    def until(self, row: cython.longlong):
+        """The number of nodes whose results begin at this row or before it."""
+        return bisect_right(self._bases, row)
 
     @property
     def depths(self):

@@ -108,7 +108,7 @@ class TemplateMaker:
 
     def _nodes(self, apart: Apart) -> tuple[list[tuple[int, int, tuple[Value, ...], Node]], tuple[int, ...]]:
         """First row, number of rows, values and Node of each new node, in order of capture; and the kinds' numbers."""
-        batch, shared = self.batch, self.shared
+        shared = self.shared
         found: list[tuple[int, int, tuple[Value, ...], Node]] = []
         kinds = []
         origins: dict[int, int] = {}
@@ -117,14 +117,16 @@ class TemplateMaker:
             number = shared.kinds.number(known[:2], known)
             kinds.append(number)
             calls = apart.calls(record)
-            keys = _keys(batch, record, first)
-            parts = record.bases, record.depths, record.origins
-            for node, (base, depth, origin, key) in enumerate(zip(*[part[first:] for part in parts], keys), first):
+            if not record.kind.pure or not record.kind.outputs:
+                raise Unfit(f"{record.kind.name} draws at random, or changes something")
+            for node in range(first, len(record)):
+                origin = record.origins[node]
                 place = origins.get(id(origin))
                 if place is None:
                     place = shared.origins.number(origin and (id(origin[0]), origin[1]), origin)
                     origins[id(origin)] = place
-                found.append((base, record.kind.rows, record.values(node), Node(number, calls, depth, place, key)))
+                told = Node(number, calls, record.depth(node), place, record.operands_of(node))
+                found.append((record.base(node), record.kind.rows, record.values(node), told))
                 calls = 0
         found.sort(key=itemgetter(0))
         return found, tuple(sorted(kinds))  # the batch may have met them in another order
@@ -216,13 +218,6 @@ def _forget_bases(views: list[Any]) -> None:
         others = sum(other._b is base for other in views)
         if base is not None and getrefcount(base) - 2 > others:  # 2: of this function
             view._b = base
-
-
-def _keys(batch: Batch, record: Record, first: int) -> list[Any]:
-    """The keys that the new nodes of a record are found by."""
-    if not record.kind.pure or not record.kind.outputs:
-        raise Unfit(f"{record.kind.name} draws at random, or changes something")
-    return record.operands[first:]
 
 
 def _layout(kind: Kind) -> tuple[Any, ...]:

@@ -6,7 +6,6 @@ that PyTorch refuses is refused here too. Where that cannot be told for certain 
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -127,7 +126,7 @@ def _has_copies(graph: Graph, first: int, count: int) -> bool:
 def _record_at(graph: Graph, row: int) -> tuple[Record, int] | None:
     """The node that a row is a result of."""
     for record in graph.records.values():
-        number = bisect_right(record.bases, row) - 1
+        number = record.until(row) - 1
         if number >= 0 and row < record.base(number) + record.kind.rows:
             return record, number
     return None
@@ -137,8 +136,7 @@ def _between(graph: Graph, row: int, end: int) -> list[tuple[int, Record, int]]:
     """The nodes captured after a row and before another, in their order; none where they are too many."""
     found = []
     for record in graph.records.values():
-        bases = record.bases
-        found += [(bases[node], record, node) for node in range(bisect_right(bases, row), bisect_left(bases, end))]
+        found += [(record.base(node), record, node) for node in range(record.until(row), record.until(end - 1))]
         if len(found) > _MOST_NODES:
             return []
     return sorted(found, key=lambda item: item[0])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -159,8 +158,7 @@ class Batch(BatchRoom):
         """
         rows, self.failed = self.failed, -1
         for record in self.records.values():
-            bases = record.bases
-            if record.held(bisect_left(bases, self.begun), bisect_left(bases, rows)):
+            if record.held(record.until(self.begun - 1), record.until(rows - 1)):
                 return
         self.sample, self.begun = 0, self.graph.rows
 

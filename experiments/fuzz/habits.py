@@ -47,7 +47,7 @@ STATEFUL = ("annealed", "noting")
 
 
 class Drawn(NamedTuple):
-    """What a habit puts into a case."""
+    """The lines that a habit puts into a case."""
 
     steps: tuple[Step, ...] = ()
     actions: tuple[tuple[int, Action], ...] = ()  # with the number of their minibatch

@@ -51,7 +51,7 @@ def but_the_last(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def stale_state() -> list[Patch]:
-    """What a call has read of Python's state when it was traced holds for ever."""
+    """Readings of Python's state hold for ever, as they were when a call was traced."""
 
     def variant(self: Any, key: Any) -> Variant:
         return Variant(key, None, (), self.kept, self.traced)

@@ -206,7 +206,7 @@ def _learning(trace: Trace) -> list[bool]:
 
 
 def _numbered(trace: Trace, places: Sequence[int]) -> list[Any]:
-    """What a trace consists of, its positions numbered in order: what is pruned depends on what learns."""
+    """The parts of a trace, its positions numbered in order: what is pruned depends on what learns."""
     listed = [*range(len(trace.operands)), *[position for position, _ in trace.consts]]
     listed += [position for op in trace.ops for position in op.outputs]
     number = {position: k for k, position in enumerate(listed)}.__getitem__

@@ -1,5 +1,7 @@
 """The compiled parts, which are optional; everything else about the package is in pyproject.toml."""
 
+import os
+
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError
@@ -11,6 +13,7 @@ ROWS = ("module", "check", "pack", "interpreter", "generic", "avx2", "avx512")
 ROWS_HEADERS = ("rows", "kernels", "functions", "elements", "lines", "products", "updates")
 # Files in Cython's pure-Python mode, which are interpreted as they stand where this does not work.
 HOT = ("rewriting", "ordering", "paths", "placing")
+OPTIMIZED = [] if "-O" in os.environ.get("CFLAGS", "") else ["-O3"]  # what the builder asks for comes first
 
 
 class BuildWithCython(build_ext):
@@ -39,7 +42,7 @@ setup(
             "gluonjit._fast",
             ["gluonjit/graph/recorder.py", *[f"{NATIVE}{name}.c" for name in SOURCES]],
             include_dirs=[NATIVE],
-            extra_compile_args=["-O3"],
+            extra_compile_args=OPTIMIZED,
             depends=["gluonjit/_fast.pxd", f"{NATIVE}fast.h"],
             optional=True,  # without a compiler the package is installed all the same, and works in Python
         ),
@@ -47,7 +50,7 @@ setup(
             "gluonjit._rows",
             [f"{NATIVE}rows/{name}.c" for name in ROWS],
             # Not -ffast-math: NaN and infinity have to come out as they do without it.
-            extra_compile_args=["-O3", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd"],
+            extra_compile_args=[*OPTIMIZED, "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd"],
             depends=[f"{NATIVE}rows/{name}.h" for name in ROWS_HEADERS],
             optional=True,
         ),
@@ -55,7 +58,7 @@ setup(
             Extension(
                 f"gluonjit._{name}",
                 [f"gluonjit/analysis/flat/{name}.py"],
-                extra_compile_args=["-O3"],
+                extra_compile_args=OPTIMIZED,
                 optional=True,
             )
             for name in HOT

@@ -27,13 +27,15 @@ static PyObject *attribute(PyObject *const *args, Py_ssize_t count) {
     return found;
 }
 
+static vectorcallfunc as_it_was; /* of all functions of Python, which has no public name from 3.13 on */
+
 static PyObject *before_call(PyObject *function, PyObject *const *args, size_t flags, PyObject *keywords) {
     Py_ssize_t count = PyVectorcall_NARGS(flags);
     if (keywords == NULL && count > 0 && names.local != NULL) {
         PyObject *result = quick_module(args, count);
         if (result != NULL || PyErr_Occurred()) return result;
     }
-    return _PyFunction_Vectorcall(function, args, flags, keywords);
+    return as_it_was(function, args, flags, keywords);
 }
 
 static PyObject *before_attribute(PyObject *function, PyObject *const *args, size_t flags, PyObject *keywords) {
@@ -41,7 +43,7 @@ static PyObject *before_attribute(PyObject *function, PyObject *const *args, siz
         PyObject *result = attribute(args, PyVectorcall_NARGS(flags));
         if (result != NULL || PyErr_Occurred()) return result;
     }
-    return _PyFunction_Vectorcall(function, args, flags, keywords);
+    return as_it_was(function, args, flags, keywords);
 }
 
 static struct {
@@ -57,6 +59,7 @@ PyObject *quicken(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "sO!:quicken", &name, &PyFunction_Type, &function)) return NULL;
     for (k = 0; k < sizeof(ways) / sizeof(ways[0]) && strcmp(ways[k].name, name) != 0; k++) continue;
     if (k == sizeof(ways) / sizeof(ways[0])) return PyErr_Format(PyExc_ValueError, "there is no fast path %s", name);
+    if (function->vectorcall != before_call && function->vectorcall != before_attribute) as_it_was = function->vectorcall;
 #if PY_VERSION_HEX >= 0x030C0000
     PyFunction_SetVectorcall(function, ways[k].before);
 #else

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.common.installed import COMPILED
+
 ROOT = Path(__file__).resolve().parents[2]
 BUILT_FROM = (
     "pyproject.toml",
@@ -27,7 +29,6 @@ BUILT_FROM = (
     "CHANGELOG.md",
     "CITATION.cff",
 )
-COMPILED = ("_fast", "_rows", "_rewriting", "_ordering", "_paths", "_placing")
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +56,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
             str(out),
             str(tree),
         ],
-        env={**os.environ, "PIP_NO_INDEX": "1"},
+        env={**os.environ, "PIP_NO_INDEX": "1", "CFLAGS": "-O0 -g0"},  # compiling is most of the time
         capture_output=True,
         text=True,
     )
@@ -142,14 +143,21 @@ def test_each_extra_brings_what_it_says(extra: str, wanted: list[str], metadata:
 
 
 @pytest.mark.slow
-def test_the_wheel_works_where_it_is_unpacked(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
-    wheel.extractall(tmp_path)
-    code = "import gluonjit, sys; print(gluonjit.__file__, 'mxnet' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.stdout.strip() == f"{tmp_path / 'gluonjit' / '__init__.py'} False", done.stderr
+def test_the_wheel_works_in_an_environment_of_its_own(built: Path, tmp_path: Path) -> None:
+    if not all(find_spec(f"gluonjit.{name}") for name in COMPILED):
+        pytest.skip("there is no C compiler")
+    own = tmp_path / "env"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(own)], check=True)
+    python = own / "bin" / "python"
+    wheel = next(built.glob("*.whl"))
+    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-index", "--no-deps", str(wheel)]
+    subprocess.run(install, check=True, capture_output=True)
+    # What this environment has is seen there as well, but no package that is installed by a link: numpy, PyTorch.
+    packages = sysconfig.get_path("purelib")
+    (next(own.glob("lib/python*/site-packages")) / "these.pth").write_text(packages)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    check = [str(python), "-W", "error", str(ROOT / "tests" / "common" / "installed.py")]
+    done = subprocess.run(check, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert str(own) in done.stdout
+    assert ("PyTorch: " in done.stdout) == (find_spec("torch") is not None)

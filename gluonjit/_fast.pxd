@@ -11,7 +11,7 @@ cdef extern from "fast.h":
         PyObject *(*make_value)(PyObject *, Py_ssize_t, PyObject *, PyObject *, int, PyObject *) except NULL
     Core core
     object user_line()
-    int fill_module(object module, object value, object record, object graph, object batch) except -1
+    int fill_module(object module, object value, object record, object graph, object batch, object state) except -1
     void PyObject_GC_UnTrack(PyObject *)
     void PyObject_GC_Track(PyObject *)
     int PyObject_GC_IsTracked(PyObject *)
@@ -23,9 +23,22 @@ cdef class GraphRows:
 
 cdef class BatchRoom:
     cdef public double room
+    cdef public Py_ssize_t changes
+    cdef public bint sharing
+
+
+cdef class StateNumbers:
+    cdef public Py_ssize_t eagerly
+    cdef public Py_ssize_t inside
+    cdef public Py_ssize_t mode
+    cdef public Py_ssize_t numpy
+    cdef public Py_ssize_t paused
+    cdef public Py_ssize_t spare
+    cdef public Py_ssize_t spare_mode
 
 
 @cython.final
+@cython.freelist(4096)
 @cython.trashcan(True)
 cdef class Value:
     cdef public object rows

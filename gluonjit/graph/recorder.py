@@ -34,9 +34,15 @@ class GraphRows:
 
 
 class BatchRoom:
-    """The room that is left in a batch: a base of batches, as above."""
+    """What of a batch changes by the call, or with models: a base of batches, as above."""
 
-    __slots__ = ("room",)
+    __slots__ = ("changes", "room", "sharing")
+
+
+class StateNumbers:
+    """What a state counts: a base of states, as above."""
+
+    __slots__ = ("eagerly", "inside", "mode", "numpy", "paused", "spare", "spare_mode")
 
 
 class Value:
@@ -750,4 +756,4 @@ if cython.compiled:
     core.node_of = _node_of
     core.value_of = _value_of
     core.make_value = _make_value
-    fill_module(_modules[__name__], Value, Record, GraphRows, BatchRoom)
+    fill_module(_modules[__name__], Value, Record, GraphRows, BatchRoom, StateNumbers)

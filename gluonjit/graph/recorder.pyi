@@ -11,7 +11,18 @@ class GraphRows:
     rows: int
 
 class BatchRoom:
+    changes: int
     room: float
+    sharing: bool
+
+class StateNumbers:
+    eagerly: int
+    inside: int
+    mode: int
+    numpy: int
+    paused: int
+    spare: int
+    spare_mode: int
 
 class Value:
     rows: Rows

@@ -190,7 +190,7 @@ static PyObject *look_up(PyObject *batch, PyObject *table, PyObject *array, PyOb
 
 PyObject *quick_lookup(PyObject *state, PyObject *cell, PyObject *array) {
     PyObject *batch = SLOT(state, names.state_batch), *place, *table, *tables, *key, *known, *value, *result = NULL;
-    int taped = number_at(state, names.state_mode) >= 2, k;
+    int taped = numbers_of(state)->mode >= 2, k;
     if (PyErr_Occurred() || batch == NULL || Py_TYPE(batch) != names.batch_type || !has_room(batch)) return NULL;
     for (k = 0; k < 2; k++)
         if (Py_TYPE(array) == names.mxnet.lazy[k]) {

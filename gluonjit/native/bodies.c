@@ -3,8 +3,7 @@
 
 #include "fast.h"
 
-#define MOST_OF_A_SPEC 256
-#define MOST_BODIES 8192
+#define MOST_BODIES 32768 /* 16 MB: each takes 300 to 500 bytes */
 
 static destructor end_tensor; /* PyTorch's own */
 static int bodies;            /* that lie ready, of all specs */
@@ -17,19 +16,23 @@ int is_stale(PyObject *tensor) {
     return SLOT(base, names.torch.lazy_n) != SLOT(tensor, names.torch.lazy_n);
 }
 
-/* Whether nobody has put anything on a tensor, or refers to it weakly. */
+/* Whether nobody has put anything on a tensor, or refers to it or its __dict__. */
 static int is_bare(PyObject *tensor) {
     PyTypeObject *type = Py_TYPE(tensor);
-    PyObject *dict;
     int bare;
     if (type->tp_weaklistoffset && *(PyObject **)((char *)tensor + type->tp_weaklistoffset) != NULL) return 0;
-    dict = PyObject_GenericGetDict(tensor, NULL);
+#if PY_VERSION_HEX < 0x030D0000
+    PyObject **place = _PyObject_GetDictPtr(tensor); /* once asked for it is there for good */
+    bare = place != NULL && (*place == NULL || (PyDict_GET_SIZE(*place) == 0 && Py_REFCNT(*place) == 1));
+#else
+    PyObject *dict = PyObject_GenericGetDict(tensor, NULL);
     if (dict == NULL) {
         PyErr_Clear();
         return 0;
     }
-    bare = PyDict_GET_SIZE(dict) == 0;
+    bare = PyDict_GET_SIZE(dict) == 0 && Py_REFCNT(dict) == 2;
     Py_DECREF(dict);
+#endif
     return bare;
 }
 
@@ -42,7 +45,7 @@ static int keep(PyObject *tensor) {
     spec = ((Value *)value)->spec;
     if (spec == NULL || bodies >= MOST_BODIES || Py_TYPE(spec) != names.spec_type) return 0; /* NULL: in garbage */
     kept = SLOT(spec, names.spec_bodies);
-    if (kept == NULL || (kept != Py_None && (!PyList_CheckExact(kept) || PyList_GET_SIZE(kept) >= MOST_OF_A_SPEC))) return 0;
+    if (kept == NULL || (kept != Py_None && !PyList_CheckExact(kept))) return 0;
     Py_SET_REFCNT(tensor, 1);
     if (!is_bare(tensor)) {
         Py_SET_REFCNT(tensor, 0);

@@ -175,16 +175,16 @@ static PyObject *key_of(Call *call, PyObject *state) {
         size_t modes = (size_t)call->parts[1];
         PyTuple_SET_ITEM(key, 1, PyBool_FromLong(modes & LEARNING));
         PyTuple_SET_ITEM(key, 2, Py_NewRef(Py_False));
-        if (modules) PyTuple_SET_ITEM(key, 3, Py_XNewRef(SLOT(call->batch, names.batch_changes)));
+        if (modules) PyTuple_SET_ITEM(key, 3, PyLong_FromSsize_t(((BatchRoom *)call->batch)->changes));
         PyTuple_SET_ITEM(key, call->count - less, Py_NewRef((PyObject *)call->parts[call->count - 1]));
     } else {
-        PyTuple_SET_ITEM(key, 1, Py_XNewRef(SLOT(state, names.state_mode)));
-        PyTuple_SET_ITEM(key, 2, Py_XNewRef(SLOT(state, names.state_numpy)));
+        PyTuple_SET_ITEM(key, 1, PyLong_FromSsize_t(numbers_of(state)->mode));
+        PyTuple_SET_ITEM(key, 2, PyLong_FromSsize_t(numbers_of(state)->numpy));
     }
     if (PyTuple_GET_ITEM(key, 1) == NULL || PyTuple_GET_ITEM(key, 2) == NULL ||
-        (modules && PyTuple_GET_ITEM(key, 3) == NULL)) { /* what an array was may have run anything */
+        (modules && PyTuple_GET_ITEM(key, 3) == NULL)) {
         Py_DECREF(key);
-        return no_such_slot(NULL, &PyLong_Type);
+        return NULL;
     }
     next = 3 + modules;
     for (k = 2 + modules; k < call->count - torch; k++) {
@@ -274,16 +274,13 @@ static PyObject *captured(Call *call, Entry *entry, int sharing) {
 int call_begin(Call *call, PyObject *state) {
     if (call->of == &names.torch) {
         int learning = is_learning(), autocast = learning < 0 ? -1 : is_casting();
-        Py_ssize_t changes = call->owner == Py_None || autocast < 0 ? 0 : number_at(call->batch, names.batch_changes);
-        if (autocast < 0 || changes < 0) return -1;
+        if (autocast < 0) return -1;
         if (autocast) return 0;
         call->parts[1] = (void *)(size_t)(16 + (learning ? LEARNING : 0));
         call->count = 2;
-        if (call->owner != Py_None) call->parts[call->count++] = (void *)(16 * (size_t)changes);
+        if (call->owner != Py_None) call->parts[call->count++] = (void *)(16 * (size_t)((BatchRoom *)call->batch)->changes);
     } else {
-        Py_ssize_t mode = number_at(state, names.state_mode), numpy = number_at(state, names.state_numpy);
-        if (mode < 0 || numpy < 0) return -1;
-        call->parts[1] = (void *)(16 + 16 * (size_t)mode + 1024 * (size_t)numpy);
+        call->parts[1] = (void *)(16 + 16 * (size_t)numbers_of(state)->mode + 1024 * (size_t)numbers_of(state)->numpy);
         call->count = 2;
     }
     return 1;
@@ -333,6 +330,8 @@ static Entry *entry_of(Call *call, PyObject *state) {
     records = key == NULL ? NULL : dict_at(call->batch, names.batch_records);
     Py_XINCREF(records);
     record = records == NULL ? NULL : Py_XNewRef(PyDict_GetItemWithError(records, key));
+    if (record == NULL && records != NULL && call->of == &names.torch && call->owner == Py_None && !PyErr_Occurred())
+        record = PyObject_CallFunctionObjArgs(names.again, call->batch, (PyObject *)call->parts[0], key, NULL);
     if (record != NULL) entry = signatures_add(call->signatures, record, key, call->parts, call->count, hash);
     Py_XDECREF(record);
     Py_XDECREF(records);
@@ -363,7 +362,7 @@ PyObject *capture(const Framework *of, PyObject *state, PyObject *cell, PyObject
         entry = entry_of(&call, state);
         if (entry != NULL && (entry->operator || ++found < EVERY) && signatures_current(entry, call.batch) > 0) {
             entry->busy++; /* what it calls in Python may capture calls of the same signature */
-            result = captured(&call, entry, SLOT(call.batch, names.batch_sharing) == Py_True);
+            result = captured(&call, entry, ((BatchRoom *)call.batch)->sharing);
             entry->busy--;
         }
     }

@@ -299,6 +299,21 @@ static PyMethodDef function = {"__torch_function__", (PyCFunction)(void (*)(void
 /* main_door() -> the function that stands in the place of LazyTensor.__torch_function__ */
 PyObject *main_door(PyObject *module, PyObject *ignored) { return PyCFunction_New(&function, NULL); }
 
+PyObject *operate(PyObject *func, PyObject *method, PyObject *const *args, Py_ssize_t count) {
+    PyTypeObject *type = Py_TYPE(args[0]);
+    PyObject *result;
+    if (names.engine != NULL && (type == names.torch.lazy[0] || (count == 2 && type == names.torch.plain[0]))) {
+        int overridden = is_overridden(); /* by what has to see the call first */
+        if (overridden < 0) return NULL;
+        result = overridden ? NULL : through(func, args, count, NULL);
+        if (result != NULL || PyErr_Occurred()) return result;
+    }
+    if (Py_EnterRecursiveCall(" in a door")) return NULL; /* of a door of a door */
+    result = PyObject_Vectorcall(method, args, (size_t)count, NULL);
+    Py_LeaveRecursiveCall();
+    return result;
+}
+
 /* Door: a method of lazy tensors that goes by PyTorch's parser of arguments. */
 
 typedef struct {
@@ -313,25 +328,19 @@ typedef struct {
 static PyObject *door_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *keywords) {
     Door *door = (Door *)self;
     Py_ssize_t count = PyVectorcall_NARGS(flags);
-    PyObject *func = door->func, *method = door->original, *turned[2], *result = NULL;
-    if (keywords == NULL && count > 0 && names.engine != NULL && Py_TYPE(args[0]) == names.torch.lazy[0]) {
-        int overridden = is_overridden(); /* by what has to see the call first */
-        if (overridden < 0) return NULL;
+    PyObject *func = door->func, *method = door->original, *turned[2];
+    if (keywords == NULL && count > 0) {
         if (door->left != Py_None && count == 2 && Py_TYPE(args[1]) == names.torch.plain[0]) {
             turned[0] = args[1]; /* Python asks the right one first, as its class is the other's and more */
             turned[1] = args[0];
-            args = turned;
-            flags = 2;
-            func = door->left;
-            method = door->method;
+            return operate(door->left, door->method, turned, 2);
         }
-        if (!overridden) result = through(func, args, count, NULL);
-        if (result != NULL || PyErr_Occurred()) return result;
+        return operate(func, method, args, count);
     }
     if (Py_EnterRecursiveCall(" in a door")) return NULL; /* of a door of a door */
-    result = PyObject_Vectorcall(method, args, flags, keywords);
+    method = PyObject_Vectorcall(method, args, flags, keywords);
     Py_LeaveRecursiveCall();
-    return result;
+    return method;
 }
 
 static PyObject *door_make(PyTypeObject *type, PyObject *args, PyObject *kwargs) {

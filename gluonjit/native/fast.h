@@ -51,7 +51,14 @@ typedef struct {
 typedef struct {
     PyObject_HEAD
     double room;
+    Py_ssize_t changes;
+    int sharing;
 } BatchRoom;
+
+typedef struct {
+    PyObject_HEAD
+    Py_ssize_t eagerly, inside, mode, numpy, paused, spare, spare_mode;
+} StateNumbers;
 
 /* Its functions that C calls: the node of a record on these values, found or new; a value of it, borrowed; a new value,
    which takes no reference over. */
@@ -59,7 +66,7 @@ typedef struct {
     Py_ssize_t (*node_of)(PyObject *batch, PyObject *graph, PyObject *record, PyObject **values, int count, int sharing);
     PyObject *(*value_of)(PyObject *record, Py_ssize_t node, Py_ssize_t k);
     PyObject *(*make_value)(PyObject *rows, Py_ssize_t depth, PyObject *spec, PyObject *graph, int taped, PyObject *base);
-    PyTypeObject *value_type, *record_type, *graph_type, *batch_type;
+    PyTypeObject *value_type, *record_type, *graph_type, *batch_type, *state_type;
 } Core;
 
 extern Core core;
@@ -68,7 +75,7 @@ extern Core core;
 PyObject *value_new(PyObject *rows, Py_ssize_t depth, PyObject *spec, PyObject *graph, int taped, PyObject *base);
 
 /* Put what is written in C into the module; the types are those of recorder.py. */
-int fill_module(PyObject *module, PyObject *value, PyObject *record, PyObject *graph, PyObject *batch);
+int fill_module(PyObject *module, PyObject *value, PyObject *record, PyObject *graph, PyObject *batch, PyObject *state);
 
 /* names.c: where the slots of the package's own classes lie */
 
@@ -88,10 +95,9 @@ typedef struct {
 typedef struct {
     Framework mxnet, torch;
     PyTypeObject *state_type, *batch_type, *graph_type, *spec_type, *table_type, *torch_table_type, *hybrid_type;
-    Py_ssize_t state_batch, state_eagerly, state_explicit, state_inside, state_mode, state_numpy, state_paused, state_spare, state_spare_mode,
-        state_spare_of, state_trace;
-    Py_ssize_t batch_changes, batch_engine, batch_foreign, batch_graph, batch_imports, batch_noted, batch_parameters, batch_records,
-        batch_sharing, batch_signatures, batch_tables;
+    Py_ssize_t state_batch, state_explicit, state_spare_of, state_trace;
+    Py_ssize_t batch_engine, batch_foreign, batch_graph, batch_imports, batch_noted, batch_parameters, batch_records,
+        batch_signatures, batch_tables;
     Py_ssize_t graph_lookups, graph_single_rows;
     Py_ssize_t spec_bodies, spec_dtype, spec_mode, spec_of_rows, spec_row_shape, spec_rows;
     Py_ssize_t cell_chooses;
@@ -118,6 +124,7 @@ typedef struct {
     PyObject *error_of;    /* (func, args, kwargs, error) -> what is raised for an error in such a call */
     PyObject *make;        /* (value) -> a new LazyTensor */
     PyObject *look_up;     /* (cell, batch, indices, learning) -> a LazyTensor, or None where that is no look-up */
+    PyObject *again;       /* (batch, cell, key): the record of an operator that another batch has had, or None */
     PyObject *expanded;    /* (batch, cell, class): a call with such an argument was expanded */
     void *get_shape, *get_dtype, *get_context, *copy_out; /* MXNDArrayGetShapeEx64 and so on */
 } Names;
@@ -173,14 +180,13 @@ PyObject *state_here(void);
 /* Whether a batch has room for more. */
 static inline int has_room(PyObject *batch) { return ((BatchRoom *)batch)->room >= 0; }
 
+/* What a state counts: see hybrid/run/state.py. */
+static inline StateNumbers *numbers_of(PyObject *state) { return (StateNumbers *)state; }
+
 /* Whether the state is that of a program that runs, and not of one that is traced or paused. */
-int is_running(PyObject *state);
-
-/* Count up what a slot of the state counts: 0, or -1 and an exception. */
-int step_by(PyObject *state, Py_ssize_t counter, int by);
-
-/* Count down again after a call, whether it failed or not: its result, or NULL and an exception. */
-PyObject *step_out(PyObject *state, Py_ssize_t counter, PyObject *result);
+static inline int is_running(PyObject *state) {
+    return SLOT(state, names.state_trace) == Py_None && numbers_of(state)->paused == 0;
+}
 
 /* What `begin` of gluonjit.hybrid.choose.pacing lets run eagerly without a question: an outermost call of a model in a mode, 2 for
    training. NULL where Python has to be asked, or with an exception. */
@@ -321,6 +327,16 @@ PyObject *quick_numpy_verify(PyObject *const *args, Py_ssize_t count);
 extern PyTypeObject DoorType;
 
 PyObject *main_door(PyObject *module, PyObject *ignored);
+
+/* What a method of PyTorch's gives, where its first argument is a lazy tensor, or a plain one before a lazy one: a node
+   of `func`, with which PyTorch would call __torch_function__, or else what the method says. */
+PyObject *operate(PyObject *func, PyObject *method, PyObject *const *args, Py_ssize_t count);
+
+/* signs.c: signs of lazy tensors */
+
+extern PyTypeObject SignsType;
+
+PyObject *set_sign(PyObject *module, PyObject *args);
 
 /* hooks.c: what stands in the place of a Python function, and calls it where the fast path does not apply */
 

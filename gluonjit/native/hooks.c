@@ -22,12 +22,12 @@ int unhooked(PyObject *dict, PyObject *name) {
 static PyObject *forward(PyObject *state, PyObject *dict, PyObject *const *args, Py_ssize_t count) {
     PyObject *result, *rest;
     Py_ssize_t k;
-    if (number_at(state, names.state_numpy) != 0) return NULL;
+    if (numbers_of(state)->numpy != 0) return NULL;
     for (k = 1; k < count; k++)
         if (Py_TYPE(args[k]) == names.mxnet.plain[0] || Py_TYPE(args[k]) == names.mxnet.plain[1]) return NULL;
-    if (step_by(state, names.state_inside, 1) < 0) return NULL;
+    numbers_of(state)->inside++;
     result = PyObject_VectorcallMethod(str_forward, args, (size_t)count, NULL);
-    if (result != NULL && (!unhooked(dict, str_hooks) || number_at(state, names.state_numpy) != 0)) {
+    if (result != NULL && (!unhooked(dict, str_hooks) || numbers_of(state)->numpy != 0)) {
         rest = PyTuple_New(count - 1); /* forward has registered a hook, or changed what arrays are */
         for (k = 1; rest != NULL && k < count; k++) PyTuple_SET_ITEM(rest, k - 1, Py_NewRef(args[k]));
         if (rest == NULL) {
@@ -39,7 +39,8 @@ static PyObject *forward(PyObject *state, PyObject *dict, PyObject *const *args,
             Py_XDECREF(done);
         }
     }
-    return step_out(state, names.state_inside, result);
+    numbers_of(state)->inside--;
+    return result;
 }
 
 /* A call outside of all samples, such as that of a loss: the time it took is noted. */
@@ -83,14 +84,12 @@ static PyObject *quick_call(PyObject *const *args, Py_ssize_t count) {
     if (names.mxnet.cell_type == NULL) return NULL;
     state = state_here();
     if (state == NULL) return NULL;
-    if (number_at(state, names.state_paused) > 0 && SLOT(state, names.state_trace) == Py_None) {
+    if (numbers_of(state)->paused > 0 && SLOT(state, names.state_trace) == Py_None) {
         Py_DECREF(state); /* what runs eagerly costs no more than this */
         return PyObject_Vectorcall(names.mxnet.original, args, (size_t)count, NULL);
     }
-    if (PyErr_Occurred()) PyErr_Clear();
     if (!is_running(state)) goto done;
-    inside = number_at(state, names.state_inside) > 0;
-    if (PyErr_Occurred()) goto done;
+    inside = numbers_of(state)->inside > 0;
     dict = PyObject_GenericGetDict(args[0], NULL);
     if (dict == NULL) {
         PyErr_Clear();
@@ -100,7 +99,7 @@ static PyObject *quick_call(PyObject *const *args, Py_ssize_t count) {
     if (cell == NULL && !PyErr_Occurred()) cell = automatic(state, args, count);
     if (cell == NULL || Py_TYPE(cell) != names.mxnet.cell_type) goto done;
     if (!inside && SLOT(cell, names.cell_chooses) == Py_True) {
-        result = spare_call(&names.mxnet, state, cell, (int)(number_at(state, names.state_mode) & 2), args, count);
+        result = spare_call(&names.mxnet, state, cell, (int)(numbers_of(state)->mode & 2), args, count);
         goto done;
     }
     if (!unhooked(dict, str_hooks) || !unhooked(dict, str_pre_hooks)) goto done;

@@ -16,6 +16,7 @@ static PyMethodDef methods[] = {
     {"due", due, METH_NOARGS, "Whether a call that is found now is to be traced again; it is counted anew from then."},
     {"tensor", tensor, METH_O, "A lazy tensor of PyTorch's of a value."},
     {"spare_bodies", spare_bodies, METH_NOARGS, "How many tensors lie ready to be lazy ones."},
+    {"set_sign", set_sign, METH_VARARGS, "Let a sign of lazy tensors do what a method of PyTorch's does."},
     {"quicken", quicken, METH_VARARGS, "Let calls of a function of Python try the fast path first."},
     {NULL, NULL, 0, NULL},
 };
@@ -35,17 +36,19 @@ PyObject *value_new(PyObject *rows, Py_ssize_t depth, PyObject *spec, PyObject *
     return value;
 }
 
-int fill_module(PyObject *module, PyObject *value, PyObject *record, PyObject *graph, PyObject *batch) {
-    PyTypeObject *types[] = {&SignaturesType, &HookType, &SilentType, &GuardsType, &DoorType};
-    const char *named[] = {"Signatures", "Hook", "Silent", "Guards", "Door"};
+int fill_module(PyObject *module, PyObject *value, PyObject *record, PyObject *graph, PyObject *batch, PyObject *state) {
+    PyTypeObject *types[] = {&SignaturesType, &HookType, &SilentType, &GuardsType, &DoorType, &SignsType};
+    const char *named[] = {"Signatures", "Hook", "Silent", "Guards", "Door", "Signs"};
     size_t k;
     if (!is_alike(value, sizeof(Value)) || !is_alike(record, sizeof(Record)) || !is_alike(graph, sizeof(GraphRows)) ||
-        !is_alike(batch, sizeof(BatchRoom)) || names_init() < 0)
+        !is_alike(batch, sizeof(BatchRoom)) ||
+        !is_alike(state, sizeof(StateNumbers)) || names_init() < 0)
         return -1;
     core.value_type = (PyTypeObject *)Py_NewRef(value);
     core.record_type = (PyTypeObject *)Py_NewRef(record);
     core.graph_type = (PyTypeObject *)Py_NewRef(graph);
     core.batch_type = (PyTypeObject *)Py_NewRef(batch);
+    core.state_type = (PyTypeObject *)Py_NewRef(state);
     for (k = 0; k < sizeof(types) / sizeof(types[0]); k++) {
         Py_INCREF(types[k]);
         if (PyType_Ready(types[k]) < 0 || PyModule_AddObject(module, named[k], (PyObject *)types[k]) < 0) return -1;

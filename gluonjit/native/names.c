@@ -20,17 +20,9 @@ typedef struct {
 
 static Where slots[] = {
     {PACKAGE, "State", "batch", &names.state_batch},
-    {PACKAGE, "State", "eagerly", &names.state_eagerly},
     {PACKAGE, "State", "explicit", &names.state_explicit},
-    {PACKAGE, "State", "inside", &names.state_inside},
-    {PACKAGE, "State", "mode", &names.state_mode},
-    {PACKAGE, "State", "numpy", &names.state_numpy},
-    {PACKAGE, "State", "paused", &names.state_paused},
-    {PACKAGE, "State", "spare", &names.state_spare},
-    {PACKAGE, "State", "spare_mode", &names.state_spare_mode},
     {PACKAGE, "State", "spare_of", &names.state_spare_of},
     {PACKAGE, "State", "trace", &names.state_trace},
-    {PACKAGE, "Batch", "changes", &names.batch_changes},
     {PACKAGE, "Batch", "engine", &names.batch_engine},
     {PACKAGE, "Batch", "foreign", &names.batch_foreign},
     {PACKAGE, "Batch", "graph", &names.batch_graph},
@@ -38,7 +30,6 @@ static Where slots[] = {
     {PACKAGE, "Batch", "noted", &names.batch_noted},
     {PACKAGE, "Batch", "parameters", &names.batch_parameters},
     {PACKAGE, "Batch", "records", &names.batch_records},
-    {PACKAGE, "Batch", "sharing", &names.batch_sharing},
     {PACKAGE, "Batch", "signatures", &names.batch_signatures},
     {PACKAGE, "Batch", "tables", &names.batch_tables},
     {PACKAGE, "Graph", "lookups", &names.graph_lookups},
@@ -137,6 +128,7 @@ static struct {
     {TORCH, "look_up", &names.look_up},
     {TORCH, "original", &names.torch.original},
     {TORCH, "expanded", &names.expanded},
+    {TORCH, "again", &names.again},
     {0, NULL, NULL},
 };
 
@@ -210,44 +202,20 @@ PyObject *state_here(void) {
     return state;
 }
 
-int is_running(PyObject *state) {
-    PyObject *paused = SLOT(state, names.state_paused);
-    return SLOT(state, names.state_trace) == Py_None && paused != NULL && PyLong_Check(paused) &&
-           PyLong_AsLong(paused) == 0;
-}
-
-int step_by(PyObject *state, Py_ssize_t counter, int by) {
-    Py_ssize_t deep = number_at(state, counter);
-    PyObject *number;
-    if ((deep == -1 && PyErr_Occurred()) || __builtin_add_overflow(deep, by, &deep)) return -1;
-    number = PyLong_FromSsize_t(deep);
-    if (number == NULL) return -1;
-    set_slot(state, counter, number);
-    return 0;
-}
-
-PyObject *step_out(PyObject *state, Py_ssize_t counter, PyObject *result) {
-    PyObject *type, *error, *trace;
-    int failed;
-    PyErr_Fetch(&type, &error, &trace);
-    failed = step_by(state, counter, -1) < 0;
-    if (result == NULL) {
-        PyErr_Restore(type, error, trace);
-        return NULL;
-    }
-    if (failed) Py_CLEAR(result);
-    return result;
-}
-
 PyObject *spare_call(const Framework *of, PyObject *state, PyObject *cell, int mode, PyObject *const *args, Py_ssize_t count) {
     PyObject *scopes, *result, *paces = SLOT(cell, of->cell_paces);
-    if (number_at(state, names.state_spare) <= 0 || paces == NULL || paces != SLOT(state, names.state_spare_of)) return NULL;
-    if (number_at(state, names.state_spare_mode) != mode) return NULL;
+    StateNumbers *numbers = numbers_of(state);
+    if (numbers->spare <= 0 || paces == NULL || paces != SLOT(state, names.state_spare_of)) return NULL;
+    if (numbers->spare_mode != mode) return NULL;
     scopes = list_at(state, names.state_explicit);
     if (scopes == NULL || PyList_GET_SIZE(scopes) > 0) return NULL;
-    if (step_by(state, names.state_spare, -1) < 0 || step_by(state, names.state_paused, 1) < 0) return NULL;
-    result = step_by(state, names.state_eagerly, 1) < 0 ? NULL : PyObject_Vectorcall(of->original, args, (size_t)count, NULL);
-    return step_out(state, names.state_paused, step_out(state, names.state_eagerly, result));
+    numbers->spare--;
+    numbers->paused++;
+    numbers->eagerly++;
+    result = PyObject_Vectorcall(of->original, args, (size_t)count, NULL);
+    numbers->eagerly--;
+    numbers->paused--;
+    return result;
 }
 
 /* The offset of a slot, which a class has as a member descriptor; -1 where it has none. */
@@ -289,8 +257,9 @@ static int check_section(int section, PyObject *kwargs) {
         }
     }
     if (section == PACKAGE && !(PyType_IsSubtype((PyTypeObject *)given(kwargs, "Graph"), core.graph_type) &&
-                                PyType_IsSubtype((PyTypeObject *)given(kwargs, "Batch"), core.batch_type))) {
-        PyErr_SetString(PyExc_TypeError, "a graph has no rows, or a batch no room");
+                                PyType_IsSubtype((PyTypeObject *)given(kwargs, "Batch"), core.batch_type) &&
+                                PyType_IsSubtype((PyTypeObject *)given(kwargs, "State"), core.state_type))) {
+        PyErr_SetString(PyExc_TypeError, "a graph has no rows, a batch no room, or a state no numbers");
         return -1;
     }
     for (k = 0; section == MXNET && addresses[k].name != NULL; k++) {

@@ -101,13 +101,12 @@ static PyObject *captured(Call *call, PyObject *state, PyObject *const *args) {
     int waits = 0, sharing;
     Entry *entry;
     PyObject *record, *result = NULL;
-    Py_ssize_t inside, node;
+    Py_ssize_t node;
     if (look_at(call, state, args, &waits) <= 0) return NULL;
-    inside = number_at(state, names.state_inside);
-    if (PyErr_Occurred() || (!waits && inside <= 0)) return NULL;
+    if (PyErr_Occurred() || (!waits && numbers_of(state)->inside <= 0)) return NULL;
     entry = signatures_find(call->signatures, call->parts, call->count, hash_parts(call->parts, call->count));
     if (entry == NULL) return NULL;
-    sharing = entry->pure && SLOT(call->batch, names.batch_sharing) == Py_True;
+    sharing = entry->pure && ((BatchRoom *)call->batch)->sharing;
     record = Py_NewRef(entry->record);
     node = core.node_of(call->batch, call->graph, record, (PyObject **)call->values, call->arguments, sharing);
     if (node >= 0) result = returned(record, node, args[5] == Py_True, args[6] == Py_True);

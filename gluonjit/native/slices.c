@@ -93,7 +93,7 @@ static int has_history(const Framework *of, PyObject *state, Value *value) {
         if (!is_running(state)) return 0;
         return value->taped ? is_learning() : 1;
     }
-    return !value->taped || number_at(state, names.state_mode) >= 2;
+    return !value->taped || numbers_of(state)->mode >= 2;
 }
 
 /* Remember what an array is a view of: a whole array and a key of it, or of a view those of that and the key. */

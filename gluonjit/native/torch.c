@@ -34,11 +34,11 @@ static PyObject *foreign(PyObject *batch, PyObject *const *args, Py_ssize_t coun
 static PyObject *expand(PyObject *state, PyObject *batch, PyObject *cell, PyObject *kind, PyObject *const *args,
                         Py_ssize_t count) {
     PyObject *result, *done;
-    if (step_by(state, names.state_inside, 1) < 0) return NULL;
     Py_INCREF(batch);
     Py_INCREF(kind);
+    numbers_of(state)->inside++;
     result = PyObject_Vectorcall(names.torch.original, args, (size_t)count, NULL);
-    result = step_out(state, names.state_inside, result);
+    numbers_of(state)->inside--;
     if (result != NULL) {
         done = PyObject_CallFunctionObjArgs(names.expanded, batch, cell, kind, NULL);
         if (done == NULL) Py_CLEAR(result);
@@ -51,11 +51,13 @@ static PyObject *expand(PyObject *state, PyObject *batch, PyObject *cell, PyObje
 
 /* The table that a look-up reads, as Python has noted it: a new reference, or NULL where it has to look. */
 static PyObject *table_of(PyObject *batch, PyObject *cell, PyObject *lookup, int learning) {
-    PyObject *changes = held_at(batch, names.batch_changes, &PyLong_Type), *tables = dict_at(batch, names.batch_tables);
+    PyObject *changes, *tables = dict_at(batch, names.batch_tables);
     PyObject *place, *table, *weight, *learned = NULL;
     int taped;
-    if (changes == NULL || tables == NULL) return NULL;
-    place = PyTuple_Pack(3, cell, learning ? Py_True : Py_False, changes);
+    if (tables == NULL) return NULL;
+    changes = PyLong_FromSsize_t(((BatchRoom *)batch)->changes);
+    place = changes == NULL ? NULL : PyTuple_Pack(3, cell, learning ? Py_True : Py_False, changes);
+    Py_XDECREF(changes);
     if (place == NULL) return NULL;
     table = Py_XNewRef(PyDict_GetItemWithError(tables, place));
     Py_DECREF(place);
@@ -161,25 +163,22 @@ int is_open(PyObject *state, PyObject *batch) {
 }
 
 int is_inside(PyObject *state, PyObject *batch) {
-    return is_open(state, batch) && number_at(state, names.state_inside) > 0;
+    return is_open(state, batch) && numbers_of(state)->inside > 0;
 }
 
 /* torch.nn.Module.__call__ */
 PyObject *quick_module(PyObject *const *args, Py_ssize_t count) {
     PyObject *state, *batch, *dict = NULL, *cell = NULL, *result = NULL, *kind;
-    Py_ssize_t paused;
     int spare;
     if (names.engine == NULL) return NULL;
     state = state_here();
     if (state == NULL) return NULL;
-    paused = number_at(state, names.state_paused);
-    if (paused > 0 && SLOT(state, names.state_trace) == Py_None) { /* what runs eagerly costs no more than this */
+    if (numbers_of(state)->paused > 0 && SLOT(state, names.state_trace) == Py_None) { /* what runs eagerly costs no more than this */
         Py_DECREF(state);
         return PyObject_Vectorcall(names.torch.original, args, (size_t)count, NULL);
     }
-    if (PyErr_Occurred()) PyErr_Clear();
     batch = Py_XNewRef(SLOT(state, names.state_batch));
-    spare = is_running(state) && number_at(state, names.state_spare) > 0 && number_at(state, names.state_inside) == 0;
+    spare = is_running(state) && numbers_of(state)->spare > 0 && numbers_of(state)->inside == 0;
     if (!spare && !is_inside(state, batch)) goto done;
     dict = PyObject_GenericGetDict(args[0], NULL);
     if (dict == NULL) {

@@ -171,6 +171,21 @@ def of_hooks() -> Iterator[Case]:
         yield Case(f"an attribute of {mine}", lambda f=quick, module=module: f(module, "x"), None)  # type: ignore[misc]
 
 
+class Signed(fast.Signs):
+    """What has the signs of lazy tensors, and is none."""
+
+
+def of_signs() -> Iterator[Case]:
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "matmul"):
+        for k, thing in enumerate(THINGS):
+            yield Case(f"{name} of thing {k}", lambda n=name, t=thing: getattr(Signed(), f"__{n}__")(t), None)  # type: ignore[misc]
+            yield Case(f"r{name} of thing {k}", lambda n=name, t=thing: getattr(Signed(), f"__r{n}__")(t), None)  # type: ignore[misc]
+    for given in ((), ("add",), ("add", 1, 2, 3), ("none", 1, 2, 3, 4), (b"add", 1, 2, 3, 4), (None, 1, 2, 3, 4)):
+        yield Case(f"set_sign{given}", lambda given=given: fast.set_sign(*given), (TypeError, ValueError))  # type: ignore[misc]
+    yield Case("a sign of nothing", lambda: Signed() + Signed(), TypeError)
+    yield Case("an instance of Signs", lambda: fast.Signs(), TypeError)
+
+
 def of_doors() -> Iterator[Case]:
     for given in ((), (print,), (print, print, 1, 2, 3)):
         yield Case(f"Door{given}", lambda given=given: fast.Door(*given), TypeError)  # type: ignore[misc]
@@ -362,7 +377,7 @@ def of_guards() -> Iterator[Case]:
     yield Case("guards of themselves", lambda: own_circle(100), None)
 
 
-CASES = [*of_values(), *of_hooks(), *of_doors(), *of_functions(), *of_guards()]
+CASES = [*of_values(), *of_hooks(), *of_doors(), *of_signs(), *of_functions(), *of_guards()]
 
 if __name__ == "__main__":
     run(CASES)

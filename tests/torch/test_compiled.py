@@ -16,7 +16,7 @@ from torch import nn  # noqa: E402
 
 import gluonjit  # noqa: E402
 from gluonjit.compiled import FAST, WHY_NOT  # noqa: E402
-from gluonjit.graph import clear_specs  # noqa: E402
+from gluonjit.graph import Value, clear_specs, intern_spec  # noqa: E402
 from gluonjit.hybrid import LOCAL  # noqa: E402
 
 compiled = pytest.mark.skipif(FAST is None, reason=WHY_NOT)
@@ -86,13 +86,23 @@ def test_a_tensor_that_has_ended_is_used_again(ready: int) -> None:
 
 
 @compiled
-def test_few_tensors_lie_ready_and_clearing_the_specs_lets_go_of_them(ready: int) -> None:
+def test_tensors_lie_ready_until_the_specs_are_cleared(ready: int) -> None:
     results = doubled(1000)
     before = FAST.spare_bodies()
     del results[:]
-    assert before < FAST.spare_bodies() <= before + 256
+    assert FAST.spare_bodies() == before + 1000
     clear_specs()
     assert FAST.spare_bodies() == ready
+
+
+@compiled
+def test_so_many_tensors_lie_ready_and_no_more(ready: int) -> None:
+    spec = intern_spec((7,), "float32", "cpu", "stack")
+    tensors = [FAST.tensor(Value(0, 0, spec, None, False)) for _ in range(33_000)]
+    del tensors[:]
+    assert FAST.spare_bodies() == 32_768
+    clear_specs()
+    assert FAST.spare_bodies() <= ready
 
 
 @compiled

@@ -1,7 +1,7 @@
 """Doors: calls of PyTorch's functions that C captures without Python, where it was built, and how they get there.
 
 A function has a door once a call of it was captured as a node, if no other way through `ops.call_operator` is open to
-it, or only one that C can tell by its arguments. Signs and methods of lazy tensors are doors, too: PyTorch's parser of
+it, or only one that C can tell by its arguments. Signs and methods of lazy tensors lead there, too: PyTorch's parser of
 arguments takes longer than all that follows.
 """
 
@@ -29,7 +29,7 @@ SORTS: dict[Any, int] = {
     torch.concatenate: ROWS,
     torch.stack: STACK,
 }
-_SIGNS = "add sub mul truediv floordiv mod pow matmul".split()
+_SIGNS = "add sub mul truediv floordiv mod matmul".split()
 _COMPARED = "lt le gt ge eq ne".split()
 _METHODS = "tanh sigmoid relu exp log sqrt sum matmul mm mv dot add sub mul div pow neg softmax log_softmax".split()
 
@@ -55,9 +55,12 @@ def build() -> None:
     plain = torch.empty(1)
     probe = hooked.make_subclass(_Probe, plain)
     for name in _SIGNS:
-        _put(f"__{name}__", probe, (probe,))
-        method = getattr(torch.Tensor, f"__{name}__")
-        _put(f"__r{name}__", probe, (1.0,), _asked(method, plain, (probe,)), method)
+        method, turned = getattr(torch.Tensor, f"__{name}__"), getattr(torch.Tensor, f"__r{name}__")
+        func, left = _asked(method, probe, (probe,)), _asked(method, plain, (probe,))
+        FAST.set_sign(name, func if func is left else None, method, _asked(turned, probe, (1.0,)), turned)
+    power = torch.Tensor.__pow__
+    _put("__pow__", probe, (probe,))
+    _put("__rpow__", probe, (1.0,), _asked(power, plain, (probe,)), power)
     for name in (*_COMPARED, "neg", "abs"):
         _put(f"__{name}__", probe, (probe,) if name in _COMPARED else ())
     for name in _METHODS:

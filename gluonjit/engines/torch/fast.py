@@ -16,6 +16,7 @@ from gluonjit.engines.torch.lazy import LazyTensor, make
 from gluonjit.engines.torch.lookups import Table
 from gluonjit.engines.torch.operands import Unfit, value_of
 from gluonjit.engines.torch.operators import DOORS
+from gluonjit.engines.torch.records import record_again
 from gluonjit.hybrid.capture.fast import configure
 
 
@@ -46,6 +47,7 @@ def module_call() -> Any:
         look_up=captured_lookup,
         original=hooked.original_call,
         expanded=dynamic.expanded,
+        again=record_again,
     )
     doors.find_modes()
     doors.build()

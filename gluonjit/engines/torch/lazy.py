@@ -41,7 +41,18 @@ def _read(lazy: LazyTensor) -> Any:
     return concrete(lazy)
 
 
-class LazyTensor(torch.Tensor):  # type: ignore[misc]
+if FAST is None:
+
+    class Signs:
+        """Signs that are captured without a look-up of their names: none."""
+
+        __slots__ = ()
+
+else:
+    Signs = FAST.Signs
+
+
+class LazyTensor(Signs, torch.Tensor):  # type: ignore[misc]
     """A tensor of a captured call. `_v` is its value in a graph, `_c` the computed tensor once it was read.
 
     Of a view `_b` is the tensor that it is a view of, itself no view, `_k` which view (see `aliases`), and `_n` how

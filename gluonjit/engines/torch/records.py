@@ -112,15 +112,30 @@ def record_of(call: Call, key: tuple[Any, ...]) -> Record | Any:
         if not isinstance(made, Kind):
             return made
         kind = cell.kinds[variant.key] = made
+    assert variant is not None
+    record = _put(batch, cell, key, kind, variant)
+    if not cell.operator:
+        _note_record(call, record)
+    return record
+
+
+def record_again(batch: Batch, cell: Cell, key: tuple[Any, ...]) -> Record | None:
+    """The record of an operator's signature that another batch has had; None where that is not known."""
+    variant = holding(cell.variants.get((batch.options.without, None, *key), ())) if cell.operator else None
+    kind = None if variant is None else cell.kinds.get(variant.key)
+    if kind is None:
+        return None
+    batch.report.cache["hits"] += 1
+    return _put(batch, cell, key, kind, variant)
+
+
+def _put(batch: Batch, cell: Cell, key: tuple[Any, ...], kind: Kind, variant: Variant) -> Record:
+    """A new record of a kind."""
     if cell.by_number:
         batch.report.by_number[cell.name] = cell.by_number
     taped = key[-1] or (key[1] and learns(kind))
     note_constants(batch, kind)
-    assert variant is not None
-    record = put_record(batch.records, key, kind, variant, 2 if taped else 0, room_of(kind, batch.options))
-    if not cell.operator:
-        _note_record(call, record)
-    return record
+    return put_record(batch.records, key, kind, variant, 2 if taped else 0, room_of(kind, batch.options))
 
 
 _ENOUGH = 2

@@ -74,7 +74,6 @@ class Batch(BatchRoom):
     __slots__ = (
         "__dict__",
         "__weakref__",
-        "changes",
         "engine",
         "foreign",
         "graph",
@@ -82,7 +81,6 @@ class Batch(BatchRoom):
         "noted",
         "parameters",
         "records",
-        "sharing",
         "signatures",
         "tables",
     )

@@ -12,6 +12,7 @@ from typing import Any
 
 from gluonjit.errors import EngineError, OptionError
 from gluonjit.graph import LIBRARIES, Value, line_of, origin_of
+from gluonjit.graph.recorder import StateNumbers
 from gluonjit.hybrid.choose.pacing import HERE, SPENT, Paces, Stretch, measured
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
 from gluonjit.hybrid.explain.report import Report
@@ -45,7 +46,7 @@ def engine_of(name: str | None = None) -> Adapter:
     raise EngineError("batching(): no framework has been imported yet; `import mxnet` or `import torch` first")
 
 
-class State:
+class State(StateNumbers):
     """The state of one thread.
 
     batch: the innermost open batch; explicit: those opened by `batching`, outermost first; inside: how many
@@ -59,18 +60,11 @@ class State:
     __slots__ = (
         "__weakref__",  # C keeps one
         "batch",
-        "eagerly",
         "explicit",
-        "inside",
-        "mode",
-        "numpy",
         "options",
         "pass_seen",
-        "paused",
         "recorded",
         "singles",
-        "spare",
-        "spare_mode",
         "spare_of",
         "trace",
     )

@@ -1,0 +1,65 @@
+/* Signs: `x + y` and its like on lazy tensors, in the slots of a class that they derive from, where Python finds them
+   without looking up a name. What one gives is what PyTorch's method of its name gives. */
+
+#include "fast.h"
+
+enum { ADD, SUB, MUL, TRUEDIV, FLOORDIV, MOD, MATMUL, SIGNS };
+static const char *const named[] = {"add", "sub", "mul", "truediv", "floordiv", "mod", "matmul"};
+
+static struct {
+    PyObject *func, *method;      /* what PyTorch calls __torch_function__ with for `x + y`, and its method */
+    PyObject *reflected, *turned; /* the same of `1 + x`, whose operands are turned round */
+} signs[SIGNS];
+
+static PyObject *sign(int which, PyObject *one, PyObject *other) {
+    PyTypeObject *lazy = names.torch.lazy[0];
+    PyObject *args[2] = {one, other}, *turned[2] = {other, one};
+    if (lazy != NULL && signs[which].func != NULL) {
+        /* Of plain + lazy Python asks the right one first, as its class is the other's and more. */
+        if (PyObject_TypeCheck(one, lazy) || Py_TYPE(one) == names.torch.plain[0])
+            return operate(signs[which].func, signs[which].method, args, 2);
+        if (PyObject_TypeCheck(other, lazy)) return operate(signs[which].reflected, signs[which].turned, turned, 2);
+    }
+    Py_RETURN_NOTIMPLEMENTED;
+}
+
+static PyObject *add(PyObject *one, PyObject *other) { return sign(ADD, one, other); }
+static PyObject *sub(PyObject *one, PyObject *other) { return sign(SUB, one, other); }
+static PyObject *mul(PyObject *one, PyObject *other) { return sign(MUL, one, other); }
+static PyObject *truediv(PyObject *one, PyObject *other) { return sign(TRUEDIV, one, other); }
+static PyObject *floordiv(PyObject *one, PyObject *other) { return sign(FLOORDIV, one, other); }
+static PyObject *mod(PyObject *one, PyObject *other) { return sign(MOD, one, other); }
+static PyObject *matmul(PyObject *one, PyObject *other) { return sign(MATMUL, one, other); }
+
+/* set_sign(name, func, method, reflected, turned): what a sign does from now on. */
+PyObject *set_sign(PyObject *module, PyObject *args) {
+    const char *name;
+    PyObject *func, *method, *reflected, *turned;
+    int k = 0;
+    if (!PyArg_ParseTuple(args, "sOOOO:set_sign", &name, &func, &method, &reflected, &turned)) return NULL;
+    while (k < SIGNS && strcmp(named[k], name) != 0) k++;
+    if (k == SIGNS) return PyErr_Format(PyExc_ValueError, "there is no sign %s", name);
+    Py_XSETREF(signs[k].func, Py_NewRef(func));
+    Py_XSETREF(signs[k].method, Py_NewRef(method));
+    Py_XSETREF(signs[k].reflected, Py_NewRef(reflected));
+    Py_XSETREF(signs[k].turned, Py_NewRef(turned));
+    Py_RETURN_NONE;
+}
+
+static PyNumberMethods numbers = {
+    .nb_add = add,
+    .nb_subtract = sub,
+    .nb_multiply = mul,
+    .nb_true_divide = truediv,
+    .nb_floor_divide = floordiv,
+    .nb_remainder = mod,
+    .nb_matrix_multiply = matmul,
+};
+
+PyTypeObject SignsType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "gluonjit._fast.Signs",
+    .tp_basicsize = sizeof(PyObject),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+    .tp_doc = "The signs of lazy tensors.",
+    .tp_as_number = &numbers,
+};

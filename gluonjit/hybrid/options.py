@@ -50,6 +50,8 @@ class Options:
         chooses. MXNet knows "auto" and "stepwise" (see docs/gpu.md).
     reuse: a function of a call's arguments that gives a key, or None. What a call of the block captured is captured
         again at once, without running the block's Python, when a call of the same key comes (see docs/guide.md).
+    outline: make cells of the straight-line tensor code of the models' own methods, found in their source (see
+        docs/outlining.md): the same results, in fewer captured calls.
     check_reuse: every so-many-th of these calls is captured anyway, and compared with what would be reused; None: none.
     """
 
@@ -71,6 +73,7 @@ class Options:
     executor: str = AUTO
     reuse: Callable[..., Any] | None = None
     check_reuse: int | None = 1000
+    outline: bool = True
 
     @property
     def leave_the_way_open(self) -> bool:
@@ -208,10 +211,11 @@ _RULES: dict[str, _Rule] = {
     "copy_inputs": (_is_size, "is a whole number of bytes, 0 or more"),
     "executor": _one_of(AUTO, "stepwise", "replay", "steps"),
     "reuse": (lambda value: value is None or callable(value), "is a function of the call's arguments, or None"),
+    "outline": _FLAG,
     "check_reuse": (lambda value: value is None or _is_count(value), "is a whole number of at least 1, or None"),
 }
 assert set(_RULES) == {field.name for field in fields(Options)}
 
-_LIMITS = {"max_nodes", "max_bytes", "copy_inputs", "check_reuse"}
+_LIMITS = {"max_nodes", "max_bytes", "copy_inputs", "check_reuse", "outline"}
 _WAYS = {field.name: field.default for field in fields(Options) if field.name not in _LIMITS}
 """Options that name a way to run calls, or something that only batches do, with what they are by default."""

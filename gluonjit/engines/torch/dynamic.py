@@ -15,11 +15,13 @@ from gluonjit.engines.torch.cells import as_lazy, capture, expand, foreign, open
 from gluonjit.engines.torch.kinds import LOOPS
 from gluonjit.engines.torch.lazy import waits
 from gluonjit.engines.torch.operators import captured
+from gluonjit.engines.torch.outlining import KNOWN
 from gluonjit.engines.torch.records import Refusal, refused_at_once
 from gluonjit.graph import is_own
 from gluonjit.graph.recorder import is_plain
 from gluonjit.hybrid import LOCAL, UNCAPTURED, Batch, Options, engine_of
 from gluonjit.hybrid.capture.capturing import Sample
+from gluonjit.hybrid.capture.outlining import outline_methods, restore
 from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.choose.kept import Look, recall
 from gluonjit.hybrid.choose.pacing import begin, paces_for
@@ -41,6 +43,8 @@ def enable(module: Any, options: dict[str, Any]) -> None:
     recall(paces, chosen, engine, lambda: map(_look, module.named_modules()))
     for name, inner in module.named_modules():
         inner.__dict__[KEY] = Cell(name or type(inner).__name__, chosen, paces=paces)
+    if chosen.outline:
+        outline_methods([(inner, inner.__dict__[KEY]) for inner in module.modules()], KNOWN)
 
 
 def _look(named: tuple[str, Any]) -> Look:
@@ -57,8 +61,7 @@ def disable(module: Any) -> None:
         if parts:
             LOCAL.state.flush("hybridize() turned dynamic batching off")
     finally:
-        for inner in parts:
-            del inner.__dict__[KEY]
+        restore([(inner, inner.__dict__.pop(KEY)) for inner in parts])
 
 
 def call(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -141,7 +141,7 @@ MINIBATCH = Minibatch()
 """The minibatch of the thread that asks."""
 
 _NUMBERS = "calls nodes dropped launches units groups fused gathers gathered padded flushes".split()
-_NOTES = ("alone", "unbatched", "by_number", "unfused", "fine")
+_NOTES = ("alone", "unbatched", "by_number", "outlined", "unfused", "fine")
 _COUNTS = ("reasons", "cache", "ms", "reads")
 
 

@@ -31,6 +31,7 @@ class Shown(Protocol):
     alone: dict[str, str]
     unbatched: dict[str, str]
     by_number: dict[str, str]
+    outlined: dict[str, str]
     unfused: dict[str, str]
     reasons: dict[str, int]
     kinds: dict[str, Any]
@@ -165,6 +166,7 @@ def _notes(report: Shown) -> list[str]:
     notes = [f"runs alone: {name}: {why}" for name, why in report.alone.items()]
     notes += [f"not one node: {name}: {why}" for name, why in report.unbatched.items()]
     notes += [f"a kind for each number of children: {name}: {why}" for name, why in report.by_number.items()]
+    notes += [f"made from source: {name}: {why}" for name, why in report.outlined.items()]
     for why in dict.fromkeys(report.unfused.values()):
         notes.append(f"not in C: {', '.join(name for name in report.unfused if report.unfused[name] == why)}: {why}")
     notes += [f"not reused, {count} x: {why}" for why, count in report.reuse.refused.items()]

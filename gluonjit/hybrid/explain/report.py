@@ -107,7 +107,8 @@ class Report:
     does between its calls, and to forget.
     The engine works asynchronously: unless the option `profile` was set, gather, compute and backward are the times
     to hand the work over. kinds: calls, nodes and launches by name; alone: what cannot be batched, and why;
-    unbatched: calls that are not one node, and why; by_number: cells that run apart for each number of children, and
+    unbatched: calls that are not one node, and why; outlined: lines of methods that were made cells, and how many
+    operators each has, or why they were not; by_number: cells that run apart for each number of children, and
     why; unfused: kinds whose steps do not run in C as a whole, and why; reasons: how often what made the batch run;
     cache: hits and misses of the cache of batched graphs; retraced: calls found in it that were traced again, to
     compare; reads: values that programs read in the middle of samples: "answered" from what was there, such as inputs
@@ -128,6 +129,7 @@ class Report:
     alone: dict[str, str] = field(default_factory=dict)
     unbatched: dict[str, str] = field(default_factory=dict)
     by_number: dict[str, str] = field(default_factory=dict)
+    outlined: dict[str, str] = field(default_factory=dict)
     unfused: dict[str, str] = field(default_factory=dict)
     reasons: dict[str, int] = field(default_factory=dict)
     kinds: dict[str, KindRow] = field(default_factory=dict)

@@ -105,6 +105,7 @@ class Batch(BatchRoom):
         self.caller = ""  # the function of the framework's for which values are being computed, if one is
         self.foreign: dict[type, str] = {}  # classes of arguments that are no part of a node, and why
         self.changes = 0  # of attributes of models, as far as engines notice them
+        self.outlined: dict[tuple[int, int], Any] = {}  # cells made from source, by method and model
         self.own: Any = engine.account()
         self.reset()
 

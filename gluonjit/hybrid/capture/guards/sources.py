@@ -7,7 +7,7 @@ import copy
 import linecache
 import sys
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
@@ -30,6 +30,28 @@ class _File(NamedTuple):
 _files: OrderedDict[str, _File] = OrderedDict()
 _twins: OrderedDict[CodeType, CodeType | str] = OrderedDict()
 _rewritten: dict[int, CodeType] = {}  # the twins and all that is nested in them, by address
+_given: dict[CodeType, Function] = {}  # code that is in no file, with its source
+_originals: dict[CodeType, CodeType] = {}  # code that stands in the place of a user's, with that
+
+
+def give_source(code: CodeType, node: Function) -> None:
+    """Say what the source of code is that is in no file."""
+    _given[code] = node
+
+
+def stands_for(code: CodeType, original: CodeType) -> None:
+    """Say that code was put in the place of a function's own, which its twin is made of."""
+    _originals[code] = original
+
+
+def code_of(function: FunctionType) -> CodeType:
+    """A function's own code, whatever stands in its place."""
+    return _originals.get(function.__code__, function.__code__)
+
+
+def source_of(function: FunctionType) -> tuple[Function, str | None]:
+    """A function's source, and the name of the class around it. Raises Unfollowable."""
+    return _node_of(code_of(function), function.__globals__)
 
 
 def is_twin(code: CodeType) -> bool:
@@ -39,7 +61,7 @@ def is_twin(code: CodeType) -> bool:
 
 def twin_of(function: FunctionType, hidden: Any) -> FunctionType:
     """The twin of a function, which passes what it reads and writes to `hidden`. Raises Unfollowable."""
-    code = function.__code__
+    code = code_of(function)
     made = _twins.get(code)
     if made is None:
         try:
@@ -83,6 +105,14 @@ def _rewrite(code: CodeType, namespace: dict[str, Any]) -> CodeType:
     if isinstance(node, ast.AsyncFunctionDef):
         raise Unfollowable("it is asynchronous")
     node = Rewriter(free, owner).function(node)
+    return compiled(node, owner, (*free, HIDDEN), code)
+
+
+def compiled(node: Function, owner: str | None, free: Iterable[str], code: CodeType) -> CodeType:
+    """Compiles a function as what stands in the place of `code`, in a class of this name. Raises Unfollowable.
+
+    free: the names that it may have from around it.
+    """
     if isinstance(node, ast.Lambda):
         inner: ast.stmt = ast.Expr(node)
     else:
@@ -90,7 +120,7 @@ def _rewrite(code: CodeType, namespace: dict[str, Any]) -> CodeType:
         inner = node
     if owner is not None:
         inner = ast.ClassDef(owner, [], [], [inner], [])
-    names = [ast.arg(name) for name in (*free, HIDDEN)]
+    names = [ast.arg(name) for name in free]
     around = ast.FunctionDef("around", ast.arguments([], names, None, [], [], None, []), [inner], [])
     new: Any
     for new in (around, inner):
@@ -110,6 +140,8 @@ def _rewrite(code: CodeType, namespace: dict[str, Any]) -> CodeType:
 
 def _node_of(code: CodeType, namespace: dict[str, Any]) -> tuple[Function, str | None]:
     """A function's part of its source, and the class around it. Raises Unfollowable."""
+    if code in _given:
+        return _given[code], None
     place = (code.co_firstlineno, code.co_name)
     file = _read(code.co_filename, namespace)
     nodes, codes = file.nodes.get(place, []), file.codes.get(place, [])

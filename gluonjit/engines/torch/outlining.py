@@ -1,0 +1,147 @@
+"""Knowledge of PyTorch for cells that are made from source: which functions only give a result, which parts are layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.overrides import get_overridable_functions
+
+from gluonjit.compiled import FAST
+from gluonjit.engines.torch.aside import KEY
+from gluonjit.engines.torch.cell import Cell
+from gluonjit.engines.torch.cells import capture, open_batch
+from gluonjit.engines.torch.lazy import LazyTensor
+from gluonjit.engines.torch.records import ASKED, Refusal
+from gluonjit.hybrid import LOCAL
+from gluonjit.hybrid.capture.outlining import LAYER, LOOKUP, WEIGHT, Known
+
+_NOT = set(
+    """alpha_dropout apply argwhere as_subclass backward batch_norm bernoulli bincount clone compile copysign_out cpu cuda
+    data_ptr dense_dim detach dim dropout dropout1d dropout2d dropout3d dsmm element_size embedding embedding_bag equal
+    allclose feature_alpha_dropout feature_dropout fractional_max_pool2d fractional_max_pool3d get_device gumbel_softmax
+    gru gru_cell histc histogram instance_norm item lstm lstm_cell map masked_select multi_head_attention_forward
+    multinomial ndimension nelement nonzero normal numel numpy poisson requires_grad retain_grad rnn_relu rnn_tanh rrelu
+    scaled_dot_product_attention share_memory size sparse_dim storage stride to tolist type typename unique
+    unique_consecutive untyped_storage""".split()
+)
+"""Functions and methods that write, draw, read numbers, give no tensor, or make no new one."""
+_NO_PREFIX = ("_", "is_", "new_", "rand", "to_", "has_", "sparse_", "cudnn_", "miopen_", "mkldnn_", "quantized", "fake_")
+_CREATING = {torch.tensor, torch.zeros, torch.ones, torch.arange, torch.full, torch.eye, torch.zeros_like, torch.ones_like}
+_NEVER = (torch.nn.RNNBase, torch.nn.EmbeddingBag, torch.nn.modules.batchnorm._NormBase)
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_GLOBAL_HOOKS = [
+    getattr(torch.nn.modules.module, f"_global_{name}_hooks")
+    for name in ("forward_pre", "forward", "backward_pre", "backward")
+]
+_NONE: dict[str, Any] = {}
+
+
+def _only_gives_a_result(function: Any) -> bool:
+    name = getattr(function, "__name__", "_")
+    return name not in _NOT and not name.endswith("_") and not name.startswith(_NO_PREFIX)
+
+
+_FOUND = get_overridable_functions()
+_FUNCTIONS = {f for space, found in _FOUND.items() if space is not torch.Tensor for f in found if _only_gives_a_result(f)}
+
+
+class _Torch(Known):
+    """PyTorch."""
+
+    methods = frozenset(f.__name__ for f in _FOUND[torch.Tensor] if _only_gives_a_result(f))
+    arrays = frozenset({torch.Tensor, LazyTensor})
+
+    def function(self, item: Any) -> bool:
+        return _is_among(item, _FUNCTIONS)
+
+    def creates(self, item: Any) -> bool:
+        return _is_among(item, _CREATING)
+
+    def part(self, owner: Any, name: str) -> str:
+        space = owner.__dict__
+        if name in space or hasattr(type(owner), name) or "_modules" not in space:
+            return ""
+        if isinstance(space["_parameters"].get(name), torch.nn.Parameter):
+            return WEIGHT
+        module = space["_modules"].get(name)
+        if module is None or any(map(len, _GLOBAL_HOOKS)):
+            return ""
+        if type(module) is torch.nn.Embedding:
+            return LOOKUP if module.max_norm is None and _is_plain(module) else ""
+        return LAYER if _is_layer(module) else ""
+
+    def options(self, owner: Any) -> Any:
+        cell = getattr(owner, "__dict__", _NONE).get(KEY)
+        return None if cell is None else cell.options
+
+    def store(self, owner: Any) -> dict[Any, Any]:
+        made: dict[Any, Any] = vars(owner.__dict__[KEY]).setdefault("made", {})
+        return made
+
+    def holder(self, owner: Any, names: list[str]) -> Any:
+        found = torch.nn.Module()
+        for name in names:
+            for space in ("_parameters", "_modules"):
+                if name in owner.__dict__[space]:
+                    found.__dict__[space][name] = owner.__dict__[space][name]
+        return found
+
+    def same(self, holder: Any, owner: Any, names: list[str]) -> bool:
+        return all(
+            holder.__dict__[space].get(name) is owner.__dict__[space].get(name)
+            for name in names
+            for space in ("_parameters", "_modules")
+        )
+
+    def capture(
+        self, name: str, function: Any, holder: Any, options: Any, refused: Callable[[str], None]
+    ) -> Callable[..., Any]:
+        cell = Cell(name, options)
+        quick = None if FAST is None else FAST.capture
+
+        def run(*args: Any) -> Any:
+            state = LOCAL.state
+            if state.paused or state.trace is not None:
+                return None
+            args = (holder, *args)
+            found = None if quick is None else quick(cell, holder, args, _NONE)
+            if found is not None:
+                return found
+            try:
+                return capture(cell, holder, function, args, _NONE, open_batch(options))
+            except Refusal as refusal:
+                why = str(refusal)
+            if why not in ASKED:
+                refused(why)
+            return None
+
+        return run
+
+
+def _is_among(item: Any, known: Any) -> bool:
+    try:
+        return item in known
+    except TypeError:  # it cannot be hashed
+        return False
+
+
+def _is_layer(module: Any) -> bool:
+    """Tells whether a call of a module is sure to be computed from its arguments and weights alone."""
+    if type(module) is torch.nn.Sequential:
+        return _is_plain(module) and all(map(_is_layer, module))
+    if not type(module).__module__.startswith("torch.nn.modules.") or isinstance(module, (*_NEVER, torch.nn.Embedding)):
+        return False
+    return not module._modules and not getattr(module, "inplace", False) and _is_plain(module)
+
+
+def _is_plain(module: Any) -> bool:
+    """Tells whether nobody has changed what a call of a module does."""
+    space = module.__dict__
+    return not any(map(len, map(space.__getitem__, _HOOKS))) and "forward" not in space and (
+        space.get("_compiled_call_impl") is None
+    )
+
+
+KNOWN = _Torch()

@@ -1,0 +1,137 @@
+"""Knowledge of a framework, and of one function's names, without which its source says nothing."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Callable
+from types import FunctionType, ModuleType
+from typing import Any
+
+LAYER, LOOKUP, WEIGHT = "layer", "look-up", "weight"
+"""Parts of a model: a layer is sure to compute its result from its arguments and weights alone; so is a look-up, which
+by itself costs nothing and stays out of cells."""
+
+
+class Known:
+    """Knows a framework's functions and the parts of models. An engine derives from it.
+
+    methods: names of methods of arrays that give a result and do nothing else; arrays: classes of arrays.
+    """
+
+    methods: frozenset[str] = frozenset()
+    arrays: frozenset[type] = frozenset()
+
+    def function(self, item: Any) -> bool:
+        """Tells whether this is a function that gives arrays computed from its arguments, and does nothing else."""
+        raise NotImplementedError
+
+    def creates(self, item: Any) -> bool:
+        """Tells whether this makes arrays of numbers, and does nothing else."""
+        raise NotImplementedError
+
+    def part(self, owner: Any, name: str) -> str:
+        """Tells the sort of a model's attribute: LAYER, LOOKUP, WEIGHT, or "" where it is none of these."""
+        raise NotImplementedError
+
+    def options(self, owner: Any) -> Any:
+        """The options of a model that is dynamically batched, or None."""
+        raise NotImplementedError
+
+    def store(self, owner: Any) -> dict[Any, Any]:
+        """A dictionary for what is made for this model, which ends with its being batched."""
+        raise NotImplementedError
+
+    def holder(self, owner: Any, names: list[str]) -> Any:
+        """A model that has these parts of another, and nothing else."""
+        raise NotImplementedError
+
+    def same(self, holder: Any, owner: Any, names: list[str]) -> bool:
+        """Tells whether these are still the same parts."""
+        raise NotImplementedError
+
+    def capture(
+        self, name: str, function: Any, holder: Any, options: Any, refused: Callable[[str], None]
+    ) -> Callable[..., Any]:
+        """A function of a made cell's arguments that captures a call, or gives None and says why it is `refused`."""
+        raise NotImplementedError
+
+
+_HARMLESS = (len, range, isinstance, int, float, bool)
+
+
+class Scope:
+    """One function's names and what they stand for. `own` is its first argument, the model it is a method of."""
+
+    def __init__(self, function: FunctionType, owner: Any, known: Known) -> None:
+        code = function.__code__
+        self.function, self.owner, self.known = function, owner, known
+        self.own = code.co_varnames[0]
+        self.variables = {*code.co_varnames, *code.co_cellvars}
+        self.free = set(code.co_freevars)
+
+    def value(self, node: ast.AST) -> Any:
+        """What a name outside of the function stands for, attributes of modules included; else None."""
+        if isinstance(node, ast.Name) and node.id not in self.variables | self.free and not is_private(node.id):
+            return self.function.__globals__.get(node.id, getattr(builtins, node.id, None))
+        base = self.value(node.value) if isinstance(node, ast.Attribute) else None
+        return getattr(base, node.attr, None) if isinstance(base, ModuleType) else None
+
+    def own_name(self, node: ast.AST) -> str:
+        """The name of an attribute of the model itself; "" for any other expression."""
+        mine = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == self.own
+        return node.attr if mine and not is_private(node.attr) else ""
+
+    def part(self, node: ast.AST) -> str:
+        """The sort of part of the model that an expression is, or ""."""
+        name = self.own_name(node)
+        return self.known.part(self.owner, name) if name else ""
+
+    def calls_operator(self, node: ast.Call) -> bool:
+        """Tells whether a call is of a layer or of a function of the framework that only gives a result."""
+        if not is_plain_call(node):
+            return False
+        value = self.value(node.func)
+        return self.part(node.func) == LAYER or (value is not None and self.known.function(value))
+
+    def calls_method(self, node: ast.Call) -> bool:
+        """Tells whether a call is of a method that arrays have, of something that may be an array."""
+        func = node.func
+        if not isinstance(func, ast.Attribute) or func.attr not in self.known.methods or not is_plain_call(node):
+            return False
+        own = isinstance(func.value, ast.Name) and func.value.id == self.own
+        return not own and self.value(func.value) is None and not self.own_name(func.value)
+
+    def harmless(self, node: ast.Call) -> bool:
+        """Tells whether a call that is no operator does nothing but give a result."""
+        value = self.value(node.func)
+        if not is_plain_call(node) or (value is None and self.part(node.func) != LOOKUP):
+            return False
+        known = value is not None and (any(value is each for each in _HARMLESS) or self.known.creates(value))
+        return known or self.part(node.func) == LOOKUP
+
+
+def is_private(name: str) -> bool:
+    """Tells whether a name is another one inside of a class."""
+    return name.startswith("__") and not name.endswith("__")
+
+
+def is_plain_call(node: ast.Call) -> bool:
+    """Tells whether a call names its arguments one by one, and none to be written to."""
+    if any(isinstance(arg, ast.Starred) or _is_true(arg) for arg in node.args):
+        return False
+    return all(word.arg is not None and word.arg not in ("out", "inplace", "training") for word in node.keywords)
+
+
+def _is_true(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True
+
+
+def loads(*nodes: ast.AST) -> list[str]:
+    """Names that are read, as often as they are."""
+    return [n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+
+
+def stores(*nodes: ast.AST) -> list[str]:
+    """Names that are bound."""
+    return [n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]

@@ -1,0 +1,178 @@
+"""Methods whose code has cells in it: put in their place while a model is batched, and taken out again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import FunctionType
+from typing import Any
+from weakref import WeakKeyDictionary, WeakSet, finalize, ref
+
+from gluonjit.hybrid.capture.guards.owners import is_user_function
+from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
+from gluonjit.hybrid.capture.guards.sources import code_of
+from gluonjit.hybrid.capture.outlining.known import Known
+from gluonjit.hybrid.capture.outlining.placing import Outlined, Site, outlined
+from gluonjit.hybrid.run.state import LOCAL
+
+_NUMBERS = frozenset({int, float, bool, type(None)})
+_MOST_NUMBERS = 4
+
+_outlines: WeakKeyDictionary[FunctionType, Outline] = WeakKeyDictionary()
+
+
+class Made:
+    """A cell of one model: `run` captures a call of it. Once a call is refused, there are no others."""
+
+    def __init__(self, outline: str, site: Site, holder: Any) -> None:
+        self.name, self.holder = f"{outline}, {site.lines}", holder
+        self.run: Any = None
+        self.refused = ""
+        self.cells: list[Any] = []
+        self.at = 0
+        self._seen: set[Any] = set()
+
+    def few(self, item: Any) -> bool:
+        """Tells whether an argument is one of a few numbers: each is another kind."""
+        if item.__class__ not in _NUMBERS:
+            return False
+        seen = self._seen
+        if item in seen:
+            return True
+        if len(seen) >= _MOST_NUMBERS:
+            return False
+        seen.add(item)
+        return True
+
+    def refuse(self, reason: str) -> None:
+        """From here on what the cell stands for runs as it was written."""
+        self.refused = reason
+        self.cells[self.at] = None
+        report = LOCAL.state.batch.report if LOCAL.state.batch is not None else None
+        if report is not None:
+            report.outlined[self.name] = reason
+
+
+class Outline:
+    """A method, its code with cells in it, and the models for which that stands in the place of its own.
+
+    why: why it is left alone, if so.
+    """
+
+    def __init__(self, function: FunctionType, owner: Any, known: Known) -> None:
+        self.name = function.__qualname__
+        self.why = ""
+        self.users: WeakSet[Any] = WeakSet()
+        self.methods: list[tuple[str, Any]] = []
+        self._known = known
+        self._function = ref(function)
+        self._original = code_of(function)
+        try:
+            self.made: Outlined | None = outlined(function, owner, known, self)
+            self.methods = [(name, ref(item)) for name, item in self.made.methods.items()]
+        except Unfollowable as error:
+            self.made, self.why = None, str(error)
+
+    def __reduce__(self) -> Any:
+        return _as_it_was, ()
+
+    def __call__(self, owner: Any) -> Any:
+        """The cells for a call of the method, or None where it runs as it was: asked first in each call."""
+        state = LOCAL.state
+        if not state.inside or state.paused or state.trace is not None or state.batch is None:
+            return None
+        batch = state.batch
+        found = batch.outlined.get((id(self), id(owner)))
+        if found is None or found[1] != batch.changes:
+            found = batch.outlined[id(self), id(owner)] = self._cells(batch, owner), batch.changes, owner
+        if self.methods:
+            space, kind = owner.__dict__, owner.__class__
+            for name, function in self.methods:
+                if getattr(kind, name, None) is not function() or name in space:
+                    return None
+        return found[0]
+
+    def _cells(self, batch: Any, owner: Any) -> list[Any] | None:
+        """The cells of a model, made when they are first asked for, where its parts are what the code rests on."""
+        known, made = self._known, self.made
+        options = known.options(owner)
+        if made is None or options is None or not options.outline:
+            return None
+        if batch.options.expand or batch.setting.granularity == "op":
+            return None
+        if any(known.part(owner, name) != sort for name, sort in made.parts.items()):
+            batch.report.outlined[self.name] = "the parts of this model are of other sorts than when it was read"
+            return None
+        store = known.store(owner).setdefault(self, [None] * len(made.sites))
+        cells: list[Any] = [known.arrays]
+        for k, site in enumerate(made.sites):
+            names = list(site.parts)
+            held = store[k]
+            if held is None or not known.same(held.holder, owner, names):
+                held = store[k] = Made(self.name, site, known.holder(owner, names))
+                held.run = known.capture(site.name, site.function, held.holder, options, held.refuse)
+            batch.report.outlined[held.name] = held.refused or f"{site.weight} operators in one cell"
+            held.cells, held.at = cells, len(cells)
+            cells += (None if held.refused else held.run, held.few)
+        return cells
+
+    def use(self, user: Any) -> None:
+        """Put the code in its place, as long as this user is there."""
+        function = self._function()
+        if function is None or self.made is None:
+            return
+        if not self.users and function.__code__ is self._original:
+            function.__code__ = self.made.code
+        self.users.add(user)
+        finalize(user, self.leave, None).atexit = False
+
+    def leave(self, user: Any) -> None:
+        """One user less: the last one gives the function its own code back, where nobody has changed it."""
+        self.users.discard(user)
+        function = self._function()
+        if not self.users and function is not None and self.made is not None:
+            if function.__code__ is self.made.code:
+                function.__code__ = self._original
+
+
+def outline_methods(models: Iterable[tuple[Any, Any]], known: Known) -> None:
+    """Make cells of the straight-line code of models' methods, as long as the user that comes with each is there."""
+    for owner, user in models:
+        for function in _methods(type(owner)):
+            outline = _outlines.get(function)
+            if outline is None:
+                outline = _outlines[function] = Outline(function, owner, known)
+            outline.use(user)
+
+
+def restore(models: Iterable[tuple[Any, Any]]) -> None:
+    """Let these models' methods have their own code again, where no other model uses that with cells."""
+    for owner, user in models:
+        for function in _methods(type(owner)):
+            outline = _outlines.get(function)
+            if outline is not None:
+                outline.leave(user)
+
+
+def left_alone(owner: Any) -> dict[str, str]:
+    """Methods of a model in which no cell was found, and why."""
+    found = {function: _outlines.get(function) for function in _methods(type(owner))}
+    return {item.name: item.why for item in found.values() if item is not None and item.why}
+
+
+def _methods(kind: type) -> list[FunctionType]:
+    """The user's own methods of a class and of those that it derives from."""
+    return [
+        item
+        for base in kind.__mro__
+        for name, item in vars(base).items()
+        if type(item) is FunctionType and not name.startswith("__") and is_user_function(item)
+    ]
+
+
+def _as_it_was() -> Callable[[Any], None]:
+    """Gives what stands for an Outline where code is unpickled: its function does what it did."""
+    return _nothing
+
+
+def _nothing(owner: Any) -> None:
+    """No cells."""

@@ -1,0 +1,202 @@
+"""From blocks to code: each block a cell, and a function that calls these where they were."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from types import CodeType, FunctionType
+from typing import Any, NamedTuple
+
+from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
+from gluonjit.hybrid.capture.guards.sources import code_of, compiled, give_source, source_of, stands_for
+from gluonjit.hybrid.capture.outlining.blocks import PREFIX, Block, Outliner, Place
+from gluonjit.hybrid.capture.outlining.known import Known, Scope, loads, stores
+
+_CELLS = f"{PREFIX}cells"
+_ENTER = f"{PREFIX}enter"
+MOST_CHILDREN = 8
+"""The longest list that a made cell takes: each length may be another kind."""
+
+_READING = ("locals", "vars", "exec", "eval", "dir", "globals")
+_REFUSED: dict[type, str] = {
+    ast.NamedExpr: "it assigns in an expression (:=)",
+    ast.Global: "it declares a name global",
+    ast.Nonlocal: "it declares a name nonlocal",
+    ast.Yield: "it is a generator",
+    ast.YieldFrom: "it is a generator",
+    ast.Await: "it is asynchronous",
+    ast.AsyncFunctionDef: "it is asynchronous",
+}
+
+
+class Site(NamedTuple):
+    """A block as a cell: its function of the model's parts and what it reads, and the lines that it stands for."""
+
+    name: str
+    function: FunctionType
+    parts: dict[str, str]
+    lines: str
+    weight: int
+
+
+class Outlined(NamedTuple):
+    """What became of a function: its new code, the cells in it, and what their order of evaluation rests on."""
+
+    code: CodeType
+    sites: tuple[Site, ...]
+    parts: dict[str, str]
+    methods: dict[str, Any]
+
+
+def outlined(function: FunctionType, owner: Any, known: Known, enter: Any) -> Outlined:
+    """A method of `owner` with its straight-line tensor code in cells. Raises Unfollowable, which says why not.
+
+    Its code calls `enter` with the model, which gives the cells (see `outlines`), or None: then it is as it was.
+    """
+    node, around = source_of(function)
+    if not isinstance(node, ast.FunctionDef):
+        raise Unfollowable("it is no plain function")
+    if not function.__code__.co_argcount:
+        raise Unfollowable("it has no argument that is the model")
+    scope = Scope(function, owner, known)
+    _check(node, scope)
+    top = copy.deepcopy(node)
+    maker = Outliner(scope)
+    body = maker.statements(top.body)
+    if not maker.blocks:
+        raise Unfollowable("no two operators in it may run together")
+    placing = _Placing(maker, function, body)
+    body = tidied([placing.visit(s) for s in body], loads(*body))
+    if not placing.sites:
+        raise Unfollowable("no two operators in it may run together")
+    own = ast.Name(scope.own, ast.Load())
+    cells: Any = ast.Name(_CELLS, ast.Load())
+    new = copy.deepcopy(node)
+    new.body = [
+        ast.Assign([ast.Name(_CELLS, ast.Store())], ast.Constant(_ENTER)),
+        ast.Assign([ast.Name(_CELLS, ast.Store())], ast.Call(cells, [own], [])),
+        ast.If(ast.Compare(cells, [ast.Is()], [ast.Constant(None)]), node.body, body),
+    ]
+    for statement in new.body:
+        ast.copy_location(statement, node.body[0])
+    arguments = new.args
+    arguments.defaults = [ast.Constant(None) for _ in arguments.defaults]
+    arguments.kw_defaults = [value and ast.Constant(None) for value in arguments.kw_defaults]
+    code = code_of(function)
+    made = compiled(new, around, code.co_freevars, code)
+    made = made.replace(co_consts=tuple([enter if each == _ENTER else each for each in made.co_consts]))
+    if hasattr(code, "co_qualname"):
+        made = made.replace(co_qualname=code.co_qualname)
+    if made.co_freevars != code.co_freevars:
+        raise Unfollowable("its variables cannot be told apart")
+    made = made.replace(co_firstlineno=code.co_firstlineno)
+    stands_for(made, code)
+    sites = tuple(placing.sites)
+    parts = dict(maker.effects.parts)
+    for site in sites:
+        parts.update(site.parts)
+    return Outlined(made, sites, parts, maker.effects.methods)
+
+
+def _check(node: ast.FunctionDef, scope: Scope) -> None:
+    """Raise Unfollowable where a function does what cannot be taken apart."""
+    for inner in ast.walk(node):
+        why = _REFUSED.get(type(inner))
+        if why:
+            raise Unfollowable(why)
+        if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id in _READING:
+            raise Unfollowable(f"it calls {inner.func.id}()")
+        if isinstance(inner, ast.Name) and inner.id == scope.own and not isinstance(inner.ctx, ast.Load):
+            raise Unfollowable(f"it gives {scope.own} another value")
+        if isinstance(inner, ast.Name) and inner.id.startswith(PREFIX):
+            raise Unfollowable("it has such names already")
+
+
+class _Placing(ast.NodeTransformer):
+    """Puts calls of cells where the blocks were."""
+
+    def __init__(self, maker: Outliner, function: FunctionType, body: list[Any]) -> None:
+        self.maker, self.function = maker, function
+        self.sites: list[Site] = []
+        self.all = loads(*body, *[s for block in maker.blocks for s in block.body])
+
+    def visit_Place(self, node: Any) -> Any:
+        """A call of the block's cell where what it reads may be tensors, else its statements as they were."""
+        block = node.block
+        reads, writes = self._reads(block), self._outputs(block)
+        if not writes:
+            return block.body
+        self.sites.append(self._site(block, reads, writes))
+        number = 2 * len(self.sites) - 1
+        looks = [f"{_CELLS}[{number}] is not None"]
+        for name in reads:
+            if name in self.maker.lists:
+                looks.append(f"len({name}) <= {MOST_CHILDREN}")
+                continue
+            look = f"{name}.__class__ in {_CELLS}[0]"
+            numbers = block.evidence and name not in block.tensors
+            looks.append(f"({look} or {_CELLS}[{number + 1}]({name}))" if numbers else look)
+        made = f"{PREFIX}made"
+        call = ast.parse(f"{made} = {_CELLS}[{number}]({', '.join(reads)}) if {' and '.join(looks)} else None").body[0]
+        take: Any = ast.parse(f"if {made} is None: pass\nelse: {', '.join(writes)} = {made}").body[0]
+        take.body = copy.deepcopy(block.body)
+        for statement in (call, take.orelse[0]):
+            for n in ast.walk(statement):
+                ast.copy_location(n, block.body[0])
+        ast.copy_location(take, block.body[0])
+        for n in ast.walk(take.test):
+            ast.copy_location(n, block.body[0])
+        return [call, take]
+
+    def _reads(self, block: Block) -> list[str]:
+        """Names that a block reads and has not written before, but the model's own."""
+        written: set[str] = set()
+        found: dict[str, None] = {}
+        for s in block.body:
+            inner = {n for g in ast.walk(s) if isinstance(g, ast.comprehension) for n in stores(g.target)}
+            variables = self.maker.scope.variables
+            found.update(dict.fromkeys(n for n in loads(s.value) if n in variables and n not in written | inner))
+            written.update(stores(s.targets[0]))
+        found.pop(self.maker.scope.own, None)
+        return list(found)
+
+    def _outputs(self, block: Block) -> list[str]:
+        """Names that a block writes and somebody else reads, or it itself when it comes again."""
+        inside, before = loads(*block.body), self._reads(block)
+        return [n for n in block.writes if self.all.count(n) > inside.count(n) or n in before]
+
+    def _site(self, block: Block, reads: list[str], writes: list[str]) -> Site:
+        function = self.function
+        own = self.maker.scope.own
+        name = function.__name__
+        module: Any = ast.parse(f"def {name}({', '.join([own, *reads])}):\n return {', '.join(writes)}")
+        made = module.body[0]
+        for n in ast.walk(made):
+            ast.copy_location(n, block.body[-1])
+        made.lineno = block.body[0].lineno
+        made.body[:0] = copy.deepcopy(block.body)
+        space: dict[str, Any] = {}
+        code = compile(ast.fix_missing_locations(module), code_of(function).co_filename, "exec", 0, True)
+        exec(code, function.__globals__, space)
+        cell = space[name]
+        cell.__qualname__ = f"{function.__qualname__}:{block.body[0].lineno}"
+        give_source(cell.__code__, made)
+        return Site(cell.__qualname__, cell, block.parts, block.lines, block.weight)
+
+
+def tidied(body: list[Any], read: list[str]) -> list[Any]:
+    """Statements without names that are given to a value only to be read by the next one."""
+    flat = [s for each in body for s in (each if isinstance(each, list) else [each])]
+    done: list[Any] = []
+    for s in flat:
+        for name in ("body", "orelse"):
+            if getattr(s, name, None):
+                setattr(s, name, tidied(getattr(s, name), read))
+        field = "test" if isinstance(s, ast.If) else "value"
+        name = getattr(getattr(s, field, None), "id", "")
+        last = done[-1] if done else None
+        if name.startswith(PREFIX) and read.count(name) == 1 and isinstance(last, ast.Assign):
+            if isinstance(s, (ast.Return, ast.Assign, ast.If)) and stores(*last.targets) == [name]:
+                setattr(s, field, done.pop().value)
+        done.append(s)
+    return done

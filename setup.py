@@ -7,7 +7,9 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError
 
 NATIVE = "gluonjit/native/"
-CAPTURE = ("origins", "signatures", "guards", "capture", "bodies", "slices", "arrays")
+CAPTURE = ("signatures", "guards", "capture", "bodies", "slices", "arrays")
+# Files in Cython's pure-Python mode that are compiled together with these; the first one is the module `_fast`.
+PARTS = ("graph/recorder", "graph/frames", "graph/values", "graph/slices")
 SOURCES = ("module", "names", "modes", *CAPTURE, "torch", "doors", "signs", "operators", "hooks", "functions")
 ROWS = ("module", "check", "pack", "interpreter", "generic", "avx2", "avx512")
 ROWS_HEADERS = ("rows", "kernels", "functions", "elements", "lines", "products", "updates")
@@ -21,17 +23,22 @@ class BuildWithCython(build_ext):
 
     def build_extension(self, extension):
         """Build one extension. Raises CompileError where Cython is needed and not there, or too old."""
-        if extension.sources[0].endswith(".py"):
+        parts = [source for source in extension.sources if source.endswith(".py")]
+        if parts:
             try:
                 from Cython.Build import cythonize
                 from Cython.Compiler.Errors import CompileError as CythonError
             except ImportError as error:
                 raise CompileError(f"{extension.name} needs Cython: {error}") from error
+            # Each is a module by itself, the first one under the name of the extension.
+            names = [extension.name, *[part[:-3].replace("/", ".") for part in parts[1:]]]
+            modules = [Extension(name, [part]) for name, part in zip(names, parts)]
             try:
-                made = cythonize([extension], build_dir=self.build_temp, quiet=True, force=bool(self.force))
+                made = cythonize(modules, build_dir=self.build_temp, quiet=True, force=bool(self.force))
             except CythonError as error:
                 raise CompileError(f"{extension.name} needs Cython 3: {error}") from error
-            extension.sources = made[0].sources
+            written = [source for source in extension.sources if source not in parts]
+            extension.sources = [module.sources[0] for module in made] + written
         super().build_extension(extension)
 
 
@@ -40,10 +47,14 @@ setup(
     ext_modules=[
         Extension(
             "gluonjit._fast",
-            ["gluonjit/graph/recorder.py", *[f"{NATIVE}{name}.c" for name in SOURCES]],
+            [*[f"gluonjit/{name}.py" for name in PARTS], *[f"{NATIVE}{name}.c" for name in SOURCES]],
             include_dirs=[NATIVE],
             extra_compile_args=OPTIMIZED,
-            depends=["gluonjit/_fast.pxd", f"{NATIVE}fast.h"],
+            depends=[
+                "gluonjit/_fast.pxd",
+                *[f"gluonjit/{name}.pxd" for name in PARTS[1:]],
+                *[f"{NATIVE}{name}.h" for name in ("fast", "stack")],
+            ],
             optional=True,  # without a compiler the package is installed all the same, and works in Python
         ),
         Extension(

@@ -9,6 +9,7 @@ cdef extern from "fast.h":
         Py_ssize_t (*node_of)(PyObject *, PyObject *, PyObject *, PyObject **, int, int) except -1
         PyObject *(*value_of)(PyObject *, Py_ssize_t, Py_ssize_t) except NULL
         PyObject *(*make_value)(PyObject *, Py_ssize_t, PyObject *, PyObject *, int, PyObject *) except NULL
+        PyObject *spec_type
     Core core
     object user_line()
     int fill_module(object module, object value, object record, object graph, object batch, object state) except -1
@@ -19,6 +20,8 @@ cdef extern from "fast.h":
 
 cdef class GraphRows:
     cdef public Py_ssize_t rows
+    cdef public dict single_rows
+    cdef public dict lookups
 
 
 cdef class BatchRoom:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
+from importlib.machinery import ExtensionFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from typing import Any
 
 PURE = "GLUONJIT_PURE"
@@ -23,7 +25,20 @@ def load(name: str) -> tuple[Any, str]:
 
 FAST, WHY_NOT = load("_fast")
 """The module that captures calls, or None and why."""
-if FAST is not None:  # it is that file compiled, with what is written in C beside it
-    sys.modules["gluonjit.graph.recorder"] = FAST
+PARTS = ("gluonjit.graph.frames", "gluonjit.graph.values", "gluonjit.graph.slices")
+"""Modules that were built together with it, into the same file."""
+
+
+def _load_parts() -> None:
+    sys.modules["gluonjit.graph.recorder"] = FAST  # that file compiled, with what is written in C beside it
+    for name in PARTS:
+        spec = spec_from_loader(name, ExtensionFileLoader(name, FAST.__file__))
+        assert spec is not None and spec.loader is not None
+        sys.modules[name] = module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+
+
+if FAST is not None:
+    _load_parts()
 ROWS, WHY_NO_ROWS = load("_rows")
 """The module that runs steps as a whole, or None and why."""

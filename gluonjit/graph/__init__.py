@@ -5,6 +5,7 @@ in its graph, and an operand is a list of row numbers. Slicing, stacking and loo
 numbers, not nodes.
 """
 
+from gluonjit.graph.frames import LIBRARIES, Origin, user_line
 from gluonjit.graph.graph import Graph, Leaf
 from gluonjit.graph.kinds import (
     BatchedProgram,
@@ -18,7 +19,7 @@ from gluonjit.graph.kinds import (
     outputs_of,
     split_kind,
 )
-from gluonjit.graph.origins import LIBRARIES, Line, Mark, Origin, is_own, line_of, origin_of, raised_at, sample_at
+from gluonjit.graph.origins import Line, Mark, is_own, line_of, raised_at, sample_at
 from gluonjit.graph.recorder import Record, Value
 from gluonjit.graph.values import Rows, Spec, clear_specs, intern_spec, natural_mode, spec_count
 
@@ -46,10 +47,10 @@ __all__ = [
     "line_of",
     "natural_mode",
     "operand_groups",
-    "origin_of",
     "outputs_of",
     "raised_at",
     "sample_at",
     "spec_count",
     "split_kind",
+    "user_line",
 ]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from sys import _getframe
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from gluonjit.graph.origins import Mark, origin_of
+from gluonjit.graph.frames import user_line
+from gluonjit.graph.origins import Mark
 from gluonjit.graph.recorder import GraphRows, Record, Value
 from gluonjit.graph.values import Rows, Spec
 
@@ -32,12 +32,7 @@ class Graph(GraphRows):
     entries. `begun` is what `clock` said at the first capture, 0 before it.
     """
 
-    __slots__ = (
-        "__dict__",
-        "__weakref__",
-        "lookups",
-        "single_rows",
-    )
+    __slots__ = ("__dict__", "__weakref__")
 
     def __init__(self, owner: Any = None, clock: Callable[[], float] = perf_counter) -> None:
         self.owner = owner
@@ -46,21 +41,17 @@ class Graph(GraphRows):
         self.records: dict[Any, Record] = {}
         self.rows = 0
         self.leaves: dict[Any, Leaf] = {}
-        self.lookups: dict[Any, dict[int, int]] = {}
+        self.lookups = {}
         self.lookup_specs: dict[Any, Spec] = {}
         self.marks: list[Mark] = []  # where samples begin and end
         self.copies: list[Sequence[int]] = []  # rows that arrays with memory of their own refer to, as `stack` gives
         self.overwritten: list[int] = []  # rows of nodes whose backward pass needs what was written over since
-        self.single_rows: dict[Any, Value] = {}  # one-row slices of inputs, so that equal ones are the same value
+        self.single_rows = {}  # one-row slices of inputs, so that equal ones are the same value
         # (the row's number for x[i:i+1], ~number for x[i])
 
-    def add_node(self, record: Record, operands: tuple[Rows, ...], depth: int, above: int = 1) -> tuple[Value, ...]:
-        """Append a node at `depth` and return its values.
-
-        At least `above - 1` frames of libraries lie between here and the user's line: not to look at them saves time.
-        """
-        values: tuple[Value, ...] = record.append(self, operands, depth, origin_of(_getframe(above)))
-        return values
+    def add_node(self, record: Record, operands: tuple[Rows, ...], depth: int) -> tuple[Value, ...]:
+        """Append a node at `depth`, which the user's line calls, and return its values."""
+        return record.append(self, operands, depth, user_line())
 
     def add_leaf(self, key: Any, payload: Any, spec: Spec, taped: bool = False) -> Leaf:
         """The leaf of this key, made when the key is new. `payload` keeps an address used as key from being reused."""

@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from bisect import bisect_right
 from collections.abc import Sequence
 from dis import findlinestarts
-from types import CodeType, FrameType, TracebackType
-from typing import Any, NamedTuple, Optional
+from types import TracebackType
+from typing import Any, NamedTuple
 
-Origin = Optional[tuple[CodeType, int]]
-"""A place in a function: its code and the offset of an instruction. Cheap to take; `line_of` reads it."""
-
-LIBRARIES = {"gluonjit", "numpy"}
-"""Packages that the user's line is never in; each engine adds its framework, and Python's own count too."""
-
-_STANDARD = os.path.dirname(os.__file__) + os.sep
-_MODULES = frozenset(getattr(sys, "stdlib_module_names", ("contextlib", "copy", "functools", "logging", "threading")))
-
-known: dict[Any, bool] = {}
-"""Modules by name: True for a library's."""
+from gluonjit.graph.frames import LIBRARIES, Origin, is_library
 
 
 class Line(NamedTuple):
@@ -42,26 +31,6 @@ class Mark(NamedTuple):
     sample: int | None
 
 
-def origin_of(frame: FrameType | None) -> Origin:
-    """The innermost place outside of the libraries, told by module: generated functions have no file."""
-    while frame is not None:
-        inside = known.get(frame.f_globals.get("__name__"))
-        if not (is_library(frame) if inside is None else inside):
-            return frame.f_code, frame.f_lasti
-        frame = frame.f_back
-    return None
-
-
-def is_library(frame: FrameType) -> bool:
-    """Tells whether a frame is of a library, told by the name of its module."""
-    module = frame.f_globals.get("__name__")
-    if module not in known:
-        package = str(module).partition(".")[0]
-        standard = str(frame.f_globals.get("__file__", "")).startswith(_STANDARD) and package in _MODULES
-        known[module] = package in LIBRARIES or standard
-    return known[module]
-
-
 def is_own(item: Any) -> bool:
     """Tells whether an object is of a class of a library, and none of the user's."""
     return type(item).__module__.partition(".")[0] in LIBRARIES
@@ -71,7 +40,7 @@ def raised_at(trace: TracebackType | None) -> Line | None:
     """The user's line that is nearest to where an error was raised."""
     found: Origin = None
     while trace is not None:
-        if not is_library(trace.tb_frame):
+        if not is_library(trace.tb_frame.f_globals):
             found = trace.tb_frame.f_code, trace.tb_lasti
         trace = trace.tb_next
     return line_of(found)

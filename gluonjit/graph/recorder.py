@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from sys import _getframe, getrefcount
+from sys import getrefcount
 from sys import modules as _modules
 
 try:
@@ -21,16 +21,16 @@ if cython.compiled:
     from cython.cimports.cpython.list import PyList_GET_ITEM
     from cython.cimports.cpython.object import PyObject
 else:
-    from gluonjit.graph.origins import origin_of
+    from gluonjit.graph.frames import user_line
 
 MOST_ROWS = 2**31 - 1  # of a graph: indices have 32 bits
 _MOST = 256  # operands of a node that is captured in C
 
 
 class GraphRows:
-    """The number of rows of a graph: a base of graphs, so that compiled code counts them."""
+    """The number of rows of a graph, and which are whose: a base of graphs, so that compiled code counts them."""
 
-    __slots__ = ("rows",)
+    __slots__ = ("lookups", "rows", "single_rows")
 
 
 class BatchRoom:
@@ -241,7 +241,7 @@ class Record:
         shared: cython.bint = sharing and self._kind.pure
         node: cython.Py_ssize_t = _find(self, _numbers_in(codes)) if shared else -1
         if node < 0:
-            node = _append(self, graph, _numbers_in(codes), depth, _here())
+            node = _append(self, graph, _numbers_in(codes), depth, user_line())
             batch.room -= self.share
             if shared:
                 _remember(self, node)
@@ -290,15 +290,6 @@ class Record:
         if len(operands) != self.arity:
             raise ValueError(f"a node of {self._kind.name} has {self.arity} operands, not {len(operands)}")
         return array("q", [_code(self, rows) for rows in operands])
-
-
-@cython.cfunc
-def _here():
-    """The user's line."""
-    if cython.compiled:
-        return user_line()
-    else:
-        return origin_of(_getframe(1))
 
 
 @cython.cfunc
@@ -715,7 +706,7 @@ def _node_of(
     if sharing:
         node = _find(record, codes)
     if node < 0:
-        node = _append(record, cython.cast(GraphRows, graph), codes, depth + 1, _here())
+        node = _append(record, cython.cast(GraphRows, graph), codes, depth + 1, user_line())
         cython.cast(BatchRoom, batch).room -= record.share
         if sharing:
             _remember(record, node)

@@ -3,12 +3,14 @@
 from collections.abc import Mapping, MutableSequence, Sequence
 from typing import Any
 
+from gluonjit.graph.frames import Origin
 from gluonjit.graph.kinds import Kind
-from gluonjit.graph.origins import Origin
 from gluonjit.graph.values import Rows, Spec
 
 class GraphRows:
+    lookups: dict[Any, dict[int, int]]
     rows: int
+    single_rows: dict[Any, Value]
 
 class BatchRoom:
     changes: int

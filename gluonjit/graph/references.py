@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gluonjit.graph.recorder import Value
+from gluonjit.graph.slices import one_row
 from gluonjit.graph.values import Rows, Spec, intern_spec
 
 Shape = tuple[int, ...]
@@ -54,19 +55,7 @@ def row(value: Value, index: int, scalar: Shape = (1,)) -> Value | None:
         target = spec.one_row()
     else:
         target = intern_spec(scalar, spec.dtype, spec.device, "rows" if scalar == (1,) else "stack")
-    if value.depth:
-        return same_rows(value, target, rows)
-    singles = value.graph.single_rows
-    place = ~rows if rest else (rows, scalar)
-    found: Value | None = singles.get(place)
-    if found is None:
-        found = singles[place] = same_rows(value, target, rows)
-    return found
-
-
-def quick_row(value: Value, key: Any) -> Value | None:
-    """`x[key]` for a whole number; None leaves the case to `indexed`."""
-    return row(value, key) if key.__class__ is int else None
+    return one_row(value, rows, target, ~rows if rest else (rows, scalar))
 
 
 def row_range(value: Value, begin: int, end: int) -> Value | None:
@@ -80,29 +69,6 @@ def row_range(value: Value, begin: int, end: int) -> Value | None:
     else:
         rows = value.rows + begin
     return same_rows(value, spec.with_rows(end - begin), rows)
-
-
-def quick_slice(value: Value, key: slice) -> Value | None:
-    """`x[begin:end]` for whole numbers in range; None leaves the case to `indexed`."""
-    spec = value.spec
-    begin, end = key.start, key.stop
-    if begin.__class__ is not int or end.__class__ is not int or key.step is not None:
-        return None
-    if spec.mode != "rows" or not 0 <= begin < end <= spec.rows:
-        return None
-    rows = value.rows
-    count = end - begin
-    if count > 1:
-        chosen = rows[begin:end] if isinstance(rows, tuple) else rows + begin
-        return Value(chosen, value.depth, spec.with_rows(count), value.graph, value.taped, value)
-    row = rows[begin] if rows.__class__ is tuple else rows + begin  # type: ignore[operator]
-    if value.depth:  # a node's result: who holds a slice of it keeps it alive, a cache must not
-        return Value(row, value.depth, spec.with_rows(1), value.graph, value.taped, value)
-    singles = value.graph.single_rows
-    found: Value | None = singles.get(row)
-    if found is None:
-        found = singles[row] = Value(row, value.depth, spec.with_rows(1), value.graph, value.taped, value)
-    return found
 
 
 def indexed(value: Value, key: Any, scalar: Shape = (1,)) -> Value | None:

@@ -1,4 +1,5 @@
-"""Specs (what an array looks like) and values (which rows of a graph it is made of)."""
+"""Specs: what an array looks like. Compiled with `recorder`, where that is (`values.pxd` has the types)."""
+# cython: language_level=3, annotation_typing=False, binding=False
 
 from __future__ import annotations
 

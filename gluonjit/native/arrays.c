@@ -118,7 +118,7 @@ PyObject *entries_value(PyObject *graph, PyObject *rows, PyObject *row_spec, cha
         Py_DECREF(rows);
         return no_such_slot(row_spec, names.spec_type);
     }
-    made = dict_at(row_spec, names.spec_of_rows);
+    made = dict_at(row_spec, offsetof(Spec, of_rows));
     place = made == NULL ? NULL : PyLong_FromSsize_t(~count);
     if (place != NULL) spec = Py_XNewRef(PyDict_GetItemWithError(made, place));
     Py_XDECREF(place);
@@ -158,7 +158,7 @@ static PyObject *look_up(PyObject *batch, PyObject *table, PyObject *array, PyOb
     int64_t here[64];
     char *data = (char *)here;
     if (address == NULL || graph == NULL || Py_TYPE(graph) != names.graph_type) return NULL;
-    tables = dict_at(graph, names.graph_lookups);
+    tables = dict_at(graph, offsetof(GraphRows, lookups));
     size = number_at(table, names.table_size);
     if (tables != NULL && !PyErr_Occurred()) entries = PyDict_GetItemWithError(tables, table);
     if (entries == NULL || !PyDict_CheckExact(entries)) return NULL;

@@ -44,7 +44,7 @@ static int keep(PyObject *tensor) {
     if (value == NULL || Py_TYPE(value) != core.value_type || computed != Py_None || PyErr_Occurred()) return 0;
     spec = ((Value *)value)->spec;
     if (spec == NULL || bodies >= MOST_BODIES || Py_TYPE(spec) != names.spec_type) return 0; /* NULL: in garbage */
-    kept = SLOT(spec, names.spec_bodies);
+    kept = ((Spec *)spec)->bodies;
     if (kept == NULL || (kept != Py_None && !PyList_CheckExact(kept))) return 0;
     Py_SET_REFCNT(tensor, 1);
     if (!is_bare(tensor)) {
@@ -53,7 +53,7 @@ static int keep(PyObject *tensor) {
     }
     if (kept == Py_None) {
         kept = PyList_New(0);
-        if (kept != NULL) set_slot(spec, names.spec_bodies, kept);
+        if (kept != NULL) set_slot(spec, offsetof(Spec, bodies), kept);
     }
     failed = kept == NULL || PyList_Append(kept, tensor) < 0;
     if (failed) {
@@ -139,7 +139,7 @@ PyObject *tensor_of(PyObject *value) {
     PyObject *spec = ((Value *)value)->spec, *kept, *tensor;
     Py_ssize_t count;
     if (Py_TYPE(spec) != names.spec_type) return no_such_slot(spec, names.spec_type);
-    kept = SLOT(spec, names.spec_bodies);
+    kept = ((Spec *)spec)->bodies;
     count = kept == NULL || !PyList_CheckExact(kept) ? 0 : PyList_GET_SIZE(kept);
     if (count == 0 || !is_ready(PyList_GET_ITEM(kept, count - 1))) return PyObject_CallOneArg(names.make, value);
     tensor = PyList_GET_ITEM(kept, count - 1); /* with the list's reference */

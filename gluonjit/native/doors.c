@@ -11,7 +11,7 @@ static int is_float(PyObject *arg) {
     if (Py_TYPE(arg) != names.torch.lazy[0]) return 0;
     value = SLOT(arg, names.torch.lazy_v[0]);
     spec = value == NULL || Py_TYPE(value) != core.value_type ? NULL : ((Value *)value)->spec;
-    dtype = spec == NULL || Py_TYPE(spec) != names.spec_type ? NULL : SLOT(spec, names.spec_dtype);
+    dtype = spec == NULL || Py_TYPE(spec) != names.spec_type ? NULL : ((Spec *)spec)->dtype;
     if (dtype == NULL || !PyUnicode_Check(dtype) || PyUnicode_GET_LENGTH(dtype) < 2) return 0;
     return PyUnicode_READ_CHAR(dtype, 0) == 'f' ||
            (PyUnicode_READ_CHAR(dtype, 0) == 'b' && PyUnicode_READ_CHAR(dtype, 1) == 'f');
@@ -159,7 +159,7 @@ static int is_joined(PyObject *listed, int sort) {
     PyObject *first = PySequence_Fast_GET_SIZE(listed) ? PySequence_Fast_GET_ITEM(listed, 0) : NULL, *value, *mode;
     value = first == NULL || Py_TYPE(first) != names.torch.lazy[0] ? NULL : SLOT(first, names.torch.lazy_v[0]);
     if (value == NULL || Py_TYPE(value) != core.value_type || Py_TYPE(((Value *)value)->spec) != names.spec_type) return 1;
-    mode = SLOT(((Value *)value)->spec, names.spec_mode);
+    mode = ((Spec *)((Value *)value)->spec)->mode;
     if (mode == NULL || !PyUnicode_Check(mode)) return 1;
     return PyUnicode_CompareWithASCIIString(mode, sort == ROWS ? "rows" : "stack") == 0;
 }

@@ -19,7 +19,7 @@ static inline PyObject *Py_XNewRef(PyObject *object) {
 }
 #endif
 
-/* The types of graph/recorder.py, as far as C reads them. */
+/* The types of graph/recorder.py and graph/values.py, as far as C reads them. */
 
 typedef struct {
     PyObject_HEAD
@@ -45,7 +45,14 @@ typedef struct {
 
 typedef struct {
     PyObject_HEAD
+    PyObject *shape, *dtype, *device, *mode, *row_shape, *of_rows, *bodies, *bytes;
     Py_ssize_t rows;
+} Spec;
+
+typedef struct {
+    PyObject_HEAD
+    Py_ssize_t rows;
+    PyObject *single_rows, *lookups;
 } GraphRows;
 
 typedef struct {
@@ -67,6 +74,7 @@ typedef struct {
     PyObject *(*value_of)(PyObject *record, Py_ssize_t node, Py_ssize_t k);
     PyObject *(*make_value)(PyObject *rows, Py_ssize_t depth, PyObject *spec, PyObject *graph, int taped, PyObject *base);
     PyTypeObject *value_type, *record_type, *graph_type, *batch_type, *state_type;
+    PyObject *spec_type;
 } Core;
 
 extern Core core;
@@ -98,8 +106,6 @@ typedef struct {
     Py_ssize_t state_batch, state_explicit, state_spare_of, state_trace;
     Py_ssize_t batch_engine, batch_foreign, batch_graph, batch_imports, batch_noted, batch_parameters, batch_records,
         batch_signatures, batch_tables;
-    Py_ssize_t graph_lookups, graph_single_rows;
-    Py_ssize_t spec_bodies, spec_dtype, spec_mode, spec_of_rows, spec_row_shape, spec_rows;
     Py_ssize_t cell_chooses;
     Py_ssize_t cell_is_node;
     Py_ssize_t table_known, table_row, table_size, table_taped;
@@ -107,8 +113,6 @@ typedef struct {
     Py_ssize_t array_handle;
     PyObject *local;       /* the thread's state is its attribute `state` */
     PyObject *key;         /* of a block's cell in its __dict__ */
-    PyObject *known;       /* origins: whether a module, by its name, is a library */
-    PyObject *is_library;  /* (frame) -> whether it is in a library */
     PyObject *zero;        /* what the value of an array refers to that the program has made of zeros */
     PyObject *automatic;   /* (block, args) -> the cell of a block that has none in its __dict__, or None */
     PyObject *note;        /* (batch, cell, begin): a call outside of all samples was captured */
@@ -257,7 +261,7 @@ PyObject *entries_value(PyObject *graph, PyObject *rows, PyObject *row_spec, cha
 PyObject *quicken(PyObject *module, PyObject *args);
 PyObject *quick_module(PyObject *const *args, Py_ssize_t count);
 
-/* origins.c: the user's line */
+/* graph/frames.py: the user's line */
 
 PyObject *user_line(void);
 
@@ -308,6 +312,12 @@ int append_number(Call *call, PyObject *arg);
 PyObject *wrapped(const Framework *of, int interface, PyObject *record, Py_ssize_t node, Py_ssize_t k);
 
 PyObject *capture(const Framework *of, PyObject *state, PyObject *cell, PyObject *owner, PyObject *const *args, Py_ssize_t count, PyObject *named);
+
+/* graph/slices.py: rows of a Value by a slice or a number, or None where Python has to see to it */
+PyObject *rows_by(PyObject *value, PyObject *key);
+
+/* slices.c */
+
 PyObject *slice_of(const Framework *of, int interface, PyObject *array, PyObject *key);
 
 /* arrays.c */

@@ -32,14 +32,6 @@ static Where slots[] = {
     {PACKAGE, "Batch", "records", &names.batch_records},
     {PACKAGE, "Batch", "signatures", &names.batch_signatures},
     {PACKAGE, "Batch", "tables", &names.batch_tables},
-    {PACKAGE, "Graph", "lookups", &names.graph_lookups},
-    {PACKAGE, "Graph", "single_rows", &names.graph_single_rows},
-    {PACKAGE, "Spec", "bodies", &names.spec_bodies},
-    {PACKAGE, "Spec", "dtype", &names.spec_dtype},
-    {PACKAGE, "Spec", "mode", &names.spec_mode},
-    {PACKAGE, "Spec", "of_rows", &names.spec_of_rows},
-    {PACKAGE, "Spec", "row_shape", &names.spec_row_shape},
-    {PACKAGE, "Spec", "rows", &names.spec_rows},
     {MXNET, "Cell", "chooses", &names.cell_chooses},
     {MXNET, "Cell", "is_node", &names.cell_is_node},
     {MXNET, "Cell", "lookup", &names.mxnet.cell_lookup},
@@ -101,8 +93,6 @@ static struct {
     PyObject **object;
 } objects[] = {
     {PACKAGE, "local", &names.local},
-    {PACKAGE, "known", &names.known},
-    {PACKAGE, "is_library", &names.is_library},
     {PACKAGE, "note", &names.note},
     {PACKAGE, "clock", &names.clock},
     {MXNET, "original", &names.mxnet.original},
@@ -257,9 +247,10 @@ static int check_section(int section, PyObject *kwargs) {
         }
     }
     if (section == PACKAGE && !(PyType_IsSubtype((PyTypeObject *)given(kwargs, "Graph"), core.graph_type) &&
+                                given(kwargs, "Spec") == core.spec_type &&
                                 PyType_IsSubtype((PyTypeObject *)given(kwargs, "Batch"), core.batch_type) &&
                                 PyType_IsSubtype((PyTypeObject *)given(kwargs, "State"), core.state_type))) {
-        PyErr_SetString(PyExc_TypeError, "a graph has no rows, a batch no room, or a state no numbers");
+        PyErr_SetString(PyExc_TypeError, "a graph or a spec has no rows, a batch no room, or a state no numbers");
         return -1;
     }
     for (k = 0; section == MXNET && addresses[k].name != NULL; k++) {
@@ -272,7 +263,7 @@ static int check_section(int section, PyObject *kwargs) {
     }
     for (k = 0; objects[k].name != NULL; k++)
         if (objects[k].section == section && given(kwargs, objects[k].name) == NULL) return -1;
-    return section == PACKAGE && !PyDict_Check(given(kwargs, "known")) ? (no_such_slot(NULL, &PyDict_Type), -1) : 0;
+    return 0;
 }
 
 /* configure(section, **named): the classes and functions of a section of the tables above, by name. */

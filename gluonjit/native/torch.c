@@ -109,7 +109,7 @@ static PyObject *quick_rows(PyObject *batch, PyObject *cell, PyObject *indices, 
     lookup = Py_XNewRef(SLOT(cell, names.torch.cell_lookup));
     table = table_of(batch, cell, lookup, learning);
     graph = table == NULL ? NULL : Py_XNewRef(held_at(batch, names.batch_graph, names.graph_type));
-    tables = graph == NULL ? NULL : dict_at(graph, names.graph_lookups);
+    tables = graph == NULL ? NULL : dict_at(graph, offsetof(GraphRows, lookups));
     if (tables != NULL) entries = Py_XNewRef(PyDict_GetItemWithError(tables, table));
     if (entries != NULL && PyDict_CheckExact(entries)) listed = PyObject_CallMethodNoArgs(indices, str_tolist);
     if (listed != NULL && PyList_CheckExact(listed) && SLOT(batch, names.batch_graph) == graph) {

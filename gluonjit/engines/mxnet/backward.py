@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import wraps
-from sys import _getframe, getrefcount
+from sys import getrefcount
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ from gluonjit.engines.mxnet.results import seed_of, tape_of
 from gluonjit.engines.mxnet.semantics import classic, is_numpy, same_elements
 from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.errors import CaptureError
-from gluonjit.graph import Spec, line_of, origin_of
+from gluonjit.graph import Spec, line_of, user_line
 from gluonjit.hybrid import LOCAL, RUNNING
 from gluonjit.hybrid.choose.costs import cost_model
 from gluonjit.hybrid.choose.pacing import BACKWARD
@@ -257,4 +257,4 @@ def _note_call(tape: Tape) -> None:
 
 
 def _warn(what: str) -> None:
-    one_at_a_time(f"{what} {_ADVICE}", line_of(origin_of(_getframe(1))))
+    one_at_a_time(f"{what} {_ADVICE}", line_of(user_line()))

@@ -16,7 +16,6 @@ from mxnet.ndarray import NDArray, empty, op
 from mxnet.ndarray.ndarray import indexing_key_expand_implicit_axes
 
 from gluonjit.compiled import FAST
-from gluonjit.engines.mxnet import references
 from gluonjit.engines.mxnet.aliases import DETACHED, Step, is_view, noted, seen
 from gluonjit.engines.mxnet.arrays import context_of
 from gluonjit.engines.mxnet.computing import concrete, created, own, plain, read, waits
@@ -27,6 +26,7 @@ from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.operands import owned
 from gluonjit.graph import Value
 from gluonjit.graph.modes import RECORDING
+from gluonjit.graph.slices import sliced
 from gluonjit.hybrid import LOCAL, UNCAPTURED
 
 _new = object.__new__
@@ -162,8 +162,7 @@ class LazyArray(Lazy, NDArray):  # type: ignore[misc]
         state = LOCAL.state
         batch = state.batch
         if batch is not None and value.graph is batch.graph and (state.mode & RECORDING or not value.taped):
-            quick = references.quick_slice if key.__class__ is slice else references.quick_row
-            found = quick(value, key)
+            found = sliced(value, key)
             if found is not None:
                 return noted(wrap(found), self, key)
         if not state.inside and not waits(self):

@@ -10,7 +10,6 @@ from mxnet.ndarray import NDArray, indexing_key_expand_implicit_axes, register
 from mxnet.ndarray.numpy import _internal as npi
 from mxnet.numpy import ndarray
 
-from gluonjit.engines.mxnet import references
 from gluonjit.engines.mxnet.aliases import CLASSIC, NUMPY, Step, is_view, noted, seen
 from gluonjit.engines.mxnet.computing import plain, waits
 from gluonjit.engines.mxnet.cutting import cut_out, referred
@@ -21,6 +20,7 @@ from gluonjit.engines.mxnet.operands import owned
 from gluonjit.engines.mxnet.program import operator_handle
 from gluonjit.graph import Value
 from gluonjit.graph.modes import RECORDING
+from gluonjit.graph.slices import sliced
 from gluonjit.hybrid import LOCAL, UNCAPTURED
 
 _new = object.__new__
@@ -45,12 +45,10 @@ class LazyNumpy(Lazy, ndarray):  # type: ignore[misc]
         value = self._v
         state = LOCAL.state
         batch = state.batch
-        kind = key.__class__
-        if kind is int or kind is slice:
-            if batch is not None and value.graph is batch.graph and (state.mode & RECORDING or not value.taped):
-                quick = references.quick_slice(value, key) if kind is slice else references.row(value, key, ())
-                if quick is not None:
-                    return noted(wrap_np(quick), self, key)
+        if batch is not None and value.graph is batch.graph and (state.mode & RECORDING or not value.taped):
+            quick = sliced(value, key)
+            if quick is not None:
+                return noted(wrap_np(quick), self, key)
         if not state.inside and not waits(self):
             return plain(self)[key] if _is_mask(key) else taken(self, key, wrap_np)
         if _is_mask(key):  # how many entries it picks depends on its values

@@ -16,15 +16,13 @@ from gluonjit.graph.references import (
     Shape,
     indexed,
     joined,
-    quick_row,
-    quick_slice,
     reshaped,
     row,
     row_range,
     same_rows,
 )
 
-__all__ = ["REFERENCES", "Copied", "indexed", "quick_row", "quick_slice", "row", "row_range"]
+__all__ = ["REFERENCES", "Copied", "indexed", "row", "row_range"]
 
 Reference = Callable[[Sequence[Value], Attributes, Shape], Optional[Value]]
 

@@ -17,7 +17,8 @@ from gluonjit.engines.torch.arrays import FLOATS, device_named, dtype_named, met
 from gluonjit.engines.torch.hooked import make_subclass
 from gluonjit.engines.torch.operands import Key, concrete, current, in_memory
 from gluonjit.graph import Value
-from gluonjit.graph.references import indexed, quick_slice, row
+from gluonjit.graph.references import indexed, row
+from gluonjit.graph.slices import sliced
 from gluonjit.hybrid import LOCAL, Batch, engine_of
 
 _SCALAR: tuple[int, ...] = ()
@@ -199,7 +200,7 @@ class LazyTensor(Signs, torch.Tensor):  # type: ignore[misc]
             if torch.is_grad_enabled() or not value.taped:  # else what is sliced has no history
                 kind = key.__class__
                 try:
-                    found = quick_slice(value, key) if kind is slice else None
+                    found = sliced(value, key)
                     if found is None:
                         found = row(value, key, _SCALAR) if kind is int else indexed(value, key, _SCALAR)
                 except IndexError as error:

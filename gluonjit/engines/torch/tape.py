@@ -6,7 +6,6 @@ one gradient for the whole flush. To PyTorch's autograd the flush is one functio
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -26,7 +25,7 @@ from gluonjit.engines.torch.overwrites import savers
 from gluonjit.engines.torch.program import pieces, program_of
 from gluonjit.engines.torch.reached import Route, part_of, pass_over, reach, reached_nodes, route, rows_at
 from gluonjit.engines.torch.written import modified
-from gluonjit.graph import line_of, origin_of
+from gluonjit.graph import line_of, user_line
 from gluonjit.hybrid import LOCAL, Report
 from gluonjit.hybrid.choose.costs import cost_model
 from gluonjit.hybrid.explain.advice import ONE_AT_A_TIME, one_at_a_time
@@ -335,7 +334,7 @@ class Tape:
         if state.inside or MINIBATCH.passes > 1:  # a sample that differentiates by itself, or a checkpoint
             state.singles = 0
         elif state.one_at_a_time(self.samples, self.backwards == 1, current_backward()):
-            line = line_of(origin_of(sys._getframe(1)))
+            line = line_of(user_line())
             one_at_a_time(f"{ONE_AT_A_TIME} {_ADVICE}", line)
 
     def _account(self, begin: float, laps: list[tuple[int, float]]) -> None:

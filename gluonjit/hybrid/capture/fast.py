@@ -6,7 +6,7 @@ from time import perf_counter
 from typing import Any
 
 from gluonjit.compiled import FAST
-from gluonjit.graph import Graph, Spec, origins
+from gluonjit.graph import Graph, Spec
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL, State
 
@@ -21,8 +21,6 @@ def configure() -> None:
             Graph=Graph,
             Spec=Spec,
             local=LOCAL,
-            known=origins.known,
-            is_library=origins.is_library,
             note=_note,
             clock=perf_counter,
         )

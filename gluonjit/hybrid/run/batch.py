@@ -7,7 +7,6 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from sys import _getframe
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -22,7 +21,7 @@ from gluonjit.analysis.splitting import Sharing
 from gluonjit.analysis.traces import save_graph
 from gluonjit.compiled import FAST
 from gluonjit.errors import BatchClosedError
-from gluonjit.graph import Graph, Line, Mark, Record, Value, line_of, origin_of
+from gluonjit.graph import Graph, Line, Mark, Record, Value, line_of, user_line
 from gluonjit.graph.modes import is_recorded
 from gluonjit.graph.recorder import BatchRoom
 from gluonjit.hybrid.choose.choice import Choice
@@ -199,7 +198,7 @@ class Batch(BatchRoom):
         entered = perf_counter()
         capture = _outside_flushes() - graph.begun if graph.begun else 0.0
         self.report.took("capture", "capture", entered - capture, entered)
-        line = line_of(origin_of(_getframe(1)))
+        line = line_of(user_line())
         with FLUSH:
             try:
                 self._flush(graph, capture, reason, middle, line)

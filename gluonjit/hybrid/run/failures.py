@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from sys import _getframe
 from typing import Any, TypeVar
 
 from gluonjit.analysis.operands import rows_read
 from gluonjit.errors import CaptureError, FlushError, GluonJITError
-from gluonjit.graph import Record, line_of, origin_of, raised_at
-from gluonjit.graph.origins import is_library
+from gluonjit.graph import Record, line_of, raised_at, user_line
+from gluonjit.graph.frames import is_library
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
@@ -43,7 +42,7 @@ def refused(theirs: type[BaseException], text: str) -> CaptureError:
     state = LOCAL.state
     if state.batch is not None:
         state.batch.failed = state.batch.graph.rows
-    line = None if state.inside else line_of(origin_of(_getframe(1)))
+    line = None if state.inside else line_of(user_line())
     if line is not None:
         text = f"{text} (At {line}.)"
     return both(CaptureError, theirs, text)
@@ -59,7 +58,7 @@ def of_framework(error: Exception) -> bool:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    return trace is not None and is_library(trace.tb_frame)
+    return trace is not None and is_library(trace.tb_frame.f_globals)
 
 
 def of_sample(error: Exception, batch: Batch) -> Exception:
@@ -70,7 +69,7 @@ def of_sample(error: Exception, batch: Batch) -> Exception:
     """
     number = batch.sample - 1
     batch.failed = next((mark.row for mark in reversed(batch.graph.marks) if mark.sample == number), 0)
-    line = raised_at(error.__traceback__) or line_of(origin_of(_getframe(1)))
+    line = raised_at(error.__traceback__) or line_of(user_line())
     where = f" (In sample {number}, at {line}.)"
     if isinstance(error, CaptureError):
         error.args = (f"{error}{where}",)

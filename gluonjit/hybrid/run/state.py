@@ -7,11 +7,11 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from sys import _getframe, is_finalizing
+from sys import is_finalizing
 from typing import Any
 
 from gluonjit.errors import EngineError, OptionError
-from gluonjit.graph import LIBRARIES, Value, line_of, origin_of
+from gluonjit.graph import LIBRARIES, Value, line_of, user_line
 from gluonjit.graph.recorder import StateNumbers
 from gluonjit.hybrid.choose.pacing import HERE, SPENT, Paces, Stretch, measured
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
@@ -218,7 +218,7 @@ def batching(**options: Any) -> Iterator[Batch]:
     chosen = state.options.updated("batching()", options)
     if chosen.reuse is not None:
         raise OptionError("batching(): reuse is an option of a block: net.hybridize(dynamic_batch=True, reuse=...)")
-    batch = Batch(engine_of(), chosen, explicit=True, region=line_of(origin_of(_getframe(2))))
+    batch = Batch(engine_of(), chosen, explicit=True, region=line_of(user_line()))
     state.mode = batch.engine.current_mode()
     outer = state.batch
     if outer is not None and not outer.explicit:

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from difflib import SequenceMatcher
-from sys import _getframe
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from gluonjit.graph import Line, line_of, origin_of
+from gluonjit.graph import Line, line_of, user_line
 from gluonjit.hybrid.capture.structure import items_of, map_structure
 from gluonjit.hybrid.choose.pacing import BATCHED
 
@@ -59,7 +58,7 @@ class Log:
     def call(self, name: str, operands: Any, run: Callable[[], Any]) -> Any:
         """Make a call and note it."""
         addresses = tuple([id(array) for array in items_of(operands, self._array)])
-        event = Event(name, self.sample, line_of(origin_of(_getframe(1))), addresses)
+        event = Event(name, self.sample, line_of(user_line()), addresses)
         (self._open[-1].inside if self._open else self.events).append(event)
         self._open.append(event)
         try:

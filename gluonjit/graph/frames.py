@@ -1,0 +1,111 @@
+"""The user's line: the innermost frame outside of the libraries, told by module, as generated functions have no file.
+
+In Cython's pure-Python mode: a part of `gluonjit._fast` where that was built (`frames.pxd` has the types, and
+`native/stack.h` what frames are in each version of Python), and interpreted as it stands elsewhere.
+"""
+# cython: language_level=3, boundscheck=False, wraparound=False, nonecheck=False, binding=False
+
+from __future__ import annotations
+
+import os
+import sys
+from types import CodeType
+from typing import Any, Optional
+
+try:
+    import cython
+except ImportError:
+    from gluonjit import standin as cython
+
+Origin = Optional[tuple[CodeType, int]]
+"""A place in a function: its code and the offset of an instruction. Cheap to take; `origins.line_of` reads it."""
+
+LIBRARIES = {"gluonjit", "numpy"}
+"""Packages that the user's line is never in; each engine adds its framework, and Python's own count too."""
+
+_STANDARD = os.path.dirname(os.__file__) + os.sep
+_MODULES = frozenset(getattr(sys, "stdlib_module_names", ("contextlib", "copy", "functools", "logging", "threading")))
+
+known = dict[Any, bool]()
+"""Modules by name: True for a library's."""
+
+_known: dict = known  # as compiled code finds it
+_places: list = [None] * 256
+"""Places that were asked for lately, so that one place is one object: where their code is in memory says where."""
+
+
+def is_library(module: dict[str, Any]) -> bool:
+    """Tells whether these are the globals of a library's module, told by its name."""
+    name = module.get("__name__")
+    if name not in known:
+        package = str(name).partition(".")[0]
+        standard = str(module.get("__file__", "")).startswith(_STANDARD) and package in _MODULES
+        known[name] = package in LIBRARIES or standard
+    return known[name]
+
+
+def user_line() -> Origin:
+    """The innermost place outside of the libraries; None where there is none."""
+    return _user_line()
+
+
+@cython.cfunc
+def _user_line():
+    """The same as C calls it."""
+    frame: cython.pointer(Frame) = _here()
+    while frame:
+        module: dict = _globals(frame)
+        inside = _known.get(module.get("__name__"))
+        if not (is_library(module) if inside is None else inside):
+            return _place(frame)
+        frame = _before(frame)
+    return None
+
+
+@cython.cfunc
+@cython.inline
+def _here() -> cython.pointer(Frame):
+    """The innermost frame."""
+    if cython.compiled:
+        return frame_here()
+    else:
+        return sys._getframe()
+
+
+@cython.cfunc
+@cython.inline
+def _before(frame: cython.pointer(Frame)) -> cython.pointer(Frame):
+    """The frame of who called it."""
+    if cython.compiled:
+        return frame_before(frame)
+    else:
+        return frame.f_back
+
+
+@cython.cfunc
+@cython.inline
+def _globals(frame: cython.pointer(Frame)) -> dict:
+    """The globals of a frame's function."""
+    if cython.compiled:
+        return cython.cast(dict, globals_of(frame))
+    else:
+        return frame.f_globals
+
+
+@cython.cfunc
+@cython.inline
+def _place(frame: cython.pointer(Frame)) -> tuple:
+    """The place where a frame is, which keeps its code alive."""
+    if cython.compiled:
+        code = cython.cast(object, code_of(frame))
+        at: cython.int = offset_in(frame)
+        k: cython.size_t = ((cython.cast(cython.size_t, code_of(frame)) >> 5) ^ (at >> 1)) % 256
+        found: tuple = _places[k]
+        if found is not None and found[0] is code:
+            offset: cython.int = found[1]
+            if offset == at:
+                return found
+        found = _places[k] = (code, at)
+        return found
+    else:
+        return frame.f_code, frame.f_lasti

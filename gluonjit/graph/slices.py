@@ -1,0 +1,131 @@
+"""One row of a value, or several in a row: what `x[i]` and `x[begin:end]` are in nearly all programs.
+
+In Cython's pure-Python mode, as `recorder` (`slices.pxd` has the types).
+"""
+# cython: language_level=3, boundscheck=False, wraparound=False, nonecheck=True, binding=False
+
+from __future__ import annotations
+
+try:
+    import cython
+except ImportError:
+    from gluonjit import standin as cython
+
+if not cython.compiled:
+    from gluonjit.graph.recorder import Value
+
+
+def sliced(value: Value, key):
+    """`x[key]` for a whole number or a slice of whole numbers, in range; None leaves the case to `references`."""
+    return _sliced(value, key)
+
+
+def one_row(value: Value, row: cython.Py_ssize_t, spec: Spec, place):
+    """A row of a value, which looks like `spec`: of inputs equal ones, which have one `place`, are the same value."""
+    return _reference(value, row, spec) if value.depth else _single(value, row, spec, place)
+
+
+@cython.cfunc
+def _sliced(given, key):
+    """The same as C calls it, with a Value."""
+    value: Value = cython.cast(Value, given) if cython.compiled else given
+    spec: Spec = value.spec
+    begin: cython.Py_ssize_t
+    end: cython.Py_ssize_t
+    row: cython.Py_ssize_t
+    if spec.mode != "rows":
+        return None
+    if type(key) is int:
+        begin = _clipped(key)
+        if begin < 0:
+            begin += spec.rows
+        if not 0 <= begin < spec.rows or not spec.row_shape:  # without a shape it is the engine's single number
+            return None
+        row = _row(value, begin)
+        found = _spec(spec, -1)
+        return _reference(value, row, found) if value.depth else _single(value, row, found, ~row)
+    if type(key) is not slice:
+        return None
+    part: slice = key
+    if type(part.start) is not int or type(part.stop) is not int or part.step is not None:
+        return None
+    begin, end = _clipped(part.start), _clipped(part.stop)
+    if not 0 <= begin < end <= spec.rows:
+        return None
+    found = _spec(spec, end - begin)
+    if end - begin == 1:
+        row = _row(value, begin)
+        return _reference(value, row, found) if value.depth else _single(value, row, found, row)
+    if isinstance(value.rows, tuple):
+        rows: tuple = value.rows
+        return _reference(value, rows[begin:end], found)
+    return _reference(value, _row(value, begin), found)
+
+
+@cython.cfunc
+def _single(value: Value, row: cython.Py_ssize_t, spec: Spec, place) -> Value:
+    """A row of an input. A node's result is none: who holds a slice of it keeps it alive, a cache must not."""
+    graph: GraphRows = value.graph
+    singles: dict = graph.single_rows
+    found = singles.get(place)
+    if found is None:
+        found = singles[place] = _reference(value, row, spec)
+    return found
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _clipped(number) -> cython.Py_ssize_t:
+    """A whole number, or one that is no row's either."""
+    if cython.compiled:
+        return PyNumber_AsSsize_t(number, cython.NULL)
+    else:
+        return number
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(-1)
+def _row(value: Value, k: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """The number of a value's k-th row."""
+    number: cython.Py_ssize_t
+    if isinstance(value.rows, tuple):
+        rows: tuple = value.rows
+        if k >= len(rows):
+            raise IndexError(f"a value of {len(rows)} rows has no row {k}")
+        number = rows[k]
+        return number
+    number = value.rows
+    return number + k
+
+
+@cython.cfunc
+@cython.inline
+def _spec(spec: Spec, rows: cython.Py_ssize_t) -> Spec:
+    """The spec of so many rows of another, or where that is -1 of one row by itself."""
+    found = spec.of_rows.get(rows)
+    if found is None:
+        found = spec.one_row() if rows < 0 else spec.with_rows(rows)
+    return found
+
+
+@cython.cfunc
+@cython.inline
+def _reference(value: Value, rows, spec: Spec) -> Value:
+    """A value that refers to rows of another."""
+    if cython.compiled:  # without a look at the names of arguments
+        found: Value = Value.__new__(Value)
+        found.rows = rows
+        found.depth = value.depth
+        found.spec = spec
+        found.graph = value.graph
+        found.taped = value.taped
+        found.base = value
+        return found
+    else:
+        return Value(rows, value.depth, spec, value.graph, value.taped, value)
+
+
+if cython.compiled:
+    core.spec_type = cython.cast(cython.pointer(PyObject), Spec)  # which this module holds

@@ -1,0 +1,9 @@
+"""One row of a value, or several in a row."""
+
+from typing import Any
+
+from gluonjit.graph.recorder import Value
+from gluonjit.graph.values import Spec
+
+def sliced(value: Value, key: Any) -> Value | None: ...
+def one_row(value: Value, row: int, spec: Spec, place: Any) -> Value: ...

@@ -16,7 +16,7 @@ def lower_bound(plan: Plan) -> int:
 
     Source: Chen et al. 2023 (ED-Batch), section 3: no schedule can run two nodes of one path together.
     """
-    alone = sum(step.count for step in plan.steps if step.kind.lone)
+    alone: int = sum(step.count for step in plan.steps if step.kind.lone)
     types = Counter(_type(step) for step in plan.steps if not step.kind.lone)
     # Nodes of one step do not depend on each other.
     once = sum(1 for steps in types.values() if steps == 1)

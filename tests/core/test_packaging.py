@@ -86,7 +86,7 @@ def shipped() -> set[str]:
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: zipfile.ZipFile) -> None:
     names = {name for name in wheel.namelist() if ".dist-info/" not in name}
     compiled = {name: f"gluonjit/{name}{sysconfig.get_config_var('EXT_SUFFIX')}" for name in COMPILED}
-    source = ("gluonjit/native/", "gluonjit/_fast.pxd")
+    source = ("gluonjit/native/", "gluonjit/_fast.pxd", "gluonjit/_placing.pxd")
     assert names - set(compiled.values()) == {name for name in shipped() if not name.startswith(source)}
     for name, path in compiled.items():
         built_here = find_spec(f"gluonjit.{name}") is not None

@@ -35,6 +35,11 @@ class LeafChunk(NamedTuple):
     leaves: tuple[Leaf, ...]
     place: Place
 
+    def emptied(self) -> LeafChunk:
+        """The same without the arrays, and without what told them apart."""
+        first = self.leaves[0]
+        return LeafChunk((Leaf(first.base, first.spec, None, first.taped),) * len(self.leaves), self.place)
+
 
 class LookupChunk(NamedTuple):
     """Entries of one table, in this order."""
@@ -43,6 +48,10 @@ class LookupChunk(NamedTuple):
     spec: Spec
     indices: tuple[int, ...]
     place: Place
+
+    def emptied(self) -> LookupChunk:
+        """The same without the table."""
+        return LookupChunk(None, self.spec, self.indices, self.place)
 
 
 @dataclass(frozen=True)
@@ -69,6 +78,12 @@ class Plan:
     captured: Captured = field(repr=False)
     overwritten: list[tuple[int, int]] = field(default_factory=list)
     rewritten: list[tuple[int, int, int]] = field(default_factory=list)
+
+    def without_inputs(self) -> Plan:
+        """The same plan without the arrays that it begins with: only their places, and how many there were."""
+        found = object.__new__(Plan)  # `dataclasses.replace` takes ten times as long
+        found.__dict__.update(self.__dict__, inputs=tuple([chunk.emptied() for chunk in self.inputs]))
+        return found
 
     def indices(self, steps: Sequence[int]) -> dict[str, list[tuple[int, int, Index]]]:
         """By device the indices of these steps' gathers, each with its step and its number in that."""

@@ -70,6 +70,7 @@ setup(
                 f"gluonjit._{name}",
                 [f"gluonjit/analysis/flat/{name}.py"],
                 extra_compile_args=OPTIMIZED,
+                depends=["gluonjit/_placing.pxd"] if name == "placing" else [],
                 optional=True,
             )
             for name in HOT

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from gluonjit.compiled import FAST, load
 
+_ZERO = array("q", (0,))
 _compiled: list[str] = [] if FAST is None else ["gluonjit.graph.recorder"]  # the names of those that are in use
 
 
@@ -29,7 +30,7 @@ def hot(name: str) -> Any:
 
 def room(count: int) -> Any:
     """So many zeros, to be read and written one by one: an array, or a list where all is interpreted (it is faster)."""
-    return array("q", bytes(8 * count)) if _compiled else [0] * count
+    return _ZERO * count if _compiled else [0] * count  # `array("q", bytes(n))` touches twice the memory
 
 
 def repeated(number: int, count: int) -> Any:

@@ -8,6 +8,7 @@ from operator import add
 from typing import Any
 
 from gluonjit.errors import OptionError
+from gluonjit.graph import clear_lines
 from gluonjit.hybrid.capture.functions import cell
 from gluonjit.hybrid.choose.choosing import clear_choices
 from gluonjit.hybrid.choose.costs import clear_curves
@@ -102,5 +103,6 @@ def clear_caches() -> None:
     clear_choices()
     clear_paces()
     clear_spare()
+    clear_lines()
     for engine in ENGINES:
         engine.clear_caches()

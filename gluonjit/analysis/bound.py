@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable
 
 from gluonjit.analysis import flat
 from gluonjit.analysis.nodes import Nodes
-from gluonjit.analysis.plan import Plan, Step
+from gluonjit.analysis.plan import Plan
 from gluonjit.hot import room
 
 
@@ -16,21 +15,23 @@ def lower_bound(plan: Plan) -> int:
 
     Source: Chen et al. 2023 (ED-Batch), section 3: no schedule can run two nodes of one path together.
     """
-    alone = sum(step.count for step in plan.steps if step.kind.lone)
-    types = Counter(_type(step) for step in plan.steps if not step.kind.lone)
-    # Nodes of one step do not depend on each other.
-    once = sum(1 for steps in types.values() if steps == 1)
-    several = {key for key, steps in types.items() if steps > 1}
-    return alone + once + (_longest_chains(plan, several) if several else 0)
+    alone = 0
+    once: set[Hashable] = set()  # nodes of one step do not depend on each other
+    several: set[Hashable] = set()
+    for step in plan.steps:
+        key = step.kind.family, step.mode
+        if step.kind.lone:
+            alone += step.count
+        elif key in once:
+            several.add(key)
+        else:
+            once.add(key)
+    return alone + len(once) - len(several) + (_longest_chains(plan, several) if several else 0)
 
 
 def critical_path(plan: Plan) -> int:
     """The longest chain of nodes of whatever types: no schedule has fewer steps."""
     return max(plan.captured.depths(), default=0)
-
-
-def _type(step: Step) -> Hashable:
-    return step.kind.family, step.mode
 
 
 def _longest_chains(plan: Plan, types: set[Hashable]) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 from typing import Any
 
 from gluonjit.analysis import flat
@@ -21,28 +20,38 @@ class Captured:
 
     Node n is of record `kinds[n]`, its result rows begin at `bases[n]`, the rows that it reads are `operands` from
     `firsts[n]` on, `alive[n]` says that somebody can read it, and `keep[n]` that it is to run. Of record k the nodes
-    are those from `begins[k]` to `begins[k + 1]`. `rows` is the number of rows of the graph.
+    are those from `begins[k]` to `begins[k + 1]`; one reads `widths[k]` rows and yields `heights[k]`. `rows` is the
+    number of rows of the graph.
     """
 
     def __init__(self, records: Iterable[Record], rows: int) -> None:
         self.rows = rows
         self.records: list[Record] = []
         self.forms: list[Form] = []
-        self.begins = [0]
+        self.begins = filled((0,))
+        self.widths = filled(())
+        self.heights = filled(())
         self.width = 0  # of `operands`, as far as they are used
         given = list(records)
-        nodes, width = map(sum, zip(*[_room_for(record) for record in given])) if given else (0, 0)
+        nodes = width = 0
+        for record in given:
+            more, wider = _room_for(record)
+            nodes += more
+            width += wider
         self.kinds = room(nodes)
         self.bases = room(nodes)
         self.firsts = room(nodes)
         self.alive = room(nodes)
         self.operands = room(width)
+        self.keep = repeated(1, nodes)
+        self._producer: Any = None
         self.read(given)
 
     @property
     def count(self) -> int:
         """The number of nodes."""
-        return self.begins[-1]
+        count: int = self.begins[-1]
+        return count
 
     def read(self, records: Sequence[Record]) -> None:
         """Add the nodes of records. Raises ValueError where an operand has not the rows that it should have."""
@@ -69,29 +78,22 @@ class Captured:
         self.records.append(record)
         self.forms.append(form)
         self.begins.append(self.begins[-1] + count)
+        self.widths.append(form.width)
+        self.heights.append(form.height)
         self.width += count * form.width
 
-    @cached_property
-    def keep(self) -> Any:
-        """For each node whether it is to run."""
-        return repeated(1, len(self.kinds))
+    def replace(self, number: int, record: Record, form: Form) -> None:
+        """Let the nodes of a record be of another one, which has as many."""
+        self.records[number], self.forms[number] = record, form
+        self.widths[number], self.heights[number] = form.width, form.height
 
-    @cached_property
-    def heights(self) -> Any:
-        """For each record the rows of a node's results. To be asked for when there are no more records to come."""
-        return filled([record.kind.rows for record in self.records])
-
-    @cached_property
-    def widths(self) -> Any:
-        """For each record the rows that a node reads. As above."""
-        return filled([form.width for form in self.forms])
-
-    @cached_property
+    @property
     def producer(self) -> Any:
-        """For each row one more than the number of the node to run that yields it, 0 where none does. As above."""
-        found = room(self.rows)
-        flat.produced(self.count, self.heights, self.kinds, self.bases, self.keep, found)
-        return found
+        """For each row one more than the number of the node to run that yields it, 0 where none does."""
+        if self._producer is None:
+            self._producer = room(self.rows)
+            flat.produced(self.count, self.heights, self.kinds, self.bases, self.keep, self._producer)
+        return self._producer
 
     def prune(self) -> int:
         """Keep only nodes that somebody can read or that are impure, and those they need; returns how many remain."""

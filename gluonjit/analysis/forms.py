@@ -13,15 +13,16 @@ class Form(NamedTuple):
     """The rows of a node of a kind.
 
     sizes: the rows of each operand; columns: where those of each begin among all, and after the last their `width`:
-    how many there are. numbers: what `lay_out` needs: how many children a node has, and from there on (places are
-    counted from the next number) how many groups of operands, how many results, where each group begins; for each
-    result the row that it begins with and how many it has; then group by group the number of its roles, where each of
-    them begins, and of each role the number of its columns, and these.
+    how many there are; height: the rows of its results. numbers: what `lay_out` needs: how many children a node has,
+    and from there on (places are counted from the next number) how many groups of operands, how many results, where
+    each group begins; for each result the row that it begins with and how many it has; then group by group the number
+    of its roles, where each of them begins, and of each role the number of its columns, and these.
     """
 
     sizes: tuple[int, ...]
     columns: tuple[int, ...]
     width: int
+    height: int
     numbers: Any
 
 
@@ -31,7 +32,7 @@ def form_of(kind: Kind) -> Form:
     if form is None:
         sizes = tuple([spec.rows for spec in kind.operands])
         columns = (0, *accumulate(sizes))
-        form = kind.form = Form(sizes, columns, columns[-1], filled([kind.arity, *_numbers(kind, columns)]))
+        form = kind.form = Form(sizes, columns, columns[-1], kind.rows, filled([kind.arity, *_numbers(kind, columns)]))
     return form
 
 

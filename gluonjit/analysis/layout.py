@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from gluonjit.analysis import flat
 from gluonjit.analysis.captured import Captured
-from gluonjit.analysis.indices import Index
 from gluonjit.analysis.nodes import Schedule
-from gluonjit.analysis.plan import Arena, Gather, LeafChunk, LookupChunk, Part, Place, Plan, Step
+from gluonjit.analysis.plan import Arena, LeafChunk, LookupChunk, Part, Place, Plan
 from gluonjit.graph.graph import Graph, Leaf
-from gluonjit.graph.recorder import Record
 from gluonjit.graph.values import Spec
 from gluonjit.hot import filled, numbers, repeated, room
 
@@ -21,36 +17,40 @@ def lay_out(graph: Graph, captured: Captured, schedule: Schedule, dropped: int) 
     """The plan of a schedule of the nodes of a graph, of which so many were dropped."""
     arenas = _Arenas()
     inputs, given = _inputs(graph, arenas)
-    firsts = [captured.records[captured.kinds[schedule.order[begin]]] for begin in schedule.starts[:-1]]
-    results = [tuple([arenas.number(output.spec) for output in record.kind.outputs]) for record in firsts]
+    results: list[Any] = [None] * len(captured.records)
+    for record, count in flat.first_records(schedule.starts, schedule.order, captured.kinds).items():
+        outputs = captured.records[record].kind.outputs
+        results[record] = tuple([arenas.number(output.spec, count) for output in outputs])
     arena, position, sizes = repeated(-1, captured.rows), room(captured.rows), room(len(arenas.specs))
     flat.place_inputs(given, sizes, arena, position)
-    forms = filled(())
-    form_at = []
+    forms, form_at = filled(()), filled(())
     for form in captured.forms:
         form_at.append(len(forms) + 1)
         forms += form.numbers
     indices, arities = room(captured.width), room(schedule.starts[-1])
-    found: list[Any] = []
-    flat.lay_out(
+    laid = flat.Laid(captured.records)
+    index: list[Any] = []
+    steps = flat.lay_out(
         schedule.starts,
         schedule.order,
-        filled(captured.begins),
+        captured.begins,
         captured.kinds,
         captured.bases,
         captured.firsts,
         captured.operands,
         forms,
-        filled(form_at),
+        form_at,
         results,
         sizes,
         arena,
         position,
         indices,
         arities,
-        found,
+        laid,
+        index,
     )
-    steps = _steps(captured.records, found, numbers(schedule.order), numbers(indices), numbers(arities))
+    laid.order, laid.arities = numbers(schedule.order), numbers(arities)
+    index.append(numbers(indices))
     return Plan(
         arenas=arenas.filled(sizes),
         inputs=inputs,
@@ -75,8 +75,8 @@ class _Arenas:
         self._by_spec: dict[Spec, int] = {}
         self._by_look: dict[Any, int] = {}
 
-    def number(self, spec: Spec) -> int:
-        """The number of the arena for rows like those of `spec`, in which there is one more place."""
+    def number(self, spec: Spec, count: int = 1) -> int:
+        """The number of the arena for rows like those of `spec`, in which there are so many places more."""
         found = self._by_spec.get(spec)
         if found is None:
             look = spec.row_shape, spec.dtype, spec.device
@@ -84,7 +84,7 @@ class _Arenas:
             if found == len(self.specs):
                 self.specs.append(spec)
                 self._places.append(0)
-        self._places[found] += 1
+        self._places[found] += count
         return found
 
     def filled(self, sizes: Any) -> tuple[Arena, ...]:
@@ -120,32 +120,9 @@ def _inputs(graph: Graph, arenas: _Arenas) -> tuple[tuple[LeafChunk | LookupChun
     return tuple(inputs), given
 
 
-def _steps(records: list[Record], found: list[Any], order: Index, indices: Index, arities: Index) -> tuple[Step, ...]:
-    steps = []
-    for parts, gathers, places in found:
-        first, begin, end = records[parts[0][0]], parts[0][1], parts[-1][2]
-        of = tuple([Part(records[number], order[start:stop]) for number, start, stop in parts])
-        read = tuple(
-            [
-                Gather(Place(arena, low, high), indices[start:stop] if stop > start else None)
-                for arena, low, high, start, stop in gathers
-            ]
-        )
-        kind = first.kind
-        own = arities[begin:end] if kind.children else None
-        steps.append(Step(kind, first.mode, of, end - begin, read, tuple([Place(*place) for place in places]), own))
-    return tuple(steps)
-
-
 def _live(captured: Captured) -> tuple[Part, ...]:
     """The nodes that run and that somebody can read."""
-    count = captured.count
-    live = np.flatnonzero(numbers(captured.alive)[:count] & numbers(captured.keep)[:count])
-    cuts = np.searchsorted(live, captured.begins).tolist()
-    return tuple(
-        [
-            Part(record, live[begin:end] - first)
-            for record, first, begin, end in zip(captured.records, captured.begins, cuts, cuts[1:])
-            if end > begin
-        ]
-    )
+    found = room(captured.count)
+    parts = flat.living(captured.begins, captured.alive, captured.keep, found)
+    nodes = numbers(found)
+    return tuple([Part(captured.records[record], nodes[begin:end]) for record, begin, end in parts])

@@ -13,15 +13,13 @@ def launches(step: Step) -> int:
 
 def gathers(step: Step) -> int:
     """Launches of a step that put operands together; those that lie together already need none."""
-    return sum(gather.index is not None for gather in step.gathers)
+    return sum([gather.copied for gather in step.gathers])
 
 
 def gathered_bytes(plan: Plan, step: Step) -> int:
     """Bytes of a step's operands that do not lie together and are copied."""
     return sum(
-        len(gather.index) * row_bytes(plan.arenas[gather.place.arena].spec)
-        for gather in step.gathers
-        if gather.index is not None
+        [gather.rows * row_bytes(plan.arenas[gather.place.arena].spec) for gather in step.gathers if gather.copied]
     )
 
 

@@ -1,7 +1,7 @@
 """The plan of a flush: frozen once made.
 
 Rows of one shape lie in one arena, in the order in which they are made: leaves and look-ups first, then the
-results of one step after the other.
+results of one step after the other. What a step is, and what it reads, is in `flat/placing.py`.
 """
 
 from __future__ import annotations
@@ -13,18 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gluonjit.analysis.captured import Captured
+from gluonjit.analysis.flat import Gather, Part, Place, Step
 from gluonjit.analysis.indices import Index
 from gluonjit.graph.graph import Leaf
-from gluonjit.graph.kinds import Kind
-from gluonjit.graph.recorder import Record
 from gluonjit.graph.values import Spec
 
-
-class Part(NamedTuple):
-    """Some nodes of one record: `nodes` are their positions in the record's lists."""
-
-    record: Record
-    nodes: Index
+__all__ = ["Arena", "Gather", "LeafChunk", "LookupChunk", "Part", "Place", "Plan", "Step"]
 
 
 class Arena(NamedTuple):
@@ -35,66 +29,16 @@ class Arena(NamedTuple):
     sole: bool
 
 
-class Place(NamedTuple):
-    """Rows [begin, end) of an arena."""
-
-    arena: int
-    begin: int
-    end: int
-
-
-@dataclass(eq=False)
-class Gather:
-    """Rows of an arena: those of `index`, or where that is None all of `place`."""
-
-    place: Place
-    index: Index | None
-
-    @property
-    def rows(self) -> int:
-        """The number of rows."""
-        return self.place.end - self.place.begin if self.index is None else len(self.index)
-
-
-@dataclass(eq=False)
-class Step:
-    """One batched launch: nodes of one kind (or family of kinds) and mode.
-
-    arities: how many children each node has, where their number may differ.
-    """
-
-    kind: Kind
-    mode: int
-    parts: tuple[Part, ...]
-    count: int
-    gathers: tuple[Gather, ...]  # one a group of operands
-    places: tuple[Place, ...]  # one a result
-    arities: Index | None = None
-
-    def operands(self) -> list[tuple[int, int, int]]:
-        """For each operand the number of its gather, and the rows of that from where to where, node by node, are its.
-
-        Not of a kind whose nodes have any number of children, which come one after the other.
-        """
-        found = [(0, 0, 0)] * len(self.kind.operands)
-        for number, (group, gather) in enumerate(zip(self.kind.groups, self.gathers)):
-            each = gather.rows // len(group)
-            for place, (operand,) in enumerate(group):
-                found[operand] = number, place * each, (place + 1) * each
-        return found
-
-    @property
-    def owners(self) -> Index:
-        """For each child the node that it belongs to, where nodes have any number of children."""
-        assert self.arities is not None
-        return np.repeat(np.arange(self.count), self.arities)
-
-
 class LeafChunk(NamedTuple):
     """Leaves with equal rows, one after the other."""
 
     leaves: tuple[Leaf, ...]
     place: Place
+
+    def emptied(self) -> LeafChunk:
+        """The same without the arrays, and without what told them apart."""
+        first = self.leaves[0]
+        return LeafChunk((Leaf(first.base, first.spec, None, first.taped),) * len(self.leaves), self.place)
 
 
 class LookupChunk(NamedTuple):
@@ -104,6 +48,10 @@ class LookupChunk(NamedTuple):
     spec: Spec
     indices: tuple[int, ...]
     place: Place
+
+    def emptied(self) -> LookupChunk:
+        """The same without the table."""
+        return LookupChunk(None, self.spec, self.indices, self.place)
 
 
 @dataclass(frozen=True)
@@ -131,12 +79,18 @@ class Plan:
     overwritten: list[tuple[int, int]] = field(default_factory=list)
     rewritten: list[tuple[int, int, int]] = field(default_factory=list)
 
+    def without_inputs(self) -> Plan:
+        """The same plan without the arrays that it begins with: only their places, and how many there were."""
+        found = object.__new__(Plan)  # `dataclasses.replace` takes ten times as long
+        found.__dict__.update(self.__dict__, inputs=tuple([chunk.emptied() for chunk in self.inputs]))
+        return found
+
     def indices(self, steps: Sequence[int]) -> dict[str, list[tuple[int, int, Index]]]:
         """By device the indices of these steps' gathers, each with its step and its number in that."""
         found: dict[str, list[tuple[int, int, Index]]] = {}
         for number in steps:
             for position, gather in enumerate(self.steps[number].gathers):
-                if gather.index is not None:
+                if gather.copied:
                     device = self.arenas[gather.place.arena].spec.device
                     found.setdefault(device, []).append((number, position, gather.index))
         return found

@@ -55,8 +55,8 @@ def _cut(captured: Captured, number: int, split: Split, wanted: dict[Any, list[_
     first = captured.firsts[begin]
     left = sum([kind.rows for _, kind in split.products])  # rows of products that come before those of the rest
     kept = [row for of in split.kept for row in range(form.columns[of], form.columns[of + 1])]
-    captured.records[number] = record.like(split.rest)
-    own = captured.forms[number] = form_of(split.rest)
+    own = form_of(split.rest)
+    captured.replace(number, record.like(split.rest), own)
     nodes = captured.bases, captured.firsts, captured.operands
     flat.cut(begin, end, filled(kept), own.width, left, captured.width, *nodes)
     captured.width += (end - begin) * own.width

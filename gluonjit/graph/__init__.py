@@ -19,7 +19,7 @@ from gluonjit.graph.kinds import (
     outputs_of,
     split_kind,
 )
-from gluonjit.graph.origins import Line, Mark, is_own, line_of, raised_at, sample_at
+from gluonjit.graph.origins import Line, Mark, clear_lines, is_own, line_of, raised_at, sample_at
 from gluonjit.graph.recorder import Record, Value
 from gluonjit.graph.values import Rows, Spec, clear_specs, intern_spec, natural_mode, spec_count
 
@@ -44,6 +44,7 @@ __all__ = [
     "family_key",
     "intern_spec",
     "is_own",
+    "clear_lines",
     "line_of",
     "natural_mode",
     "operand_groups",

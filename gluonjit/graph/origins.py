@@ -6,10 +6,14 @@ import os
 from bisect import bisect_right
 from collections.abc import Sequence
 from dis import findlinestarts
-from types import TracebackType
+from types import CodeType, TracebackType
 from typing import Any, NamedTuple
 
 from gluonjit.graph.frames import LIBRARIES, Origin, is_library
+
+_MOST_LINES = 1024
+_lines: dict[tuple[int, int], tuple[CodeType, Line]] = {}  # by the addresses of codes, which they keep, and offsets
+_texts: dict[tuple[Line, str], str] = {}  # by the folder that they are shown from
 
 
 class Line(NamedTuple):
@@ -20,8 +24,14 @@ class Line(NamedTuple):
     function: str
 
     def __str__(self) -> str:
-        path = os.path.relpath(self.file) if self.file.startswith(os.getcwd() + os.sep) else self.file
-        return f"{path}:{self.number} in {self.function}"
+        here = os.getcwd()
+        text = _texts.get((self, here))
+        if text is None:
+            if len(_texts) >= _MOST_LINES:
+                _texts.clear()
+            path = os.path.relpath(self.file) if self.file.startswith(here + os.sep) else self.file
+            text = _texts[self, here] = f"{path}:{self.number} in {self.function}"
+        return text
 
 
 class Mark(NamedTuple):
@@ -51,6 +61,21 @@ def line_of(origin: Origin) -> Line | None:
     if origin is None:
         return None
     code, offset = origin
+    known = _lines.get((id(code), offset))
+    if known is None:
+        if len(_lines) >= _MOST_LINES:
+            _lines.clear()
+        known = _lines[id(code), offset] = code, _read_line(code, offset)
+    return known[1]
+
+
+def clear_lines() -> None:
+    """Forget which lines places are on, and how these are shown; they are read anew."""
+    _lines.clear()
+    _texts.clear()
+
+
+def _read_line(code: CodeType, offset: int) -> Line:
     number = code.co_firstlineno
     for start, line in findlinestarts(code):
         if start > offset:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from gluonjit.analysis.plan import Gather, Plan, Step
+from gluonjit.analysis.plan import Gather, Place, Plan, Step
 from gluonjit.compiled import ROWS
 from gluonjit.rows.assembly import FIRST_SLOT, Assembly, Compiled, Slot
 from gluonjit.rows.program import CHILD, NODE, NotFusable, RowProgram, Weight
@@ -214,9 +214,9 @@ def _gathers(step: Step) -> list[Gather]:
         if rest:
             raise NotFusable("operands of one group that have unlike numbers of rows")
         for k in range(len(group)):
-            if gather.index is None:
+            if not gather.copied:
                 begin = gather.place.begin + k * rows
-                found.append(Gather(gather.place._replace(begin=begin, end=begin + rows), None))
+                found.append(Gather(Place(gather.place.arena, begin, begin + rows), None))
             else:
                 found.append(Gather(gather.place, gather.index[k * rows : (k + 1) * rows]))
     return found

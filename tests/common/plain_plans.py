@@ -246,15 +246,18 @@ def described(plan: Plan, bound: int) -> dict[str, Any]:
     """All that there is in a plan, by value."""
     return {
         "arenas": [(str(arena.spec), arena.rows, arena.sole) for arena in plan.arenas],
-        "inputs": [chunk.place for chunk in plan.inputs],
+        "inputs": [tuple(chunk.place) for chunk in plan.inputs],
         "steps": [
             (
                 step.kind.name,
                 step.mode,
                 step.count,
                 [(record.kind.name, record.mode, nodes.tolist()) for record, nodes in step.parts],
-                [(gather.place, None if gather.index is None else gather.index.tolist()) for gather in step.gathers],
-                step.places,
+                [
+                    (tuple(gather.place), None if gather.index is None else gather.index.tolist())
+                    for gather in step.gathers
+                ],
+                [tuple(place) for place in step.places],
                 None if step.arities is None else step.arities.tolist(),
             )
             for step in plan.steps

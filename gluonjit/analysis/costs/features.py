@@ -32,7 +32,8 @@ def totals(step: Step) -> Totals:
 
 
 def _place_bytes(plan: Plan, place: Place) -> int:
-    return (place.end - place.begin) * measures.row_bytes(plan.arenas[place.arena].spec)
+    rows: int = place.end - place.begin
+    return rows * measures.row_bytes(plan.arenas[place.arena].spec)
 
 
 def capture(plan: Plan, calls: int) -> Amounts:
@@ -76,7 +77,7 @@ def gather(plan: Plan, step: Step) -> Amounts:
     return {
         "slice": len(step.gathers) - copied,
         "gather": copied,
-        "gather_row": sum(len(found.index) for found in step.gathers if found.index is not None),
+        "gather_row": sum(found.rows for found in step.gathers if found.copied),
         "gather_byte": measures.gathered_bytes(plan, step),
     }
 

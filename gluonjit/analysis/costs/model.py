@@ -115,7 +115,7 @@ class CostModel:
         """The seconds of a flush, without backward, that are the same for more samples in as many steps."""
         known = self.coefficients
         launches = sum(self._priced(dict(features.compute(step), flop=0, byte=0, weight_byte=0)) for step in plan.steps)
-        gathers = sum(known.gather if gather.index is not None else known.slice for gather in _gathers(plan))
+        gathers = sum(known.gather if gather.copied else known.slice for gather in _gathers(plan))
         rest = known.session + known.session_step * len(plan.steps) + known.flush + known.chunk * len(plan.inputs)
         return launches + gathers + rest + self.analysis(scheduler, 0, len(plan.steps))
 

@@ -11,7 +11,17 @@ from gluonjit.hot import hot
 if TYPE_CHECKING:
     from gluonjit.analysis.flat.ordering import by_depth, components, needed, produced, uses
     from gluonjit.analysis.flat.paths import depths, longest_chains
-    from gluonjit.analysis.flat.placing import lay_out, place_inputs
+    from gluonjit.analysis.flat.placing import (
+        Gather,
+        Laid,
+        Part,
+        Place,
+        Step,
+        first_records,
+        lay_out,
+        living,
+        place_inputs,
+    )
     from gluonjit.analysis.flat.rewriting import chains, cut, products
 else:
     _rewriting = hot("gluonjit.analysis.flat.rewriting")
@@ -22,15 +32,24 @@ else:
     by_depth, components, needed = _ordering.by_depth, _ordering.components, _ordering.needed
     produced, uses = _ordering.produced, _ordering.uses
     depths, longest_chains = _paths.depths, _paths.longest_chains
-    lay_out, place_inputs = _placing.lay_out, _placing.place_inputs
+    first_records, lay_out, living = _placing.first_records, _placing.lay_out, _placing.living
+    place_inputs = _placing.place_inputs
+    Gather, Laid, Part, Place, Step = _placing.Gather, _placing.Laid, _placing.Part, _placing.Place, _placing.Step
 
 __all__ = [
+    "Gather",
+    "Laid",
+    "Part",
+    "Place",
+    "Step",
     "by_depth",
     "chains",
     "components",
     "cut",
     "depths",
+    "first_records",
     "lay_out",
+    "living",
     "longest_chains",
     "needed",
     "place_inputs",

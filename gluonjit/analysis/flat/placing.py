@@ -1,15 +1,158 @@
-"""The place of each row, and how the operands of each step are put together.
+"""The place of each row, how the operands of each step are put together, and the steps.
 
-In Cython's pure-Python mode. The arrays are those of `reading` and `ordering`.
+In Cython's pure-Python mode (`_placing.pxd` has the types of its classes: objects of numbers alone are nothing to
+Python's collector). The arrays are those of `reading` and `ordering`.
 """
 # cython: language_level=3, wraparound=False, initializedcheck=False
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
+import numpy as np
+
 try:
     import cython
 except ImportError:
     from gluonjit import standin as cython
+
+
+class Part(NamedTuple):
+    """Some nodes of one record: `nodes` are their positions in the record's lists."""
+
+    record: Any
+    nodes: Any
+
+
+class Place:
+    """Rows [begin, end) of an arena."""
+
+    __slots__ = ("arena", "begin", "end")
+
+    def __init__(self, arena: cython.Py_ssize_t, begin: cython.Py_ssize_t, end: cython.Py_ssize_t) -> None:
+        self.arena = arena
+        self.begin = begin
+        self.end = end
+
+    def __iter__(self) -> Any:
+        return iter((self.arena, self.begin, self.end))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Place) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> Any:
+        return hash((self.arena, self.begin, self.end))
+
+    def __repr__(self) -> str:
+        return f"Place({self.arena}, {self.begin}, {self.end})"
+
+
+class Gather:
+    """Rows of an arena: those of `index`, or where that is None all of `place`."""
+
+    __slots__ = ("_begin", "_end", "_of", "place")
+
+    def __init__(self, place: Place, index: Any) -> None:
+        self.place = place
+        self._of = index
+        self._begin = -1  # the index is all of this
+        self._end = 0
+
+    @property
+    def index(self) -> Any:
+        """The rows, or None."""
+        if self._begin >= 0:
+            self._of = self._of[0][self._begin : self._end]
+            self._begin = -1
+        return self._of
+
+    @property
+    def copied(self) -> bool:
+        """Tells whether there is an index: rows that lie together are not copied."""
+        return self._of is not None
+
+    @property
+    def rows(self) -> Any:
+        """The number of rows."""
+        if self._of is None:
+            return self.place.end - self.place.begin
+        return self._end - self._begin if self._begin >= 0 else len(self._of)
+
+
+class Laid:
+    """Arrays that all steps of a plan have in common: what the parts of each, and its children, are read from.
+
+    order: nodes, counted from the first of their record; cuts: for each part its record, and from where to where in
+    `order` its nodes are; arities: the children of each node in `order`.
+    """
+
+    __slots__ = ("arities", "cuts", "order", "records")
+
+    def __init__(self, records: list) -> None:
+        self.records = records
+        self.order: Any = None
+        self.arities: Any = None
+        self.cuts: list = []
+
+
+class Step:
+    """One batched launch: nodes of one kind (or family of kinds) and mode.
+
+    parts: which nodes; gathers: one a group of operands; places: one a result; arities: how many children each node
+    has, where their number may differ.
+    """
+
+    __slots__ = ("_first", "_laid", "_last", "_parts", "count", "gathers", "kind", "mode", "places")
+
+    def __init__(
+        self, kind: Any, mode: cython.int, parts: Any, count: cython.Py_ssize_t, gathers: tuple, places: tuple
+    ) -> None:
+        self.kind = kind
+        self.mode = mode
+        self.count = count
+        self.gathers = gathers
+        self.places = places
+        self._parts = parts
+        self._laid: Any = None
+        self._first = self._last = 0
+
+    @property
+    def parts(self) -> Any:
+        """Its nodes, record by record."""
+        if self._parts is None:
+            cuts, laid = self._laid.cuts, self._laid
+            self._parts = tuple(
+                [
+                    Part(laid.records[cuts[k]], laid.order[cuts[k + 1] : cuts[k + 2]])
+                    for k in range(3 * self._first, 3 * self._last, 3)
+                ]
+            )
+        return self._parts
+
+    @property
+    def arities(self) -> Any:
+        """The children of each node, or None."""
+        if self._laid is None or not self.kind.children:
+            return None
+        begin = self._laid.cuts[3 * self._first + 1]
+        return self._laid.arities[begin : begin + self.count]
+
+    def operands(self) -> Any:
+        """For each operand the number of its gather, and the rows of that from where to where, node by node, are its.
+
+        Not of a kind whose nodes have any number of children, which come one after the other.
+        """
+        found = [(0, 0, 0)] * len(self.kind.operands)
+        for number, (group, gather) in enumerate(zip(self.kind.groups, self.gathers)):
+            each = gather.rows // len(group)
+            for place, (operand,) in enumerate(group):
+                found[operand] = number, place * each, (place + 1) * each
+        return found
+
+    @property
+    def owners(self) -> Any:
+        """For each child the node that it belongs to, where nodes have any number of children."""
+        return np.repeat(np.arange(self.count), self.arities)
 
 
 def place_inputs(
@@ -34,6 +177,18 @@ def place_inputs(
         sizes[number] = place
 
 
+def first_records(starts: list, order: cython.longlong[::1], kinds: cython.longlong[::1]) -> dict:
+    """The records of steps' first nodes, in order, and the number of these steps."""
+    step: cython.Py_ssize_t
+    begin: cython.Py_ssize_t
+    found: dict = {}
+    for step in range(len(starts) - 1):
+        begin = starts[step]
+        number = kinds[order[begin]]
+        found[number] = found.get(number, 0) + 1
+    return found
+
+
 def lay_out(
     starts: list,
     order: cython.longlong[::1],
@@ -50,17 +205,17 @@ def lay_out(
     position: cython.longlong[::1],
     indices: cython.longlong[::1],
     arities: cython.longlong[::1],
-    found: list,
-) -> cython.Py_ssize_t:
-    """Give places to the results of all steps, step by step, and find the rows that each step reads.
+    laid: Laid,
+    index: list,
+) -> tuple:
+    """Give places to the results of all steps, step by step, and find the rows that each step reads; the steps.
 
-    Step k has the nodes from `starts[k]` to `starts[k + 1]` of `order`, and `arenas[k]` says in which arena each of
-    its results lies. `forms` has for each record, from `form_at` on, the numbers of its `Form`, and before them its
-    arity, which goes into `arities` for each node in `order`. `sizes` are the rows in each arena so far. Into `found`
-    goes for each step (parts, gathers, places): a part is (record, where it begins, where it ends); a gather is
-    (arena, first row, row after the last, where its `indices` begin, where they end), the last two being equal where
-    it is all of these rows; a place is (arena, first row, row after the last). From then on nodes in `order` are
-    counted from the first of their record. Returns how many indices there are.
+    Step k has the nodes from `starts[k]` to `starts[k + 1]` of `order`. Of each record `arenas` says in which arena
+    each of its results lies, where it is the first of a step, and `forms` has, from `form_at` on, the numbers of its
+    `Form`, and before them its arity, which goes into `arities` for each node in `order`. `sizes` are the rows in each
+    arena so far. Rows that a step reads, and that do not lie together, go into `indices`. From then on nodes in
+    `order` are counted from the first of their record. What steps read later, `laid` and one item of `index`
+    (`indices` as an array of numpy), is put there by who calls this.
     """
     step: cython.Py_ssize_t
     number: cython.Py_ssize_t
@@ -71,9 +226,12 @@ def lay_out(
     filled: cython.Py_ssize_t
     place: cython.longlong
     own: cython.longlong
+    record: cython.longlong
+    found: list = []
     for step in range(len(starts) - 1):
         begin, end = starts[step], starts[step + 1]
-        at = form_at[kinds[order[begin]]]
+        record = kinds[order[begin]]
+        at = form_at[record]
         gathers: list = []
         for number in range(forms[at]):
             filled = _gather(number, begin, end, order, kinds, firsts, operands, forms, form_at, indices, used)
@@ -81,21 +239,45 @@ def lay_out(
                 raise ValueError("a step reads nothing where it should read rows")
             own = arena[indices[used]]
             together = _position(indices, used, filled, position)
-            gathers.append((own, indices[used], indices[filled - 1] + 1, used, used if together else filled))
-            if not together:
+            where = _new_place(own, indices[used], indices[filled - 1] + 1)
+            if together:
+                gathers.append(_new_gather(where, None, -1, 0))
+            else:
+                gathers.append(_new_gather(where, index, used, filled))
                 used = filled
         places: list = []
-        of: tuple = arenas[step]
+        of: tuple = arenas[record]
         for number in range(len(of)):
             own = of[number]
             place = _place(number, begin, end, order, kinds, bases, forms, form_at, own, sizes, arena, position)
-            places.append((own, place, sizes[own]))
-        found.append((_parts(begin, end, order, kinds, begins, forms, form_at, arities), gathers, places))
-    return used
+            places.append(_new_place(own, place, sizes[own]))
+        first = laid.records[record]
+        made: Step = Step.__new__(Step)
+        made.kind, made.mode, made.count = first.kind, first.mode, end - begin
+        made.gathers, made.places = tuple(gathers), tuple(places)
+        made._parts, made._laid, made._first = None, laid, len(laid.cuts) // 3
+        _cut(begin, end, order, kinds, begins, forms, form_at, arities, laid.cuts)
+        made._last = len(laid.cuts) // 3
+        found.append(made)
+    return tuple(found)
 
 
 @cython.cfunc
-def _parts(
+def _new_place(arena: cython.longlong, begin: cython.longlong, end: cython.longlong) -> Place:
+    found: Place = Place.__new__(Place)
+    found.arena, found.begin, found.end = arena, begin, end
+    return found
+
+
+@cython.cfunc
+def _new_gather(place: Place, of: object, begin: cython.Py_ssize_t, end: cython.Py_ssize_t) -> Gather:
+    found: Gather = Gather.__new__(Gather)
+    found.place, found._of, found._begin, found._end = place, of, begin, end
+    return found
+
+
+@cython.cfunc
+def _cut(
     begin: cython.Py_ssize_t,
     end: cython.Py_ssize_t,
     order: cython.longlong[::1],
@@ -104,19 +286,49 @@ def _parts(
     forms: cython.longlong[::1],
     form_at: cython.longlong[::1],
     arities: cython.longlong[::1],
-) -> list:
-    """Count the nodes of a step from the first of their record; returns where the nodes of each record are."""
+    cuts: list,
+) -> None:
+    """Count the nodes of a step from the first of their record, and note in `cuts` where those of each record are."""
     i: cython.Py_ssize_t
-    kind: cython.longlong = kinds[order[begin]]
-    found: list = []
-    for i in range(begin, end):
-        if kinds[order[i]] != kind:
-            found.append((kind, begin, i))
-            begin, kind = i, kinds[order[i]]
-        order[i] -= begins[kind]
-        arities[i] = forms[form_at[kind] - 1]
-    found.append((kind, begin, end))
-    return found
+    first: cython.longlong
+    arity: cython.longlong
+    kind: cython.longlong
+    while begin < end:
+        kind = kinds[order[begin]]
+        first, arity = begins[kind], forms[form_at[kind] - 1]
+        i = begin
+        while i < end and kinds[order[i]] == kind:
+            order[i] -= first
+            arities[i] = arity
+            i += 1
+        cuts += (kind, begin, i)
+        begin = i
+
+
+def living(
+    begins: cython.longlong[::1],
+    alive: cython.longlong[::1],
+    keep: cython.longlong[::1],
+    found: cython.longlong[::1],
+) -> list:
+    """The nodes to `keep` that are alive, in `found`, counted from the first of their record.
+
+    Returns for each record that has any (record, from where in `found`, to where).
+    """
+    record: cython.Py_ssize_t
+    n: cython.Py_ssize_t
+    begin: cython.Py_ssize_t
+    used: cython.Py_ssize_t = 0
+    parts: list = []
+    for record in range(len(begins) - 1):
+        begin = used
+        for n in range(begins[record], begins[record + 1]):
+            if alive[n] and keep[n]:
+                found[used] = n - begins[record]
+                used += 1
+        if used > begin:
+            parts.append((record, begin, used))
+    return parts
 
 
 @cython.cfunc

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from gluonjit.analysis import flat
 from gluonjit.analysis.nodes import Nodes, Schedule
-from gluonjit.hot import filled, room
+from gluonjit.hot import room
 
 
 def schedule(nodes: Nodes) -> Schedule:
@@ -24,7 +24,7 @@ def schedule(nodes: Nodes) -> Schedule:
         captured.count,
         nodes.families,
         nodes.kinds,
-        filled(captured.begins),
+        captured.begins,
         captured.widths,
         captured.kinds,
         captured.bases,

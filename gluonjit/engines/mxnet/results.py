@@ -90,7 +90,12 @@ def _entered_later(tape: Tape, arena: int, positions: Sequence[int], before: flo
         for source in later.sources:
             if source.value is None or tape_of(source.value) is not tape or later.spent.reaches(source.place):
                 continue
-            rows = [row for place in places_of(source.value) if place.arena == arena for row in range(*place[1:])]
+            rows = [
+                row
+                for place in places_of(source.value)
+                if place.arena == arena
+                for row in range(place.begin, place.end)
+            ]
             if set(positions) <= set(rows):
                 at = [source.place.begin + rows.index(position) for position in positions]
                 if later.has_entered(source.place.arena, at, is_entered):

@@ -36,8 +36,11 @@ class Chooser:
             (True, False) if options.sharing == AUTO else (bool(options.sharing),),
             OFFERED if options.scheduler == AUTO else (options.scheduler,),
         )
+        self._pinned = self._allowed.pinned
         self._waits = options.flush_at
         self._latency = options.max_latency
+        self.named = not options.leave_the_way_open  # no stretch is timed then
+        self._first = self._allowed.first
         self._studies: dict[tuple[bool, int], Study] = {}
         self._last: dict[bool, Study] = {}  # of training, and of inference
         self._pays: int | None = None
@@ -48,8 +51,8 @@ class Chooser:
     def setting(self, training: bool) -> Setting:
         """Tells how the next batch is captured: as was best for the last one of its phase."""
         last = self._last.get(training)
-        if last is None:
-            return self._allowed.first
+        if last is None or self._pinned:
+            return self._first
         capture = last.capture(may_look())
         return Setting(*capture, last.scheduler(capture))
 
@@ -105,18 +108,17 @@ class Chooser:
 
         plans: dict[tuple[str, ...], Plan] = {}
         took: dict[tuple[str, ...], float] = {}
-        training = any(is_recorded(record.mode) for record in records)
-        seen = Seen(counts_of(records), samples, training)
+        training = any([is_recorded(record.mode) for record in records])
         key = (training, samples.bit_length())
         study = self._last[training] = self._studies.setdefault(key, Study(self._allowed))
         study.count(captured.capture)
-        open_ = not self._allowed.pinned and may_look()
+        open_ = not self._pinned and may_look()
         profiled = open_ and study.profiles(captured.capture)
         looked = open_ and study.wants(captured.capture)
         if profiled:
             study.profiled.add(captured.capture)
         elif looked:
-            study.look(captured.capture, plan_by, seen, model())
+            study.look(captured.capture, plan_by, Seen(counts_of(records), samples, training), model())
             for (scheduler, granularity), seconds in took.items():
                 study.made(Setting(granularity, captured.sharing, scheduler), seconds)
             if study.chosen is not None and self.told is not None:
@@ -124,10 +126,11 @@ class Chooser:
         setting = Setting(*captured.capture, study.scheduler(captured.capture))
         plan = plan_by(setting.scheduler, setting.granularity)
         if self._waits == AUTO and samples:
+            seen = Seen(counts_of(records), samples, training)
             self._pays = self._samples_that_pay(plan, seen, setting, model())
         if study.drifted(captured.capture, plan.nodes, max(samples, 1)):
             del self._studies[key]
-        ranked = tuple(sorted(study.estimates.values(), key=lambda estimate: estimate.per_sample))
+        ranked = tuple(sorted(study.estimates.values(), key=lambda each: each.per_sample)) if study.estimates else ()
         origin = "" if ranked else self._origin  # which no study of this process has followed
         self.choice = Choice(setting, study.chosen is not None, looked, profiled, ranked, dict(study.ruled_out), origin)
         return plan

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from gluonjit.analysis.operands import rows_read
-from gluonjit.analysis.plan import LeafChunk, Plan
-from gluonjit.graph import Leaf, Line, Mark, Record, line_of, sample_at
+from gluonjit.analysis.plan import Plan
+from gluonjit.graph import Line, Mark, Record, line_of, sample_at
 
 Node = tuple[Record, int]
 """A record and a position in its lists."""
@@ -25,13 +24,7 @@ class Provenance:
 
     def without_inputs(self) -> Provenance:
         """The same, without the arrays that the plan begins with: a report must not keep them."""
-        inputs = tuple(
-            chunk._replace(leaves=tuple([Leaf(leaf.base, leaf.spec, None, leaf.taped) for leaf in chunk.leaves]))
-            if isinstance(chunk, LeafChunk)
-            else chunk._replace(table=None)
-            for chunk in self.plan.inputs
-        )
-        return Provenance(replace(self.plan, inputs=inputs), self.marks)
+        return Provenance(self.plan.without_inputs(), self.marks)
 
     def node(self, step: int, index: int) -> Node:
         """A step's node number `index`."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
+from operator import add
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from gluonjit.analysis.bound import lower_bound
 from gluonjit.analysis.costs import CostModel, Costs
-from gluonjit.analysis.measures import gathered_bytes, launches
+from gluonjit.analysis.measures import gathered_bytes, launches, row_bytes
 from gluonjit.analysis.plan import Plan
 from gluonjit.graph import Record
 from gluonjit.hybrid.choose.choice import Choice
@@ -202,27 +203,31 @@ class Report:
         self.units += plan.units
         self.groups += plan.groups
         self._last_calls = 0
+        rows: dict[str, list[int]] = {}
         for record in records:
-            self.calls += record.calls
             self._last_calls += record.calls
-            self._count(record.kind.name, record.calls, 0, 0)
+            rows.setdefault(record.kind.name, [0, 0, 0])[0] += record.calls
+        self.calls += self._last_calls
+        bytes_of = [row_bytes(arena.spec) for arena in plan.arenas]
         for step in plan.steps:
-            kind = step.kind
-            count = launches(step)
+            kind, count = step.kind, launches(step)
             self.launches += count
-            self._count(kind.name, 0, step.count, count)
-            self.gathered += gathered_bytes(plan, step)
+            row = rows[kind.name] if kind.name in rows else rows.setdefault(kind.name, [0, 0, 0])
+            row[1] += step.count
+            row[2] += count
+            for gather in step.gathers:
+                if gather.copied:
+                    self.gathered += gather.rows * bytes_of[gather.place.arena]
             if kind.lone:
                 self.alone[kind.name] = kind.lone
+        for name, row in rows.items():
+            known = self.kinds.get(name)
+            self.kinds[name] = KindRow(*row) if known is None else KindRow(*map(add, known, row))
         self.last = provenance.without_inputs()
         self._step_seconds = {part: [0.0] * len(plan.steps) for part in STEP_PARTS}
         if len(self._plans) >= _KEPT_PLANS:
             self._bound += lower_bound(self._plans.pop())
         self._plans.append(self.last.plan)
-
-    def _count(self, name: str, calls: int, nodes: int, launches: int) -> None:
-        row = self.kinds.get(name, KindRow(0, 0, 0))
-        self.kinds[name] = KindRow(row.calls + calls, row.nodes + nodes, row.launches + launches)
 
     def miss(self, cell: Any, owner: Any) -> None:
         """Note that a call of a cell, of its `owner` if that is not None, is of a signature never seen before."""

@@ -56,6 +56,21 @@ def _outside_flushes() -> float:
     return perf_counter() - _FLUSHED.seconds
 
 
+class _Held(NamedTuple):
+    """What a batch held when its flush began.
+
+    captured: in which way; samples: how many, and their numbers; carried: those that use what ran before.
+    """
+
+    captured: Setting
+    samples: int
+    numbers: range
+    carried: set[int]
+
+
+_NO_RECORDS: list[Record] = []
+
+
 class Results(NamedTuple):
     """The places of a flushed graph's rows: row r is row `position[r]` of arena `arena[r]` of the session."""
 
@@ -206,66 +221,83 @@ class Batch(BatchRoom):
                 _FLUSHED.seconds += perf_counter() - entered
 
     def _flush(self, graph: Graph, capture: float, reason: str, middle: str, line: Line | None) -> None:
-        captured = self.setting
-        self.reset()
-        for record in graph.records.values():
-            record.complete()
-        report, samples = self.report, self.samples
-        begun = range(self.sample - samples, self.sample)
-        carried, self.carried, self.samples = self.carried, set(), 0
-        why = reason
-        planned: list[Record] = []
+        held = self._start_over(graph)
+        report, times, planned = self.report, {"capture": capture}, _NO_RECORDS
         try:
             with RUNNING:
                 begin = perf_counter()
-                records = list(graph.records.values())
-                planner = Planner(graph, self.engine.sum_kind, _shared(captured))
+                planner = Planner(graph, self.engine.sum_kind, _shared(held.captured))
                 planned = planner.records
-                model = partial(_model_of, self.engine)  # no method, which would be a circle with the report
-                plan = self.chooser.plan(planner, records, captured, samples, model)
-                rows = [row for row in graph.overwritten if plan.arena[row] >= 0]  # others nobody reads
-                plan.overwritten.extend([(int(plan.arena[row]), int(plan.position[row])) for row in rows])
-                report.choice = choice = self.chooser.choice
-                looked = choice.looked or choice.profiled
-                way = f"{choice.setting.granularity}/{choice.setting.scheduler}"
-                named = not self.options.leave_the_way_open
-                note_flush(Flushed(looked, report.cache["misses"] > self.traced, way, named))
-                self.traced = report.cache["misses"]
-                report.model = model
+                plan = self._plan(graph, planner, held)
                 provenance = Provenance(plan, graph.marks)
-                reason = f"{reason}, {line}" if line else reason
-                report.add_plan(plan, reason, planned, provenance)
-                times = {"capture": capture, "analysis": perf_counter() - begin}
-                report.took("analysis", "analysis", begin, perf_counter())
-                profile = (self.options.profile or choice.profiled) and not _called_back()
-                options = self.options
-                if profile != options.profile:
-                    options = replace(options, profile=profile)
-                history = self._run(graph, plan, samples, provenance, options, times)
+                report.add_plan(plan, f"{reason}, {line}" if line else reason, planned, provenance)
+                times["analysis"] = self._took("analysis", "analysis", begin)
+                options = self._run_options()
+                history = self._run(graph, plan, held.samples, provenance, options, times)
         except BaseException as error:
             graph.owner = f"its batch failed: {error}"
             self.sample = 0  # the minibatch is lost
-            MINIBATCH.ran(self, bool(carried), None)
+            MINIBATCH.ran(self, bool(held.carried), None)
             MINIBATCH.end()
             raise
         finally:
             begin = perf_counter()
             calls = graph.calls
             _release(graph, planned)
-            released = perf_counter()
-            report.took("release", "capture", begin, released)  # it is as much as was captured
-        MINIBATCH.ran(self, bool(carried), history)
-        apart = len(set(begun) - carried) if self.sample else int(not carried)
-        early = MINIBATCH.came_early(plan, samples, apart, middle, line, self.caller)
+            times["capture"] += self._took("release", "capture", begin)  # it is as much as was captured
+        MINIBATCH.ran(self, bool(held.carried), history)
+        begin = perf_counter()
         try:
-            if self.options.granularity == captured.granularity or captured.granularity != "op":
-                after_flush(report, provenance, samples, why, line, early)  # else operators are the library's own idea
+            self._advise(plan, provenance, held, reason, middle, line)
         finally:
-            times["capture"] += released - begin
-            times["analysis"] += perf_counter() - released
-            report.took("advice", "analysis", released, perf_counter())
+            times["analysis"] += self._took("advice", "analysis", begin)
             if options.profile:
-                self._observe(plan, calls, choice, times)
+                self._observe(plan, calls, self.chooser.choice, times)
+
+    def _start_over(self, graph: Graph) -> _Held:
+        """Begin an empty graph; what this one holds is complete."""
+        captured, samples, carried = self.setting, self.samples, self.carried
+        self.reset()
+        for record in graph.records.values():
+            record.complete()
+        self.samples = 0
+        if carried:
+            self.carried = set()
+        return _Held(captured, samples, range(self.sample - samples, self.sample), carried)
+
+    def _plan(self, graph: Graph, planner: Planner, held: _Held) -> Plan:
+        """The plan of what was captured; the report and the stretch are told how it was chosen."""
+        report = self.report
+        if report.model is None:
+            report.model = partial(_model_of, self.engine)  # no method, which would be a circle with the report
+        records = list(graph.records.values())
+        plan = self.chooser.plan(planner, records, held.captured, held.samples, report.model)
+        for row in graph.overwritten:
+            if plan.arena[row] >= 0:  # others nobody reads
+                plan.overwritten.append((int(plan.arena[row]), int(plan.position[row])))
+        report.choice = choice = self.chooser.choice
+        way = f"{choice.setting.granularity}/{choice.setting.scheduler}"
+        misses = report.cache["misses"]
+        looked = choice.looked or choice.profiled
+        note_flush(Flushed(looked, misses > self.traced, way, self.chooser.named))
+        self.traced = misses
+        return plan
+
+    def _run_options(self) -> Options:
+        """The options of a run, which is profiled too where its costs are to be learned."""
+        options = self.options
+        profile = (options.profile or self.chooser.choice.profiled) and not _called_back()
+        return options if profile == options.profile else replace(options, profile=profile)
+
+    def _advise(
+        self, plan: Plan, provenance: Provenance, held: _Held, reason: str, middle: str, line: Line | None
+    ) -> None:
+        """Warn of what could be better in the user's program."""
+        apart = len(set(held.numbers) - held.carried) if self.sample else int(not held.carried)
+        early = MINIBATCH.came_early(plan, held.samples, apart, middle, line, self.caller)
+        granularity = held.captured.granularity
+        if self.options.granularity == granularity or granularity != "op":  # else operators are the library's own idea
+            after_flush(self.report, provenance, held.samples, reason, line, early)
 
     def _observe(self, plan: Plan, calls: int, choice: Choice, times: dict[str, float]) -> None:
         """Let the cost model learn from a profiled flush; a time of 0 was not measured."""
@@ -309,7 +341,7 @@ class Batch(BatchRoom):
             else:
                 session.put_leaves(chunk)
         session.wait()
-        times["inputs"] = self._took("inputs", begin)
+        times["inputs"] = self._took("inputs", "gather", begin)
         for number in range(len(plan.steps)):
             session.run(number)
         begin = perf_counter()
@@ -322,12 +354,13 @@ class Batch(BatchRoom):
                     value.graph = None
         session.wait()
         session.finish()
-        times["results"] = self._took("results", begin)
+        times["results"] = self._took("results", "gather", begin)
         return session.tape
 
-    def _took(self, name: str, begin: float) -> float:
+    def _took(self, name: str, part: str, begin: float) -> float:
+        """Note that something has taken from then to now; returns the seconds."""
         end = perf_counter()
-        self.report.took(name, "gather", begin, end)
+        self.report.took(name, part, begin, end)
         return end - begin
 
 

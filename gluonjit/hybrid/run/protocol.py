@@ -35,14 +35,16 @@ class Session:
         self.report = report
         self.provenance = provenance
         self.profile = options.profile
-        self._places: list[list[Place]] = [[] for _ in plan.arenas]
-        for place in [chunk.place for chunk in plan.inputs] + [place for step in plan.steps for place in step.places]:
-            self._places[place.arena].append(place)
-        self._begins = [[place.begin for place in places] for places in self._places]
+        self._places: dict[int, tuple[list[int], list[Place]]] = {}  # by arena, and where they begin
 
     def place_of(self, arena: int, position: int) -> Place:
         """The place of the input, or of the step's result, that a row of an arena belongs to."""
-        return self._places[arena][bisect_right(self._begins[arena], position) - 1]
+        if arena not in self._places:
+            places = [chunk.place for chunk in self.plan.inputs if chunk.place.arena == arena]
+            places += [place for step in self.plan.steps for place in step.places if place.arena == arena]
+            self._places[arena] = [place.begin for place in places], places
+        begins, places = self._places[arena]
+        return places[bisect_right(begins, position) - 1]
 
     def lap(self, number: int, part: str, begin: float) -> float:
         """Note that a part of a step, to "gather" or to "compute", has taken from then to now, which is returned."""

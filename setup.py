@@ -10,7 +10,7 @@ SOURCES = ("module", "names", "modes", *CAPTURE, "torch", "doors", "operators", 
 ROWS = ("module", "check", "pack", "interpreter", "generic", "avx2", "avx512")
 ROWS_HEADERS = ("rows", "kernels", "functions", "elements", "lines", "products", "updates")
 # Files in Cython's pure-Python mode, which are interpreted as they stand where this does not work.
-HOT = ("rewriting", "ordering", "paths", "placing")
+HOT = (*[f"analysis/flat/{name}" for name in ("rewriting", "ordering", "paths", "placing")], "rows/blocks")
 
 
 class BuildWithCython(build_ext):
@@ -53,12 +53,12 @@ setup(
         ),
         *[
             Extension(
-                f"gluonjit._{name}",
-                [f"gluonjit/analysis/flat/{name}.py"],
+                f"gluonjit._{path.rpartition('/')[2]}",
+                [f"gluonjit/{path}.py"],
                 extra_compile_args=["-O3"],
                 optional=True,
             )
-            for name in HOT
+            for path in HOT
         ],
     ],
 )

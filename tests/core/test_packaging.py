@@ -27,7 +27,7 @@ BUILT_FROM = (
     "CHANGELOG.md",
     "CITATION.cff",
 )
-COMPILED = ("_fast", "_rows", "_rewriting", "_ordering", "_paths", "_placing")
+COMPILED = ("_fast", "_rows", "_rewriting", "_ordering", "_paths", "_placing", "_blocks")
 
 
 @pytest.fixture(scope="module")

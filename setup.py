@@ -14,7 +14,7 @@ SOURCES = ("module", "names", "modes", *CAPTURE, "torch", "doors", "signs", "ope
 ROWS = ("module", "check", "pack", "interpreter", "generic", "avx2", "avx512")
 ROWS_HEADERS = ("rows", "kernels", "functions", "elements", "lines", "products", "updates")
 # Files in Cython's pure-Python mode, which are interpreted as they stand where this does not work.
-HOT = ("rewriting", "ordering", "paths", "placing")
+HOT = (*[f"analysis/flat/{name}" for name in ("rewriting", "ordering", "paths", "placing")], "rows/blocks")
 OPTIMIZED = [] if "-O" in os.environ.get("CFLAGS", "") else ["-O3"]  # what the builder asks for comes first
 
 
@@ -67,13 +67,13 @@ setup(
         ),
         *[
             Extension(
-                f"gluonjit._{name}",
-                [f"gluonjit/analysis/flat/{name}.py"],
+                f"gluonjit._{path.rpartition('/')[2]}",
+                [f"gluonjit/{path}.py"],
                 extra_compile_args=OPTIMIZED,
-                depends=["gluonjit/_placing.pxd"] if name == "placing" else [],
+                depends=["gluonjit/_placing.pxd"] if path.endswith("/placing") else [],
                 optional=True,
             )
-            for name in HOT
+            for path in HOT
         ],
     ],
 )

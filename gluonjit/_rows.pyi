@@ -7,12 +7,17 @@ from typing import Any
 OPS: dict[str, int]
 """The number of each operation."""
 
-def run(code: Any, regs: Any, args: Any, nodes: int, block: int) -> None:
-    """Run a program over so many nodes, a block of them at a time: int64 code of (n, 8), int32 regs of (n, 4), int64
-    args of (n, 2), each an address and the bytes that lie there. The GIL is released.
+def run(programs: Any, launches: Any, args: Any, block: int, begin: int) -> int:
+    """Run launches from one on for some 20 ms; returns the number of the one that comes next. The GIL is released.
 
-    Raises ValueError where code names a register, column, slot or operation that is not there, or needs more memory
-    than there is; MemoryError. What lies at an address is taken on trust, as nothing else is."""
+    A program is a tuple of int64 code of (n, 8) and int32 regs of (n, 4). A launch is five numbers of int64 launches:
+    the program's number, the first of its slots in args and how many these are, the nodes, and the nanoseconds it took,
+    which are written to it. Args are int64 of (n, 2), each an address and the bytes that lie there. A program is run a
+    block of so many nodes at a time.
+
+    Raises ValueError where the code of the first launch names a register, column, slot or operation that is not there,
+    or needs more memory than there is; MemoryError. What is wrong with a later one is raised when that is the first.
+    What lies at an address is taken on trust, as nothing else is."""
 
 def pack(source: int, size: int, k: int, n: int, row_stride: int, column_stride: int, target: Any) -> None:
     """Write the float32 (k, n) matrix at an address where so many bytes lie, with strides in elements, as panels to an

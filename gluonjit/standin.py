@@ -14,11 +14,12 @@ compiled = False
 
 
 def cfunc(function: _Function) -> _Function:
-    """Mark a function that only its own file calls."""
+    """Mark a function that only its own file calls, or a class."""
     return function
 
 
 ccall = cfunc
+cclass = cfunc
 inline = cfunc
 
 

@@ -1,8 +1,8 @@
 """Steps as fused programs: one call in C for the whole of a step, forward and backward, in float32 on the host."""
 
 from gluonjit.rows.program import CHILD, COMMUTATIVE, NODE, Builder, NotFusable, RowProgram, View, Weight
-from gluonjit.rows.running import Memory, clear_spare
-from gluonjit.rows.steps import Done, Steps
+from gluonjit.rows.running import NO_FLAGS, Memory, clear_spare, row_flags
+from gluonjit.rows.steps import Learning, Steps, Stretch
 
 __all__ = [
     "RowProgram",
@@ -10,11 +10,14 @@ __all__ = [
     "View",
     "Weight",
     "NODE",
+    "NO_FLAGS",
     "CHILD",
     "COMMUTATIVE",
     "NotFusable",
     "Steps",
-    "Done",
+    "Stretch",
+    "Learning",
     "Memory",
+    "row_flags",
     "clear_spare",
 ]

@@ -1,27 +1,34 @@
-"""Running compiled programs for the steps of a flush, by `gluonjit._rows`."""
+"""Running compiled programs for the steps of a flush, by `gluonjit._rows`: a stretch of them in one call."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import prod
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from gluonjit.analysis.plan import Gather, Place, Plan, Step
+from gluonjit.analysis.plan import Plan
 from gluonjit.compiled import ROWS
-from gluonjit.rows.assembly import FIRST_SLOT, Assembly, Compiled, Slot
-from gluonjit.rows.program import CHILD, NODE, NotFusable, RowProgram, Weight
+from gluonjit.hot import hot
+from gluonjit.rows.assembly import Assembly, Slot
+from gluonjit.rows.program import Weight
+
+if TYPE_CHECKING:
+    from gluonjit.rows import blocks as _blocks
+    from gluonjit.rows.blocks import Blocks, Form
+else:
+    _blocks = hot("gluonjit.rows.blocks")
+    Blocks, Form = _blocks.Blocks, _blocks.Form
 
 _BLOCK = 64  # nodes at a time: what lies between two instructions stays in the cache
 _FLOAT = 4
 _MOST_SPARE = 16_000_000  # floats
 
-Room = tuple[int, int]
-"""An address, and how many bytes lie there; or a number, and 0."""
-
-_NOTHING: Room = (0, 0)
+Flags = npt.NDArray[np.bool_]
+NO_FLAGS: Flags = np.zeros(1, dtype=bool)
+"""Those of a flush without recording."""
 
 
 class Memory(Protocol):
@@ -40,109 +47,99 @@ class Memory(Protocol):
         """Its gradient."""
 
 
-class RowCounts(NamedTuple):
-    """The number of rows of each space that a step has, and what is gathered for each operand."""
+def row_flags(plan: Plan) -> tuple[Flags, list[Flags]]:
+    """A flag for each row of each arena: all of them, one arena after the other, and those of each arena."""
+    flags = np.zeros(sum([arena.rows for arena in plan.arenas]), dtype=bool)
+    found, begin = [], 0
+    for arena in plan.arenas:
+        found.append(flags[begin : begin + arena.rows])
+        begin += arena.rows
+    return flags, found
 
-    counts: tuple[int, int]
-    gathers: list[Gather]
+
+def read_steps(plan: Plan, programs: list[tuple[int, tuple[int, ...]] | None], unfit: Any) -> Blocks:
+    """Steps as `Blocks`, each with the number of its program and the spaces of its operands, or None.
+
+    Those whose rows are not as its program takes them are told to `unfit`, by their number and why.
+    """
+    tables, wanted, packed, parents = _blocks.read(plan.steps, programs, unfit)
+    firsts = tables[5]
+    nodes, children = tables[1], tables[2]
+    numbers = np.empty(packed + sum([nodes[number] + 1 for number in parents]) + 1, dtype=np.int32)
+    if wanted:
+        np.concatenate(wanted, out=numbers[:packed], casting="same_kind")
+    for number in parents:
+        firsts[number] = packed
+        own = numbers[packed : packed + nodes[number] + 1]
+        packed += len(own)
+        arities = plan.steps[number].arities
+        if arities is None:  # then each node has as many
+            own[:] = np.arange(len(own)) * (children[number] // nodes[number])
+        else:
+            own[0] = 0
+            np.cumsum(arities, out=own[1:])
+    rows = [arena.rows for arena in plan.arenas]
+    strides = [prod(arena.spec.row_shape) * _FLOAT for arena in plan.arenas]
+    return Blocks(tables, rows, strides, numbers, numbers.ctypes.data)
 
 
 class Launches:
-    """The fused steps of one flush. Index arrays and packed weights are made once for all of them."""
+    """The launches of one flush. Weights are packed once for all of them."""
 
-    def __init__(self, plan: Plan, rows: Mapping[int, RowCounts]) -> None:
-        self._plan, self._rows = plan, rows
+    def __init__(self, arenas: int, blocks: Blocks) -> None:
+        self._arenas, self._blocks = arenas, blocks
         self._packed: dict[tuple[int, Weight, bool], npt.NDArray[np.float32]] = {}
-        self._keep: list[Any] = []  # what addresses point into
-        self._index: dict[tuple[int, int], Room] = {}
-        self._first: dict[int, Room] = {}
-        self._strides = [prod(arena.spec.row_shape) * _FLOAT for arena in plan.arenas]
-        self._pack_indices()
-        for number, (counts, _) in rows.items():
-            if counts[CHILD]:
-                self._count_children(number, counts)
+        self._programs: dict[int, tuple[int, Assembly]] = {}
+        self.under_way = -1  # the step that is run, or ran last
 
-    def _pack_indices(self) -> None:
-        wanted = [
-            (number, operand, gather.index)
-            for number, (_, gathers) in self._rows.items()
-            for operand, gather in enumerate(gathers)
-            if gather.index is not None
-        ]
-        if wanted:
-            packed = np.concatenate([index for _, _, index in wanted]).astype(np.int32)
-            self._keep.append(packed)
-            address = packed.ctypes.data
-            for number, operand, index in wanted:
-                size = len(index) * packed.itemsize
-                self._index[number, operand] = address, size
-                address += size
+    def form(self, assembly: Assembly, kept: Sequence[tuple[int, int]], consts: Sequence[Any], memory: Memory) -> Form:
+        """What blocks of a program are made from, with addresses of weights, or of their gradients, as they are now.
 
-    def _count_children(self, number: int, counts: tuple[int, int]) -> None:
-        """Finds where the children of each node begin."""
-        nodes, arities = counts[NODE], self._plan.steps[number].arities
-        if arities is None:
-            first = np.arange(nodes + 1, dtype=np.int32) * (counts[CHILD] // nodes)
-        else:
-            first = np.zeros(nodes + 1, dtype=np.int32)
-            np.cumsum(arities, out=first[1:])
-        self._keep.append(first)
-        self._first[number] = first.ctypes.data, first.nbytes
-
-    def forward(
-        self, number: int, compiled: Compiled, consts: Sequence[Any], memory: Memory
-    ) -> npt.NDArray[np.float32] | None:
-        """Run a step; returns what its backward pass needs of it."""
-        rows, saved = self._rows[number].counts, None
-        if compiled.saved:
-            saved = np.empty(sum([width * rows[space] for space, width in compiled.saved]), dtype=np.float32)
-        self._run(number, compiled.forward, compiled.saved, consts, saved, memory)
-        return saved
-
-    def backward(
-        self,
-        number: int,
-        compiled: Compiled,
-        consts: Sequence[Any],
-        saved: npt.NDArray[np.float32] | None,
-        memory: Memory,
-    ) -> None:
-        """Add to gradients what a step's results' gradients make of them."""
-        if compiled.backward is not None:
-            self._run(number, compiled.backward, compiled.saved, consts, saved, memory)
-
-    def _run(
-        self,
-        number: int,
-        assembly: Assembly,
-        kept: Sequence[tuple[int, int]],
-        consts: Sequence[Any],
-        saved: npt.NDArray[np.float32] | None,
-        memory: Memory,
-    ) -> None:
-        rows = self._rows[number].counts
-        args = [*self._first.get(number, _NOTHING), *(_NOTHING if saved is None else (saved.ctypes.data, saved.nbytes))]
-        offsets = _offsets(rows, kept)
+        kept: space and width of registers that are kept for the backward pass.
+        """
+        number, _ = self._programs.setdefault(id(assembly), (len(self._programs), assembly))
+        before, columns = [], [0, 0]  # of nodes and children
+        for space, width in kept:
+            before.append(tuple(columns))
+            columns[space] += width
+        slots: list[int] = []
         for slot in assembly.slots:
-            saves = slot.what == "saved"
-            args += (offsets[slot.number], 0) if saves else self._room(number, slot, consts, memory)
-        assert len(args) == 2 * (FIRST_SLOT + len(assembly.slots))
-        ROWS.run(assembly.code, assembly.regs, np.array(args, dtype=np.int64), rows[NODE], _BLOCK)
+            what = _blocks.WHAT.get(slot.what, _blocks.WHAT["constant"])
+            if slot.what == "saved":
+                slots += (what, *before[slot.number])
+            elif slot.weight is None:
+                slots += (what, slot.number, 0)
+            else:
+                slots += (what, *self._weight(slot, consts, memory))
+        return Form(number, slots, *columns)
 
-    def _room(self, number: int, slot: Slot, consts: Sequence[Any], memory: Memory) -> Room:
-        what = slot.what
-        if what == "index":
-            return self._index.get((number, slot.number), _NOTHING)
-        if what in ("operand", "base", "gradient"):
-            gather = self._rows[number].gathers[slot.number]
-            place = gather.place
-            base = memory.gradient(place.arena) if what == "gradient" else memory.arena(place.arena)
-            return self._from(base, place.arena, 0 if gather.index is not None else place.begin)
-        if what in ("result", "seed"):
-            place = self._plan.steps[number].places[slot.number]
-            base = memory.arena(place.arena) if what == "result" else memory.gradient(place.arena)
-            return self._from(base, place.arena, place.begin)
-        weight = slot.weight
+    def launch(
+        self, steps: list[int], forms: list[Form], saves: bool, memory: Memory
+    ) -> tuple[npt.NDArray[np.float32] | None, list[int]]:
+        """Run steps, each by its form; what they save for their backward pass, and the nanoseconds that each took."""
+        blocks, saved = self._blocks, None
+        slots, floats = blocks.room(steps, forms)
+        if saves and floats:
+            saved = np.empty(floats, dtype=np.float32)
+            blocks.save(steps, forms, saved.ctypes.data)
+        launches = np.zeros((len(steps), 5), dtype=np.int64)
+        args = np.empty(2 * slots, dtype=np.int64)
+        try:
+            gradients = np.zeros(self._arenas + 1, dtype=np.int64)
+            blocks.fill(steps, forms, launches.ravel(), args, gradients, memory.arena, memory.gradient)
+        except BaseException:
+            self.under_way = blocks.filled()
+            raise
+        programs = tuple([(assembly.code, assembly.regs) for _, assembly in self._programs.values()])
+        done = 0
+        while done < len(steps):  # each few milliseconds Python comes to look at signals
+            self.under_way = steps[done]
+            done = ROWS.run(programs, launches, args, _BLOCK, done)
+        return saved, launches[:, 4].tolist()
+
+    def _weight(self, slot: Slot, consts: Sequence[Any], memory: Memory) -> tuple[int, int]:
+        """An address and the bytes there, or a number and 0."""
+        what, weight = slot.what, slot.weight
         assert weight is not None
         array = consts[weight.const]
         stride = int(array.shape[-1])
@@ -152,11 +149,6 @@ class Launches:
             return self._pack(array, weight, stride, what == "turned", memory)
         base = memory.learned(array) if what == "learned" else memory.constant(array)
         return _part(base, array, weight, stride)
-
-    def _from(self, base: int, arena: int, begin: int) -> Room:
-        """The rows of an arena, or of its gradients, from one on."""
-        stride = self._strides[arena]
-        return base + begin * stride, (self._plan.arenas[arena].rows - begin) * stride
 
     def __del__(self) -> None:
         """Leave the memory of packed weights to the next flush: the system's own takes longer than packing."""
@@ -168,7 +160,7 @@ class Launches:
             _given_back(packed)
         self._packed.clear()
 
-    def _pack(self, array: Any, weight: Weight, stride: int, turned: bool, memory: Memory) -> Room:
+    def _pack(self, array: Any, weight: Weight, stride: int, turned: bool, memory: Memory) -> tuple[int, int]:
         key = (id(array), weight, turned)
         packed = self._packed.get(key)
         if packed is None:
@@ -181,45 +173,10 @@ class Launches:
         return packed.ctypes.data, packed.nbytes
 
 
-def _part(base: int, array: Any, weight: Weight, stride: int) -> Room:
+def _part(base: int, array: Any, weight: Weight, stride: int) -> tuple[int, int]:
     """A constant, or its gradient, from the first number of a part of it on."""
     begin = weight.top * stride + weight.left
     return base + begin * _FLOAT, (prod(array.shape) - begin) * _FLOAT
-
-
-def rows_of(program: RowProgram, step: Step) -> RowCounts:
-    """The rows of a step. Raises NotFusable where they are not as the program takes them."""
-    found: list[set[int]] = [set(), set()]
-    gathers = _gathers(step)
-    for space, gather in zip(program.spaces, gathers):
-        found[space].add(gather.rows)
-    places = {place.end - place.begin for place in step.places}
-    nodes = places.pop()
-    if step.arities is not None:
-        children = int(step.arities.sum())
-    else:  # then each node has as many
-        children = max(found[CHILD], default=0) // nodes * nodes
-    if places or not found[NODE] <= {nodes} or not found[CHILD] <= {children}:
-        raise NotFusable("rows of one step that are not one a node")
-    if step.arities is not None and len(step.arities) != nodes:
-        raise NotFusable("nodes of several rows with children")
-    return RowCounts((nodes, children), gathers)
-
-
-def _gathers(step: Step) -> list[Gather]:
-    """Collects what is gathered for each operand of a step, group by group."""
-    found = []
-    for group, gather in zip(step.kind.groups, step.gathers):
-        rows, rest = divmod(gather.rows, len(group))
-        if rest:
-            raise NotFusable("operands of one group that have unlike numbers of rows")
-        for k in range(len(group)):
-            if not gather.copied:
-                begin = gather.place.begin + k * rows
-                found.append(Gather(Place(gather.place.arena, begin, begin + rows), None))
-            else:
-                found.append(Gather(gather.place, gather.index[k * rows : (k + 1) * rows]))
-    return found
 
 
 _SPARE: dict[int, list[npt.NDArray[np.float32]]] = {}  # memory of packed weights that nobody uses, by size
@@ -242,12 +199,3 @@ def _given_back(array: npt.NDArray[np.float32]) -> None:
 def clear_spare() -> None:
     """Let memory go that is kept for packed weights: 64 MB at most."""
     _SPARE.clear()
-
-
-def _offsets(rows: Sequence[int], kept: Sequence[tuple[int, int]]) -> list[int]:
-    """The offsets in the buffer, in floats, of each register that is kept."""
-    offsets, begin = [], 0
-    for space, width in kept:
-        offsets.append(begin)
-        begin += width * rows[space]
-    return offsets

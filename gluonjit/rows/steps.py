@@ -1,17 +1,19 @@
-"""The steps of a flush that run in C, for any engine: which those are, in which way each is called, and its run."""
+"""The steps of a flush that run in C, for any engine: which those are, in which way each is called, and their run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gluonjit.analysis import Plan
-from gluonjit.analysis.plan import Gather
 from gluonjit.compiled import ROWS
 from gluonjit.graph import Kind
 from gluonjit.rows.assembly import Compiled, Variant, compiled
 from gluonjit.rows.program import NotFusable, RowProgram
-from gluonjit.rows.running import Launches, Memory, RowCounts, rows_of
+from gluonjit.rows.running import Flags, Launches, Memory, read_steps
+
+if TYPE_CHECKING:
+    from gluonjit.rows.blocks import Form
 
 _MOST_WAYS = 256  # in which one program is called: which operands lie together, and which learn
 
@@ -36,59 +38,146 @@ class Fused:
         return self.ways[way]
 
 
-class Done(NamedTuple):
-    """A step that ran in C, and what its backward pass needs."""
+class Learning(NamedTuple):
+    """What learns in a step that is recorded.
+
+    weights: the constants that gradients go on to; results: those that have a gradient; marks: those whose rows learn;
+    learns: whether gradients go through the step.
+    """
+
+    weights: Collection[int] = ()
+    results: Collection[int] = ()
+    marks: Collection[int] = ()
+    learns: bool = False
+
+
+class Way(NamedTuple):
+    """A way in which steps of one kind are called in this flush, and which of their operands learn."""
 
     compiled: Compiled
+    form: Form
+    operands: frozenset[int]
+    learning: Learning
+
+
+class Stretch(NamedTuple):
+    """Steps that ran one after the other: their numbers and ways, what backward needs of them, nanoseconds of each."""
+
+    steps: list[int]
+    ways: list[int]
     saved: Any
+    took: list[int]
 
 
 class Steps:
     """The steps of one flush that run in C. `make(kind)` makes a kind's program, or raises NotFusable.
 
-    A batched program remembers what it is in C (`fused`), and why, if it is nothing.
-    Why steps do not run in C goes into `unfused`, by the kind's name.
+    Those that follow each other are a stretch, which is one call. A batched program remembers what it is in C
+    (`fused`), and why, if it is nothing. Why steps do not run in C goes into `unfused`, by the kind's name.
     """
 
     def __init__(
         self, plan: Plan, without: Collection[str], make: Callable[[Kind], RowProgram], unfused: dict[str, str]
     ) -> None:
         self.plan, self._unfused = plan, unfused
-        self._rows = {} if ROWS is None or "fused" in without else _rows(plan, make, unfused)
-        self._launches = Launches(plan, self._rows)
+        self.ways: list[Way] = []
+        self._known: list[dict[bytes, int]] = []  # ways by program
+        self._marks: list[Collection[int]] = []
+        self._in: set[int] = set()
+        if ROWS is not None and "fused" not in without:
+            self._read(make)
+
+    def _read(self, make: Callable[[Kind], RowProgram]) -> None:
+        """Find the steps that may run in C."""
+        by_kind: dict[int, tuple[int, tuple[int, ...]] | None] = {}
+        programs = []
+        for step in self.plan.steps:
+            if id(step.kind) not in by_kind:
+                by_kind[id(step.kind)] = self._program(step.kind, make)
+            programs.append(by_kind[id(step.kind)])
+        self._in.update([number for number, program in enumerate(programs) if program is not None])
+        if self._in:
+            self._blocks = read_steps(self.plan, programs, self._unfit)
+            self._launches = Launches(len(self.plan.arenas), self._blocks)
+
+    def _program(self, kind: Kind, make: Callable[[Kind], RowProgram]) -> tuple[int, tuple[int, ...]] | None:
+        if kind.lone is not None:
+            return None
+        try:
+            program = _fused(kind, make).program
+        except NotFusable as reason:
+            self._unfused[kind.name] = str(reason)
+            return None
+        self._known.append({})
+        return len(self._known) - 1, program.spaces[: program.operands]
+
+    def _unfit(self, number: int, reason: str) -> None:
+        self._unfused[self.plan.steps[number].kind.name] = reason
+        self._in.discard(number)
 
     def __contains__(self, number: int) -> bool:
         """Tells whether a step may run in C."""
-        return number in self._rows
+        return number in self._in
 
-    def gathers(self, number: int) -> Sequence[Gather]:
-        """Returns what is gathered for each operand of a step."""
-        return self._rows[number].gathers
+    def end(self, begin: int) -> int:
+        """The end of the stretch that begins with a step."""
+        end = begin
+        while end in self._in:
+            end += 1
+        return end
 
-    def run(
+    @property
+    def under_way(self) -> int:
+        """The step that runs, or ran last."""
+        return self._launches.under_way
+
+    def choose(
         self,
-        number: int,
-        learned: Collection[int],
-        weights: Collection[int],
-        results: Collection[int],
+        begin: int,
+        end: int,
+        recorded: list[bool],
+        learned: Flags,
+        read: Flags,
+        learning: Callable[[int, frozenset[int]], Learning],
         memory: Memory,
-    ) -> Done | None:
-        """Run a step; None where it has no derivative, so that it has to run otherwise.
+    ) -> list[int]:
+        """Find in which way steps are called, up to one that has no derivative; without any the first runs otherwise.
 
-        learned, weights: the operands and constants that gradients go on to; results: those that have a gradient.
+        learned, read: `row_flags`, of rows that were computed from something that learns, and of rows that were read.
+        `learning` tells what learns in a step that is recorded, given the operands that do.
         """
-        step = self.plan.steps[number]
-        way = Variant(self._direct(number), frozenset(learned), frozenset(weights), frozenset(results))
-        found = step.kind.program.fused.compiled(way)
-        if isinstance(found, str):
-            self._unfused[step.kind.name] = found
-            del self._rows[number]
-            return None
-        return Done(found, self._launches.forward(number, found, step.kind.program.consts, memory))
 
-    def _direct(self, number: int) -> frozenset[int]:
-        """The operands whose rows follow each other."""
-        return frozenset([k for k, gather in enumerate(self._rows[number].gathers) if gather.index is None])
+        def make(number: int, look: bytes) -> int:
+            self._launches.under_way = number
+            operands = frozenset([k for k, sign in enumerate(look[1:]) if sign & 2])
+            found = learning(number, operands) if look[0] else Learning()
+            return self._way(number, look, operands, found, memory)
+
+        flags = learned.view("uint8"), read.view("uint8")
+        found: list[int] = self._blocks.choose(begin, end, recorded, *flags, self._known, self._marks, make)
+        if not found:
+            self._in.discard(begin)
+        return found
+
+    def _way(self, number: int, look: bytes, operands: frozenset[int], learning: Learning, memory: Memory) -> int:
+        """The number of a new way, -1 where there is none."""
+        kind = self.plan.steps[number].kind
+        direct = frozenset([k for k, sign in enumerate(look[1:]) if sign & 1])
+        weights, results = frozenset(learning.weights), frozenset(learning.results)
+        found = kind.program.fused.compiled(Variant(direct, operands, weights, results))
+        if isinstance(found, str):
+            self._unfused[kind.name] = found
+            return -1
+        form = self._launches.form(found.forward, found.saved, kind.program.consts, memory)
+        self.ways.append(Way(found, form, operands, learning))
+        self._marks.append(learning.marks)
+        return len(self.ways) - 1
+
+    def run(self, begin: int, ways: list[int], memory: Memory) -> Stretch:
+        """Run the steps from one on, each in its way."""
+        steps = list(range(begin, begin + len(ways)))
+        saved, took = self._launches.launch(steps, [self.ways[way].form for way in ways], True, memory)
+        return Stretch(steps, ways, saved, took)
 
     def sources(self, number: int, results: tuple[int, ...]) -> tuple[frozenset[int], frozenset[int]]:
         """The operands and constants of a step that gradients of these results go to."""
@@ -97,27 +186,50 @@ class Steps:
             fused.sources[results] = fused.program.sources(results)
         return fused.sources[results]
 
+    def reach(
+        self,
+        steps: list[int],
+        ways: list[int],
+        reached: Flags,
+        passed: Collection[int] | None,
+        make: Callable[[int, int, tuple[int, ...]], Form | None],
+    ) -> list[tuple[int, Form | None]]:
+        """Go back through steps, the last one first, from those of their results that have been reached.
+
+        reached: `row_flags`; operands are reached by it. passed: steps that are not gone through. `make` gives the form
+        of a step's backward pass in a way, given the results that have been reached, each way once.
+        """
+
+        def through(number: int, way: int, given: bytes) -> tuple[tuple[int, ...], Form | None]:
+            results = tuple([k for k, found in enumerate(given) if found])
+            operands = self.ways[way].compiled.reached & self.ways[way].operands & self.sources(number, results)[0]
+            return tuple(operands), make(number, way, results)
+
+        found: list[tuple[int, Form | None]]
+        found = self._blocks.reach(steps, ways, reached.view("uint8"), passed, {}, through)
+        return found
+
+    def backward_form(self, number: int, way: int, memory: Memory) -> Form | None:
+        """What blocks of a step's backward pass are made from; None where nothing is to be done."""
+        found = self.ways[way].compiled
+        if found.backward is None:
+            return None
+        return self._launches.form(found.backward, found.saved, self.plan.steps[number].kind.program.consts, memory)
+
+    def backward(self, steps: list[tuple[int, Form | None]], memory: Memory) -> None:
+        """Add to gradients what those of steps' results make of them, one step after the other."""
+        found = [(number, form) for number, form in steps if form is not None]
+        if found:
+            self._launches.launch([number for number, _ in found], [form for _, form in found], False, memory)
+
+    def forget(self, arenas: Sequence[int]) -> None:
+        """Ask anew where arenas lie."""
+        if self._in:
+            self._blocks.forget(list(arenas))
+
     def forget_weights(self) -> None:
         """Read weights anew from here on: they may have been written to."""
         self._launches.forget_weights()
-
-    def backward(self, number: int, done: Done, memory: Memory) -> None:
-        """Add to the gradients of a step's operands and weights."""
-        consts = self.plan.steps[number].kind.program.consts
-        self._launches.backward(number, done.compiled, consts, done.saved, memory)
-
-
-def _rows(plan: Plan, make: Callable[[Kind], RowProgram], unfused: dict[str, str]) -> dict[int, RowCounts]:
-    """The steps that may run in C."""
-    found = {}
-    for number, step in enumerate(plan.steps):
-        if step.kind.lone is not None:
-            continue
-        try:
-            found[number] = rows_of(_fused(step.kind, make).program, step)
-        except NotFusable as reason:
-            unfused[step.kind.name] = str(reason)
-    return found
 
 
 def _fused(kind: Kind, make: Callable[[Kind], RowProgram]) -> Fused:

@@ -19,6 +19,13 @@ INT32 = (-1, -(2**31), 7, 1000, 2**31 - 1)
 BAD = (ValueError, MemoryError, OverflowError, TypeError, BufferError)
 
 
+def launch(code: Any, regs: Any, args: Any, nodes: Any, block: Any) -> None:
+    """Run a program once."""
+    slots = args.shape[0] if isinstance(args, np.ndarray) and args.ndim == 2 else 2
+    if rows.run(((code, regs),), np.array([[0, 0, slots, nodes, 0]], np.int64), args, block, 0) != 1:
+        raise Harm("a launch was neither run nor refused")
+
+
 class Program:
     """A step with every kind of operand; all memory has a guard behind it that nobody may write to."""
 
@@ -57,7 +64,7 @@ class Program:
         """Run it, and see that no guard was written to."""
         before = np.flatnonzero(self.memory == GUARD)
         code, regs = np.array(self.code, np.int64).reshape(-1, 8), np.array(self.regs, np.int32).reshape(-1, 4)
-        rows.run(code, regs, np.array(self.args, np.int64).reshape(-1, 2), self.nodes, self.block)
+        launch(code, regs, np.array(self.args, np.int64).reshape(-1, 2), self.nodes, self.block)
         if not (self.memory[before] == GUARD).all():
             raise Harm("a guard was written to")
 
@@ -137,7 +144,7 @@ class Unlike:
 
 
 def counts() -> Iterator[Case]:
-    for nodes in (4, 1000, 2**31 - 1, 2**31, 2**40, 2**62, 2**63 - 1, 2**64, None, "3", 3.0, Raising(), Unlike()):
+    for nodes in (4, 1000, 2**31 - 1, 2**31, 2**40, 2**62, 2**63 - 1, 2**64, None, Raising(), Unlike()):
         kinds: Any = (*BAD, KeyError)
         yield Case(f"{nodes!r:.20} nodes", lambda nodes=nodes: with_counts(nodes, 2), kinds)  # type: ignore[misc]
     for block in (2**64, None, "3", 3.0, Raising()):
@@ -168,16 +175,59 @@ def buffers() -> Iterator[Case]:
     for place, name in enumerate(("code", "regs", "args")):
         for k, value in enumerate(wrong):
             given = [*GOOD[:place], value, *GOOD[place + 1 :]]
-            yield Case(f"{name} is wrong thing {k}", lambda given=given: rows.run(*given, 1, 1), BAD)  # type: ignore[misc]
+            yield Case(f"{name} is wrong thing {k}", lambda given=given: launch(*given, 1, 1), BAD)  # type: ignore[misc]
         given = [*GOOD[:place], odd(np.zeros((8, 8), GOOD[place].dtype)), *GOOD[place + 1 :]]
-        yield Case(f"{name} at an odd address", lambda given=given: rows.run(*given, 1, 1), BAD)  # type: ignore[misc]
-    yield Case("code with gaps", lambda: rows.run(code[::2], regs, args, 1, 1), BAD)
-    yield Case("code of half a row", lambda: rows.run(code.ravel()[:-3], regs, args, 1, 1), BAD)
-    yield Case("no slots", lambda: rows.run(code, regs, args[:0], 1, 1), BAD)
-    yield Case("one slot", lambda: rows.run(code, regs, args[:1], 1, 1), BAD)
+        yield Case(f"{name} at an odd address", lambda given=given: launch(*given, 1, 1), BAD)  # type: ignore[misc]
+    yield Case("code with gaps", lambda: launch(code[::2], regs, args, 1, 1), BAD)
+    yield Case("code of half a row", lambda: launch(code.ravel()[:-3], regs, args, 1, 1), BAD)
+    yield Case("no slots", lambda: launch(code, regs, args[:0], 1, 1), BAD)
+    yield Case("one slot", lambda: launch(code, regs, args[:1], 1, 1), BAD)
+
+
+def stretches() -> Iterator[Case]:
+    """Several launches in one call."""
+    one = np.array([[0, 0, 2, 1, 0]], np.int64)
+    code, regs, args = GOOD
+    good: Any = (((code, regs),), one, args, 1, 0)
+    yield Case("an empty program", lambda: rows.run(*good), None)
     yield Case("no arguments", lambda: rows.run(), BAD)
-    yield Case("too many", lambda: rows.run(*GOOD, 1, 1, 1), BAD)
-    yield Case("by name", lambda: rows.run(*GOOD, nodes=1, block=1), BAD)
+    yield Case("too many", lambda: rows.run(*good, 1), BAD)
+    yield Case("by name", lambda: rows.run(*good[:3], block=1, begin=0), BAD)
+    readonly = one.copy()
+    readonly.flags.writeable = False
+    wrong: tuple[Any, ...] = (None, 3, "launches", readonly, one.astype(np.int32), one[:, :4].copy(), odd(one))
+    for k, value in enumerate(wrong):
+        yield Case(f"launches are wrong thing {k}", lambda value=value: rows.run(good[0], value, args, 1, 0), BAD)  # type: ignore[misc]
+    programs: tuple[Any, ...] = (
+        None,
+        [(code, regs)],
+        (None,),
+        ((code,),),
+        ((code, None),),
+        ((None, regs),),
+        ([code, regs],),
+    )
+    for k, value in enumerate(programs):
+        yield Case(f"programs are wrong thing {k}", lambda value=value: rows.run(value, *good[1:]), BAD)  # type: ignore[misc]
+    for field, name in enumerate(("program", "first slot", "slots")):
+        for number in (*LARGE, *SMALL, 3):
+            launches = one.copy()
+            launches[0, field] = number
+            yield Case(f"{name} {number}", lambda launches=launches: rows.run(good[0], launches, args, 1, 0), BAD)  # type: ignore[misc]
+    for begin in (-1, -(2**63), 2**64, None, "0", Raising()):
+        yield Case(f"from launch {begin!r:.20} on", lambda begin=begin: rows.run(*good[:4], begin), (*BAD, KeyError))  # type: ignore[misc]
+    for begin in (1, 2, 2**63 - 1):
+        yield Case(f"from launch {begin} on", lambda begin=begin: rows.run(*good[:4], begin), None)  # type: ignore[misc]
+    yield Case("the second is wrong", second_wrong, ValueError)
+
+
+def second_wrong() -> None:
+    """What is before a wrong launch has run, and only then the error comes."""
+    launches = np.array([[0, 0, 2, 1, 0], [7, 0, 2, 1, 0]], np.int64)
+    given: Any = ((GOOD[:2],), launches, GOOD[2], 1)
+    if rows.run(*given, 0) != 1:
+        raise Harm("the first launch has not run")
+    rows.run(*given, 1)
 
 
 def packing() -> Iterator[Case]:
@@ -239,6 +289,7 @@ CASES = [
     *changed_numbers(),
     *counts(),
     *buffers(),
+    *stretches(),
     *packing(),
     Case("scratch of 2**49 bytes", lambda: wide(2**31 - 1, 1), MemoryError),
     Case("scratch of 2**59 bytes", lambda: wide(2**31 - 1, 1000), MemoryError),

@@ -44,6 +44,15 @@ def extent(matrix: np.ndarray) -> int:
     return sum((count - 1) * stride for count, stride in zip(matrix.shape, matrix.strides)) + matrix.itemsize
 
 
+def launch(code: Any, regs: Any, args: Any, nodes: Any, block: Any) -> None:
+    """Run a program once."""
+    slots = args.shape[0] if isinstance(args, np.ndarray) and args.ndim == 2 else 2
+    launches = np.array([[0, 0, slots, nodes, 0]], np.int64)
+    done = rows.run(((code, regs),), launches, args, block, 0)
+    assert done == 1
+    assert launches[0, 4] > 0
+
+
 class Machine:
     """A step: registers and slots, and the arrays they lie in."""
 
@@ -85,7 +94,7 @@ class Machine:
     def run(self, block: int = 7) -> None:
         code = np.array(self.code, np.int64).reshape(-1, 8)
         regs = np.array(self.regs, np.int32).reshape(-1, 4)
-        rows.run(code, regs, np.array(self.args, np.int64).reshape(-1, 2), self.nodes, block)
+        launch(code, regs, np.array(self.args, np.int64).reshape(-1, 2), self.nodes, block)
 
     def packed(self, matrix: np.ndarray) -> int:
         """The slot of a packed matrix of any strides."""

@@ -43,8 +43,12 @@ def _unbuilt(folder: Path) -> str:
     native = folder / "gluonjit" / "native"
     sources = [path for ending in ("*.c", "*.h") for path in native.rglob(ending)]
     owned = {name: [path for path in sources if (path.parent.name == "rows") == (name == "_rows")] for name in MODULES}
-    hot = folder / "gluonjit" / "analysis" / "flat"  # which older checkouts have not
-    owned.update({f"_{path.stem}": [path] for path in hot.glob("*.py") if path.stem != "__init__"})
+    compiled = folder / "gluonjit"
+    hot = [
+        *(compiled / "analysis" / "flat").glob("*.py"),
+        *(compiled / "rows").glob("blocks.py"),
+    ]  # older ones have none
+    owned.update({f"_{path.stem}": [path] for path in hot if path.stem != "__init__"})
     for name, own in owned.items():
         module = folder / "gluonjit" / f"{name}{get_config_var('EXT_SUFFIX')}"
         if not module.is_file():

@@ -7,24 +7,21 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from gluonjit.analysis import Plan
-from gluonjit.analysis.plan import Gather
 from gluonjit.engines.mxnet.arrays import address_of, device_of, dtype_name, room_for
 from gluonjit.engines.mxnet.fusing import fused_program
 from gluonjit.graph import Kind
-from gluonjit.rows import Done, NotFusable, RowProgram, Steps
+from gluonjit.graph.modes import is_recorded
+from gluonjit.rows import NO_FLAGS, Learning, NotFusable, RowProgram, Steps, Stretch, row_flags
 
 
 class History(Protocol):
     """A history, as far as gradients need it."""
 
-    def learns(self, gather: Gather) -> bool:
-        """Tells whether any of these rows was computed from something that learns."""
+    learned_rows: Any
+    """Flags of rows (`rows.row_flags`) that were computed from something that learns."""
 
-    def has_gradients(self, arena: int) -> bool:
-        """Tells whether gradients go to rows of an arena."""
-
-    def gradient_of(self, given: Any) -> Any:
-        """The gradient of a weight, None where it has none."""
+    def learning(self, number: int, learned: frozenset[int]) -> Learning:
+        """What learns in a step, given its operands that do."""
 
     def gradient_address(self, arena: int) -> int:
         """The address of the gradients of an arena's rows."""
@@ -34,15 +31,12 @@ class History(Protocol):
 
 
 class RowTapeEntry(NamedTuple):
-    """A step that ran in C: how to go back through it."""
+    """A step that ran in C, and in which way; `saved` is what backward needs of it and its neighbours."""
 
     steps: FusedSteps
     number: int
-    done: Done
-
-    def backward(self) -> None:
-        """Add to the gradients of its operands and weights."""
-        self.steps.backward(self)
+    way: int
+    saved: Any
 
 
 class FusedSteps:
@@ -59,54 +53,65 @@ class FusedSteps:
     ) -> None:
         self.plan, self._arrays = plan, arrays
         self._tape = None if tape is None else weakref.ref(tape)  # which holds the steps that have run
-        self._arenas: dict[int, int] = {}
         self._constants: dict[int, int] = {}
+        self._recorded = [tape is not None and is_recorded(step.mode) for step in plan.steps]
+        self._read = NO_FLAGS if tape is None else row_flags(plan)[0]  # which nobody asks for
         self._steps = Steps(plan, without, _program, unfused)
 
     def __contains__(self, number: int) -> bool:
         """Tells whether a step may run in C."""
         return number in self._steps
 
-    def run(self, number: int, learning: bool) -> RowTapeEntry | None:
-        """Run a step; None where it has no derivative, so that it has to run as a graph."""
-        step = self.plan.steps[number]
-        learned: list[int] = []
-        weights: list[int] = []
-        results: list[int] = []
-        if learning:
-            tape = self._history()
-            learned = [operand for operand, gather in enumerate(self._steps.gathers(number)) if tape.learns(gather)]
-            weights = [k for k, array in enumerate(step.kind.program.consts) if tape.gradient_of(array) is not None]
-            results = [k for k, place in enumerate(step.places) if tape.has_gradients(place.arena)]
-        done = self._steps.run(number, learned, weights, results, self)
-        return None if done is None else RowTapeEntry(self, number, done)
+    def end(self, begin: int) -> int:
+        """The end of the steps that run in C from one on."""
+        return self._steps.end(begin)
+
+    @property
+    def under_way(self) -> int:
+        """The step that runs, or ran last."""
+        return self._steps.under_way
+
+    def run(self, begin: int, end: int) -> Stretch | None:
+        """Run steps, up to one that has no derivative, which has to run as a graph; None where that is the first."""
+        learned = NO_FLAGS if self._tape is None else self._history().learned_rows
+        ways = self._steps.choose(begin, end, self._recorded, learned, self._read, self._learning, self)
+        return self._steps.run(begin, ways, self) if ways else None
+
+    def entries(self, stretch: Stretch) -> list[tuple[RowTapeEntry, bool]]:
+        """The steps that rows learn by, and whether gradients go through each."""
+        found = []
+        for number, way in zip(stretch.steps, stretch.ways):
+            learning = self._steps.ways[way].learning
+            if learning.marks:
+                found.append((RowTapeEntry(self, number, way, stretch.saved), bool(learning.learns)))
+        return found
+
+    def _learning(self, number: int, learned: frozenset[int]) -> Learning:
+        return self._history().learning(number, learned)
 
     def begin_backward(self) -> None:
         """Read weights anew, as MXNet's own backward does, when what was written to them since is there."""
         self._constants.clear()
         self._steps.forget_weights()
 
-    def backward(self, ran: RowTapeEntry) -> None:
-        """Add to the gradients of a step's operands and weights."""
-        self._steps.backward(ran.number, ran.done, self)
+    def backward(self, ran: Sequence[RowTapeEntry]) -> None:
+        """Add to the gradients of the operands and weights of these steps, one after the other."""
+        known = {entry.way: self._steps.backward_form(entry.number, entry.way, self) for entry in ran}
+        self._steps.backward([(entry.number, known[entry.way]) for entry in ran], self)
 
     def written(self, arenas: Sequence[int]) -> None:
         """MXNet writes to these arenas."""
-        for number in arenas:
-            self._arenas.pop(number, None)
+        self._steps.forget(arenas)
 
     # --- gluonjit.rows.Memory -----------------------------------------------------------------------------------
 
     def arena(self, number: int) -> int:
         """The address of an arena's rows."""
-        address = self._arenas.get(number)
-        if address is None:
-            array = self._arrays[number]
-            if array is None:
-                arena = self.plan.arenas[number]
-                array = self._arrays[number] = room_for(arena.spec, arena.rows)
-            address = self._arenas[number] = address_of(array)
-        return address
+        array = self._arrays[number]
+        if array is None:
+            arena = self.plan.arenas[number]
+            array = self._arrays[number] = room_for(arena.spec, arena.rows)
+        return address_of(array)
 
     def gradient(self, number: int) -> int:
         """The address of the gradients of an arena's rows."""

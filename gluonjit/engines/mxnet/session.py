@@ -136,8 +136,25 @@ class Session(protocol.Session):
         except GluonJITError:
             raise
         except Exception as error:
-            with as_captured(self.plan.steps[number].mode & TRAINING):
-                raise failed(self.provenance, self.rows, number, error, partial(self._again, number)) from error
+            self._fail(number, error)
+
+    def _fail(self, number: int, error: Exception) -> None:
+        """Raise for a step that failed."""
+        with as_captured(self.plan.steps[number].mode & TRAINING):
+            raise failed(self.provenance, self.rows, number, error, partial(self._again, number)) from error
+
+    def run_from(self, number: int) -> int:
+        """Run a step, or all from it on that run in C, at once; returns the number of the next one."""
+        if self.profile or self.finite is not None or number not in self._fused:
+            return super().run_from(number)
+        end = number
+        try:
+            end += self._run_fused(number, self._fused.end(number))
+        except GluonJITError:
+            raise
+        except Exception as error:
+            self._fail(self._fused.under_way, error)
+        return end if end > number else super().run_from(number)
 
     def _again(self, number: int) -> None:
         """Run a step once more, and wait for it."""
@@ -146,12 +163,12 @@ class Session(protocol.Session):
             self._view(place).wait_to_read()
 
     def _run(self, number: int) -> None:
+        if self._run_fused(number, number + 1):
+            return
         step = self.plan.steps[number]
         tape = self.tape if is_recorded(step.mode) else None
         if tape is not None:
             self._track()
-        if number in self._fused and self._run_fused(number, tape):
-            return
         begin = perf_counter()
         with as_captured(step.mode), shapes(program_of(step.kind).numpy):
             operands = [
@@ -179,29 +196,26 @@ class Session(protocol.Session):
         if self.finite is not None:
             self.finite.results(number, results)
 
-    def _run_fused(self, number: int, tape: Tape | None) -> bool:
-        """Run a step in C; False where that cannot be."""
-        begin = perf_counter()
-        step = self.plan.steps[number]
-        program = program_of(step.kind)
-        if tape is not None:
-            for array in [*program.consts, *program.left]:
-                tape.constant(array, True)
+    def _run_fused(self, begin: int, end: int) -> int:
+        """Run steps in C, and return how many have run so: up to one for which that cannot be."""
+        if begin not in self._fused:
+            return 0
+        since = perf_counter()
+        if any([is_recorded(step.mode) for step in self.plan.steps[begin:end]]):
+            self._track()
         if self.finite is not None:
-            self.finite.weights(number, program.consts)
-        ran = self._fused.run(number, tape is not None)
-        if ran is None:
-            self._indices.update(_upload(self.plan, [number]))
-            self._besides.update(_besides(self.plan, [number]))
-            return False
-        if tape is not None:
-            tape.note(number, [self._view(place) for place in step.places], ran)
-        self.report.fused += 1
-        self.report.gathers += sum([gather.index is not None for gather in step.gathers])
-        self.lap(number, "compute", begin)
+            self.finite.weights(begin, program_of(self.plan.steps[begin].kind).consts)
+        stretch = self._fused.run(begin, end)
+        if stretch is None:
+            self._indices.update(_upload(self.plan, [begin]))
+            self._besides.update(_besides(self.plan, [begin]))
+            return 0
+        if self.tape is not None:
+            self.tape.note_fused(self._fused.entries(stretch))
+        self.laps(stretch, since)
         if self.finite is not None:
-            self.finite.results(number, [self._view(place) for place in step.places])
-        return True
+            self.finite.results(begin, [self._view(place) for place in self.plan.steps[begin].places])
+        return len(stretch.steps)
 
     def _track(self) -> None:
         """Let the tape decide which arenas get gradients, when all inputs are there."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 import mxnet as mx
-import numpy as np
 from mxnet import autograd
 from mxnet.ndarray import NDArray
 
@@ -25,14 +25,26 @@ from gluonjit.engines.mxnet.finite import Finite
 from gluonjit.engines.mxnet.fused_steps import RowTapeEntry
 from gluonjit.engines.mxnet.history import Seed, Source, Target, has_history
 from gluonjit.engines.mxnet.hooked import original_backward, slice_rows
-from gluonjit.engines.mxnet.program import program_of
+from gluonjit.engines.mxnet.program import Program, program_of
 from gluonjit.engines.mxnet.reach import Reach, entered
 from gluonjit.engines.mxnet.semantics import as_shape, classic, shapes
 from gluonjit.graph import Value
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid import Report
+from gluonjit.rows import Learning, row_flags
 
 _count = iter(range(1 << 62))
+
+
+class Entry(NamedTuple):
+    """A step that was recorded, whether gradients go through it, and its results, or how it ran in C."""
+
+    number: int
+    learns: bool
+    results: Sequence[NDArray]
+    ran: RowTapeEntry | None
+
+
 LIVING: WeakSet[Tape] = WeakSet()
 """Histories that somebody can go back into."""
 
@@ -63,12 +75,12 @@ class Tape:
         LIVING.add(self)
         self._entered: list[Any] | None = None
         self._finite = finite
-        self._steps: list[tuple[int, list[NDArray], RowTapeEntry | None]] = []
+        self._steps: list[Entry] = []
         self._addresses: dict[int | tuple[str, int], int] = {}  # of gradients that MXNet is not writing to
         self._variables: list[NDArray | None] = [None] * len(plan.arenas)
         self._gradients: list[NDArray | None] = [None] * len(plan.arenas)
         self._constants: dict[int, tuple[NDArray, NDArray, NDArray | None]] = {}
-        self._learned_rows = [np.zeros(arena.rows, dtype=bool) for arena in plan.arenas]
+        self.learned_rows, self._learned_rows = row_flags(plan)
 
     def track(self, arrays: Sequence[Any]) -> None:
         """Decide which arenas get gradients: those that steps write to under recording, and those of sources."""
@@ -148,10 +160,6 @@ class Tape:
         place = known[1]
         return self.has_entered(place.arena, range(place.begin, place.end), goes_back)
 
-    def has_gradients(self, arena: int) -> bool:
-        """Tells whether rows of an arena get gradients."""
-        return self._gradients[arena] is not None
-
     def gradient_address(self, arena: int) -> int:
         """The address of the gradients of an arena's rows."""
         return self._address(arena, self._gradients[arena])
@@ -175,20 +183,43 @@ class Tape:
         rows = slice(place.begin, place.end) if gather.index is None else gather.index
         return bool(self._learned_rows[place.arena][rows].any())
 
-    def note(self, number: int, results: list[NDArray], ran: RowTapeEntry | None = None) -> None:
-        """Remember a step that was recorded, or ran in C; one without anything learned before it was not."""
+    def note(self, number: int, results: list[NDArray]) -> None:
+        """Remember a step that was recorded; one without anything learned before it was not."""
         step = self.plan.steps[number]
         program = program_of(step.kind)
-        count = len(step.gathers)
-        learned = any(
-            used and self._constants[id(array)][2] is not None
-            for array, used in zip(program.consts, program.used[count:])
-        )
-        learned = learned or any(used and self.learns(gather) for gather, used in zip(step.gathers, program.used))
-        if learned or any(self._constants[id(array)][2] is not None for array in program.left):
-            self._steps.append((number, results if learned else [], ran))
+        learned = any(used and self.learns(gather) for gather, used in zip(step.gathers, program.used))
+        learned = learned or self._learns_weights(program, len(step.gathers))
+        if learned or self._left_learns(program):
+            self._steps.append(Entry(number, learned, results, None))
             for place in step.places:
                 self._learned_rows[place.arena][place.begin : place.end] = True
+
+    def _learns_weights(self, program: Program, operands: int) -> bool:
+        return any(
+            used and self._constants[id(array)][2] is not None
+            for array, used in zip(program.consts, program.used[operands:])
+        )
+
+    def _left_learns(self, program: Program) -> bool:
+        return any(self._constants[id(array)][2] is not None for array in program.left)
+
+    def learning(self, number: int, learned: frozenset[int]) -> Learning:
+        """What learns in a step that is to run in C, given its operands that do."""
+        step = self.plan.steps[number]
+        program = program_of(step.kind)
+        for array in [*program.consts, *program.left]:
+            self.constant(array, True)
+        groups = [group for group, roles in enumerate(step.kind.groups) for _ in roles]
+        learns = any([program.used[groups[operand]] for operand in learned])
+        learns = learns or self._learns_weights(program, len(step.gathers))
+        weights = [k for k, array in enumerate(program.consts) if self.gradient_of(array) is not None]
+        results = [k for k, place in enumerate(step.places) if self._gradients[place.arena] is not None]
+        marks = range(len(step.places)) if learns or self._left_learns(program) else ()
+        return Learning(weights, results, marks, learns)
+
+    def note_fused(self, ran: Sequence[tuple[RowTapeEntry, bool]]) -> None:
+        """Remember steps that ran in C, and whether gradients go through each."""
+        self._steps += [Entry(entry.number, learns, (), entry) for entry, learns in ran]
 
     def gradients(self, seeds: Sequence[Seed], retain: bool, train_mode: bool, hold: bool = False) -> list[Target]:
         """Gradients of everything before the flush, given those of some of its rows.
@@ -223,13 +254,15 @@ class Tape:
                 if self._finite is not None:
                     self._finite.head(seed.gradient)
         self._addresses.clear()
-        for steps_in_c in {ran.steps for _, _, ran in steps if ran is not None}:
+        for steps_in_c in {entry.ran.steps for entry in steps if entry.ran is not None}:
             steps_in_c.begin_backward()
         laps, begin = [], self._now()
-        for number, results, ran in steps:
+        together = _alone if self._finite is not None or self.profiles else _in_c
+        for _, entries in groupby(steps, together):
+            number, _, results, ran = first = next(entries)
             step = self.plan.steps[number]
             if ran is not None:
-                ran.backward()
+                ran.steps.backward([entry.ran for entry in (first, *entries) if entry.ran is not None])
             else:
                 heads, head_gradients = zip(*self._with_gradients(step, results))
                 with shapes(program_of(step.kind).numpy):
@@ -278,22 +311,22 @@ class Tape:
         parts = tuple([(array, self._rows(place).reshape(array.shape)) for array, place in reached])
         return Target(source.array, None, rows, bool(parts), parts)
 
-    def _reached(self, places: Sequence[Place]) -> tuple[Reach, list[tuple[int, list[NDArray], RowTapeEntry | None]]]:
+    def _reached(self, places: Sequence[Place]) -> tuple[Reach, list[Entry]]:
         """Finds what these rows depend on, and the steps to go backward through, the last one first."""
         reach = Reach(self.plan)
         for place in places:
             if self._gradients[place.arena] is not None:
                 reach.start(place)
         steps = []
-        for number, results, ran in reversed(self._steps):
-            step = self.plan.steps[number]
-            if not results:  # nothing but weights that meet zeros alone
+        for entry in reversed(self._steps):
+            step = self.plan.steps[entry.number]
+            if not entry.learns:  # nothing but weights that meet zeros alone
                 reach.through(step)
-            elif self._with_gradients(step, results) and reach.through(step):
-                steps.append((number, results, ran))
+            elif any([self._gradients[place.arena] is not None for place in step.places]) and reach.through(step):
+                steps.append(entry)
         return reach, steps
 
-    def _with_gradients(self, step: Step, results: list[NDArray]) -> list[tuple[NDArray, NDArray]]:
+    def _with_gradients(self, step: Step, results: Sequence[NDArray]) -> list[tuple[NDArray, NDArray]]:
         """Results of a step with their gradients, for those that can have one."""
         return [
             (result, self._rows(place))
@@ -308,8 +341,8 @@ class Tape:
     def _all_spent(self) -> bool:
         return all(
             self.spent.reaches_all(place)
-            for number, *_ in self._steps
-            for place in self.plan.steps[number].places
+            for entry in self._steps
+            for place in self.plan.steps[entry.number].places
             if self._gradients[place.arena] is not None
         )
 
@@ -332,3 +365,12 @@ class Tape:
         self._addresses = {}
         self.sources = []
         self.read = {}
+
+
+def _in_c(entry: Entry) -> int:
+    """Alike for steps that ran in C and follow each other: backward goes through them at once."""
+    return -1 if entry.ran is not None else entry.number
+
+
+def _alone(entry: Entry) -> int:
+    return entry.number

@@ -6,24 +6,22 @@ from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 from gluonjit.analysis import Plan
-from gluonjit.analysis.plan import Gather
 from gluonjit.engines.torch.arrays import room_for
 from gluonjit.engines.torch.fusing import fused_program, fused_variadic
 from gluonjit.engines.torch.held import version_of
 from gluonjit.engines.torch.program import program_of
 from gluonjit.engines.torch.written import modified
 from gluonjit.graph import Kind
-from gluonjit.rows import Done, NotFusable, RowProgram, Steps
+from gluonjit.graph.modes import is_recorded
+from gluonjit.rows import Learning, NotFusable, RowProgram, Steps, Stretch
 
 
 class RanFused(NamedTuple):
-    """A step that ran in C, the gathers of its learned operands, by number, and which of its results learn."""
+    """Steps that ran in C, and for each of their ways the weights that its backward pass reads, with how often they had
+    been written to."""
 
-    number: int
-    operands: dict[int, Gather]
-    results: tuple[int, ...]
-    done: Done
-    versions: list[tuple[Any, int]]  # the weights that its backward pass reads, and how often they had been written to
+    stretch: Stretch
+    versions: dict[int, list[tuple[Any, int]]]
 
 
 class FusedSteps:
@@ -31,8 +29,8 @@ class FusedSteps:
 
     def __init__(self, plan: Plan, arrays: list[Any], without: Collection[str], unfused: dict[str, str]) -> None:
         self.plan, self._arrays = plan, arrays
-        self._arenas: dict[int, int] = {}  # addresses
         self._steps = Steps(plan, without, _program, unfused)
+        self._recorded = [is_recorded(step.mode) for step in plan.steps]
         self._gradient: Callable[[int], Any] = _nothing
         self._learned: Callable[[Any], Any] = _nothing
 
@@ -40,61 +38,90 @@ class FusedSteps:
         """Tells whether a step may run in C."""
         return number in self._steps
 
-    def run(self, number: int, learns: Callable[[Gather], bool] | None) -> RanFused | None:
-        """Run a step, under recording with what tells which operands learn; None where it has to run otherwise."""
-        step = self.plan.steps[number]
-        learned: dict[int, Gather] = {}
-        weights: list[int] = []
-        if learns is not None:
-            learned = {operand: gather for operand, gather in enumerate(self._steps.gathers(number)) if learns(gather)}
-            weights = [k for k, tensor in enumerate(program_of(step.kind).consts) if tensor.requires_grad]
-        results: tuple[int, ...] = ()
-        if learned or weights:
-            results = tuple([k for k in range(len(step.places)) if self._depends(number, k, learned, weights)])
-        done = self._steps.run(number, learned, weights, results, self)
-        if done is None:
-            return None
-        consts = [program_of(step.kind).consts[k] for k in done.compiled.read_again]
-        versions = [(tensor, version_of(tensor)) for tensor in consts]
-        reached = {operand: gather for operand, gather in learned.items() if operand in done.compiled.reached}
-        return RanFused(number, reached, results, done, versions)
+    def end(self, begin: int) -> int:
+        """The end of the steps that run in C from one on."""
+        return self._steps.end(begin)
 
-    def _depends(self, number: int, result: int, learned: Collection[int], weights: Collection[int]) -> bool:
-        operands, consts = self.sources(number, (result,))
-        return not (operands.isdisjoint(learned) and consts.isdisjoint(weights))
+    @property
+    def under_way(self) -> int:
+        """The step that runs, or ran last."""
+        return self._steps.under_way
 
-    def sources(self, number: int, results: tuple[int, ...]) -> tuple[frozenset[int], frozenset[int]]:
-        """The operands and weights, by number, of a step that gradients of these results go to."""
-        return self._steps.sources(number, results)
+    def run(self, begin: int, end: int, learned: Any, read: Any) -> RanFused | None:
+        """Run steps, up to one that has to run otherwise; None where that is the first.
 
-    def backward(self, ran: RanFused, gradient: Callable[[int], Any], learned: Callable[[Any], Any]) -> None:
-        """Add to the gradients of arenas and weights, which are made when they are asked for.
-
-        Raises RuntimeError, as PyTorch does, where a weight that it reads has been written to.
+        learned, read: flags of rows (`rows.row_flags`) that learn, and of those that have been read under recording.
         """
-        for tensor, version in ran.versions:
-            if version_of(tensor) != version:
-                raise modified("a weight", tensor)
-        self._gradient, self._learned = gradient, learned
+        ways = self._steps.choose(begin, end, self._recorded, learned, read, self._learning, self)
+        if not ways:
+            return None
+        versions = {}
+        for way, number in {way: begin + place for place, way in enumerate(ways)}.items():
+            consts = program_of(self.plan.steps[number].kind).consts
+            again = [consts[k] for k in self._steps.ways[way].compiled.read_again]
+            versions[way] = [(tensor, version_of(tensor)) for tensor in again]
+        return RanFused(self._steps.run(begin, ways, self), versions)
+
+    def learns(self, ran: RanFused) -> bool:
+        """Tells whether gradients go through any of these steps."""
+        return any([self._steps.ways[way].learning.learns for way in ran.versions])
+
+    def _learning(self, number: int, learned: frozenset[int]) -> Learning:
+        step = self.plan.steps[number]
+        weights = frozenset([k for k, tensor in enumerate(program_of(step.kind).consts) if tensor.requires_grad])
+        results = []
+        for k in range(len(step.places)):
+            operands, consts = self._steps.sources(number, (k,))
+            if operands & learned or consts & weights:
+                results.append(k)
+        return Learning(weights, results, results, bool(results))
+
+    def backward(
+        self,
+        ran: RanFused,
+        reached: Any,
+        passed: Collection[int] | None,
+        gradient: Callable[[int], Any],
+        learned: Callable[[Any, bool], Any],
+    ) -> list[int]:
+        """Add to the gradients of arenas and weights, which are made when they are asked for; the steps gone through.
+
+        reached: flags of rows; passed: steps that are not gone through. `learned` is told whether gradients go to a
+        weight, or nothing but zeros do. Raises RuntimeError, as PyTorch does, where a weight that it reads has been
+        written to.
+        """
+        stretch = ran.stretch
+        pairs = [(n, way) for n, way in zip(stretch.steps, stretch.ways) if self._steps.ways[way].learning.learns]
+        steps, ways = [n for n, _ in pairs[::-1]], [way for _, way in pairs[::-1]]
+
+        def form(number: int, way: int, results: tuple[int, ...]) -> Any:
+            for tensor, version in ran.versions[way]:
+                if version_of(tensor) != version:
+                    raise modified("a weight", tensor)
+            consts = program_of(self.plan.steps[number].kind).consts
+            weights = {id(consts[k]) for k in self._steps.sources(number, results)[1]}
+            self._learned = lambda tensor: learned(tensor, id(tensor) in weights)
+            return self._steps.backward_form(number, way, self)
+
+        self._gradient = gradient
         try:
-            self._steps.backward(ran.number, ran.done, self)
+            going = self._steps.reach(steps, ways, reached, passed, form)
+            self._steps.backward(going, self)
         finally:
             self._gradient = self._learned = _nothing
+        return [number for number, _ in going]
 
     # --- gluonjit.rows.Memory -----------------------------------------------------------------------------------
 
     def arena(self, number: int) -> int:
         """The address of an arena's rows."""
-        address = self._arenas.get(number)
-        if address is None:
-            array = self._arrays[number]
-            if array is None:
-                arena = self.plan.arenas[number]
-                array = self._arrays[number] = room_for(arena.spec, arena.rows)
-            elif not array.is_contiguous():
-                array = self._arrays[number] = array.contiguous()
-            address = self._arenas[number] = int(array.data_ptr())
-        return address
+        array = self._arrays[number]
+        if array is None:
+            arena = self.plan.arenas[number]
+            array = self._arrays[number] = room_for(arena.spec, arena.rows)
+        elif not array.is_contiguous():
+            array = self._arrays[number] = array.contiguous()
+        return int(array.data_ptr())
 
     def gradient(self, number: int) -> int:
         """The address of the gradients of an arena's rows."""

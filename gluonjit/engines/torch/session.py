@@ -33,6 +33,7 @@ from gluonjit.hybrid import Options, Report
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.run import protocol
 from gluonjit.hybrid.run.failures import both
+from gluonjit.rows import NO_FLAGS
 
 
 class Input(NamedTuple):
@@ -56,6 +57,7 @@ class Session(protocol.Session):
         self.snapshots: list[Held] = []  # buffers that were written to before this
         self.arrays: list[Any] = []
         self.tape: Tape | None = None
+        self._fused: FusedSteps | None = None
         self._inputs: dict[Place, list[Input]] = {}
         self.lost: list[tuple[Place, CaptureError]] = []  # rows of tensors that were written to before this
         self._chunks: dict[Place, Chunk] = {}
@@ -69,10 +71,10 @@ class Session(protocol.Session):
             self.arrays = [None if arena.sole else room_for(arena.spec, arena.rows) for arena in plan.arenas]
         taped = any(is_recorded(step.mode) for step in plan.steps)
         self.tape = Tape(self.report, plan, samples, options.profile, self.finite) if taped else None
-        self._fused = self._fusing(options)
+        fused = self._fused = self._fusing(options)
         if self.tape is not None:
-            self.tape.fused = self._fused
-        graphs = [number for number in range(len(plan.steps)) if number not in self._fused]
+            self.tape.fused = fused
+        graphs = [number for number in range(len(plan.steps)) if number not in fused]
         self._indices = Indices({}, {})
         self._indices.upload(plan, graphs)
 
@@ -161,21 +163,30 @@ class Session(protocol.Session):
         """Gather the operands of a step, run it, and put its results into their places."""
         try:
             with plain(), as_captured(self.snapshots):
-                self._run(number)
+                if not self._run_fused(number, number + 1):
+                    self._run(number)
         except GluonJITError:
             raise
         except Exception as error:
             raise failed(self.provenance, self.rows, number, error) from error
 
+    def run_from(self, number: int) -> int:
+        """Run a step, or all from it on that run in C, at once; returns the number of the next one."""
+        if self._fused is None or self.profile or self.finite is not None or number not in self._fused:
+            return super().run_from(number)
+        try:
+            with plain(), as_captured(self.snapshots):
+                end = number + self._run_fused(number, self._fused.end(number))
+        except GluonJITError:
+            raise
+        except Exception as error:
+            raise failed(self.provenance, self.rows, self._fused.under_way, error) from error
+        return end if end > number else super().run_from(number)
+
     def _run(self, number: int) -> None:
         step = self.plan.steps[number]
         tape = self.tape if is_recorded(step.mode) else None
         begin = perf_counter()
-        if number in self._fused:
-            if self._run_fused(number, tape):
-                self.lap(number, "compute", begin)
-                return
-            self._indices.upload(self.plan, [number])
         operands = [self._operand(gather, index) for gather, index in zip(step.gathers, self._indices.gathers[number])]
         middle = self.lap(number, "gather", begin)
         if self.finite is not None:
@@ -190,21 +201,25 @@ class Session(protocol.Session):
         if self.finite is not None:
             self.finite.results(number, results)
 
-    def _run_fused(self, number: int, tape: Tape | None) -> bool:
-        """Run a step in C; False where that cannot be."""
-        step = self.plan.steps[number]
+    def _run_fused(self, begin: int, end: int) -> int:
+        """Run steps in C, and return how many have run so: up to one for which that cannot be."""
+        fused = self._fused
+        if fused is None or begin not in fused:
+            return 0
+        since = perf_counter()
         if self.finite is not None:
-            self.finite.weights(number, program_of(step.kind).consts)
-        ran = self._fused.run(number, None if tape is None else tape.learns)
+            self.finite.weights(begin, program_of(self.plan.steps[begin].kind).consts)
+        flags = (NO_FLAGS, NO_FLAGS) if self.tape is None else (self.tape.learned_rows, self.tape.read_rows)
+        ran = fused.run(begin, end, *flags)
         if ran is None:
-            return False
-        self.report.fused += 1
-        self.report.gathers += sum([gather.index is not None for gather in step.gathers])
-        if tape is not None:
-            tape.note_fused(ran)
+            self._indices.upload(self.plan, [begin])
+            return 0
+        if self.tape is not None:
+            self.tape.note_fused(ran)
+        self.laps(ran.stretch, since)
         if self.finite is not None:
-            self.finite.results(number, [self._rows(place) for place in step.places])
-        return True
+            self.finite.results(begin, [self._rows(place) for place in self.plan.steps[begin].places])
+        return len(ran.stretch.steps)
 
     def compute(self, number: int, operands: list[Any], tape: Tape | None) -> list[Any]:
         """The results of a step."""

@@ -10,12 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
 from gluonjit.analysis import Plan
 from gluonjit.analysis.costs import ObservedBackward
-from gluonjit.analysis.plan import Gather, Place
+from gluonjit.analysis.plan import Place
 from gluonjit.engines.torch.arrays import FLOATS, VERSIONS, device_named, dtype_named, with_memory
 from gluonjit.engines.torch.chunks import TWICE, Chunk, Readers, current_backward
 from gluonjit.engines.torch.fused_steps import FusedSteps, RanFused
@@ -26,10 +25,12 @@ from gluonjit.engines.torch.program import pieces, program_of
 from gluonjit.engines.torch.reached import Route, part_of, pass_over, reach, reached_nodes, route, rows_at
 from gluonjit.engines.torch.written import modified
 from gluonjit.graph import line_of, user_line
+from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid import LOCAL, Report
 from gluonjit.hybrid.choose.costs import cost_model
 from gluonjit.hybrid.explain.advice import ONE_AT_A_TIME, one_at_a_time
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
+from gluonjit.rows import row_flags
 
 _ADVICE = (
     "Capture the losses of a minibatch first, then call backward once for their sum: sum(losses).backward(), or "
@@ -79,8 +80,8 @@ class Tape:
         self._spare: dict[int, Any] = {}  # where nobody reads it, the gradient of a weight
         self.runs: Callable[[int], Any] | None = None  # what runs the program of a step, where it is not that itself
         self._constants: dict[int, tuple[Any, Any]] = {}  # a weight, and what stands for it in the steps
-        self._learned = [np.zeros(arena.rows, dtype=bool) for arena in plan.arenas]
-        self._read = [np.zeros(arena.rows, dtype=bool) for arena in plan.arenas]
+        self.learned_rows, self._learned = row_flags(plan)
+        self.read_rows, self._read = row_flags(plan)
 
     def note_input(self, place: Place, rows: Any) -> None:
         """Rows that were there before, from which gradients go on."""
@@ -95,10 +96,6 @@ class Tape:
         if known is None:
             known = self._constants[id(tensor)] = (tensor, tensor.detach().requires_grad_())
         return known[1]
-
-    def learns(self, gather: Gather) -> bool:
-        """Tells whether any of these rows was computed from something that learns."""
-        return self._learns(gather.place, gather.index)
 
     def _learns(self, place: Place, index: Any) -> bool:
         rows = rows_at(place, index)
@@ -135,14 +132,15 @@ class Tape:
         return results
 
     def note_fused(self, ran: RanFused) -> None:
-        """Remember a step that ran in C, where something learns."""
-        step = self.plan.steps[ran.number]
-        for tensor in program_of(step.kind).consts:
-            self._constant(tensor)
-        if ran.results:
+        """Remember steps that ran in C, where something learns."""
+        assert self.fused is not None
+        for number in dict(zip(ran.stretch.ways, ran.stretch.steps)).values():
+            step = self.plan.steps[number]
+            if is_recorded(step.mode):
+                for tensor in program_of(step.kind).consts:
+                    self._constant(tensor)
+        if self.fused.learns(ran):
             self._steps.append(ran)
-            for place in [step.places[number] for number in ran.results]:
-                self._learned[place.arena][place.begin : place.end] = True
 
     def learned(self, place: Place) -> bool:
         """Tells whether gradients go through these rows."""
@@ -173,7 +171,7 @@ class Tape:
         begin = perf_counter()
         self._note_backward()
         arenas: list[Any] = [None] * len(self.plan.arenas)
-        reached = [np.zeros(arena.rows, dtype=bool) for arena in self.plan.arenas]
+        flags, reached = row_flags(self.plan)
         for place, head, readers in zip(self._places, heads, self._readers):
             if head is not None:
                 self._arena(arenas, place.arena)[place.begin : place.end].add_(head)
@@ -183,15 +181,15 @@ class Tape:
         laps = []
         way = self._way(asked)
         for ran in reversed(self._steps):
-            if way is not None and ran.number not in way.steps:
-                pass_over(self.plan.steps[ran.number], reached)
-                continue
             first = perf_counter()
             if isinstance(ran, RanFused):
-                went = self._backward_fused(ran, arenas, reached, found)
-            else:
-                went = self._backward(ran, arenas, reached, found, free, way)
-            if went:
+                laps += [
+                    (number, perf_counter() - first) for number in self._backward_fused(ran, arenas, flags, found, way)
+                ]
+                continue
+            if way is not None and ran.number not in way.steps:
+                pass_over(self.plan.steps[ran.number], reached)
+            elif self._backward(ran, arenas, reached, found, free, way):
                 laps.append((ran.number, perf_counter() - first))
         self._refuse_overwritten(reached)
         gradients = [found.get(id(leaf)) for _, leaf in self._constants.values()]
@@ -286,21 +284,16 @@ class Tape:
             self._finite.gradients(ran.number, arenas, list(found.values()))
         return True
 
-    def _backward_fused(self, ran: RanFused, arenas: list[Any], reached: list[Any], found: dict[int, Any]) -> bool:
-        """Go backward through a step that ran in C; False where nothing depends on its results."""
-        step = self.plan.steps[ran.number]
-        given = tuple([k for k, place in enumerate(step.places) if reached[place.arena][place.begin : place.end].any()])
-        if not given:
-            return False
-        nodes = reached_nodes(step, [step.places[k] for k in given], reached)
+    def _backward_fused(
+        self, ran: RanFused, arenas: list[Any], reached: Any, found: dict[int, Any], way: Route | None
+    ) -> list[int]:
+        """Go backward through steps that ran in C; returns those that anything depends on."""
         assert self.fused is not None
-        operands, consts = self.fused.sources(ran.number, given)
-        weights = {id(program_of(step.kind).consts[k]) for k in consts}
 
-        def learned(tensor: Any) -> Any:
+        def learned(tensor: Any, reaches: bool) -> Any:
             leaf = self._constant(tensor)
             known = found.get(id(leaf))
-            if known is None and id(tensor) not in weights:  # zeros are added, where eagerly there is no gradient
+            if known is None and not reaches:  # zeros are added, where eagerly there is no gradient
                 return self._spare.setdefault(id(leaf), torch.zeros_like(leaf, requires_grad=False))
             if known is None:
                 known = found[id(leaf)] = torch.zeros_like(leaf, requires_grad=False)
@@ -308,13 +301,12 @@ class Tape:
                 known = found[id(leaf)] = known.to_dense()
             return known
 
-        self.fused.backward(ran, lambda number: self._arena(arenas, number), learned)
-        for operand, gather in ran.operands.items():
-            if operand in operands:
-                reach(step, nodes, gather.place, gather.index, reached)
+        passed = None if way is None else frozenset(ran.stretch.steps) - way.steps
+        went = self.fused.backward(ran, reached, passed, lambda number: self._arena(arenas, number), learned)
         if self._finite is not None:
-            self._finite.gradients(ran.number, arenas, list(found.values()))
-        return True
+            for number in went:
+                self._finite.gradients(number, arenas, list(found.values()))
+        return went
 
     def _add(self, operand: Learned, gradient: Any, arenas: list[Any]) -> None:
         arena = self._arena(arenas, operand.place.arena)

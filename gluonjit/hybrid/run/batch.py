@@ -342,8 +342,9 @@ class Batch(BatchRoom):
                 session.put_leaves(chunk)
         session.wait()
         times["inputs"] = self._took("inputs", "gather", begin)
-        for number in range(len(plan.steps)):
-            session.run(number)
+        number = 0
+        while number < len(plan.steps):
+            number = session.run_from(number)
         begin = perf_counter()
         graph.owner = Results(session, plan.arena, plan.position)
         for record, nodes in plan.live:

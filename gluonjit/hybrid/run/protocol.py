@@ -16,14 +16,15 @@ from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.explain.report import Report
 from gluonjit.hybrid.options import AUTO, Options
 from gluonjit.hybrid.run.places import clear_places
+from gluonjit.rows import Stretch
 
 
 class Session:
     """The arrays of one flush: an arena for each shape of rows, which inputs and steps write to.
 
-    The core calls `put_lookup` and `put_leaves` for all inputs of the plan, `run` for each step in turn, `result` for
-    each value that somebody can read, and `finish`; `wait` after the inputs, and after the results. Whoever reads a
-    reference later, such as a slice, asks for its `rows`, so a session lives as long as one of its values.
+    The core calls `put_lookup` and `put_leaves` for all inputs of the plan, `run_from` until all steps have run,
+    `result` for each value that somebody can read, and `finish`; `wait` after the inputs, and after the results.
+    Whoever reads a reference later, such as a slice, asks for its `rows`, so a session lives as long as its values.
 
     tape: what its results can be differentiated by as long as somebody holds it, or None.
     """
@@ -53,6 +54,19 @@ class Session:
         self.report.took(self.plan.steps[number].kind.name, part, begin, now, number)
         return now
 
+    def laps(self, stretch: Stretch, begin: float) -> None:
+        """Note steps that have run in one call since then; what was not spent in them counts with the first."""
+        self.wait()
+        report, steps = self.report, self.plan.steps
+        report.fused += len(stretch.steps)
+        end = perf_counter() - sum(stretch.took[1:]) / 1e9
+        for number, nanoseconds in zip(stretch.steps, [*stretch.took[1:], 0]):
+            step = steps[number]
+            report.took(step.kind.name, "compute", begin, end, number)
+            begin, end = end, end + nanoseconds / 1e9
+            for gather in step.gathers:
+                report.gathers += gather.index is not None
+
     def put_lookup(self, chunk: LookupChunk) -> None:
         """Put entries of a table into their place."""
         raise NotImplementedError
@@ -64,6 +78,11 @@ class Session:
     def run(self, number: int) -> None:
         """Run a step of the plan: gather its operands, run its program, put the results into their places."""
         raise NotImplementedError
+
+    def run_from(self, number: int) -> int:
+        """Run a step, or several from it on where the engine runs them at once; returns the number of the next."""
+        self.run(number)
+        return number + 1
 
     def result(self, arena: int, position: int) -> Any:
         """Returns what a value whose rows begin there needs to be materialized: its `result` from then on."""

@@ -5,10 +5,12 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "rows.h"
 
 #define KEPT ((size_t)64 << 20) /* bytes of scratch that stay for the next run, at most */
+#define WHILE 20000000          /* nanoseconds after which a run goes back to Python, which then looks at signals */
 
 static const Kernels *kernels;
 
@@ -29,19 +31,8 @@ static const Kernels *named(const char *name) {
     return strcmp(name, "generic") == 0 ? &rows_generic : NULL;
 }
 
-static void *take(size_t bytes, size_t *taken) {
-    void *memory = spare.memory;
-    *taken = spare.bytes;
-    spare.memory = NULL;
-    spare.bytes = 0;
-    if (memory != NULL && *taken >= bytes) return memory;
-    free(memory);
-    *taken = bytes + bytes / 2;
-    return malloc(*taken);
-}
-
 static void give_back(void *memory, size_t bytes) {
-    if (bytes > KEPT || spare.bytes >= bytes) {
+    if (memory == NULL || bytes > KEPT || spare.bytes >= bytes) {
         free(memory);
         return;
     }
@@ -50,93 +41,202 @@ static void give_back(void *memory, size_t bytes) {
     spare.bytes = bytes;
 }
 
-typedef struct {
-    Run run;
-    Py_buffer buffers[3];
-    int held;
-} Program;
-
 /* Whether a buffer holds whole items of so many numbers of that size. */
 static int is_table(const Py_buffer *buffer, Py_ssize_t size, Py_ssize_t item) {
     return buffer->itemsize == size && buffer->len % item == 0 && (uintptr_t)buffer->buf % (uintptr_t)size == 0;
 }
 
-/* From code, regs, args, nodes and block; 0, or -1 and an exception. */
-static int read_program(Program *program, PyObject *const *given) {
-    Run *run = &program->run;
-    Py_buffer *buffers = program->buffers;
-    run->kernels = kernels;
-    run->nodes = PyLong_AsSsize_t(given[3]);
-    if (run->nodes == -1 && PyErr_Occurred()) return -1;
-    run->block = PyLong_AsSsize_t(given[4]);
-    if (run->block == -1 && PyErr_Occurred()) return -1;
-    for (; program->held < 3; program->held++)
-        if (PyObject_GetBuffer(given[program->held], &buffers[program->held], PyBUF_C_CONTIGUOUS) != 0) return -1;
-    if (!is_table(&buffers[0], 8, sizeof(Instruction)) || !is_table(&buffers[1], 4, sizeof(Register)) ||
-        !is_table(&buffers[2], 8, sizeof(Slot))) {
-        PyErr_SetString(PyExc_ValueError, "_rows.run: code is int64 (n, 8), regs int32 (n, 4) and args int64 (n, 2)");
-        return -1;
+/* Memory that programs work in: scratch, and where registers lie. It grows as they need it. */
+typedef struct {
+    void *scratch, *tables;
+    size_t bytes, registers;
+} Room;
+
+/* Let a program have room; -1 where there is no memory. */
+static int make_room(Room *room, Run *run) {
+    const size_t registers = (size_t)run->registers;
+    size_t floats;
+    if (room->tables == NULL || registers > room->registers) {
+        free(room->tables);
+        room->tables = malloc(registers * (sizeof(Place) + sizeof(size_t)) + 1);
+        if (room->tables == NULL) return -1;
+        room->registers = registers;
     }
-    run->code = buffers[0].buf;
-    run->regs = buffers[1].buf;
-    run->args = buffers[2].buf;
-    run->instructions = buffers[0].len / (Py_ssize_t)sizeof(Instruction);
-    run->registers = buffers[1].len / (Py_ssize_t)sizeof(Register);
-    run->slots = buffers[2].len / (Py_ssize_t)sizeof(Slot);
-    run->first = run->slots < 1 ? NULL : (const int32_t *)(intptr_t)run->args[0].at;
+    run->places = room->tables;
+    run->sizes = (size_t *)(run->places + registers);
+    if (rows_scratch(run, &floats) < 0) return -1;
+    if (room->scratch == NULL || room->bytes < floats * sizeof(float) + 64) {
+        free(room->scratch);
+        room->bytes = (floats * sizeof(float) + 64) / 2 * 3;
+        room->scratch = malloc(room->bytes);
+        if (room->scratch == NULL) return -1;
+    }
+    run->scratch = (float *)(((uintptr_t)room->scratch + 63) & ~(uintptr_t)63);
     return 0;
 }
 
-static void release(Program *program) {
-    while (program->held > 0) PyBuffer_Release(&program->buffers[--program->held]);
-}
+static const char NO_MEMORY[] = "there is no memory";
 
-/* Run a program, if it can be run; 0, or -1 and an exception. */
-static int run_program(Run *run) {
+/* Run a program, if it can be run: NULL, or what is wrong. */
+static const char *run_program(Run *run, Room *room) {
     const char *wrong = rows_check(run);
-    size_t taken, floats;
-    void *tables, *memory = NULL;
-    if (wrong != NULL) {
-        PyErr_Format(PyExc_ValueError, "_rows.run: %s", wrong);
-        return -1;
-    }
-    if (run->nodes <= 0) return 0;
+    if (wrong != NULL || run->nodes <= 0) return wrong;
     if (run->block <= 0 || run->block > run->nodes) run->block = run->nodes;
     if (run->block > LARGEST_BLOCK) run->block = LARGEST_BLOCK;
-    tables = malloc((size_t)run->registers * (sizeof(Place) + sizeof(size_t)) + 1);
-    if (tables != NULL) {
-        run->places = tables;
-        run->sizes = (size_t *)(run->places + run->registers);
-        if (rows_scratch(run, &floats) == 0) memory = take(floats * sizeof(float) + 64, &taken);
+    if (make_room(room, run) < 0) return NO_MEMORY;
+    rows_run(run);
+    return NULL;
+}
+
+/* What a launch is: a program by its number, the first of its slots and how many they are, and nodes. The nanoseconds
+   that it took are written to it. */
+typedef struct {
+    int64_t program, begin, slots, nodes, took;
+} Launch;
+
+typedef struct {
+    Py_buffer code, regs;
+} Program;
+
+typedef struct {
+    Program *programs;
+    Py_ssize_t count; /* of programs whose buffers are held */
+    Py_buffer launches, args;
+    int held; /* of these two */
+    ptrdiff_t block;
+} Stretch;
+
+static void release(Stretch *stretch) {
+    if (stretch->held > 1) PyBuffer_Release(&stretch->args);
+    if (stretch->held > 0) PyBuffer_Release(&stretch->launches);
+    while (stretch->count > 0) {
+        Program *program = &stretch->programs[--stretch->count];
+        PyBuffer_Release(&program->code);
+        PyBuffer_Release(&program->regs);
     }
-    if (memory == NULL) {
-        free(tables);
+    PyMem_Free(stretch->programs);
+}
+
+/* 0, or -1 and an exception. */
+static int hold_program(Program *program, PyObject *pair) {
+    if (!PyTuple_Check(pair) || PyTuple_GET_SIZE(pair) != 2) {
+        PyErr_SetString(PyExc_TypeError, "_rows.run: a program is a tuple of code and regs");
+        return -1;
+    }
+    if (PyObject_GetBuffer(PyTuple_GET_ITEM(pair, 0), &program->code, PyBUF_C_CONTIGUOUS) != 0) return -1;
+    if (PyObject_GetBuffer(PyTuple_GET_ITEM(pair, 1), &program->regs, PyBUF_C_CONTIGUOUS) != 0) {
+        PyBuffer_Release(&program->code);
+        return -1;
+    }
+    return 0;
+}
+
+/* From programs, launches, args and block; 0, or -1 and an exception. */
+static int hold(Stretch *stretch, PyObject *const *given) {
+    PyObject *programs = given[0];
+    Py_ssize_t k;
+    int fits = 1;
+    if (!PyTuple_Check(programs)) {
+        PyErr_SetString(PyExc_TypeError, "_rows.run: programs are a tuple");
+        return -1;
+    }
+    stretch->block = PyLong_AsSsize_t(given[3]);
+    if (stretch->block == -1 && PyErr_Occurred()) return -1;
+    stretch->programs = PyMem_Calloc((size_t)PyTuple_GET_SIZE(programs) + 1, sizeof(Program));
+    if (stretch->programs == NULL) {
         PyErr_NoMemory();
         return -1;
     }
-    run->scratch = (float *)(((uintptr_t)memory + 63) & ~(uintptr_t)63);
-    Py_BEGIN_ALLOW_THREADS
-    rows_run(run);
-    Py_END_ALLOW_THREADS
-    give_back(memory, taken);
-    free(tables);
+    for (k = 0; k < PyTuple_GET_SIZE(programs); k++, stretch->count++) {
+        const Program *program = &stretch->programs[k];
+        if (hold_program(&stretch->programs[k], PyTuple_GET_ITEM(programs, k)) != 0) return -1;
+        fits = fits && is_table(&program->code, 8, sizeof(Instruction)) && is_table(&program->regs, 4, sizeof(Register));
+    }
+    if (PyObject_GetBuffer(given[1], &stretch->launches, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE) != 0) return -1;
+    stretch->held = 1;
+    if (PyObject_GetBuffer(given[2], &stretch->args, PyBUF_C_CONTIGUOUS) != 0) return -1;
+    stretch->held = 2;
+    if (!fits || !is_table(&stretch->launches, 8, sizeof(Launch)) || !is_table(&stretch->args, 8, sizeof(Slot))) {
+        PyErr_SetString(PyExc_ValueError, "_rows.run: code is int64 (n, 8), regs int32 (n, 4), launches int64 (n, 5) and "
+                                          "args int64 (n, 2)");
+        return -1;
+    }
     return 0;
 }
 
-/* run(code, regs, args, nodes, block) */
+/* Run one launch: NULL, or what is wrong. */
+static const char *run_launch(const Stretch *stretch, const Launch *launch, Room *room) {
+    const int64_t slots = stretch->args.len / (Py_ssize_t)sizeof(Slot);
+    const Program *program;
+    Run run = {.kernels = kernels, .nodes = launch->nodes, .block = stretch->block};
+    if (launch->program < 0 || launch->program >= stretch->count) return "a launch has no such program";
+    if (launch->begin < 0 || launch->slots < 1 || launch->begin > slots || launch->slots > slots - launch->begin)
+        return "a launch has no such slots";
+    program = &stretch->programs[launch->program];
+    run.code = program->code.buf;
+    run.regs = program->regs.buf;
+    run.instructions = program->code.len / (Py_ssize_t)sizeof(Instruction);
+    run.registers = program->regs.len / (Py_ssize_t)sizeof(Register);
+    run.args = (const Slot *)stretch->args.buf + launch->begin;
+    run.slots = launch->slots;
+    run.first = (const int32_t *)(intptr_t)run.args[0].at;
+    return run_program(&run, room);
+}
+
+static int64_t now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+/* Run launches from one on, for a while: the number of the one that comes next. It has not run where something is wrong
+   with it. */
+static int64_t run_launches(const Stretch *stretch, int64_t number, Room *room, const char **wrong) {
+    const int64_t count = stretch->launches.len / (Py_ssize_t)sizeof(Launch), begun = now();
+    Launch *launches = stretch->launches.buf;
+    int64_t before = begun, after;
+    for (; number < count && before - begun < WHILE; number++, before = after) {
+        *wrong = run_launch(stretch, &launches[number], room);
+        if (*wrong != NULL) break;
+        after = now();
+        launches[number].took = after - before;
+    }
+    return number;
+}
+
+/* run(programs, launches, args, block, begin) -> number of the launch that comes next */
 static PyObject *run(PyObject *module, PyObject *const *given, Py_ssize_t count) {
-    Program program;
-    int result;
+    Stretch stretch = {0};
+    Room room = {0};
+    const char *wrong = NULL;
+    Py_ssize_t begin, end = 0;
     (void)module;
     if (count != 5) {
-        PyErr_SetString(PyExc_TypeError, "_rows.run takes code, regs, args, nodes and block");
+        PyErr_SetString(PyExc_TypeError, "_rows.run takes programs, launches, args, block and begin");
         return NULL;
     }
-    memset(&program, 0, sizeof program);
-    result = read_program(&program, given) != 0 ? -1 : run_program(&program.run);
-    release(&program);
-    if (result != 0) return NULL;
-    Py_RETURN_NONE;
+    begin = PyLong_AsSsize_t(given[4]);
+    if (begin < 0) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "_rows.run: begin is no launch");
+        return NULL;
+    }
+    if (hold(&stretch, given) != 0) {
+        release(&stretch);
+        return NULL;
+    }
+    room.scratch = spare.memory;
+    room.bytes = spare.bytes;
+    spare.memory = NULL;
+    spare.bytes = 0;
+    Py_BEGIN_ALLOW_THREADS
+    end = (Py_ssize_t)run_launches(&stretch, begin, &room, &wrong);
+    Py_END_ALLOW_THREADS
+    give_back(room.scratch, room.bytes);
+    free(room.tables);
+    release(&stretch);
+    if (wrong == NULL || end > begin) return PyLong_FromSsize_t(end); /* what is wrong is said at the next call */
+    if (wrong == NO_MEMORY) return PyErr_NoMemory();
+    return PyErr_Format(PyExc_ValueError, "_rows.run: %s", wrong);
 }
 
 /* Whether all elements of a (k, n) matrix with these strides lie in so many bytes. */
@@ -201,7 +301,7 @@ static PyObject *use(PyObject *module, PyObject *name) {
 }
 
 static PyMethodDef methods[] = {
-    {"run", (PyCFunction)(void (*)(void))run, METH_FASTCALL, "Run a row program over the nodes of a step."},
+    {"run", (PyCFunction)(void (*)(void))run, METH_FASTCALL, "Run row programs, each over the nodes of a step, for a while."},
     {"pack", pack, METH_VARARGS, "Write the right operand of a product in panels."},
     {"packed_size", packed_size, METH_VARARGS, "How many floats the panels of a (k, n) matrix take."},
     {"features", features, METH_NOARGS, "The kernels in use: avx512, avx2 or generic."},

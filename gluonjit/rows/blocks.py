@@ -1,0 +1,458 @@
+"""Argument blocks: what the row programs of a stretch of steps are called with, as flat arrays of whole numbers.
+
+In Cython's pure-Python mode. A block is a line of slots, as `gluonjit._rows` has them: an address and the bytes there.
+"""
+# cython: language_level=3, wraparound=False, initializedcheck=False
+
+from __future__ import annotations
+
+from array import array
+from typing import Any
+
+try:
+    import cython
+except ImportError:
+    from gluonjit import standin as cython
+
+WHAT = {"constant": 0, "index": 1, "operand": 2, "base": 2, "gradient": 3, "result": 4, "seed": 5, "saved": 6}
+"""What a slot of a form is: two numbers as they are; of an operand its index, rows or gradients; of a result its rows
+or gradients; or a saved register, the numbers being the columns that are saved before it, of nodes and of children."""
+
+
+@cython.cclass
+class Form:
+    """A program, by its number, and its slots but for the first two: three numbers each, what it is and two of it.
+
+    node_columns, child_columns: what it saves of each node and each child.
+    """
+
+    program: cython.longlong
+    count: cython.Py_ssize_t
+    node_columns: cython.longlong
+    child_columns: cython.longlong
+    slots: cython.longlong[::1]
+
+    def __init__(self, program: int, slots: list, node_columns: int, child_columns: int) -> None:
+        self.program, self.count = program, len(slots) // 3 + 2
+        self.node_columns, self.child_columns = node_columns, child_columns
+        self.slots = array("q", slots or [0])  # a view of Cython's is of something
+
+
+@cython.cclass
+class Blocks:
+    """Steps of a plan as numbers: what each reads and writes, and where its rows lie.
+
+    Of step k, `program[k]` is the number of its program or -1, its operands are those from `operand_at[k]` to
+    `operand_at[k + 1]`, and its results likewise. Operands are rows from `begins` on, or those of the index from
+    `indices` on where that is not -1. `flags`, as `choose` and `reach` take them, have a byte for each row of each
+    arena, one arena after the other.
+    """
+
+    program: cython.longlong[::1]
+    nodes: cython.longlong[::1]
+    children: cython.longlong[::1]
+    counts: cython.longlong[::1]
+    apart: cython.longlong[::1]
+    first: cython.longlong[::1]
+    operand_at: cython.longlong[::1]
+    arenas: cython.longlong[::1]
+    begins: cython.longlong[::1]
+    sizes: cython.longlong[::1]
+    spaces: cython.longlong[::1]
+    indices: cython.longlong[::1]
+    result_at: cython.longlong[::1]
+    result_arenas: cython.longlong[::1]
+    result_begins: cython.longlong[::1]
+    rows: cython.longlong[::1]
+    strides: cython.longlong[::1]
+    offsets: cython.longlong[::1]
+    addresses: cython.longlong[::1]
+    saved: cython.longlong[::1]
+    packed: cython.int[::1]
+    packed_at: cython.longlong
+    at: cython.Py_ssize_t
+
+    def __init__(self, tables: list, rows: list, strides: list, packed: Any, packed_at: int) -> None:
+        """The tables are those that `read` has filled; rows and bytes of a row for each arena; packed indices."""
+        k: cython.Py_ssize_t
+        (
+            self.program,
+            self.nodes,
+            self.children,
+            self.counts,
+            self.apart,
+            self.first,
+            self.operand_at,
+            self.arenas,
+            self.begins,
+            self.sizes,
+            self.spaces,
+            self.indices,
+            self.result_at,
+            self.result_arenas,
+            self.result_begins,
+        ) = [array("q", table or [0]) for table in tables]
+        self.rows, self.strides = array("q", rows or [0]), array("q", strides or [0])
+        self.offsets = array("q", bytes(8 * (len(rows) + 1)))
+        for k in range(len(rows)):
+            self.offsets[k + 1] = self.offsets[k] + self.rows[k]
+        self.addresses = array("q", bytes(8 * (len(rows) + 1)))
+        self.saved = array("q", bytes(8 * (len(tables[0]) + 1)))
+        self.packed, self.packed_at, self.at = packed, packed_at, -1
+
+    def forget(self, arenas: list) -> None:
+        """Ask anew where these arenas lie."""
+        for number in arenas:
+            self.addresses[number] = 0
+
+    def choose(
+        self,
+        begin: cython.Py_ssize_t,
+        end: cython.Py_ssize_t,
+        recorded: list,
+        learned: cython.uchar[::1],
+        read: cython.uchar[::1],
+        ways: list,
+        marks: list,
+        make: Any,
+    ) -> list:
+        """Find in which way each step is called, up to one that has none; returns their numbers.
+
+        A way is found in `ways[program]` by bytes: 1 where the step is recorded, then for each operand 1 where its rows
+        follow each other, 2 where one of them learns, or both. `make(step, bytes)` makes one, -1 for none. Rows that
+        recorded steps read go into `read`, and results of `marks[way]` into `learned`.
+        """
+        step: cython.Py_ssize_t
+        k: cython.Py_ssize_t
+        at: cython.Py_ssize_t
+        row: cython.longlong
+        place: cython.longlong
+        chosen: list = []
+        for step in range(begin, end):
+            at = self.operand_at[step]
+            look: bytearray = bytearray(self.operand_at[step + 1] - at + 1)
+            taped: cython.bint = recorded[step]
+            look[0] = taped
+            for k in range(at, self.operand_at[step + 1]):
+                sign: cython.int = self.indices[k] < 0
+                if taped and self._learns(k, learned, read):
+                    sign += 2
+                look[k - at + 1] = sign
+            key: bytes = bytes(look)
+            known: dict = ways[self.program[step]]
+            way = known.get(key)
+            if way is None:
+                way = known[key] = make(step, key)
+            if way < 0:
+                break
+            chosen.append(way)
+            for number in marks[way]:
+                k = number
+                k += self.result_at[step]
+                place = self.offsets[self.result_arenas[k]] + self.result_begins[k]
+                for row in range(place, place + self.nodes[step]):
+                    learned[row] = 1
+        return chosen
+
+    @cython.cfunc
+    def _learns(self, k: cython.Py_ssize_t, learned: cython.uchar[::1], read: cython.uchar[::1]) -> cython.bint:
+        """Note that the rows of an operand are read; tells whether one of them learns."""
+        i: cython.longlong
+        row: cython.longlong
+        found: cython.bint = False
+        offset: cython.longlong = self.offsets[self.arenas[k]]
+        for i in range(self.sizes[k]):
+            row = offset + (self.begins[k] + i if self.indices[k] < 0 else self.packed[self.indices[k] + i])
+            read[row] = 1
+            if learned[row]:
+                found = True
+        return found
+
+    def room(self, steps: list, forms: list) -> tuple:
+        """How many slots, and saved numbers, there are in blocks of these steps, each of this form."""
+        k: cython.Py_ssize_t
+        slots: cython.longlong = 0
+        floats: cython.longlong = 0
+        for k in range(len(steps)):
+            form: Form = forms[k]
+            step: cython.Py_ssize_t = steps[k]
+            slots += form.count
+            floats += form.node_columns * self.nodes[step] + form.child_columns * self.children[step]
+        return slots, floats
+
+    def save(self, steps: list, forms: list, address: cython.longlong) -> None:
+        """Let steps save what they save from this address on."""
+        k: cython.Py_ssize_t
+        for k in range(len(steps)):
+            form: Form = forms[k]
+            step: cython.Py_ssize_t = steps[k]
+            self.saved[step] = address
+            address += 4 * (form.node_columns * self.nodes[step] + form.child_columns * self.children[step])
+
+    def fill(
+        self,
+        steps: list,
+        forms: list,
+        launches: cython.longlong[::1],
+        args: cython.longlong[::1],
+        gradients: cython.longlong[::1],
+        arena: Any,
+        gradient: Any,
+    ) -> None:
+        """Fill in blocks of steps, each of its form, and launches of them. What arenas lie where is asked for once."""
+        k: cython.Py_ssize_t
+        i: cython.Py_ssize_t
+        o: cython.Py_ssize_t
+        r: cython.Py_ssize_t
+        what: cython.longlong
+        slot: cython.Py_ssize_t = 0
+        for k in range(len(steps)):
+            form: Form = forms[k]
+            step: cython.Py_ssize_t = steps[k]
+            self.at = step
+            launches[5 * k] = form.program
+            launches[5 * k + 1] = slot // 2
+            launches[5 * k + 2] = form.count
+            launches[5 * k + 3] = self.nodes[step]
+            args[slot] = self.packed_at + 4 * self.first[step] if self.first[step] >= 0 else 0
+            args[slot + 1] = 4 * (self.nodes[step] + 1) if self.first[step] >= 0 else 0
+            args[slot + 2] = self.saved[step]
+            args[slot + 3] = 4 * (form.node_columns * self.nodes[step] + form.child_columns * self.children[step])
+            slot += 4
+            for i in range(0, 3 * (form.count - 2), 3):
+                what = form.slots[i]
+                args[slot], args[slot + 1] = form.slots[i + 1], form.slots[i + 2]
+                if what == 1:  # index
+                    o = self.operand_at[step] + form.slots[i + 1]
+                    args[slot] = self.packed_at + 4 * self.indices[o] if self.indices[o] >= 0 else 0
+                    args[slot + 1] = 4 * self.sizes[o] if self.indices[o] >= 0 else 0
+                elif what == 2 or what == 3:  # of an operand
+                    o = self.operand_at[step] + form.slots[i + 1]
+                    self._rows(
+                        self.arenas[o],
+                        self.begins[o] if self.indices[o] < 0 else 0,
+                        args,
+                        slot,
+                        self.addresses if what == 2 else gradients,
+                        arena if what == 2 else gradient,
+                    )
+                elif what == 4 or what == 5:  # of a result
+                    r = self.result_at[step] + form.slots[i + 1]
+                    self._rows(
+                        self.result_arenas[r],
+                        self.result_begins[r],
+                        args,
+                        slot,
+                        self.addresses if what == 4 else gradients,
+                        arena if what == 4 else gradient,
+                    )
+                elif what == 6:  # saved
+                    args[slot] = form.slots[i + 1] * self.nodes[step] + form.slots[i + 2] * self.children[step]
+                    args[slot + 1] = 0
+                slot += 2
+
+    def filled(self) -> int:
+        """The step whose block was filled in last, or was to be."""
+        return self.at
+
+    @cython.cfunc
+    def _rows(
+        self,
+        number: cython.longlong,
+        begin: cython.longlong,
+        args: cython.longlong[::1],
+        slot: cython.Py_ssize_t,
+        addresses: cython.longlong[::1],
+        ask: Any,
+    ) -> None:
+        """Fill in a slot with the rows of an arena, or of its gradients, from one on."""
+        if addresses[number] == 0:
+            addresses[number] = ask(number)
+        args[slot] = addresses[number] + begin * self.strides[number]
+        args[slot + 1] = (self.rows[number] - begin) * self.strides[number]
+
+    def reach(self, steps: list, ways: list, reached: cython.uchar[::1], passed: Any, known: dict, make: Any) -> list:
+        """Go back through steps from those of their results that have been reached, to their operands.
+
+        `known` has by way and results, a byte each that is 1 where it has been reached, the numbers of the operands
+        to which gradients go and something else, which `make(step, way, bytes)` makes where it is missing. Steps of
+        `passed`, a collection or None, are not gone through. Returns steps that are, each with that something.
+        """
+        k: cython.Py_ssize_t
+        r: cython.Py_ssize_t
+        row: cython.longlong
+        place: cython.longlong
+        found: list = []
+        for k in range(len(steps)):
+            step: cython.Py_ssize_t = steps[k]
+            given: bytearray = bytearray(self.result_at[step + 1] - self.result_at[step])
+            some: cython.bint = False
+            over: cython.bint = passed is not None and step in passed
+            for r in range(self.result_at[step], self.result_at[step + 1]):
+                place = self.offsets[self.result_arenas[r]] + self.result_begins[r]
+                for row in range(place, place + self.nodes[step]):
+                    if over:
+                        reached[row] = 0
+                    elif reached[row]:
+                        given[r - self.result_at[step]] = 1
+                        some = True
+                        break
+            if not some:
+                continue
+            key: tuple = (ways[k], bytes(given))
+            way = known.get(key)
+            if way is None:
+                way = known[key] = make(step, ways[k], key[1])
+            self._spread(step, given, way[0], reached)
+            found.append((step, way[1]))
+        return found
+
+    @cython.cfunc
+    def _spread(self, step: cython.Py_ssize_t, given: bytearray, operands: tuple, reached: cython.uchar[::1]) -> None:
+        """Note which rows of operands are reached: those of nodes that are, or all where it is not known which."""
+        r: cython.Py_ssize_t
+        o: cython.Py_ssize_t
+        i: cython.longlong
+        place: cython.longlong
+        child: cython.longlong
+        begin: cython.longlong = self.first[step]
+        # What can be told apart: nodes, or where they have any number of rows these.
+        units: cython.longlong = self.counts[step]
+        per: cython.longlong = self.nodes[step] // units
+        every: cython.bint = self.apart[step] or per * units != self.nodes[step]
+        nodes: bytearray = bytearray(units)
+        for r in range(self.result_at[step], self.result_at[step + 1]):
+            if every or not given[r - self.result_at[step]]:
+                continue
+            missing: cython.bint = False
+            place = self.offsets[self.result_arenas[r]] + self.result_begins[r]
+            for i in range(self.nodes[step]):
+                if reached[place + i]:
+                    nodes[i // per] = 1
+                else:
+                    missing = True
+            every = not missing
+        for number in operands:
+            o = number
+            o += self.operand_at[step]
+            place = self.offsets[self.arenas[o]]
+            for i in range(self.nodes[step]):
+                if not every and not nodes[i // per]:
+                    continue
+                if not self.spaces[o]:
+                    reached[place + self._row(o, i)] = 1
+                elif begin >= 0:
+                    for child in range(self.packed[begin + i], self.packed[begin + i + 1]):
+                        reached[place + self._row(o, child)] = 1
+
+    @cython.cfunc
+    def _row(self, o: cython.Py_ssize_t, i: cython.longlong) -> cython.longlong:
+        """A row of an operand's arena."""
+        return self.begins[o] + i if self.indices[o] < 0 else self.packed[self.indices[o] + i]
+
+
+def read(steps: tuple, programs: list, unfit: Any) -> tuple:
+    """Read steps, each with the number of its program and the spaces of its operands, or None: `Blocks`' tables.
+
+    Steps whose rows are not one a node or one a child are given to `unfit`, with why. Returns the tables, the indices
+    to be packed one after the other, how many numbers these are, and which steps have children, of whom the beginnings
+    come after them.
+    """
+    tables: list = [[], [], [], [], [], [], [0], [], [], [], [], [], [0], [], []]
+    program, nodes, children, counts, apart, first, operand_at = tables[:7]
+    arenas, begins, sizes, spaces, indices, result_at, result_arenas, result_begins = tables[7:]
+    wanted: list = []
+    parents: list = []
+    packed: cython.longlong = 0
+    k: cython.Py_ssize_t
+    number: cython.Py_ssize_t
+    rows: cython.longlong
+    each: cython.longlong
+    for number in range(len(steps)):
+        step = steps[number]
+        known = programs[number]
+        why: str = ""
+        if known is not None:
+            why = _why_not(step, known[1])
+            if why:
+                unfit(number, why)
+        if known is None or why:
+            for table in (nodes, children, counts, apart):
+                table.append(0)
+            program.append(-1)
+            first.append(-1)
+            operand_at.append(len(arenas))
+            result_at.append(len(result_arenas))
+            continue
+        kind = step.kind
+        program.append(known[0])
+        nodes.append(step.places[0].end - step.places[0].begin)
+        counts.append(nodes[-1] if kind.poly else step.count)
+        apart.append(kind.apart)
+        groups: tuple = kind.groups
+        gathers: tuple = step.gathers
+        for k in range(len(gathers)):
+            gather = gathers[k]
+            place = gather.place
+            index = gather.index
+            rows = place.end - place.begin if index is None else len(index)
+            each = rows // len(groups[k])
+            for position in range(len(groups[k])):
+                arenas.append(place.arena)
+                sizes.append(each)
+                begins.append(place.begin + position * each if index is None else 0)
+                indices.append(-1 if index is None else packed + position * each)
+            if index is not None:
+                wanted.append(index)
+                packed += rows
+        family: cython.longlong = 0 if step.arities is None else step.arities.sum()
+        of: tuple = known[1]
+        for k in range(len(arenas) - operand_at[number]):
+            spaces.append(of[k])
+            if of[k]:
+                family = sizes[operand_at[number] + k]
+        children.append(family)
+        first.append(-1)
+        if family:
+            parents.append(number)
+        operand_at.append(len(arenas))
+        for place in step.places:
+            result_arenas.append(place.arena)
+            result_begins.append(place.begin)
+        result_at.append(len(result_arenas))
+    return tables, wanted, packed, parents
+
+
+@cython.cfunc
+def _why_not(step: Any, spaces: tuple) -> str:
+    """Why the rows of a step are not as its program takes them, if they are not."""
+    k: cython.Py_ssize_t
+    place = step.places[0]
+    nodes: cython.longlong = place.end - place.begin
+    children: cython.longlong = -1
+    rows: cython.longlong
+    operand: cython.Py_ssize_t = 0
+    for place in step.places:
+        if place.end - place.begin != nodes or not nodes:
+            return "rows of one step that are not one a node"
+    arities = step.arities
+    if arities is not None:
+        children = arities.sum()
+    groups: tuple = step.kind.groups
+    gathers: tuple = step.gathers
+    for k in range(len(gathers)):
+        gather = gathers[k]
+        place = gather.place
+        rows = place.end - place.begin if gather.index is None else len(gather.index)
+        if rows % len(groups[k]):
+            return "operands of one group that have unlike numbers of rows"
+        rows //= len(groups[k])
+        for _ in range(len(groups[k])):
+            if spaces[operand] and children < 0:
+                children = rows // nodes * nodes
+            if rows != (children if spaces[operand] else nodes):
+                return "rows of one step that are not one a node"
+            operand += 1
+    if arities is not None and len(arities) != nodes:
+        return "nodes of several rows with children"
+    return ""

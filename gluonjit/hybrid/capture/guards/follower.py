@@ -97,7 +97,8 @@ class Follower(Reader):
         before: Any = sys.getprofile()
         deep = sys.getrecursionlimit()
         sys.setrecursionlimit(_FRAMES * deep)
-        sys.setprofile(self._notice)
+        notice = self._notice  # held until the end: Python may be about to call it where it lets go of it
+        sys.setprofile(notice)
         try:
             result = self.call(function, *args, **kwargs)
         finally:

@@ -19,6 +19,8 @@ def cfunc(function: _Function) -> _Function:
 
 
 ccall = cfunc
+cclass = cfunc
+no_gc = cfunc
 inline = cfunc
 
 

@@ -20,6 +20,7 @@ def cfunc(function: _Function) -> _Function:
 
 ccall = cfunc
 cclass = cfunc
+no_gc = cfunc
 inline = cfunc
 
 

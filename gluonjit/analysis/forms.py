@@ -44,7 +44,9 @@ def _numbers(kind: Kind, columns: tuple[int, ...]) -> list[int]:
         begin = found[2 + number] = len(found)
         found += [len(roles)] + [0] * len(roles)
         for k, role in enumerate(roles):
-            found[begin + 1 + k] = len(found)
-            rows = [row for position in role for row in range(columns[position], columns[position + 1])]
-            found += [len(rows), *rows]
+            found[begin + 1 + k] = at = len(found)
+            found.append(0)
+            for position in role:
+                found += range(columns[position], columns[position + 1])
+            found[at] = len(found) - at - 1
     return found

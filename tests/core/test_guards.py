@@ -352,12 +352,25 @@ def test_variants_are_found_by_what_holds_and_bounded() -> None:
     assert too_many(known).startswith("self.a had 16 values")
 
 
-def test_what_python_itself_calls_ends_no_trace() -> None:
+class Notes:
+    """A callback of the collector's that is an object."""
+
+    def __init__(self, seen: list[str]) -> None:
+        self.seen = seen
+
+    def __call__(self, phase: str, info: dict[str, int]) -> None:
+        self.seen.append(phase)
+
+
+@pytest.mark.parametrize("as_object", [False, True])
+def test_what_python_itself_calls_ends_no_trace(as_object: bool) -> None:
     """The collector's callbacks run in the middle of whatever the program does."""
     seen: list[str] = []
+    note: Callable[..., Any] = Notes(seen)
+    if not as_object:
 
-    def note(phase: str, info: dict[str, int]) -> None:
-        seen.append(phase)
+        def note(phase: str, info: dict[str, int]) -> None:
+            seen.append(phase)
 
     def collects(x: float) -> float:
         return x + 1

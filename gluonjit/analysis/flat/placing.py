@@ -47,6 +47,8 @@ class Place:
         return f"Place({self.arena}, {self.begin}, {self.end})"
 
 
+@cython.no_gc
+@cython.cclass
 class Gather:
     """Rows of an arena: those of `index`, or where that is None all of `place`."""
 

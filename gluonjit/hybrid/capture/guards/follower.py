@@ -38,8 +38,14 @@ from gluonjit.hybrid.run.state import LOCAL
 
 def _interrupts(code: Any) -> bool:
     """Tells whether Python itself calls this, wherever the program is: its collector, or for a signal."""
-    handlers = [*gc.callbacks, *map(signal.getsignal, (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGUSR1))]
-    return any(getattr(handler, "__code__", None) is code for handler in handlers)
+    handlers: list[Any] = [
+        *gc.callbacks,
+        *map(signal.getsignal, (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGUSR1)),
+    ]
+    functions = [
+        handler if hasattr(handler, "__code__") else handler.__call__ for handler in handlers if callable(handler)
+    ]
+    return any(getattr(function, "__code__", None) is code for function in functions)
 
 
 class _Within:

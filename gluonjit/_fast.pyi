@@ -53,7 +53,7 @@ def tensor(value: Any) -> Any:
     """A lazy tensor of PyTorch's of a value."""
 
 def capture(cell: Any, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Captures a call of PyTorch's as a node of the open batch; None where Python has to see to it."""
+    """Captures a call of a cell as a node of the open batch; None where Python has to see to it."""
 
 def keep_operator(handle: int, arrays: Any, keys: Any, vals: Any, record: Any) -> None:
     """Let calls of an operator of MXNet's that are equal to this one, but for the values, be nodes of this record."""

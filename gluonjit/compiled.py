@@ -25,7 +25,7 @@ def load(name: str) -> tuple[Any, str]:
 
 FAST, WHY_NOT = load("_fast")
 """The module that captures calls, or None and why."""
-PARTS = ("gluonjit.graph.frames", "gluonjit.graph.values", "gluonjit.graph.slices")
+PARTS = ("gluonjit.graph.frames", "gluonjit.graph.values", "gluonjit.graph.slices", "gluonjit.graph.entries")
 """Modules that were built together with it, into the same file."""
 
 

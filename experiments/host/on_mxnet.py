@@ -12,6 +12,7 @@ import numpy as np
 from mxnet import autograd, gluon
 from mxnet.ndarray import register
 
+import gluonjit
 from experiments.host import MOST_CALLS, WAY
 from experiments.host.sorts import Operands, Sort, Tree
 from experiments.host.trees import WORDS
@@ -61,14 +62,42 @@ class Own(gluon.HybridBlock):
         return F.tanh(self.left(x) + self.right(y))
 
 
+class Joining(gluon.Block):
+    """A block with a method of two operands."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.right = (gluon.nn.Dense(SIZE, in_units=SIZE) for _ in range(2))
+
+    def join(self, x: Any, y: Any) -> Any:
+        """One layer of both."""
+        return mx.nd.tanh(self.left(x) + self.right(y))
+
+
+class JoiningCell(Joining):
+    """The same, declared."""
+
+    join = gluonjit.cell(Joining.join)
+
+
+def gated(x: Any, y: Any) -> Any:
+    """A function of two operands."""
+    return mx.nd.sigmoid(x) * mx.nd.tanh(y)
+
+
+gated_cell = gluonjit.cell(gated)
+
+
 class Calls(gluon.Block):
     """A sample that does what it is given, and the layers for it."""
 
-    def __init__(self) -> None:
+    def __init__(self, batched: bool) -> None:
         super().__init__()
         self.embed = gluon.nn.Embedding(MOST_CALLS, SIZE)
         self.first, self.second, self.dense = (gluon.nn.Dense(SIZE, in_units=SIZE) for _ in range(3))
         self.own = Own()
+        self.joining = JoiningCell() if batched else Joining()
+        self.gated = gated_cell if batched else gated
 
     def forward(self, work: Any) -> Any:
         """Call `work` with this model."""
@@ -77,7 +106,7 @@ class Calls(gluon.Block):
 
 def calls(batched: bool, seed: int) -> Calls:
     """Return the model in which calls are made."""
-    net = _initialized(Calls(), seed)
+    net = _initialized(Calls(batched), seed)
     row = mx.nd.zeros((1, SIZE))
     net.own(row, row)  # a layer has no weights before an array reaches it
     return _batched(net) if batched else net
@@ -172,6 +201,16 @@ def _own(net: Calls, at: Operands) -> list[Any]:
     return [own(x, y) for x, y in zip(at.xs, at.ys)]
 
 
+def _function(net: Calls, at: Operands) -> list[Any]:
+    gated = net.gated
+    return [gated(x, y) for x, y in zip(at.xs, at.ys)]
+
+
+def _method(net: Calls, at: Operands) -> list[Any]:
+    joining = net.joining
+    return [joining.join(x, y) for x, y in zip(at.xs, at.ys)]
+
+
 def _add(net: Calls, at: Operands) -> list[Any]:
     return [x + y for x, y in zip(at.xs, at.ys)]
 
@@ -187,4 +226,6 @@ SORTS = (
     Sort("`mx.nd.FullyConnected(x, ...)`", _connected, stub=stubbed),
     Sort("a `Dense`", _dense),
     Sort("a HybridBlock of the user's, two operands", _own),
+    Sort("a function as `@gluonjit.cell`, two operands", _function),
+    Sort("a method as `@gluonjit.cell`, two operands", _method),
 )

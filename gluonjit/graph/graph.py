@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any, NamedTuple
 
+from gluonjit.graph.entries import rows_of
 from gluonjit.graph.frames import user_line
 from gluonjit.graph.origins import Mark
 from gluonjit.graph.recorder import GraphRows, Record, Value
@@ -69,17 +70,7 @@ class Graph(GraphRows):
             self.begin()
             entries = self.lookups[table] = {}
             self.lookup_specs[table] = spec
-        known = tuple(map(entries.get, indices))
-        if None not in known:
-            return known  # type: ignore[return-value]
-        rows = []
-        for index in indices:
-            row = entries.get(index)
-            if row is None:
-                row = entries[index] = self.rows
-                self.rows += 1
-            rows.append(row)
-        return tuple(rows)
+        return rows_of(self, entries, indices)
 
     def begin(self) -> None:
         """Note the time of the first capture."""

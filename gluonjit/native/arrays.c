@@ -75,66 +75,18 @@ static long long whole(const char *data, int code, Py_ssize_t k) {
     return found > -1.0 && found < 9e15 ? (long long)found : -1;
 }
 
-/* The row of an entry of a table, as Graph.lookup_rows gives it: a new one is numbered. The reference to the index is
-   taken over. */
-PyObject *row_of(PyObject *graph, PyObject *entries, PyObject *index) {
-    Py_ssize_t *next = &((GraphRows *)graph)->rows;
-    PyObject *row;
-    if (index == NULL) return NULL;
-    row = Py_XNewRef(PyDict_GetItemWithError(entries, index));
-    if (row == NULL && !PyErr_Occurred()) {
-        if (*next < 0 || *next >= MOST_ROWS) {
-            PyErr_Format(PyExc_OverflowError, "a batch has no row after %zd", *next);
-        } else {
-            row = PyLong_FromSsize_t(*next);
-            if (row != NULL && PyDict_SetItem(entries, index, row) < 0) Py_CLEAR(row);
-            if (row != NULL) ++*next;
-        }
-    }
-    Py_DECREF(index);
-    return row;
-}
-
-/* The rows of entries of a table. */
-static PyObject *rows_of(PyObject *graph, PyObject *entries, const char *data, int code, Py_ssize_t count) {
-    PyObject *rows = PyTuple_New(count);
+/* The numbers of an index array, a list. */
+static PyObject *listed(const char *data, int code, Py_ssize_t count) {
+    PyObject *numbers = PyList_New(count);
     Py_ssize_t k;
-    for (k = 0; rows != NULL && k < count; k++) {
-        PyObject *row = row_of(graph, entries, PyLong_FromLongLong(whole(data, code, k)));
-        if (row == NULL) {
-            Py_CLEAR(rows);
-            break;
-        }
-        PyTuple_SET_ITEM(rows, k, row);
+    for (k = 0; numbers != NULL && k < count; k++) {
+        PyObject *number = PyLong_FromLongLong(whole(data, code, k));
+        if (number == NULL)
+            Py_CLEAR(numbers);
+        else
+            PyList_SET_ITEM(numbers, k, number);
     }
-    return rows;
-}
-
-/* The value of rows of a table, given as a tuple, which is taken over. */
-PyObject *entries_value(PyObject *graph, PyObject *rows, PyObject *row_spec, char taped) {
-    PyObject *spec = NULL, *value, *only, *place, *made;
-    Py_ssize_t count = PyTuple_GET_SIZE(rows);
-    if (row_spec == NULL || Py_TYPE(row_spec) != names.spec_type) {
-        Py_DECREF(rows);
-        return no_such_slot(row_spec, names.spec_type);
-    }
-    made = dict_at(row_spec, offsetof(Spec, of_rows));
-    place = made == NULL ? NULL : PyLong_FromSsize_t(~count);
-    if (place != NULL) spec = Py_XNewRef(PyDict_GetItemWithError(made, place));
-    Py_XDECREF(place);
-    if (spec == NULL && !PyErr_Occurred()) spec = PyObject_CallMethod(row_spec, "stacked", "n", count);
-    if (spec == NULL) {
-        Py_DECREF(rows);
-        return NULL;
-    }
-    if (count == 1) {
-        only = Py_NewRef(PyTuple_GET_ITEM(rows, 0));
-        Py_DECREF(rows);
-        rows = only;
-    }
-    value = value_new(rows, 0, spec, graph, taped, Py_None);
-    Py_DECREF(spec);
-    return value;
+    return numbers;
 }
 
 /* Let the batch and the table know the value of an index array: a write to the array is noticed. */
@@ -150,10 +102,10 @@ static int note_index(PyObject *batch, PyObject *table, PyObject *array, PyObjec
 
 /* The value of a look-up that was not made before in this batch. */
 static PyObject *look_up(PyObject *batch, PyObject *table, PyObject *array, PyObject *key) {
-    PyObject *graph = SLOT(batch, names.batch_graph), *entries = NULL, *tables, *rows = NULL, *value = NULL;
+    PyObject *graph = SLOT(batch, names.batch_graph), *entries = NULL, *tables, *numbers = NULL, *value = NULL;
     void *address = address_of(array);
     const int64_t *sizes;
-    Py_ssize_t count, size, k;
+    Py_ssize_t count, size;
     int axes, code, failed;
     int64_t here[64];
     char *data = (char *)here;
@@ -174,13 +126,12 @@ static PyObject *look_up(PyObject *batch, PyObject *table, PyObject *array, PyOb
     Py_BEGIN_ALLOW_THREADS /* it waits until the array is computed */
     failed = ((CopyOut)names.copy_out)(address, data, (size_t)count);
     Py_END_ALLOW_THREADS
-    for (k = 0; !failed && k < count; k++) {
-        long long index = whole(data, code, k);
-        failed = index < 0 || index >= size; /* Python says what is wrong */
-    }
-    if (!failed) rows = rows_of(graph, entries, data, code, count);
-    if (rows != NULL)
-        value = entries_value(graph, rows, SLOT(table, names.table_row), SLOT(table, names.table_taped) == Py_True);
+    if (!failed) numbers = listed(data, code, count);
+    if (numbers != NULL) /* of a number that the table has not, Python says what is wrong */
+        value = entries_at(graph, entries, numbers, size, SLOT(table, names.table_row),
+                           SLOT(table, names.table_taped) == Py_True);
+    Py_XDECREF(numbers);
+    if (value == Py_None) Py_CLEAR(value);
     if (value != NULL && note_index(batch, table, array, key, value) < 0) Py_CLEAR(value);
     Py_DECREF(entries);
     Py_DECREF(graph);

@@ -256,8 +256,6 @@ PyObject *capture_call(PyObject *module, PyObject *const *args, Py_ssize_t count
 int is_inside(PyObject *state, PyObject *batch);
 /* The same of a call anywhere in a batch that is open. */
 int is_open(PyObject *state, PyObject *batch);
-PyObject *row_of(PyObject *graph, PyObject *entries, PyObject *index);
-PyObject *entries_value(PyObject *graph, PyObject *rows, PyObject *row_spec, char taped);
 PyObject *quicken(PyObject *module, PyObject *args);
 PyObject *quick_module(PyObject *const *args, Py_ssize_t count);
 
@@ -315,6 +313,9 @@ PyObject *capture(const Framework *of, PyObject *state, PyObject *cell, PyObject
 
 /* graph/slices.py: rows of a Value by a slice or a number, or None where Python has to see to it */
 PyObject *rows_by(PyObject *value, PyObject *key);
+
+/* graph/entries.py: the value of a look-up in a table of so many entries, or None where Python has to see to it */
+PyObject *entries_at(PyObject *graph, PyObject *entries, PyObject *numbers, Py_ssize_t size, PyObject *spec, int taped);
 
 /* slices.c */
 

@@ -7,7 +7,7 @@ static PyMethodDef methods[] = {
      "Tell the fast path the classes and functions of the package that it works with."},
     {"look", look, METH_O, "Shape and codes of dtype and device of an array, or None where Python has to look."},
     {"capture", (PyCFunction)(void (*)(void))capture_call, METH_FASTCALL,
-     "What a call of PyTorch's gives that is one node, or None where Python has to see to it."},
+     "What a call gives that is one node, or None where Python has to see to it."},
     {"keep_operator", (PyCFunction)(void (*)(void))keep_operator, METH_FASTCALL,
      "Let equal calls of an operator of MXNet's be nodes of this record."},
     {"main_door", main_door, METH_NOARGS, "What stands in the place of __torch_function__ of lazy tensors."},

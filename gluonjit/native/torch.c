@@ -76,31 +76,9 @@ other:
     return NULL;
 }
 
-/* The rows at these indices, a list; NULL and no exception where it holds something else than numbers of rows. */
-static PyObject *rows_at(PyObject *graph, PyObject *entries, PyObject *listed, Py_ssize_t size) {
-    Py_ssize_t count = PyList_GET_SIZE(listed), k;
-    PyObject *rows;
-    for (k = 0; k < count; k++) {
-        PyObject *index = PyList_GET_ITEM(listed, k);
-        int over = 0;
-        long number = PyLong_CheckExact(index) ? PyLong_AsLongAndOverflow(index, &over) : -1;
-        if (number < 0 || number >= size) return NULL;
-    }
-    rows = count ? PyTuple_New(count) : NULL;
-    for (k = 0; rows != NULL && k < count; k++) {
-        PyObject *row = k < PyList_GET_SIZE(listed) ? row_of(graph, entries, Py_NewRef(PyList_GET_ITEM(listed, k))) : NULL;
-        if (row == NULL) {
-            Py_CLEAR(rows);
-            break;
-        }
-        PyTuple_SET_ITEM(rows, k, row);
-    }
-    return rows;
-}
-
 /* A look-up in a table that the batch knows, by whole numbers that are there. */
 static PyObject *quick_rows(PyObject *batch, PyObject *cell, PyObject *indices, int learning) {
-    PyObject *table, *lookup, *graph, *entries = NULL, *tables, *listed = NULL, *rows = NULL, *value = NULL, *result = NULL;
+    PyObject *table, *lookup, *graph, *entries = NULL, *tables, *listed = NULL, *value = NULL, *result = NULL;
     Py_ssize_t size;
     if (Py_TYPE(indices) == names.torch.lazy[0] && is_stale(indices)) return NULL;
     if (Py_TYPE(indices) == names.torch.lazy[0]) indices = SLOT(indices, names.torch.lazy_c[0]);
@@ -114,12 +92,11 @@ static PyObject *quick_rows(PyObject *batch, PyObject *cell, PyObject *indices, 
     if (entries != NULL && PyDict_CheckExact(entries)) listed = PyObject_CallMethodNoArgs(indices, str_tolist);
     if (listed != NULL && PyList_CheckExact(listed) && SLOT(batch, names.batch_graph) == graph) {
         size = number_at(table, names.torch_table_size);
-        if (!PyErr_Occurred()) rows = rows_at(graph, entries, listed, size);
+        if (!PyErr_Occurred())
+            value = entries_at(graph, entries, listed, size, SLOT(table, names.torch_table_row),
+                               SLOT(table, names.torch_table_taped) == Py_True);
     }
-    if (rows != NULL)
-        value = entries_value(graph, rows, SLOT(table, names.torch_table_row),
-                              SLOT(table, names.torch_table_taped) == Py_True);
-    if (value != NULL) result = tensor_of(value);
+    if (value != NULL && value != Py_None) result = tensor_of(value);
     Py_XDECREF(value);
     Py_XDECREF(listed);
     Py_XDECREF(entries);
@@ -146,12 +123,13 @@ static PyObject *look_up(PyObject *batch, PyObject *cell, PyObject *const *args,
    to see to it. */
 PyObject *capture_call(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     PyObject *state, *result;
-    if (count != 4 || !PyTuple_CheckExact(args[2]) || !PyDict_CheckExact(args[3]) || names.engine == NULL)
+    const Framework *of = count == 4 && Py_TYPE(args[0]) == names.mxnet.cell_type ? &names.mxnet : &names.torch;
+    if (count != 4 || !PyTuple_CheckExact(args[2]) || !PyDict_CheckExact(args[3]) || of->cell_type == NULL)
         return PyErr_Format(PyExc_TypeError, "capture() takes a cell, an owner, a tuple and a dict");
+    if (of == &names.mxnet && PyDict_GET_SIZE(args[3])) Py_RETURN_NONE; /* names are an argument in Python's signature */
     state = state_here();
     if (state == NULL) return NULL;
-    result = capture(&names.torch, state, args[0], args[1], &PyTuple_GET_ITEM(args[2], 0), PyTuple_GET_SIZE(args[2]),
-                     args[3]);
+    result = capture(of, state, args[0], args[1], &PyTuple_GET_ITEM(args[2], 0), PyTuple_GET_SIZE(args[2]), args[3]);
     Py_DECREF(state);
     if (result == NULL && !PyErr_Occurred()) Py_RETURN_NONE;
     return result;

@@ -14,7 +14,10 @@ import pytest
 from captured_support import assert_captured_alike, fresh
 from mxnet import autograd, gluon
 
+import gluonjit
 from gluonjit.compiled import FAST, WHY_NOT
+from gluonjit.engines.mxnet import engine
+from gluonjit.engines.mxnet.cells import capture_cell
 from gluonjit.graph import Value, intern_spec
 from gluonjit.hybrid import LOCAL
 
@@ -156,3 +159,65 @@ def test_an_error_inside_of_blocks_leaves_the_sample() -> None:
     with pytest.raises(KeyError, match="mine"):
         net(mx.nd.ones((1, 2)))
     assert LOCAL.state.inside == 0
+
+
+@gluonjit.cell
+def gated(x: mx.nd.NDArray, y: mx.nd.NDArray, by: float) -> mx.nd.NDArray:
+    """A cell of no block."""
+    return mx.nd.tanh(x) * y * by
+
+
+class Declared(gluon.Block):
+    """Calls a function and a method that are cells; the method reads what it is to scale by."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.by = 1.0
+        with self.name_scope():
+            self.dense = gluon.nn.Dense(3, in_units=3)
+
+    @gluonjit.cell
+    def step(self, x: Any, rest: Any) -> Any:
+        """Two results."""
+        return self.dense(x) * self.by, rest[0] + rest[1]
+
+    def forward(self, x: Any) -> Any:
+        for by in (1.0, 2.0, 1.0):
+            self.by = by
+            left, right = self.step(x, [x, x])
+            x = gated(left, right, 0.5) + gated(left, right, by=0.5) + gated(right, left, 1)
+        return x
+
+
+def test_functions_and_methods_that_are_cells_are_captured_without_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All calls but the first of each signature in a batch, and those by name."""
+    asked: list[str] = []
+    mx.random.seed(3)
+    net = Declared()
+    net.initialize(mx.init.Uniform(0.5))
+    samples = [mx.nd.random.uniform(shape=(1, 3)) for _ in range(4)]
+    wanted = [net(x) for x in samples]
+    with autograd.record():
+        sum([net(x).sum() for x in samples]).backward()
+    gradient = net.dense.weight.grad().asnumpy()
+
+    def capture(cell: Any, *args: Any) -> Any:
+        asked.append(cell.name.rpartition(".")[2])
+        return capture_cell(cell, *args)
+
+    monkeypatch.setattr(engine, "capture_cell", capture)
+    net.hybridize(dynamic_batch=True)
+    with gluonjit.batching():
+        found = [net(x) for x in samples]
+    with autograd.record(), gluonjit.batching() as batch:
+        total = gluonjit.add_n([net(x).sum() for x in samples])
+    total.backward()
+    for array, right in zip(found, wanted):
+        assert abs(array.asnumpy() - right.asnumpy()).max() <= 1e-5 * abs(right.asnumpy()).max()
+    assert abs(net.dense.weight.grad().asnumpy() - gradient).max() <= 1e-5 * abs(gradient).max()
+    assert not batch.report.unbatched
+    calls = 2 * 4 * 3  # of each, in two batches
+    if FAST is None:
+        assert len(asked) == 4 * calls
+    else:  # of `step` Python is also asked where `by` has changed
+        assert asked.count("gated") == calls + 2 * 2 and asked.count("step") < calls

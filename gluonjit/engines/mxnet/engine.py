@@ -10,6 +10,7 @@ from mxnet.ndarray import NDArray
 
 from gluonjit.analysis import Plan
 from gluonjit.analysis.costs.measured import Measured, Progress
+from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet.arrays import VERSIONS
 from gluonjit.engines.mxnet.bridge import bridged
 from gluonjit.engines.mxnet.cell import Cell, any_lazy, cells_known
@@ -80,6 +81,10 @@ class MXNetEngine(Adapter):
         if cell is None:
             cell = function.caches[self.name] = Cell(function.name, LOCAL.state.options)
         owner = args[0] if args and isinstance(args[0], mx.gluon.Block) else None
+        if FAST is not None and cell.lookup is None and LOCAL.state.inside:
+            found = FAST.capture(cell, owner, args, kwargs)
+            if found is not None:
+                return found
         if not kwargs:
             return capture_cell(cell, owner, function.function, args)
         names, plain = tuple(kwargs), len(args)

@@ -1,0 +1,68 @@
+"""Entries of a table as rows: equal ones are equal rows, and those that nobody has asked for before get the next ones.
+
+In Cython's pure-Python mode, as `recorder` (`entries.pxd` has the types).
+"""
+# cython: language_level=3, boundscheck=False, wraparound=False, nonecheck=True, binding=False
+
+from __future__ import annotations
+
+try:
+    import cython
+except ImportError:
+    from gluonjit import standin as cython
+
+if not cython.compiled:
+    from gluonjit.graph.recorder import Value
+
+_MOST: cython.Py_ssize_t = 2**31 - 1  # rows of a graph: indices have 32 bits
+
+
+def rows_of(graph: GraphRows, entries: dict, numbers) -> tuple:
+    """The rows of the entries of these numbers; `entries` has those of each that has any, and gets the others."""
+    k: cython.Py_ssize_t
+    rows: list = list(numbers)
+    for k in range(len(rows)):
+        row = entries.get(rows[k])
+        if row is None:
+            if not 0 <= graph.rows < _MOST:
+                raise OverflowError(f"a batch has no row after {graph.rows}")
+            row = entries[rows[k]] = graph.rows
+            graph.rows += 1
+        rows[k] = row
+    return tuple(rows)
+
+
+def entries_value(graph: GraphRows, rows: tuple, spec: Spec, taped: cython.bint, base=None):
+    """A value of rows each of which looks like `spec`."""
+    count: cython.Py_ssize_t = len(rows)
+    whole = spec.of_rows.get(~count)
+    if whole is None:
+        whole = spec.stacked(count)
+    if cython.compiled:  # without a look at the names of arguments
+        value: Value = Value.__new__(Value)
+        value.rows = rows[0] if count == 1 else rows
+        value.spec = whole
+        value.graph = graph
+        value.taped = taped
+        value.base = base
+        return value
+    else:
+        return Value(rows[0] if count == 1 else rows, 0, whole, graph, taped, base)
+
+
+@cython.cfunc
+def _found(graph, entries: dict, numbers: list, size: cython.Py_ssize_t, spec, taped: cython.int):
+    """The value of a look-up in a table of so many entries, for C: None where a number is that of none of these."""
+    number: cython.Py_ssize_t
+    for each in numbers:
+        if type(each) is not int:
+            return None
+        try:
+            number = each
+        except OverflowError:
+            return None
+        if not 0 <= number < size:
+            return None
+    if not numbers:
+        return None
+    return entries_value(graph, rows_of(graph, entries, numbers), spec, taped)

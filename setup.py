@@ -6,7 +6,7 @@ from setuptools.errors import CompileError
 
 NATIVE = "gluonjit/native/"
 CAPTURE = ("origins", "signatures", "guards", "capture", "bodies", "slices", "arrays")
-SOURCES = ("module", "names", "modes", *CAPTURE, "torch", "doors", "signs", "operators", "hooks", "functions")
+SOURCES = ("module", "names", "modes", *CAPTURE, "torch", "doors", "signs", "cells", "operators", "hooks", "functions")
 ROWS = ("module", "check", "pack", "interpreter", "generic", "avx2", "avx512")
 ROWS_HEADERS = ("rows", "kernels", "functions", "elements", "lines", "products", "updates")
 # Files in Cython's pure-Python mode, which are interpreted as they stand where this does not work.

@@ -17,6 +17,7 @@ static PyMethodDef methods[] = {
     {"tensor", tensor, METH_O, "A lazy tensor of PyTorch's of a value."},
     {"spare_bodies", spare_bodies, METH_NOARGS, "How many tensors lie ready to be lazy ones."},
     {"set_sign", set_sign, METH_VARARGS, "Let a sign of lazy tensors do what a method of PyTorch's does."},
+    {"quick_cells", quick_cells, METH_O, "Let calls of functions that are cells try the fast path first."},
     {"quicken", quicken, METH_VARARGS, "Let calls of a function of Python try the fast path first."},
     {NULL, NULL, 0, NULL},
 };
@@ -37,8 +38,8 @@ PyObject *value_new(PyObject *rows, Py_ssize_t depth, PyObject *spec, PyObject *
 }
 
 int fill_module(PyObject *module, PyObject *value, PyObject *record, PyObject *graph, PyObject *batch, PyObject *state) {
-    PyTypeObject *types[] = {&SignaturesType, &HookType, &SilentType, &GuardsType, &DoorType, &SignsType};
-    const char *named[] = {"Signatures", "Hook", "Silent", "Guards", "Door", "Signs"};
+    PyTypeObject *types[] = {&SignaturesType, &HookType, &SilentType, &GuardsType, &DoorType, &SignsType, &CelledType};
+    const char *named[] = {"Signatures", "Hook", "Silent", "Guards", "Door", "Signs", "Celled"};
     size_t k;
     if (!is_alike(value, sizeof(Value)) || !is_alike(record, sizeof(Record)) || !is_alike(graph, sizeof(GraphRows)) ||
         !is_alike(batch, sizeof(BatchRoom)) ||

@@ -14,7 +14,7 @@ from gluonjit.analysis import Plan
 from gluonjit.analysis.plan import LookupChunk, Place
 from gluonjit.engines.torch.buffers import note_version, note_written
 from gluonjit.engines.torch.cell import Cell, Pattern
-from gluonjit.engines.torch.effects import attributes
+from gluonjit.engines.torch.effects import attributes, parts_of
 from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.kinds import RAISED, Call, Plain, difference, make_kind
 from gluonjit.engines.torch.program import program_of
@@ -222,7 +222,7 @@ def _looks(owner: Any, batch: Batch) -> Any:
     found = batch.looks.get(key)
     if found is None:
         if owner is not None:
-            PARTS.update(owner.modules())
+            PARTS.update(parts_of(owner))
         found = batch.looks[key] = attributes(owner)
     return found
 

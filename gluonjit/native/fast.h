@@ -328,6 +328,7 @@ PyObject *quick_numpy_verify(PyObject *const *args, Py_ssize_t count);
 extern PyTypeObject DoorType;
 
 PyObject *main_door(PyObject *module, PyObject *ignored);
+PyObject *forget_doors(PyObject *module, PyObject *ignored);
 
 /* What a method of PyTorch's gives, where its first argument is a lazy tensor, or a plain one before a lazy one: a node
    of `func`, with which PyTorch would call __torch_function__, or else what the method says. */

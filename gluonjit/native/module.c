@@ -11,6 +11,7 @@ static PyMethodDef methods[] = {
     {"keep_operator", (PyCFunction)(void (*)(void))keep_operator, METH_FASTCALL,
      "Let equal calls of an operator of MXNet's be nodes of this record."},
     {"main_door", main_door, METH_NOARGS, "What stands in the place of __torch_function__ of lazy tensors."},
+    {"forget_doors", forget_doors, METH_NOARGS, "Let doors be looked up anew: their table has changed."},
     {"find_modes", find_modes, METH_VARARGS, "Read PyTorch's modes in these libraries from now on, if they are there."},
     {"modes", modes, METH_NOARGS, "Whether gradients are recorded, something is cast, and functions are overridden."},
     {"due", due, METH_NOARGS, "Whether a call that is found now is to be traced again; it is counted anew from then."},

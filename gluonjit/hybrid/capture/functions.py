@@ -12,7 +12,6 @@ from gluonjit.errors import OptionError
 from gluonjit.hybrid.run.protocol import Adapter
 from gluonjit.hybrid.run.state import ENGINES, LOCAL
 
-
 if FAST is None:
 
     class Celled:

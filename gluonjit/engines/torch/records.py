@@ -123,7 +123,7 @@ def record_again(batch: Batch, cell: Cell, key: tuple[Any, ...]) -> Record | Non
     """The record of an operator's signature that another batch has had; None where that is not known."""
     variant = holding(cell.variants.get((batch.options.without, None, *key), ())) if cell.operator else None
     kind = None if variant is None else cell.kinds.get(variant.key)
-    if kind is None:
+    if kind is None or variant is None:
         return None
     batch.report.cache["hits"] += 1
     return _put(batch, cell, key, kind, variant)

@@ -12,21 +12,18 @@ from gluonjit.errors import OptionError
 from gluonjit.hybrid.run.protocol import Adapter
 from gluonjit.hybrid.run.state import ENGINES, LOCAL
 
-if FAST is None:
 
-    class Celled:
-        """A function whose calls are captured."""
+class _Bound:
+    """What is bound as a function is: a base of cells, in C where that was built."""
 
-        __slots__ = ("__dict__", "__weakref__", "caches")
-
-        def __get__(self, instance: Any, owner: Any = None) -> Any:
-            return self if instance is None else MethodType(self, instance)
-
-else:
-    Celled = FAST.Celled
+    def __get__(self: Any, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
 
 
-class CellFunction(Celled):  # type: ignore[misc]
+_Celled: Any = _Bound if FAST is None else FAST.Celled
+
+
+class CellFunction(_Celled):  # type: ignore[misc]
     """A function whose calls are captured as one node each, and which runs as it is outside of any batch.
 
     It has to compute its results from its arguments and the parameters of the block it is a method of; arrays

@@ -394,6 +394,8 @@ def _append(
         record._values.append(value)
     _put(record, codes, depth, base, origin)
     graph.rows = base + record.height
+    if record.results == 1:  # to divide takes long
+        return first
     return first // record.results if record.results else len(record._bases) - 1
 
 

@@ -259,9 +259,25 @@ static void say(PyObject *func, PyObject *const *args, Py_ssize_t count, PyObjec
     Py_XDECREF(trace);
 }
 
-/* What a call gives, where it has a door: NULL without an exception leaves it to Python. */
-static PyObject *through(PyObject *func, PyObject *const *args, Py_ssize_t count, PyObject *kwargs) {
-    PyObject *door, *state, *result;
+/* Doors that were found lately, by the address of their function, until the table has changed. */
+static struct {
+    PyObject *func, *door;
+} latest[64];
+
+PyObject *forget_doors(PyObject *module, PyObject *ignored) {
+    size_t k;
+    for (k = 0; k < sizeof(latest) / sizeof(latest[0]); k++) {
+        Py_CLEAR(latest[k].func);
+        Py_CLEAR(latest[k].door);
+    }
+    Py_RETURN_NONE;
+}
+
+/* The door of a function: a new reference, or NULL where it has none, or with an exception. */
+static PyObject *door_of(PyObject *func) {
+    size_t place = ((size_t)func >> 4) % (sizeof(latest) / sizeof(latest[0]));
+    PyObject *door, *old_func, *old_door;
+    if (latest[place].func == func && latest[place].door != NULL) return Py_NewRef(latest[place].door);
     if (names.doors == NULL || !PyDict_CheckExact(names.doors)) return NULL;
     door = PyDict_GetItemWithError(names.doors, func);
     if (door == NULL) {
@@ -269,10 +285,26 @@ static PyObject *through(PyObject *func, PyObject *const *args, Py_ssize_t count
         return NULL;
     }
     if (!PyTuple_CheckExact(door) || PyTuple_GET_SIZE(door) != 2) return no_such_slot(door, &PyTuple_Type);
+    Py_INCREF(door);
+    old_func = latest[place].func;
+    old_door = latest[place].door;
+    latest[place].func = Py_NewRef(func);
+    latest[place].door = Py_NewRef(door);
+    Py_XDECREF(old_func); /* only now: what ends with them may ask for a door */
+    Py_XDECREF(old_door);
+    return door;
+}
+
+/* What a call gives, where it has a door: NULL without an exception leaves it to Python. */
+static PyObject *through(PyObject *func, PyObject *const *args, Py_ssize_t count, PyObject *kwargs) {
+    PyObject *door = door_of(func), *state, *result;
+    if (door == NULL) return NULL;
     state = state_here();
-    if (state == NULL) return NULL;
+    if (state == NULL) {
+        Py_DECREF(door);
+        return NULL;
+    }
     if (kwargs != NULL && PyDict_GET_SIZE(kwargs) == 0) kwargs = NULL;
-    Py_INCREF(door); /* the table may lose it */
     result = entered(state, door, args, count, kwargs);
     if (result == NULL && PyErr_Occurred()) say(func, args, count, kwargs);
     Py_DECREF(door);

@@ -91,6 +91,7 @@ typedef struct {
     PyTypeObject *lazy[2];  /* LazyArray and LazyNumpy, or LazyTensor */
     PyTypeObject *plain[2]; /* NDArray and mx.np.ndarray, or Tensor */
     PyTypeObject *cell_type;
+    PyTypeObject *block_type; /* gluon.Block, or torch.nn.Module */
     Py_ssize_t lazy_v[2], lazy_c[2], cell_lookup, cell_paces;
     Py_ssize_t lazy_b[2], lazy_k[2]; /* what it is a view of, and which */
     Py_ssize_t lazy_n;               /* of LazyTensor: how often that was written to */
@@ -136,7 +137,7 @@ typedef struct {
 extern Names names;
 extern PyObject *str_state, *str_hooks, *str_pre_hooks, *str_rows_mode, *str_name, *str_value,
     *str_index, *str_forward, *str_requires_grad, *str_tolist, *str_parameters, *str_buffers, *str_modules, *str_copies,
-    *str_dim, *str_inplace, *str_out, *str_row_list;
+    *str_dim, *str_inplace, *str_out, *str_row_list, *str_call, *str_mxnet, *str_torch;
 
 int names_init(void);
 PyObject *configure(PyObject *module, PyObject *args, PyObject *kwargs);
@@ -338,6 +339,7 @@ PyObject *quick_numpy_verify(PyObject *const *args, Py_ssize_t count);
 extern PyTypeObject DoorType;
 
 PyObject *main_door(PyObject *module, PyObject *ignored);
+PyObject *forget_doors(PyObject *module, PyObject *ignored);
 
 /* What a method of PyTorch's gives, where its first argument is a lazy tensor, or a plain one before a lazy one: a node
    of `func`, with which PyTorch would call __torch_function__, or else what the method says. */
@@ -348,6 +350,12 @@ PyObject *operate(PyObject *func, PyObject *method, PyObject *const *args, Py_ss
 extern PyTypeObject SignsType;
 
 PyObject *set_sign(PyObject *module, PyObject *args);
+
+/* cells.c: functions and methods that are cells */
+
+extern PyTypeObject CelledType;
+
+PyObject *quick_cells(PyObject *module, PyObject *type);
 
 /* hooks.c: what stands in the place of a Python function, and calls it where the fast path does not apply */
 

@@ -11,12 +11,14 @@ static PyMethodDef methods[] = {
     {"keep_operator", (PyCFunction)(void (*)(void))keep_operator, METH_FASTCALL,
      "Let equal calls of an operator of MXNet's be nodes of this record."},
     {"main_door", main_door, METH_NOARGS, "What stands in the place of __torch_function__ of lazy tensors."},
+    {"forget_doors", forget_doors, METH_NOARGS, "Let doors be looked up anew: their table has changed."},
     {"find_modes", find_modes, METH_VARARGS, "Read PyTorch's modes in these libraries from now on, if they are there."},
     {"modes", modes, METH_NOARGS, "Whether gradients are recorded, something is cast, and functions are overridden."},
     {"due", due, METH_NOARGS, "Whether a call that is found now is to be traced again; it is counted anew from then."},
     {"tensor", tensor, METH_O, "A lazy tensor of PyTorch's of a value."},
     {"spare_bodies", spare_bodies, METH_NOARGS, "How many tensors lie ready to be lazy ones."},
     {"set_sign", set_sign, METH_VARARGS, "Let a sign of lazy tensors do what a method of PyTorch's does."},
+    {"quick_cells", quick_cells, METH_O, "Let calls of functions that are cells try the fast path first."},
     {"quicken", quicken, METH_VARARGS, "Let calls of a function of Python try the fast path first."},
     {NULL, NULL, 0, NULL},
 };
@@ -37,8 +39,8 @@ PyObject *value_new(PyObject *rows, Py_ssize_t depth, PyObject *spec, PyObject *
 }
 
 int fill_module(PyObject *module, PyObject *value, PyObject *record, PyObject *graph, PyObject *batch, PyObject *state) {
-    PyTypeObject *types[] = {&SignaturesType, &HookType, &SilentType, &GuardsType, &DoorType, &SignsType};
-    const char *named[] = {"Signatures", "Hook", "Silent", "Guards", "Door", "Signs"};
+    PyTypeObject *types[] = {&SignaturesType, &HookType, &SilentType, &GuardsType, &DoorType, &SignsType, &CelledType};
+    const char *named[] = {"Signatures", "Hook", "Silent", "Guards", "Door", "Signs", "Celled"};
     size_t k;
     if (!is_alike(value, sizeof(Value)) || !is_alike(record, sizeof(Record)) || !is_alike(graph, sizeof(GraphRows)) ||
         !is_alike(batch, sizeof(BatchRoom)) ||

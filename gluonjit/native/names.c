@@ -5,7 +5,7 @@
 Names names;
 PyObject *str_state, *str_hooks, *str_pre_hooks, *str_rows_mode, *str_name, *str_value, *str_index, *str_forward,
     *str_requires_grad, *str_tolist, *str_parameters, *str_buffers, *str_modules, *str_copies, *str_dim, *str_inplace, *str_out,
-    *str_row_list;
+    *str_row_list, *str_call, *str_mxnet, *str_torch;
 
 /* What is told together, by one call of configure(). */
 enum { PACKAGE, MXNET, TORCH, SECTIONS };
@@ -79,11 +79,13 @@ static struct {
     {MXNET, "ndarray", &names.mxnet.plain[1]},
     {MXNET, "Table", &names.table_type},
     {MXNET, "HybridBlock", &names.hybrid_type},
+    {MXNET, "Block", &names.mxnet.block_type},
     {TORCH, "Cell", &names.torch.cell_type},
     {TORCH, "LazyTensor", &names.torch.lazy[0]},
     {TORCH, "Tensor", &names.torch.plain[0]},
     {TORCH, "Table", &names.torch_table_type},
     {TORCH, "Parameter", &names.parameter_type},
+    {TORCH, "Module", &names.torch.block_type},
     {0, NULL, NULL},
 };
 
@@ -152,6 +154,10 @@ int names_init(void) {
     str_inplace = PyUnicode_InternFromString("inplace");
     str_out = PyUnicode_InternFromString("out");
     str_row_list = PyUnicode_InternFromString("row_list");
+    str_call = PyUnicode_InternFromString("__call__");
+    str_mxnet = PyUnicode_InternFromString("mxnet");
+    str_torch = PyUnicode_InternFromString("torch");
+    if (!str_call || !str_mxnet || !str_torch) return -1;
     if (!str_copies || !str_dim || !str_inplace || !str_out || !str_row_list) return -1;
     if (!str_value || !str_index || !str_forward || !str_requires_grad || !str_tolist) return -1;
     if (!str_parameters || !str_buffers || !str_modules) return -1;

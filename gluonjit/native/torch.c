@@ -170,15 +170,15 @@ PyObject *quick_module(PyObject *const *args, Py_ssize_t count) {
         if (learning >= 0) result = spare_call(&names.torch, state, cell, 2 * learning, args, count);
         goto done;
     }
-    if (!is_noted(batch, args[0]) || !unhooked(dict, str_hooks) || !unhooked(dict, str_pre_hooks)) goto done;
+    if (!unhooked(dict, str_hooks) || !unhooked(dict, str_pre_hooks)) goto done;
     kind = foreign(batch, args, count);
     if (kind != NULL)
-        result = expand(state, batch, cell, kind, args, count);
+        result = is_noted(batch, args[0]) ? expand(state, batch, cell, kind, args, count) : NULL;
     else if (PyErr_Occurred())
         result = NULL;
     else if (SLOT(cell, names.torch.cell_lookup) != Py_None)
-        result = look_up(batch, cell, args, count);
-    else
+        result = is_noted(batch, args[0]) ? look_up(batch, cell, args, count) : NULL;
+    else /* of what the batch has no records since something has last changed it finds none */
         result = capture(&names.torch, state, cell, args[0], args + 1, count - 1, NULL);
 done:
     Py_XDECREF(cell);

@@ -9,6 +9,7 @@ from typing import Any
 
 from hostile_support import Case, run
 
+import gluonjit
 from gluonjit import _fast as fast
 from gluonjit.graph import Record, intern_spec
 from gluonjit.hybrid.capture.guards.facts import ABSENT, CELL, CONTENTS, ENTRY, ITEM, SIZE, alike, look
@@ -184,6 +185,24 @@ def of_signs() -> Iterator[Case]:
         yield Case(f"set_sign{given}", lambda given=given: fast.set_sign(*given), (TypeError, ValueError))  # type: ignore[misc]
     yield Case("a sign of nothing", lambda: Signed() + Signed(), TypeError)
     yield Case("an instance of Signs", lambda: fast.Signs(), TypeError)
+
+
+def of_cells() -> Iterator[Case]:
+    for k, thing in enumerate((*THINGS, fast.Celled)):
+        yield Case(f"quick_cells(thing {k})", lambda thing=thing: fast.quick_cells(thing), TypeError)  # type: ignore[misc]
+    for k, thing in enumerate(THINGS):
+        made = gluonjit.cell(lambda *args, **named: (args, named))
+        yield Case(f"a cell of thing {k}", lambda f=made, thing=thing: f(thing, thing, x=thing), None)  # type: ignore[misc]
+        yield Case(f"a cell of many things {k}", lambda f=made, thing=thing: f(*[thing] * 20), None)  # type: ignore[misc]
+    yield Case("a cell without caches", lambda: fast.Celled().caches, AttributeError)
+    yield Case("a call of what is no cell", lambda: fast.Celled()(), TypeError)
+    yield Case("a cell that calls itself", lambda: recursive(1), RecursionError)
+
+
+@gluonjit.cell
+def recursive(x: Any) -> Any:
+    """Never ends."""
+    return recursive(x)
 
 
 def of_doors() -> Iterator[Case]:
@@ -377,7 +396,7 @@ def of_guards() -> Iterator[Case]:
     yield Case("guards of themselves", lambda: own_circle(100), None)
 
 
-CASES = [*of_values(), *of_hooks(), *of_doors(), *of_signs(), *of_functions(), *of_guards()]
+CASES = [*of_values(), *of_hooks(), *of_doors(), *of_signs(), *of_cells(), *of_functions(), *of_guards()]
 
 if __name__ == "__main__":
     run(CASES)

@@ -44,6 +44,7 @@ def block_call() -> Any:
         Table=Table,
         NDArrayBase=NDArrayBase,
         HybridBlock=gluon.HybridBlock,
+        Block=gluon.Block,
         automatic=automatic_cell,
         after=calls.after_forward,
         get_shape=_address(_LIB.MXNDArrayGetShapeEx64),

@@ -12,6 +12,7 @@ from gluonjit.engines.torch import changes, hooked, recurrent
 from gluonjit.engines.torch.aside import KEY, traced_otherwise
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import as_lazy, capture, expand, foreign, open_batch
+from gluonjit.engines.torch.effects import parts_of
 from gluonjit.engines.torch.kinds import LOOPS
 from gluonjit.engines.torch.lazy import waits
 from gluonjit.engines.torch.operators import captured
@@ -242,7 +243,7 @@ def _hooked(module: Any) -> bool:
 def _noted(batch: Batch, module: Any) -> tuple[Any, bool]:
     """Let the batch know this module, once: its parameters and buffers, and whether anything in it has hooks."""
     hooked_inside = any(map(len, _GLOBAL_HOOKS))
-    for inner in module.modules():
+    for inner in parts_of(module):
         hooked_inside = hooked_inside or _hooked(inner)
         for tensor in (*inner._parameters.values(), *inner._buffers.values()):
             if tensor is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import OrderedDict
 from typing import Any
 
 import numpy as np
@@ -55,20 +56,40 @@ def flags(owner: Any) -> list[bool]:
     return [tensor.requires_grad for tensor in (*owner.parameters(), *owner.buffers())]
 
 
+def parts_of(module: Any) -> list[Any]:
+    """The module and all that are in it, each once, as torch.nn.Module.modules names them."""
+    found: dict[int, Any] = {}
+    pending = [module]
+    while pending:
+        part = pending.pop()
+        if id(part) not in found:
+            found[id(part)] = part
+            pending += [inner for inner in reversed(part._modules.values()) if inner is not None]
+    return list(found.values())
+
+
+_PARTS = {"_parameters", "_buffers", "_modules"}
+_USUAL_PLAIN, _USUAL_HOLDERS = {*PLAIN} - {float}, {dict, OrderedDict, set}
+"""Classes of most attributes: to ask for one of these is faster than for what derives from one."""
+
+
 def attributes(owner: Any) -> Any:
     """Collects what a module's program depends on beside arguments: its own plain attributes and parts, and theirs."""
     if not isinstance(owner, torch.nn.Module):
         return ()
     found: list[Any] = []
-    for module in owner.modules():
+    for module in parts_of(owner):
         found.append(id(module))
         for name, item in module.__dict__.items():
-            if isinstance(item, PLAIN):
-                found.append((name, item.__class__, repr(item) if item.__class__ is float else item))
-            elif name in ("_parameters", "_buffers", "_modules"):
+            kind = item.__class__
+            if kind in _USUAL_PLAIN:
+                found.append((name, kind, item))
+            elif name in _PARTS:
                 found += [(key, id(part)) for key, part in item.items()]  # what learns is guarded where it matters
-            elif isinstance(item, (list, tuple, dict, set)):
+            elif kind in _USUAL_HOLDERS or isinstance(item, (list, tuple, dict, set)):
                 found.append((name, id(item), len(item)))
+            elif isinstance(item, PLAIN):
+                found.append((name, kind, repr(item) if kind is float else item))
             else:
                 found.append((name, id(item)))
     return found

@@ -32,6 +32,7 @@ def module_call() -> Any:
         Tensor=torch.Tensor,
         Table=Table,
         Parameter=torch.nn.Parameter,
+        Module=torch.nn.Module,
         key=KEY,
         value_of=value_of,
         empty=Unfit,

@@ -42,18 +42,16 @@ def _read(lazy: LazyTensor) -> Any:
     return concrete(lazy)
 
 
-if FAST is None:
+class _NoSigns:
+    """What has no signs of its own: a base of lazy tensors, in C one that has them, where that was built."""
 
-    class Signs:
-        """Signs that are captured without a look-up of their names: none."""
-
-        __slots__ = ()
-
-else:
-    Signs = FAST.Signs
+    __slots__ = ()
 
 
-class LazyTensor(Signs, torch.Tensor):  # type: ignore[misc]
+_Signs: Any = _NoSigns if FAST is None else FAST.Signs
+
+
+class LazyTensor(_Signs, torch.Tensor):  # type: ignore[misc]
     """A tensor of a captured call. `_v` is its value in a graph, `_c` the computed tensor once it was read.
 
     Of a view `_b` is the tensor that it is a view of, itself no view, `_k` which view (see `aliases`), and `_n` how

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
+from gluonjit.compiled import FAST
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import capture, open_batch
 from gluonjit.hybrid import Options
@@ -27,4 +28,6 @@ def cell_of(func: Any, name: str) -> Cell:
         cell = _operators[func] = Cell(name, Options(), operator=True)
         while len(_operators) > _MOST:
             DOORS.pop(_operators.popitem(last=False)[0], None)
+            if FAST is not None:
+                FAST.forget_doors()
     return cell

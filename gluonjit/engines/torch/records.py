@@ -14,7 +14,7 @@ from gluonjit.analysis import Plan
 from gluonjit.analysis.plan import LookupChunk, Place
 from gluonjit.engines.torch.buffers import note_version, note_written
 from gluonjit.engines.torch.cell import Cell, Pattern
-from gluonjit.engines.torch.effects import attributes
+from gluonjit.engines.torch.effects import attributes, parts_of
 from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.kinds import RAISED, Call, Plain, difference, make_kind
 from gluonjit.engines.torch.program import program_of
@@ -123,7 +123,7 @@ def record_again(batch: Batch, cell: Cell, key: tuple[Any, ...]) -> Record | Non
     """The record of an operator's signature that another batch has had; None where that is not known."""
     variant = holding(cell.variants.get((batch.options.without, None, *key), ())) if cell.operator else None
     kind = None if variant is None else cell.kinds.get(variant.key)
-    if kind is None:
+    if kind is None or variant is None:
         return None
     batch.report.cache["hits"] += 1
     return _put(batch, cell, key, kind, variant)
@@ -222,7 +222,7 @@ def _looks(owner: Any, batch: Batch) -> Any:
     found = batch.looks.get(key)
     if found is None:
         if owner is not None:
-            PARTS.update(owner.modules())
+            PARTS.update(parts_of(owner))
         found = batch.looks[key] = attributes(owner)
     return found
 

@@ -7,12 +7,23 @@ from collections.abc import Callable
 from types import MethodType
 from typing import Any
 
+from gluonjit.compiled import FAST
 from gluonjit.errors import OptionError
 from gluonjit.hybrid.run.protocol import Adapter
 from gluonjit.hybrid.run.state import ENGINES, LOCAL
 
 
-class CellFunction:
+class _Bound:
+    """What is bound as a function is: a base of cells, in C where that was built."""
+
+    def __get__(self: Any, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+
+_Celled: Any = _Bound if FAST is None else FAST.Celled
+
+
+class CellFunction(_Celled):  # type: ignore[misc]
     """A function whose calls are captured as one node each, and which runs as it is outside of any batch.
 
     It has to compute its results from its arguments and the parameters of the block it is a method of; arrays
@@ -26,9 +37,6 @@ class CellFunction:
         self.caches: dict[str, Any] = {}  # what each engine knows about it
         functools.update_wrapper(self, function)
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else MethodType(self, instance)
-
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         state = LOCAL.state
         if state.trace is None and not state.paused:
@@ -40,6 +48,10 @@ class CellFunction:
 
     def __reduce__(self) -> Any:
         return self.name  # found by name, as any function is
+
+
+if FAST is not None:
+    FAST.quick_cells(CellFunction)
 
 
 def _engines_of(args: Any) -> list[Adapter]:

@@ -77,7 +77,7 @@ class _Torch(Known):
         return None if cell is None else cell.options
 
     def store(self, owner: Any) -> dict[Any, Any]:
-        made: dict[Any, Any] = vars(owner.__dict__[KEY]).setdefault("made", {})
+        made: dict[Any, Any] = vars(owner.__dict__[KEY]).setdefault("outlines", {})
         return made
 
     def holder(self, owner: Any, names: list[str]) -> Any:
@@ -99,6 +99,7 @@ class _Torch(Known):
         self, name: str, function: Any, holder: Any, options: Any, refused: Callable[[str], None]
     ) -> Callable[..., Any]:
         cell = Cell(name, options)
+        cell.made = True
         quick = None if FAST is None else FAST.capture
 
         def run(*args: Any) -> Any:

@@ -31,14 +31,14 @@ class Whole(Exception):
 class Block:
     """Statements that may be a cell: `weight` operators; `writes` are the names they bind, in order.
 
-    tensors: names of which methods are called; parts: those of the model that it uses; evidence: whether something in
+    again: whether they are in a loop; tensors: names of which methods are called; parts: those of the model that it uses; evidence: whether something in
     it takes nothing but tensors.
     """
 
     def __init__(self) -> None:
         self.body: list[Any] = []
         self.writes: dict[str, None] = {}
-        self.weight, self.evidence = 0, False
+        self.weight, self.evidence, self.again = 0, False, False
         self.tensors: set[str] = set()
         self.parts: dict[str, str] = {}
 
@@ -86,6 +86,7 @@ class Outliner:
         self.count = 0
         self.pieces: list[Any] | None = None  # within a comprehension: what is evaluated for each item
         self.each = ""  # its variable
+        self.loops = 0  # around the statement that is looked at
         self.lists: set[str] = set()  # names of lists that are made here
 
     # Expressions
@@ -251,7 +252,7 @@ class Outliner:
     def _gather(self, target: Any, value: Any) -> Any:
         statement = assign(target, value)
         self.block.body.append(statement)
-        self.block.writes.update(dict.fromkeys(stores(statement)))
+        self.block.writes.update(dict.fromkeys(stores(*statement.targets)))
         self.block.weight += weight_of(value)
         return target
 
@@ -309,9 +310,7 @@ class Outliner:
         elif isinstance(s, ast.AnnAssign) and value is not None and isinstance(s.target, ast.Name):
             self._assign(s.target, value)
         elif isinstance(s, ast.Return) and value is not None:
-            new = self.pure(value) if self._counts(value) else value
-            if weight_of(new):
-                new = self._gather(self._named(s), new)
+            new = self._returned(value) if self._counts(value) else value
             self.flush()
             self.out.append(ast.copy_location(ast.Return(new), s))
         elif isinstance(s, ast.Expr) and not isinstance(value, ast.Constant):
@@ -324,6 +323,14 @@ class Outliner:
             self.out.append(new)
         else:
             self._compound(s)
+
+    def _returned(self, value: Any) -> Any:
+        """A value with all that it is made of evaluated: each of several by itself, as one may have a name already."""
+        if not isinstance(value, ast.Tuple) or any(isinstance(n, ast.Starred) for n in value.elts):
+            return self._kept(value)
+        new = copy.copy(value)
+        new.elts = [self._kept(n) for n in value.elts]
+        return new
 
     def _assign(self, target: Any, value: Any) -> None:
         pairs = [(target, value)]
@@ -356,7 +363,9 @@ class Outliner:
             s.test = self._kept(s.test)
         self.flush()
         if isinstance(s, (ast.If, ast.For, ast.While, ast.With)):
+            self.loops += isinstance(s, (ast.For, ast.While))
             s.body = self.statements(s.body)
+            self.loops -= isinstance(s, (ast.For, ast.While))
             if getattr(s, "orelse", None):
                 s.orelse = self.statements(s.orelse)
         self.out.append(s)
@@ -368,6 +377,7 @@ class Outliner:
             self.out += block.body
         else:
             block.look(self.scope)
+            block.again = self.loops > 0
             self.blocks.append(block)
             self.out.append(ast.copy_location(Place(block), block.body[0]))
 

@@ -128,10 +128,14 @@ def _is_true(node: ast.AST) -> bool:
 
 
 def loads(*nodes: ast.AST) -> list[str]:
-    """Names that are read, as often as they are."""
-    return [n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+    """Names that are read, or deleted, as often as they are."""
+    return [n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name) and not _binds(n)]
 
 
 def stores(*nodes: ast.AST) -> list[str]:
     """Names that are bound."""
-    return [n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    return [n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name) and _binds(n)]
+
+
+def _binds(node: ast.Name) -> bool:
+    return isinstance(node.ctx, ast.Store)

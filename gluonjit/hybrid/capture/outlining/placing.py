@@ -162,7 +162,8 @@ class _Placing(ast.NodeTransformer):
 
     def _outputs(self, block: Block) -> list[str]:
         """Names that a block writes and somebody else reads, or it itself when it comes again."""
-        inside, before = loads(*block.body), self._reads(block)
+        inside = loads(*block.body)
+        before = self._reads(block) if block.again else []
         return [n for n in block.writes if self.all.count(n) > inside.count(n) or n in before]
 
     def _site(self, block: Block, reads: list[str], writes: list[str]) -> Site:

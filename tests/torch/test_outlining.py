@@ -15,6 +15,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
+
 import gluonjit  # noqa: E402
 
 SIZE = 6
@@ -309,7 +310,8 @@ class Stack(Net):
 
 PROGRAMS = [
     Recursive, EarlyReturn, Lattice, Pointer, Adversaries, Replaced, WriteAfterView, WriteInAnArgument,
-    WritesToWhatItGave, Logs, Property, Numbers, Super, Private, Closures, Steps, Raises, Generators, Values, Carried, Stack,
+    WritesToWhatItGave, Logs, Property, Numbers, Super, Private, Closures, Steps, Raises, Generators, Values, Carried,
+    Stack,
 ]  # fmt: skip
 
 
@@ -358,7 +360,7 @@ def test_straight_line_code_is_one_call() -> None:
     without = calls(both(Recursive, outline=False)[1], given)
     assert report.calls * 2 < without.calls
     assert without.outlined == {}
-    lines, first = inspect.getsourcelines(Recursive.encode)
+    _, first = inspect.getsourcelines(Recursive.encode)
     names = [name for name, found in report.outlined.items() if "operators in one cell" in found]
     assert names[1:] == [f"Recursive.encode, line {first + 2}", f"Recursive.encode, lines {first + 3}-{first + 4}"]
     assert "made from source: Recursive.encode, line" in str(report)
@@ -509,7 +511,7 @@ def test_an_error_shows_the_users_line() -> None:
     (sample,) = samples(1)
     with pytest.raises(RuntimeError) as expected:
         eager(sample)
-    with pytest.raises(Exception) as found:  # noqa: PT011
+    with pytest.raises(Exception) as found:
         net(sample)
     last = [entry for entry in traceback.extract_tb(expected.value.__traceback__) if entry.filename == __file__][-1]
     cause: Any = found.value

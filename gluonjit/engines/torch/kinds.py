@@ -106,7 +106,8 @@ def make_kind(call: Call) -> Kind | str:
         if any(isinstance(kind, str) for _, kind in products):
             return _kind_of(cell, trace, places, structure, draws)
         origins = pieces.origins
-    if made.pure and made.lone is None and "arity" not in batch.options.without and _operands(args, kwargs) == len(specs):
+    joins = made.pure and made.lone is None and "arity" not in batch.options.without
+    if joins and _operands(args, kwargs) == len(specs):
         new = Traced(made, rest, tuple(results), origins)
         if cell.operator:
             made = _of_any_rows(cell, (args, kwargs), specs, new, batch)

@@ -1,10 +1,10 @@
 """From a function's statements to blocks: tensor expressions that may run together, each a cell to be.
 
-An expression is taken apart in the order in which Python evaluates it. What computes tensors from tensors gathers in the
-open block; all else (recursion, items, attributes, tensors made of numbers) is evaluated before it, under a name of its
-own. So a tensor may be computed later than it was, but only past what is clean (see `effects`): before all else, and
-before control flow, the block ends. `sum(layer(rec(c)) for c in children)` is cut in two: a list of what is evaluated for
-each child, and a sum in the block.
+An expression is taken apart in the order in which Python evaluates it. What computes tensors from tensors gathers in
+the open block; all else (recursion, items, attributes, tensors made of numbers) is evaluated before it, under a name of
+its own. So a tensor may be computed later than it was, but only past what is clean (see `effects`): before all else,
+and before control flow, the block ends. `sum(layer(rec(c)) for c in children)` is cut in two: a list of what is
+evaluated for each child, and a sum in the block.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Whole(Exception):
 class Block:
     """Statements that may be a cell: `weight` operators; `writes` are the names they bind, in order.
 
-    again: whether they are in a loop; tensors: names of which methods are called; parts: those of the model that it uses; evidence: whether something in
-    it takes nothing but tensors.
+    again: whether they are in a loop; tensors: names of which methods are called; parts: those of the model that it
+    uses; evidence: whether something in it takes nothing but tensors.
     """
 
     def __init__(self) -> None:
@@ -141,7 +141,7 @@ class Outliner:
     def _parts(self, node: Any, weight: int) -> Any:
         """The node with its parts in the block."""
         new = copy.copy(node)
-        func = getattr(node, "func", None)
+        func: Any = getattr(node, "func", None)
         of_tensor = isinstance(func, ast.Attribute) and self.scope.value(func) is None
         if of_tensor and self.scope.part(func) != LAYER:
             rest = [*node.args, *node.keywords]
@@ -304,7 +304,7 @@ class Outliner:
         return found
 
     def _statement(self, s: Any) -> None:
-        value = getattr(s, "value", None)
+        value: Any = getattr(s, "value", None)
         if isinstance(s, ast.Assign) and len(s.targets) == 1 and _is_names(s.targets[0]):
             self._assign(s.targets[0], value)
         elif isinstance(s, ast.AnnAssign) and value is not None and isinstance(s.target, ast.Name):
@@ -357,8 +357,8 @@ class Outliner:
         last.targets = [target]
         return True
 
-    def _compound(self, s: Any) -> None:
-        s = copy.copy(s)
+    def _compound(self, statement: ast.stmt) -> None:
+        s: Any = copy.copy(statement)
         if isinstance(s, ast.If) and self._counts(s.test):
             s.test = self._kept(s.test)
         self.flush()
@@ -383,7 +383,7 @@ class Outliner:
 
 
 def children(node: Any) -> list[tuple[str, int | None, Any]]:
-    """The expressions that a node is made of, in the order of their evaluation, each with its field and number there."""
+    """The expressions that a node is made of, in the order of evaluation, each with its field and number there."""
     found: list[tuple[str, int | None, Any]] = []
     for name, field in ast.iter_fields(node):
         if isinstance(field, (ast.expr, ast.keyword)):

@@ -74,13 +74,16 @@ class Scope:
         """What a name outside of the function stands for, attributes of modules included; else None."""
         if isinstance(node, ast.Name) and node.id not in self.variables | self.free and not is_private(node.id):
             return self.function.__globals__.get(node.id, getattr(builtins, node.id, None))
-        base = self.value(node.value) if isinstance(node, ast.Attribute) else None
+        if not isinstance(node, ast.Attribute):
+            return None
+        base = self.value(node.value)
         return getattr(base, node.attr, None) if isinstance(base, ModuleType) else None
 
     def own_name(self, node: ast.AST) -> str:
         """The name of an attribute of the model itself; "" for any other expression."""
-        mine = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == self.own
-        return node.attr if mine and not is_private(node.attr) else ""
+        if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name) or is_private(node.attr):
+            return ""
+        return node.attr if node.value.id == self.own else ""
 
     def part(self, node: ast.AST) -> str:
         """The sort of part of the model that an expression is, or ""."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
 from gluonjit.hybrid.capture.guards.sources import code_of, compiled, give_source, source_of, stands_for
-from gluonjit.hybrid.capture.outlining.blocks import PREFIX, Block, Outliner, Place
+from gluonjit.hybrid.capture.outlining.blocks import PREFIX, Block, Outliner
 from gluonjit.hybrid.capture.outlining.known import Known, Scope, loads, stores
 
 _CELLS = f"{PREFIX}cells"

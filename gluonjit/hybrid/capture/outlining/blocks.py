@@ -366,7 +366,7 @@ class Outliner:
             self.loops += isinstance(s, (ast.For, ast.While))
             s.body = self.statements(s.body)
             self.loops -= isinstance(s, (ast.For, ast.While))
-            if getattr(s, "orelse", None):
+            if not isinstance(s, ast.With) and s.orelse:
                 s.orelse = self.statements(s.orelse)
         self.out.append(s)
 

@@ -12,10 +12,10 @@ from mxnet.numpy import ndarray
 from mxnet.util import is_np_array
 
 from gluonjit.engines.mxnet import hooked
-from gluonjit.engines.mxnet.cell import Cell
+from gluonjit.engines.mxnet.cell import KEY, Cell
 from gluonjit.engines.mxnet.cells import capture_cell
 from gluonjit.engines.mxnet.computing import own
-from gluonjit.engines.mxnet.dynamic import KEY, automatic_cell
+from gluonjit.engines.mxnet.dynamic import automatic_cell
 from gluonjit.engines.mxnet.engine import ENGINE
 from gluonjit.engines.mxnet.following import called
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, reshaped, wrap, wrap_concrete

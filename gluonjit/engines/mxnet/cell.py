@@ -15,6 +15,9 @@ from gluonjit.hybrid.capture.guards import Variant
 from gluonjit.hybrid.capture.reuse import Recordings
 from gluonjit.hybrid.choose.pacing import NO_CHOICE, Paces
 
+KEY = "_gluonjit"
+"""A dynamically batched block keeps its Cell in its own __dict__, so that copies and pickles take it along."""
+
 _cells: WeakSet[Cell] = WeakSet()
 
 

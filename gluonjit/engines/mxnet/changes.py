@@ -11,9 +11,9 @@ from mxnet.ndarray import NDArray
 from mxnet.numpy import ndarray
 
 from gluonjit.engines.mxnet import hooked
-from gluonjit.engines.mxnet.cell import forget_recordings
+from gluonjit.engines.mxnet.cell import KEY, forget_recordings
 from gluonjit.engines.mxnet.computing import concrete, plain
-from gluonjit.engines.mxnet.dynamic import KEY, disable, enable, restructured
+from gluonjit.engines.mxnet.dynamic import disable, enable, restructured
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray
 from gluonjit.engines.mxnet.semantics import note_semantics
 from gluonjit.engines.mxnet.writes import before_write

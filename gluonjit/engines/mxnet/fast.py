@@ -13,9 +13,9 @@ from mxnet.numpy import ndarray
 
 from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet import calls, hooked
-from gluonjit.engines.mxnet.cell import Cell
+from gluonjit.engines.mxnet.cell import KEY, Cell
 from gluonjit.engines.mxnet.cells import rebuild
-from gluonjit.engines.mxnet.dynamic import KEY, automatic_cell
+from gluonjit.engines.mxnet.dynamic import automatic_cell
 from gluonjit.engines.mxnet.lazy import LazyArray
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy
 from gluonjit.engines.mxnet.lookups import Table

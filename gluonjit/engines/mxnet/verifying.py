@@ -13,7 +13,8 @@ import numpy as np
 from mxnet import autograd, gluon
 from mxnet.ndarray import NDArray, register
 
-from gluonjit.engines.mxnet.dynamic import KEY, disable, enable
+from gluonjit.engines.mxnet.cell import KEY
+from gluonjit.engines.mxnet.dynamic import disable, enable
 from gluonjit.engines.mxnet.following import COUNTERS, is_hybrid
 from gluonjit.engines.mxnet.history import has_history
 from gluonjit.engines.mxnet.lazy import Lazy

@@ -56,6 +56,7 @@ class Cell:
         self.paces = paces  # those of the model it belongs to
         self.chooses = paces.open
         self.operator = operator
+        self.made = False  # from source, by ourselves
         self.stateless = stateless  # of any module that looks so
         self.kinds: dict[Any, Kind] = {}
         self.variants: dict[Any, list[Variant]] = {}  # of each signature, by what they read of Python's state

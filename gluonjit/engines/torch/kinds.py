@@ -17,7 +17,7 @@ from gluonjit.engines.torch.program import Lone, build, lay_out, program_of, pru
 from gluonjit.engines.torch.recorder import Tracer, TraceTensor, recording
 from gluonjit.engines.torch.structure import Constant
 from gluonjit.engines.torch.trace import NeedsValue, Trace
-from gluonjit.engines.torch.variadic import Traced, join_kinds
+from gluonjit.engines.torch.variadic import Traced, is_operand, join_kinds
 from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind, Value, family_key, split_kind
 from gluonjit.hybrid import Batch
@@ -31,6 +31,7 @@ _READS = (
     "parameter"
 )
 _ALIASES = "it gives an argument, or a view of one: what is written to that is written to the argument"
+_SHARED = "results of it have memory in common: what is written to one is written to the other"
 _OVERWRITES = "it writes over what its backward pass needs"
 LOOPS = (
     "it goes through the same weight again with what that has given before, as a loop over a sequence does: what it "
@@ -105,7 +106,8 @@ def make_kind(call: Call) -> Kind | str:
         if any(isinstance(kind, str) for _, kind in products):
             return _kind_of(cell, trace, places, structure, draws)
         origins = pieces.origins
-    if made.pure and made.lone is None and "arity" not in batch.options.without:
+    joins = made.pure and made.lone is None and "arity" not in batch.options.without
+    if joins and _operands(args, kwargs) == len(specs):
         new = Traced(made, rest, tuple(results), origins)
         if cell.operator:
             made = _of_any_rows(cell, (args, kwargs), specs, new, batch)
@@ -166,6 +168,8 @@ def _trace(call: Call, recorders: list[Tracer]) -> _Found | str:
     noted.facts += tuple(recorder.flags())
     if not cell.operator and _gives_arguments(result):
         return _ALIASES
+    if cell.made and _share_memory(result):
+        return _SHARED
     if not places:
         raise Plain(structure)
     if any(0 in trace.shapes[place][0] for place in places):
@@ -246,6 +250,13 @@ def _product(cell: Cell, piece: Piece) -> Any:
     return kind
 
 
+def _operands(args: Any, kwargs: Any) -> int:
+    """Counts the tensors among arguments, but parameters; a buffer is among them, but may be a constant."""
+    found: list[Any] = []
+    map_structure((args, kwargs), lambda item: found.append(item) if is_operand(item) else None)
+    return len(found)
+
+
 class Unknown(Exception):
     """A result that can be no part of a node's."""
 
@@ -275,6 +286,22 @@ def _gives_arguments(result: Any) -> bool:
     outside: list[bool] = []
     map_structure(result, lambda item: outside.append(isinstance(item, TraceTensor) and item.outside))
     return any(outside)
+
+
+def _share_memory(result: Any) -> bool:
+    """Tells whether two results of a call are one tensor, or views that may have entries in common."""
+    found: list[Any] = []
+    map_structure(result, lambda item: found.append(item) if isinstance(item, TraceTensor) else None)
+    return any(_overlap(one, other) for number, one in enumerate(found) for other in found[:number])
+
+
+def _overlap(one: Any, other: Any) -> bool:
+    if (one if one.base is None else one.base) is not (other if other.base is None else other.base):
+        return False
+    for step, beside in zip(one.path, other.path):
+        if step != beside:  # pieces of one split have nothing in common
+            return not (step[:2] == beside[:2] and None not in (step.output, beside.output))
+    return True
 
 
 def _constants(owner: Any, args: Any, kwargs: Any, batch: Batch) -> dict[int, Any]:

@@ -1,4 +1,4 @@
-"""Knowledge of PyTorch for cells that are made from source: which functions only give a result, which parts are layers."""
+"""Knowledge of PyTorch for cells made from source: which functions only give a result, and which parts are layers."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from gluonjit.hybrid import LOCAL
 from gluonjit.hybrid.capture.outlining import LAYER, LOOKUP, WEIGHT, Known
 
 _NOT = set(
-    """alpha_dropout apply argwhere as_subclass backward batch_norm bernoulli bincount clone compile copysign_out cpu cuda
-    data_ptr dense_dim detach dim dropout dropout1d dropout2d dropout3d dsmm element_size embedding embedding_bag equal
+    """alpha_dropout apply argwhere as_subclass backward batch_norm bernoulli bincount clone compile cpu cuda data_ptr
+    dense_dim detach dim dropout dropout1d dropout2d dropout3d dsmm element_size embedding embedding_bag equal
     allclose feature_alpha_dropout feature_dropout fractional_max_pool2d fractional_max_pool3d get_device gumbel_softmax
     gru gru_cell histc histogram instance_norm item lstm lstm_cell map masked_select multi_head_attention_forward
     multinomial ndimension nelement nonzero normal numel numpy poisson requires_grad retain_grad rnn_relu rnn_tanh rrelu
@@ -27,8 +27,30 @@ _NOT = set(
     unique_consecutive untyped_storage""".split()
 )
 """Functions and methods that write, draw, read numbers, give no tensor, or make no new one."""
-_NO_PREFIX = ("_", "is_", "new_", "rand", "to_", "has_", "sparse_", "cudnn_", "miopen_", "mkldnn_", "quantized", "fake_")
-_CREATING = {torch.tensor, torch.zeros, torch.ones, torch.arange, torch.full, torch.eye, torch.zeros_like, torch.ones_like}
+_NO_PREFIX = (
+    "_",
+    "is_",
+    "new_",
+    "rand",
+    "to_",
+    "has_",
+    "sparse_",
+    "cudnn_",
+    "miopen_",
+    "mkldnn_",
+    "quantized",
+    "fake_",
+)
+_CREATING = {
+    torch.tensor,
+    torch.zeros,
+    torch.ones,
+    torch.arange,
+    torch.full,
+    torch.eye,
+    torch.zeros_like,
+    torch.ones_like,
+}
 _NEVER = (torch.nn.RNNBase, torch.nn.EmbeddingBag, torch.nn.modules.batchnorm._NormBase)
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _GLOBAL_HOOKS = [
@@ -44,7 +66,9 @@ def _only_gives_a_result(function: Any) -> bool:
 
 
 _FOUND = get_overridable_functions()
-_FUNCTIONS = {f for space, found in _FOUND.items() if space is not torch.Tensor for f in found if _only_gives_a_result(f)}
+_FUNCTIONS = {
+    f for space, found in _FOUND.items() if space is not torch.Tensor for f in found if _only_gives_a_result(f)
+}
 
 
 class _Torch(Known):
@@ -77,7 +101,7 @@ class _Torch(Known):
         return None if cell is None else cell.options
 
     def store(self, owner: Any) -> dict[Any, Any]:
-        made: dict[Any, Any] = vars(owner.__dict__[KEY]).setdefault("made", {})
+        made: dict[Any, Any] = vars(owner.__dict__[KEY]).setdefault("outlines", {})
         return made
 
     def holder(self, owner: Any, names: list[str]) -> Any:
@@ -99,6 +123,7 @@ class _Torch(Known):
         self, name: str, function: Any, holder: Any, options: Any, refused: Callable[[str], None]
     ) -> Callable[..., Any]:
         cell = Cell(name, options)
+        cell.made = True
         quick = None if FAST is None else FAST.capture
 
         def run(*args: Any) -> Any:
@@ -139,8 +164,10 @@ def _is_layer(module: Any) -> bool:
 def _is_plain(module: Any) -> bool:
     """Tells whether nobody has changed what a call of a module does."""
     space = module.__dict__
-    return not any(map(len, map(space.__getitem__, _HOOKS))) and "forward" not in space and (
-        space.get("_compiled_call_impl") is None
+    return (
+        not any(map(len, map(space.__getitem__, _HOOKS)))
+        and "forward" not in space
+        and (space.get("_compiled_call_impl") is None)
     )
 
 

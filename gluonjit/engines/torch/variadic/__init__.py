@@ -18,7 +18,12 @@ from gluonjit.hybrid import Batch
 from gluonjit.hybrid.capture import variadic
 from gluonjit.hybrid.capture.variadic import Dialect, Roles, Traced, Variadic
 
-__all__ = ["Owners", "Traced", "join_kinds"]
+__all__ = ["Owners", "Traced", "is_operand", "join_kinds"]
+
+
+def is_operand(item: Any) -> bool:
+    """Tells whether an argument is an operand, and no parameter, which is a constant."""
+    return isinstance(item, torch.Tensor) and not isinstance(item, torch.nn.Parameter)
 
 
 class _Maker:
@@ -30,7 +35,7 @@ class _Maker:
 
     def is_array(self, item: Any) -> bool:
         """Tells whether this is an operand: a parameter is a constant."""
-        return isinstance(item, torch.Tensor) and not isinstance(item, torch.nn.Parameter)
+        return is_operand(item)
 
     def current(self, kind: Kind) -> bool:
         """Cells forget all their kinds when their module has changed."""

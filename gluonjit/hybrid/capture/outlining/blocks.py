@@ -1,10 +1,10 @@
 """From a function's statements to blocks: tensor expressions that may run together, each a cell to be.
 
-An expression is taken apart in the order in which Python evaluates it. What computes tensors from tensors gathers in the
-open block; all else (recursion, items, attributes, tensors made of numbers) is evaluated before it, under a name of its
-own. So a tensor may be computed later than it was, but only past what is clean (see `effects`): before all else, and
-before control flow, the block ends. `sum(layer(rec(c)) for c in children)` is cut in two: a list of what is evaluated for
-each child, and a sum in the block.
+An expression is taken apart in the order in which Python evaluates it. What computes tensors from tensors gathers in
+the open block; all else (recursion, items, attributes, tensors made of numbers) is evaluated before it, under a name of
+its own. So a tensor may be computed later than it was, but only past what is clean (see `effects`): before all else,
+and before control flow, the block ends. `sum(layer(rec(c)) for c in children)` is cut in two: a list of what is
+evaluated for each child, and a sum in the block.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class Whole(Exception):
 class Block:
     """Statements that may be a cell: `weight` operators; `writes` are the names they bind, in order.
 
-    tensors: names of which methods are called; parts: those of the model that it uses; evidence: whether something in
-    it takes nothing but tensors.
+    again: whether they are in a loop; tensors: names of which methods are called; parts: those of the model that it
+    uses; evidence: whether something in it takes nothing but tensors.
     """
 
     def __init__(self) -> None:
         self.body: list[Any] = []
         self.writes: dict[str, None] = {}
-        self.weight, self.evidence = 0, False
+        self.weight, self.evidence, self.again = 0, False, False
         self.tensors: set[str] = set()
         self.parts: dict[str, str] = {}
 
@@ -86,6 +86,7 @@ class Outliner:
         self.count = 0
         self.pieces: list[Any] | None = None  # within a comprehension: what is evaluated for each item
         self.each = ""  # its variable
+        self.loops = 0  # around the statement that is looked at
         self.lists: set[str] = set()  # names of lists that are made here
 
     # Expressions
@@ -140,7 +141,7 @@ class Outliner:
     def _parts(self, node: Any, weight: int) -> Any:
         """The node with its parts in the block."""
         new = copy.copy(node)
-        func = getattr(node, "func", None)
+        func: Any = getattr(node, "func", None)
         of_tensor = isinstance(func, ast.Attribute) and self.scope.value(func) is None
         if of_tensor and self.scope.part(func) != LAYER:
             rest = [*node.args, *node.keywords]
@@ -251,7 +252,7 @@ class Outliner:
     def _gather(self, target: Any, value: Any) -> Any:
         statement = assign(target, value)
         self.block.body.append(statement)
-        self.block.writes.update(dict.fromkeys(stores(statement)))
+        self.block.writes.update(dict.fromkeys(stores(*statement.targets)))
         self.block.weight += weight_of(value)
         return target
 
@@ -303,15 +304,13 @@ class Outliner:
         return found
 
     def _statement(self, s: Any) -> None:
-        value = getattr(s, "value", None)
+        value: Any = getattr(s, "value", None)
         if isinstance(s, ast.Assign) and len(s.targets) == 1 and _is_names(s.targets[0]):
             self._assign(s.targets[0], value)
         elif isinstance(s, ast.AnnAssign) and value is not None and isinstance(s.target, ast.Name):
             self._assign(s.target, value)
         elif isinstance(s, ast.Return) and value is not None:
-            new = self.pure(value) if self._counts(value) else value
-            if weight_of(new):
-                new = self._gather(self._named(s), new)
+            new = self._returned(value) if self._counts(value) else value
             self.flush()
             self.out.append(ast.copy_location(ast.Return(new), s))
         elif isinstance(s, ast.Expr) and not isinstance(value, ast.Constant):
@@ -324,6 +323,14 @@ class Outliner:
             self.out.append(new)
         else:
             self._compound(s)
+
+    def _returned(self, value: Any) -> Any:
+        """A value with all that it is made of evaluated: each of several by itself, as one may have a name already."""
+        if not isinstance(value, ast.Tuple) or any(isinstance(n, ast.Starred) for n in value.elts):
+            return self._kept(value)
+        new = copy.copy(value)
+        new.elts = [self._kept(n) for n in value.elts]
+        return new
 
     def _assign(self, target: Any, value: Any) -> None:
         pairs = [(target, value)]
@@ -350,14 +357,16 @@ class Outliner:
         last.targets = [target]
         return True
 
-    def _compound(self, s: Any) -> None:
-        s = copy.copy(s)
+    def _compound(self, statement: ast.stmt) -> None:
+        s: Any = copy.copy(statement)
         if isinstance(s, ast.If) and self._counts(s.test):
             s.test = self._kept(s.test)
         self.flush()
         if isinstance(s, (ast.If, ast.For, ast.While, ast.With)):
+            self.loops += isinstance(s, (ast.For, ast.While))
             s.body = self.statements(s.body)
-            if getattr(s, "orelse", None):
+            self.loops -= isinstance(s, (ast.For, ast.While))
+            if not isinstance(s, ast.With) and s.orelse:
                 s.orelse = self.statements(s.orelse)
         self.out.append(s)
 
@@ -368,12 +377,13 @@ class Outliner:
             self.out += block.body
         else:
             block.look(self.scope)
+            block.again = self.loops > 0
             self.blocks.append(block)
             self.out.append(ast.copy_location(Place(block), block.body[0]))
 
 
 def children(node: Any) -> list[tuple[str, int | None, Any]]:
-    """The expressions that a node is made of, in the order of their evaluation, each with its field and number there."""
+    """The expressions that a node is made of, in the order of evaluation, each with its field and number there."""
     found: list[tuple[str, int | None, Any]] = []
     for name, field in ast.iter_fields(node):
         if isinstance(field, (ast.expr, ast.keyword)):

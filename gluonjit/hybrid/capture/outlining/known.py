@@ -74,13 +74,16 @@ class Scope:
         """What a name outside of the function stands for, attributes of modules included; else None."""
         if isinstance(node, ast.Name) and node.id not in self.variables | self.free and not is_private(node.id):
             return self.function.__globals__.get(node.id, getattr(builtins, node.id, None))
-        base = self.value(node.value) if isinstance(node, ast.Attribute) else None
+        if not isinstance(node, ast.Attribute):
+            return None
+        base = self.value(node.value)
         return getattr(base, node.attr, None) if isinstance(base, ModuleType) else None
 
     def own_name(self, node: ast.AST) -> str:
         """The name of an attribute of the model itself; "" for any other expression."""
-        mine = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == self.own
-        return node.attr if mine and not is_private(node.attr) else ""
+        if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name) or is_private(node.attr):
+            return ""
+        return node.attr if node.value.id == self.own else ""
 
     def part(self, node: ast.AST) -> str:
         """The sort of part of the model that an expression is, or ""."""
@@ -128,10 +131,14 @@ def _is_true(node: ast.AST) -> bool:
 
 
 def loads(*nodes: ast.AST) -> list[str]:
-    """Names that are read, as often as they are."""
-    return [n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+    """Names that are read, or deleted, as often as they are."""
+    return [n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name) and not _binds(n)]
 
 
 def stores(*nodes: ast.AST) -> list[str]:
     """Names that are bound."""
-    return [n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    return [n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name) and _binds(n)]
+
+
+def _binds(node: ast.Name) -> bool:
+    return isinstance(node.ctx, ast.Store)

@@ -123,13 +123,17 @@ class Outline:
         if not self.users and function.__code__ is self._original:
             function.__code__ = self.made.code
         self.users.add(user)
-        finalize(user, self.leave, None).atexit = False
+        finalize(user, self._end).atexit = False
 
     def leave(self, user: Any) -> None:
-        """One user less: the last one gives the function its own code back, where nobody has changed it."""
+        """One user less: the last one gives the function its own code back."""
         self.users.discard(user)
+        self._end()
+
+    def _end(self) -> None:
+        """Put the function's own code back where there is no user any more, unless somebody has put another there."""
         function = self._function()
-        if not self.users and function is not None and self.made is not None:
+        if not list(self.users) and function is not None and self.made is not None:
             if function.__code__ is self.made.code:
                 function.__code__ = self._original
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
 from gluonjit.hybrid.capture.guards.sources import code_of, compiled, give_source, source_of, stands_for
-from gluonjit.hybrid.capture.outlining.blocks import PREFIX, Block, Outliner, Place
+from gluonjit.hybrid.capture.outlining.blocks import PREFIX, Block, Outliner
 from gluonjit.hybrid.capture.outlining.known import Known, Scope, loads, stores
 
 _CELLS = f"{PREFIX}cells"
@@ -162,7 +162,8 @@ class _Placing(ast.NodeTransformer):
 
     def _outputs(self, block: Block) -> list[str]:
         """Names that a block writes and somebody else reads, or it itself when it comes again."""
-        inside, before = loads(*block.body), self._reads(block)
+        inside = loads(*block.body)
+        before = self._reads(block) if block.again else []
         return [n for n in block.writes if self.all.count(n) > inside.count(n) or n in before]
 
     def _site(self, block: Block, reads: list[str], writes: list[str]) -> Site:

@@ -1,0 +1,116 @@
+"""Knowledge of MXNet for cells made from source: which functions only give a result, and which parts are layers."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from mxnet import gluon, nd
+from mxnet.gluon.parameter import ParameterDict
+from mxnet.ndarray import NDArray
+
+from gluonjit.engines.mxnet.cell import KEY, Cell
+from gluonjit.engines.mxnet.cells import capture_cell
+from gluonjit.engines.mxnet.lazy import LazyArray
+from gluonjit.hybrid import LOCAL, engine_of
+from gluonjit.hybrid.capture.outlining import LAYER, LOOKUP, Known
+
+_FUNCTIONS = {
+    getattr(nd, name)
+    for name in """abs add batch_dot broadcast_add broadcast_div broadcast_maximum broadcast_minimum broadcast_mul
+    broadcast_sub clip concat cos divide dot elemwise_add elemwise_mul elemwise_sub erf exp gelu log log1p log_softmax
+    max maximum mean min minimum multiply negative relu sigmoid sin softmax softsign sqrt square stack subtract sum
+    tanh transpose where FullyConnected Activation SoftmaxActivation""".split()
+    if hasattr(nd, name)
+}
+_METHODS = "abs clip cos exp log log1p log_softmax max mean min relu sigmoid sin softmax sqrt square sum tanh".split()
+_CREATING = {nd.array, nd.zeros, nd.ones, nd.arange}
+_LAYERS = (
+    gluon.nn.Dense,
+    gluon.nn.Activation,
+    gluon.nn.LayerNorm,
+    gluon.nn.LeakyReLU,
+    gluon.nn.Conv2D,
+    gluon.nn.Flatten,
+)
+
+
+class _MXNet(Known):
+    """MXNet, with classic arrays."""
+
+    methods = frozenset(_METHODS)
+    arrays = frozenset({NDArray, LazyArray})
+
+    def function(self, item: Any) -> bool:
+        return callable(item) and _is_among(item, _FUNCTIONS)
+
+    def creates(self, item: Any) -> bool:
+        return callable(item) and _is_among(item, _CREATING)
+
+    def part(self, owner: Any, name: str) -> str:
+        block = owner.__dict__.get(name)
+        if hasattr(type(owner), name) or not isinstance(block, gluon.Block) or not _is_plain(block):
+            return ""
+        if type(block) is gluon.nn.Embedding:
+            return LOOKUP
+        return LAYER if _is_layer(block) else ""
+
+    def options(self, owner: Any) -> Any:
+        cell = getattr(owner, "__dict__", {}).get(KEY)
+        return None if cell is None else cell.options
+
+    def store(self, owner: Any) -> dict[Any, Any]:
+        made: dict[Any, Any] = vars(owner.__dict__[KEY]).setdefault("outlines", {})
+        return made
+
+    def holder(self, owner: Any, names: list[str]) -> Any:
+        found = gluon.Block.__new__(gluon.Block)  # a block that is made counts for the names of others
+        parts = OrderedDict((name, owner.__dict__[name]) for name in names)
+        found.__dict__.update(_prefix="", _params=ParameterDict(""), _reg_params={}, _children=parts, **parts)
+        found.__dict__.update(_forward_hooks=OrderedDict(), _forward_pre_hooks=OrderedDict())
+        return found
+
+    def same(self, holder: Any, owner: Any, names: list[str]) -> bool:
+        return all(holder.__dict__[name] is owner.__dict__.get(name) for name in names)
+
+    def capture(
+        self, name: str, function: Any, holder: Any, options: Any, refused: Callable[[str], None]
+    ) -> Callable[..., Any]:
+        cell = Cell(name, options)
+
+        def run(*args: Any) -> Any:
+            state = LOCAL.state
+            batch = state.batch
+            if state.paused or state.trace is not None or state.numpy:
+                return None
+            if batch is None or batch.engine is not engine_of("mxnet"):
+                return None
+            found = capture_cell(cell, holder, function, (holder, *args))
+            if cell.expanded:
+                refused(next(iter(cell.expanded.values())))
+            return found
+
+        return run
+
+
+def _is_among(item: Any, known: Any) -> bool:
+    try:
+        return item in known
+    except TypeError:  # it cannot be hashed
+        return False
+
+
+def _is_layer(block: Any) -> bool:
+    """Tells whether a call of a block is sure to be computed from its arguments and weights alone."""
+    if type(block) in (gluon.nn.Sequential, gluon.nn.HybridSequential):
+        return all(_is_plain(part) and _is_layer(part) for part in block._children.values())
+    return type(block) in _LAYERS and all(_is_plain(part) and _is_layer(part) for part in block._children.values())
+
+
+def _is_plain(block: Any) -> bool:
+    """Tells whether nobody has changed what a call of a block does."""
+    return not block._forward_hooks and not block._forward_pre_hooks and "forward" not in block.__dict__
+
+
+KNOWN = _MXNet()

@@ -58,7 +58,7 @@ def quicken(way: str, function: Callable[..., Any]) -> Callable[..., Any]:
     for torch.nn.Module.__call__, "attribute" for torch.nn.Module.__getattr__."""
 
 def set_sign(name: str, func: Any, method: Any, reflected: Any, turned: Any) -> None:
-    """Let a sign of lazy tensors capture calls of `func`, or do what `method` does; turned round (`1 + x`) the others."""
+    """Let a sign capture calls of `func`, or do what `method` does; turned round (`1 + x`) what follows."""
 
 def quick_cells(cells: type) -> None:
     """Let calls of what is of this class, which derives from Celled, try the fast path first."""

@@ -39,6 +39,14 @@ class Door:
     ) -> None: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
+class Signs:
+    """A base of lazy tensors: signs such as `x + y`, in slots."""
+
+class Celled:
+    """A base of functions that are cells: binds as a function does, and tries the fast path first."""
+
+    caches: dict[str, Any]
+
 class Silent:
     """A base of lazy arrays: nothing is called when one ends."""
 
@@ -48,6 +56,15 @@ def configure(section: str, **named: Any) -> None:
 def quicken(way: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Let calls of a function of Python, which stays what it is, try the fast path first: "call" for one that stands
     for torch.nn.Module.__call__, "attribute" for torch.nn.Module.__getattr__."""
+
+def set_sign(name: str, func: Any, method: Any, reflected: Any, turned: Any) -> None:
+    """Let a sign capture calls of `func`, or do what `method` does; turned round (`1 + x`) what follows."""
+
+def quick_cells(cells: type) -> None:
+    """Let calls of what is of this class, which derives from Celled, try the fast path first."""
+
+def forget_doors() -> None:
+    """Let doors be looked up anew: their table has changed."""
 
 def tensor(value: Any) -> Any:
     """A lazy tensor of PyTorch's of a value."""

@@ -19,6 +19,7 @@ from experiments.host.measure import WARM_UP, uncollected
 from experiments.host.sorts import Engine
 
 LENGTHS = (50, 450)  # steps of a chain of layers, each on the result of the one before
+DRAWN = 8  # times as many samples as a minibatch has, of which it is drawn
 WORKLOADS = ("treelstm-sick", "treelstm-builtin")  # the second where the files of the first are missing
 
 
@@ -120,7 +121,7 @@ def shared(engine: str, rounds: int, batch_size: int, seed: int) -> list[Shared]
     module = import_module(f"experiments.throughput.on_{engine}")
     for name in WORKLOADS:
         try:
-            task = module.load(name, None, seed, None)
+            task = module.load(name, None, seed, DRAWN * batch_size)
         except DataError:
             continue
         break

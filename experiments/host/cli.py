@@ -22,12 +22,14 @@ from experiments.bench.environment import environment, limit_threads
 from experiments.host import MOST_CALLS
 
 if TYPE_CHECKING:
+    from experiments.host.launching import Launched, Shared
     from experiments.host.measure import Program, Row
     from experiments.host.planning import Planned
     from experiments.host.sorts import Engine
 
 CALLS, ROUNDS, SAMPLES, SEED = 100, 31, 32, 0  # short rounds: whatever else runs on the machine is in few of them
 PLANNED = 5  # rounds of planning, at most: each is the least of three
+LAUNCHED, MINIBATCH = 15, 256  # rounds of minibatches, at most, and samples of one
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -53,12 +55,18 @@ def _run(options: argparse.Namespace) -> list[str]:
     engine = engine_of("host", options.engine)
     rows = _timed(engine, options)
     plans = _planned(engine, options)
+    steps, shares = _launched(engine, options)
     built = _capture()
-    text = tables(rows, plans, f"{_command(options)}` (capture: {built})")
+    text = tables(rows, plans, steps, shares, f"{_command(options)}` (capture: {built})")
     print(f"\n{text}")
     if options.json:
         settings = {key: getattr(options, key) for key in ("engine", "calls", "rounds", "samples", "seed")}
-        figures = {"rows": [row.to_json() for row in rows], "planning": [each.to_json() for each in plans]}
+        figures = {
+            "rows": [row.to_json() for row in rows],
+            "planning": [each.to_json() for each in plans],
+            "steps": steps.to_json(),
+            "minibatches": [each.to_json() for each in shares],
+        }
         write_json(options.json, {**settings, "capture": built, "environment": environment(), **figures})
     if options.markdown:
         put(options.markdown, options.engine, text, "host")
@@ -88,6 +96,15 @@ def _planned(engine: Engine, options: argparse.Namespace) -> list[Planned]:
     return [plan(engine, samples, rounds, options.seed) for samples in options.planned or engine.PLANNED]
 
 
+def _launched(engine: Engine, options: argparse.Namespace) -> tuple[Launched, list[Shared]]:
+    """Launch steps, and run minibatches."""
+    from experiments.host.launching import launched, shared
+
+    rounds = min(options.rounds, LAUNCHED)
+    steps = launched(engine, rounds, options.seed)
+    return steps, shared(options.engine, rounds, options.minibatch, options.seed)
+
+
 def _capture() -> str:
     """How calls are captured here, as `python -m gluonjit doctor` says it."""
     done = subprocess.run([sys.executable, "-m", "gluonjit", "doctor"], cwd=ROOT, capture_output=True, text=True)
@@ -102,6 +119,7 @@ def _command(options: argparse.Namespace) -> str:
         "rounds": (options.rounds, ROUNDS),
         "samples": (options.samples, SAMPLES),
         "planned": (",".join(map(str, options.planned or ())), ""),
+        "minibatch": (options.minibatch, MINIBATCH),
         "seed": (options.seed, SEED),
     }
     return again("host", options.engine, given)
@@ -123,6 +141,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N,N",
         help="samples of the TreeModel to plan (as many as have about 1,500 and 9,800 nodes)",
     )
+    parser.add_argument("--minibatch", type=count, default=MINIBATCH, metavar="N", help=f"pairs of one ({MINIBATCH})")
     parser.add_argument("--seed", type=whole, default=SEED)
     parser.add_argument("--json", type=Path, metavar="PATH", help="write everything here")
     parser.add_argument("--markdown", type=Path, metavar="PATH", help="write the tables into this page")

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from experiments.bench.page import joined
+from experiments.host.launching import Launched, Shared
 from experiments.host.measure import Row
 from experiments.host.planning import Planned
 
 HEAD = ("call", "nodes", "eager", "captured", "with gradients: eager", "captured", "of it before gluonjit")
 PLANS = ("samples", "nodes", "launches", "planning", "analysis of a flush")
+STEPS = ("one more step of a chain: forward", "backward", "of the steps, in C", "a flush of one call beyond its launch")
+PHASES = {"train": "training", "inference": "inference"}
+SHARES = ("workload", "batch", "", "a minibatch", "in row programs")
 
 
 def line(without: Row, gradients: Row) -> str:
@@ -23,12 +27,25 @@ def line(without: Row, gradients: Row) -> str:
     return joined(cells)
 
 
-def tables(rows: Sequence[Row], plans: Sequence[Planned], command: str) -> str:
-    """Return both tables in Markdown, below the command that makes them."""
+def tables(
+    rows: Sequence[Row], plans: Sequence[Planned], steps: Launched | None, shares: Sequence[Shared], command: str
+) -> str:
+    """Return all tables in Markdown, below the command that makes them."""
     calls = [line(*rows[place : place + 2]) for place in range(0, len(rows), 2)]
     planned = [joined((str(each.samples), f"{each.nodes:,}", str(each.launches), *_times(each))) for each in plans]
     head = [joined(HEAD), joined(["---", *["---:"] * (len(HEAD) - 1)]), *calls]
-    return "\n".join([f"`{command}", "", *head, "", joined(PLANS), joined(["---:"] * len(PLANS)), *planned])
+    found = [f"`{command}", "", *head, "", joined(PLANS), joined(["---:"] * len(PLANS)), *planned]
+    if steps is not None:
+        cells = f"{steps.forward:.1f} µs", f"{steps.backward:.1f} µs", f"{steps.in_c:.0%}", f"{steps.flush:,.0f} µs"
+        found += ["", joined(STEPS), joined(["---:"] * len(STEPS)), joined(cells)]
+    if shares:
+        found += ["", joined(SHARES), joined(["---", "---:", "---", "---:", "---:"]), *map(_share, shares)]
+    return "\n".join(found)
+
+
+def _share(row: Shared) -> str:
+    share = f"{row.row_ms / row.ms:.0%}"
+    return joined((row.workload, str(row.batch_size), PHASES[row.phase], f"{row.ms:.1f} ms", share))
 
 
 def _times(planned: Planned) -> tuple[str, str]:

@@ -216,11 +216,13 @@ class Steps:
             return None
         return self._launches.form(found.backward, found.saved, self.plan.steps[number].kind.program.consts, memory)
 
-    def backward(self, steps: list[tuple[int, Form | None]], memory: Memory) -> None:
-        """Add to gradients what those of steps' results make of them, one step after the other."""
+    def backward(self, steps: list[tuple[int, Form | None]], memory: Memory) -> float:
+        """Add to gradients what those of steps' results make of them, one step after the other; the milliseconds."""
         found = [(number, form) for number, form in steps if form is not None]
-        if found:
-            self._launches.launch([number for number, _ in found], [form for _, form in found], False, memory)
+        if not found:
+            return 0.0
+        _, took = self._launches.launch([number for number, _ in found], [form for _, form in found], False, memory)
+        return sum(took) / 1e6
 
     def forget(self, arenas: Sequence[int]) -> None:
         """Ask anew where arenas lie."""

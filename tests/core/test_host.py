@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 
 from experiments.host import cli
+from experiments.host.launching import Launched
 from experiments.host.measure import TOLERANCE, Calls, measure
 from experiments.host.sorts import Sort
 from experiments.host.table import tables
+from gluonjit.compiled import ROWS
 
 NODES = {"`x + y`, an equal call": 0, "`words[i]`": 0, "`words[i : i + 1]`": 0}  # of a call; others append one
-SMALL = ["--calls", "3", "--rounds", "1", "--samples", "2", "--planned", "2,3", "--seed", "5"]
+SMALL = ["--calls", "3", "--rounds", "1", "--samples", "2", "--planned", "2,3", "--minibatch", "4", "--seed", "5"]
 
 
 def engine_of(name: str) -> Any:
@@ -52,6 +54,10 @@ def test_every_sort_of_call_is_timed_and_gives_what_eager_gives(
     assert all(
         0 < row["launches"] <= row["nodes"] and row["planning"] > 0 < row["analysis"] for row in result["planning"]
     )
+    steps = result["steps"]
+    assert steps["flush"] > 0 and steps["in_c"] == (ROWS is not None)
+    assert [(row["batch_size"], row["phase"]) for row in result["minibatches"]] == [(4, "train"), (4, "inference")]
+    assert all(row["row_ms"] < row["ms"] and (row["row_ms"] > 0) == (ROWS is not None) for row in result["minibatches"])
     printed = capsys.readouterr().out
     table = printed[printed.index("`python") :]
     assert table.startswith(f"`python -m experiments.host --engine {name} {' '.join(SMALL)}` (capture: in ")
@@ -63,7 +69,7 @@ def test_every_sort_of_call_is_timed_and_gives_what_eager_gives(
 def test_the_documentation_has_a_place_for_the_tables() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "host.md").read_text(encoding="utf-8")
     assert all(f"<!-- host, {name}: begin -->" in page for name in ("mxnet", "torch"))
-    assert tables([], [], "command`").startswith("`command`\n")
+    assert tables([], [], None, [], "command`").startswith("`command`\n")
 
 
 @pytest.mark.parametrize("name", ["mxnet", "torch"])
@@ -76,6 +82,7 @@ def test_results_that_differ_are_a_fault(
     monkeypatch.setattr(engine, "SORTS", engine.SORTS[:1])
     monkeypatch.setattr(cli, "_capture", lambda: "in C")
     monkeypatch.setattr(cli, "_planned", lambda engine, options: [])
+    monkeypatch.setattr(cli, "_launched", lambda engine, options: (Launched(1, 1.0, 1.0, 1.0, 1.0), []))
     assert cli.main(["--engine", name, *SMALL]) == 1
     assert capsys.readouterr().err.count("fault: `x + y`: off by ") == 2
 

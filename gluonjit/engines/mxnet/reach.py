@@ -41,11 +41,14 @@ class Reach:
 
     def through(self, step: Step) -> bool:
         """Go on from a step's results to its operands; False where none of the results has been reached."""
+        program: Any = step.kind.program  # a `program.Program`
+        if all([_are_all(self._rows[place.arena][place.begin : place.end]) for place in step.places]):
+            self._through_all(step, program)
+            return True
         results = [
             (self._rows[place.arena][place.begin : place.end], _nodes(step, [_rows_of_output(number)]))
             for number, place in enumerate(step.places)
         ]
-        program: Any = step.kind.program  # a `program.Program`
         used = np.zeros((len(step.gathers) + len(program.consts), step.count), dtype=bool)  # by which nodes
         reached = np.zeros(step.count, dtype=bool)
         for (rows, owners), depends in zip(results, program.depends):
@@ -68,6 +71,22 @@ class Reach:
                 taken = taken[nodes[_nodes(step, [_rows_of_role(number, role) for role in range(len(group))])]]
             self._rows[place.arena][taken] = True
         return True
+
+    def _through_all(self, step: Step, program: Any) -> None:
+        """Go on from all results of a step, as is usual, with fewer arrays."""
+        used = set().union(*program.depends)
+        for position, gather in enumerate(step.gathers):
+            if position in used:
+                place = gather.place
+                taken = slice(place.begin, place.end) if gather.index is None else gather.index
+                self._rows[place.arena][taken] = True
+        first = len(step.gathers)
+        self.constants.update([id(array) for k, array in enumerate(program.consts, first) if k in used])
+        self.constants.update(map(id, program.left))
+
+
+def _are_all(flags: Any) -> bool:
+    return bool(len(flags)) and bool(flags.all())
 
 
 def entered_waiting(graph: Graph, begun: Iterable[int], learned: Callable[[Any], bool]) -> Any:

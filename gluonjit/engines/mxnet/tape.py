@@ -262,7 +262,8 @@ class Tape:
             number, _, results, ran = first = next(entries)
             step = self.plan.steps[number]
             if ran is not None:
-                ran.steps.backward([entry.ran for entry in (first, *entries) if entry.ran is not None])
+                in_c = [entry.ran for entry in (first, *entries) if entry.ran is not None]
+                self.report.row_ms += ran.steps.backward(in_c)
             else:
                 heads, head_gradients = zip(*self._with_gradients(step, results))
                 with shapes(program_of(step.kind).numpy):

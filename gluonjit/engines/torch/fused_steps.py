@@ -83,8 +83,10 @@ class FusedSteps:
         passed: Collection[int] | None,
         gradient: Callable[[int], Any],
         learned: Callable[[Any, bool], Any],
-    ) -> list[int]:
-        """Add to the gradients of arenas and weights, which are made when they are asked for; the steps gone through.
+    ) -> tuple[list[int], float]:
+        """Add to the gradients of arenas and weights, which are made when they are asked for.
+
+        Returns the steps that were gone through, and the milliseconds in C.
 
         reached: flags of rows; passed: steps that are not gone through. `learned` is told whether gradients go to a
         weight, or nothing but zeros do. Raises RuntimeError, as PyTorch does, where a weight that it reads has been
@@ -106,10 +108,10 @@ class FusedSteps:
         self._gradient = gradient
         try:
             going = self._steps.reach(steps, ways, reached, passed, form)
-            self._steps.backward(going, self)
+            took = self._steps.backward(going, self)
         finally:
             self._gradient = self._learned = _nothing
-        return [number for number, _ in going]
+        return [number for number, _ in going], took
 
     # --- gluonjit.rows.Memory -----------------------------------------------------------------------------------
 

@@ -302,7 +302,8 @@ class Tape:
             return known
 
         passed = None if way is None else frozenset(ran.stretch.steps) - way.steps
-        went = self.fused.backward(ran, reached, passed, lambda number: self._arena(arenas, number), learned)
+        went, took = self.fused.backward(ran, reached, passed, lambda number: self._arena(arenas, number), learned)
+        self.report.row_ms += took
         if self._finite is not None:
             for number in went:
                 self._finite.gradients(number, arenas, list(found.values()))

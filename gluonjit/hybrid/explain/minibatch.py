@@ -140,7 +140,7 @@ class Minibatch(threading.local):
 MINIBATCH = Minibatch()
 """The minibatch of the thread that asks."""
 
-_NUMBERS = "calls nodes dropped launches units groups fused gathers gathered padded flushes".split()
+_NUMBERS = "calls nodes dropped launches units groups fused row_ms gathers gathered padded flushes".split()
 _NOTES = ("alone", "unbatched", "by_number", "outlined", "unfused", "fine")
 _COUNTS = ("reasons", "cache", "ms", "reads")
 

@@ -102,8 +102,9 @@ class Report:
     calls: captured calls; nodes: distinct ones that ran; shared: calls that another call had already made;
     dropped: nodes whose results nobody could read; launches: batched launches of cells and operators;
     units: what was scheduled: nodes, or with granularity "graph" samples; groups: how many of them were told apart;
-    fused: launches that ran in C as a whole; gathers: launches that put operands together; gathered: bytes that those
-    have copied; padded: nodes that ran beside for the size of a static plan alone; executed: what ran the plans;
+    fused: launches that ran in C as a whole; row_ms: milliseconds inside of these, forward and backward;
+    gathers: launches that put operands together; gathered: bytes that those have copied; padded: nodes that ran
+    beside for the size of a static plan alone; executed: what ran the plans;
     ms: milliseconds by part, of which capture is from the first call to the flush, with what the program
     does between its calls, and to forget.
     The engine works asynchronously: unless the option `profile` was set, gather, compute and backward are the times
@@ -123,6 +124,7 @@ class Report:
     units: int = 0
     groups: int = 0
     fused: int = 0
+    row_ms: float = 0.0
     gathers: int = 0
     gathered: int = 0
     padded: int = 0

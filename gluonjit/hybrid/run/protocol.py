@@ -59,6 +59,7 @@ class Session:
         self.wait()
         report, steps = self.report, self.plan.steps
         report.fused += len(stretch.steps)
+        report.row_ms += sum(stretch.took) / 1e6
         end = perf_counter() - sum(stretch.took[1:]) / 1e9
         for number, nanoseconds in zip(stretch.steps, [*stretch.took[1:], 0]):
             step = steps[number]

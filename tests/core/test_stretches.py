@@ -1,0 +1,181 @@
+"""Stretches: steps that follow each other and are row programs run in one call, and fail and stop step by step."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gluonjit
+from gluonjit.compiled import ROWS
+
+if ROWS is None:
+    pytest.skip("steps run in C only where that was built", allow_module_level=True)
+
+WAY: dict[str, Any] = {"granularity": "cell", "scheduler": "depth", "sharing": True}
+STEPS, SIZE = 6, 4
+Run = Callable[[Any, int], Any]
+
+
+class Chain:
+    """A layer, as often as one likes, on a vector: eagerly and batched, with gradients of the layer's weight."""
+
+    def __init__(self, engine: str) -> None:
+        self.engine = engine
+        framework = pytest.importorskip(engine)
+        if engine == "torch":
+            framework.manual_seed(0)
+            self.layer = framework.nn.Linear(SIZE, SIZE)
+            self.inputs = [framework.randn(SIZE) for _ in range(3)]
+            self.stop: Callable[[Any], Any] = framework.special.erfinv  # no row program does it
+        else:
+            framework.random.seed(0)
+            self.layer = framework.gluon.nn.Dense(SIZE, in_units=SIZE)
+            self.layer.initialize()
+            self.inputs = [framework.nd.random.normal(shape=(1, SIZE)) for _ in range(3)]
+            self.stop = framework.nd.erf
+        self.net = self._net(framework)
+
+    def _net(self, framework: Any) -> Any:
+        base = framework.nn.Module if self.engine == "torch" else framework.gluon.Block
+
+        class Net(base):  # type: ignore[misc, valid-type]
+            def __init__(self, layer: Any) -> None:
+                super().__init__()
+                self.layer = layer
+
+            def forward(self, x: Any, steps: int, stop: Any = None) -> Any:
+                for step in range(steps):
+                    x = self.layer(x)
+                    if stop is not None and step == 1:
+                        x = stop(x * 0.01)
+                return x
+
+        return Net(self.layer)
+
+    def __call__(self, batched: bool, stop: Any = None) -> tuple[list[np.ndarray], np.ndarray, gluonjit.Report | None]:
+        """Results, the gradient of the weight, and the report."""
+        if self.engine == "torch":
+            gluonjit.hybridize(self.net, dynamic_batch=batched, **(WAY if batched else {}))
+        else:
+            self.net.hybridize(active=batched, dynamic_batch=batched, **(WAY if batched else {}))
+        report = None
+        recording = import_module("contextlib").nullcontext
+        if self.engine == "mxnet":
+            recording = import_module("mxnet").autograd.record
+        with recording():
+            if batched:
+                with gluonjit.batching(**WAY) as batch:
+                    results = [self.net(x, STEPS, stop) for x in self.inputs]
+                    total = sum(result.sum() for result in results)
+                report = batch.report
+            else:
+                results = [self.net(x, STEPS, stop) for x in self.inputs]
+                total = sum(result.sum() for result in results)
+        if self.engine == "torch":
+            self.layer.zero_grad()
+            total.backward()
+            return [result.detach().numpy() for result in results], self.layer.weight.grad.numpy().copy(), report
+        total.backward()
+        return [result.asnumpy() for result in results], self.layer.weight.grad().asnumpy(), report
+
+
+def instead(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+    """Let launches run by something else: `run(the module's own, launch that comes next)`."""
+
+    def replaced(programs: Any, launches: Any, args: Any, block: int, begin: int) -> int:
+        def own(count: int | None = None) -> int:
+            until = len(launches) if count is None else begin + count
+            return int(ROWS.run(programs, launches[:until], args, block, begin))
+
+        return int(run(own, begin))
+
+    known = {name: getattr(ROWS, name) for name in ("OPS", "pack", "packed_size")}
+    monkeypatch.setattr("gluonjit.rows.running.ROWS", SimpleNamespace(run=replaced, **known))
+
+
+def same(found: tuple[Any, ...], wanted: tuple[Any, ...]) -> None:
+    for mine, eager in zip([*found[0], found[1]], [*wanted[0], wanted[1]]):
+        assert np.abs(mine - eager).max() <= 1e-5 * np.abs(eager).max()
+
+
+@pytest.fixture(params=["mxnet", "torch"])
+def chain(request: pytest.FixtureRequest) -> Chain:
+    return Chain(request.param)
+
+
+def test_steps_that_follow_each_other_run_in_one_call(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = chain(False)
+    calls: list[int] = []
+    instead(monkeypatch, lambda own, begin: calls.append(begin) or own())
+    found = chain(True)
+    same(found, wanted)
+    report = found[2]
+    assert report is not None
+    assert report.fused >= STEPS
+    assert report.row_ms > 0
+    assert calls == [0, 0]  # forward, backward
+
+
+def test_other_steps_part_them(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = chain(False, chain.stop)
+    calls: list[int] = []
+    instead(monkeypatch, lambda own, begin: calls.append(begin) or own())
+    found = chain(True, chain.stop)
+    same(found, wanted)
+    assert found[2] is not None
+    assert found[2].unfused
+    assert len(calls) == 4
+
+
+def test_a_stretch_that_comes_back_goes_on(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = chain(False)
+    calls: list[int] = []
+    instead(monkeypatch, lambda own, begin: calls.append(begin) or own(1))
+    same(chain(True), wanted)
+    assert calls[:STEPS] == list(range(STEPS))
+    assert calls.count(0) == 2
+
+
+def test_the_step_that_fails_is_named(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    chain(True)
+
+    raised: list[int] = []
+
+    def failing(own: Any, begin: int) -> int:
+        if begin == 3 or raised:  # and again, where MXNet's session tries the step once more
+            raised.append(begin)
+            raise MemoryError("no room is left")
+        return int(own(1))
+
+    named: list[int] = []
+    failures = import_module("gluonjit.hybrid.run.failures")
+    said = failures.failed
+    monkeypatch.setattr(failures, "failed", lambda *given: named.append(given[1]) or said(*given))
+    instead(monkeypatch, failing)
+    with pytest.raises(gluonjit.FlushError, match="run together failed, though each runs by itself: no room is left"):
+        chain(True)
+    assert named == [3]
+
+
+def test_an_interrupt_stops_it_between_steps(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = chain(False)
+    done: list[int] = []
+
+    def interrupted(own: Any, begin: int) -> int:
+        done.append(begin)
+        if begin == 2:
+            signal.raise_signal(signal.SIGINT)
+        return int(own(1))
+
+    with monkeypatch.context() as patch:
+        instead(patch, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            chain(True)
+    assert done == [0, 1, 2]
+    same(chain(True), wanted)

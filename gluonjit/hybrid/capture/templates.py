@@ -1,0 +1,338 @@
+"""Templates of calls: what a call has captured, in numbers that know no batch. See `reusing`."""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import dataclass
+from itertools import islice, zip_longest
+from operator import itemgetter
+from sys import getrefcount
+from typing import Any, NamedTuple
+
+from gluonjit.graph import Kind, Leaf, Record, Value
+from gluonjit.hybrid.capture.replaying import Node, packed, relocated, rows_in, unpacked
+from gluonjit.hybrid.capture.reuse import Apart, CaptureTemplate, Moved, Reference, Shared, Unfit, made
+from gluonjit.hybrid.run.batch import Batch
+
+_PLAIN = (type(None), bool, int, float, str)
+
+
+@dataclass(frozen=True)
+class Plain:
+    """Something that a call returns beside arrays."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class Returned:
+    """An array that a call returns: its number among them, and which of the engine's lazy arrays it is."""
+
+    number: int
+    kind: type
+
+
+class Source(NamedTuple):
+    """The source of an array that a call reads: the arguments (by place), an operator without operands (by what
+    it was called with), or itself."""
+
+    way: str
+    what: Any
+
+
+class _Known(NamedTuple):
+    """A signature that templates have nodes of, as the engine finds it again, and what they take for granted of it."""
+
+    signature: Any
+    layout: tuple[Any, ...]
+    mode: int
+    name: str
+
+
+class Reusing:
+    """The hooks of an engine for calls that are reused; what has a default here it may leave out.
+
+    array: the class of the framework's arrays; lazy: that of captured ones, which have a value `_v`, what they are
+    views of as `_b`, which view as `_k`, and what they were computed to as `_c`, each None where there is none.
+    """
+
+    array: type
+    lazy: type
+
+    def state(self, net: Any) -> Any:
+        """All that capture depends on beside arguments and the model's parts: modes, and what learns."""
+        raise NotImplementedError
+
+    def parts(self, net: Any) -> list[Any]:
+        """The objects that a model is made of, where nobody says when they change."""
+        return []
+
+    def why_not(self, net: Any) -> str:
+        """Why no call of this model can be reused; "" where one may be."""
+        raise NotImplementedError
+
+    def look(self, array: Any) -> Any:
+        """All that tells calls apart with this array or another in its place."""
+        raise NotImplementedError
+
+    def watched(self, batch: Batch, net: Any, arrays: list[Any]) -> Any:
+        """A region in which a call with these arrays runs, to be recorded; what it finds it tells `refuse`."""
+        raise NotImplementedError
+
+    def value_of(self, array: Any, batch: Batch) -> Value | None:
+        """The value of a captured array that a call returns, if it is one of the batch's and has not been computed."""
+        value: Value = array._v
+        return value if value.graph is batch.graph and array._c is None else None
+
+    def wrapped(self, value: Value, kind: type) -> Any:
+        """A captured array of this class."""
+        raise NotImplementedError
+
+    def link(self, view: Any, base: Any, key: Any) -> None:
+        """Let an array be this view of another."""
+        raise NotImplementedError
+
+    def signature(self, batch: Batch, key: Any, record: Record) -> Any:
+        """What a record is found by in any batch. Raises Unfit where calls of it are not to be reused."""
+        return key
+
+    def record(self, batch: Batch, known: _Known) -> Record | None:
+        """The record of such a signature; None where it is stale."""
+        raise NotImplementedError
+
+    def table(self, table: Any) -> tuple[Any, ...]:
+        """What a table of look-ups is found by in any batch: a weight, or None, and more."""
+        raise NotImplementedError
+
+    def found_table(self, batch: Batch, known: tuple[Any, ...]) -> Any:
+        """The batch's table."""
+        raise NotImplementedError
+
+    def source(self, batch: Batch, payload: Any) -> Source:
+        """The source of a leaf, be it an argument or not. Raises Unfit where later calls could not find it."""
+        raise NotImplementedError
+
+    def keeps(self, batch: Batch, array: Any) -> None:
+        """Raise Unfit for an array, no argument, that later calls are not to read in the place of one of their own."""
+        raise NotImplementedError
+
+    def leaf(self, batch: Batch, source: Source) -> Value:
+        """The value of an array in the batch, as a call would read it."""
+        raise NotImplementedError
+
+    def alike(self, one: Any, other: Any) -> bool:
+        """Tells whether two arrays have the same numbers."""
+        raise NotImplementedError
+
+
+class Here:
+    """The open graph, as far as templates of one model need to know it; so many `changes` of models there had been."""
+
+    def __init__(self, batch: Batch, shared: Shared, why: str) -> None:
+        self.changes = batch.changes, batch.parts
+        self.why = why  # no call can be reused, if so
+        self.records: dict[int, Record] = {}  # by the numbers of their kinds
+        self.tables: dict[int, Any] = {}
+        options, setting = batch.options, batch.setting
+        scope = options.without, options.expand, setting.granularity, setting.sharing
+        self.scope = shared.scopes.number(scope, scope)
+        self.sources: dict[int, Any] = {}  # where each row of an input is from: (table, index), or a Leaf
+        self._seen: dict[Any, int] = {}
+
+    def resolve(self, batch: Batch, number: int, known: _Known, reusing: Reusing) -> None:
+        """Find the record of a kind. Raises Unfit where calls of this signature now are of another kind."""
+        record = reusing.record(batch, known)
+        if record is None or _layout(record.kind) != known.layout:
+            raise Unfit("what it was recorded with is no more")
+        self.records[number] = record
+
+    def take_in(self, batch: Batch) -> None:
+        """Note the inputs that have come since the last time."""
+        graph = batch.graph
+        for table, entries in graph.lookups.items():
+            new = len(entries) - self._seen.get(table, 0)
+            self._seen[table] = len(entries)
+            self.sources.update([(row, (table, index)) for index, row in islice(reversed(entries.items()), new)])
+        new = len(graph.leaves) - self._seen.get(Leaf, 0)
+        self._seen[Leaf] = len(graph.leaves)
+        for known in islice(reversed(graph.leaves.values()), new):
+            self.sources.update(dict.fromkeys(range(known.base, known.base + known.spec.rows), known))
+
+
+class TemplateMaker:
+    """Makes the template of a call with these arrays among its arguments."""
+
+    def __init__(self, reusing: Reusing, batch: Batch, shared: Shared, here: Here, arrays: list[Any]) -> None:
+        self.reusing = reusing
+        self.batch = batch
+        self.shared = shared
+        self.here = here
+        self.arrays = arrays
+
+    def template(self, apart: Apart, structure: Any, lazies: list[Any]) -> CaptureTemplate:
+        """The template of what was captured since, and of what these arrays are of it."""
+        found, kinds = self._nodes(apart)
+        values = [of for _, _, of, _ in found]
+        own = {row: number for number, (base, rows, *_) in enumerate(found) for row in range(base, base + rows)}
+        results = [_result(array._v, values, own) for array in lazies]
+        reads = [rows for *_, node in found for rows in node.operands]
+        reads += [result.rows for result in results if isinstance(result, Reference)]
+        lookups, leaves, order, size = self._inputs([row for row in rows_in(reads) if row not in own])
+        if _held(apart, lazies, results, values):
+            raise Unfit("somebody holds a value that it has captured and does not return")
+        local = {row: place for place, row in enumerate([*order, *own])}
+        code = packed([node for *_, node in found], local)
+        moved = tuple([_moved(result, local) for result in results])
+        copied = {local[row] for rows in apart.graph.copies[apart.copies :] for row in rows if row in own}
+        numbers = {id(array): number for number, array in enumerate(lazies)}
+        views = [
+            (number, numbers[id(each._b)], each._k) for number, each in enumerate(lazies) if id(each._b) in numbers
+        ]
+        size += 500 + 4 * len(code) + 32 * (len(order) + len(copied))
+        return CaptureTemplate(
+            code, lookups, leaves, moved, structure, kinds, tuple(sorted(copied)), tuple(views), size
+        )
+
+    def described(self, item: Any, lazies: list[Any]) -> Any:
+        """A result: an array's place among those that the call returns, or what it is."""
+        if isinstance(item, _PLAIN):
+            return Plain(item)
+        if not isinstance(item, self.reusing.lazy):
+            raise Unfit(f"it returns a {type(item).__name__}, which is neither a captured value nor a plain constant")
+        value = self.reusing.value_of(item, self.batch)
+        if value is None or not value.depth:
+            raise Unfit("it returns a value that was there before it")
+        lazies.append(item)
+        return Returned(len(lazies) - 1, type(item))
+
+    def _nodes(self, apart: Apart) -> tuple[list[tuple[int, int, tuple[Value, ...], Node]], tuple[int, ...]]:
+        """First row, number of rows, values and Node of each new node, in order of capture; and the kinds' numbers."""
+        shared = self.shared
+        found: list[tuple[int, int, tuple[Value, ...], Node]] = []
+        kinds = []
+        origins: dict[int, int] = {}
+        for key, record, first in apart.records():
+            if not record.kind.pure or not record.kind.outputs:
+                raise Unfit(f"{record.kind.name} draws at random, or changes something")
+            signature = self.reusing.signature(self.batch, key, record)
+            known = _Known(signature, _layout(record.kind), record.mode, record.kind.name)
+            number = shared.kinds.number(known[:2], known)
+            kinds.append(number)
+            calls = apart.calls(record)
+            for node in range(first, len(record)):
+                origin = record.origins[node]
+                place = origins.get(id(origin))
+                if place is None:
+                    place = shared.origins.number(origin and (id(origin[0]), origin[1]), origin)
+                    origins[id(origin)] = place
+                told = Node(number, calls, record.depth(node), place, record.operands_of(node))
+                found.append((record.base(node), record.kind.rows, record.values(node), told))
+                calls = 0
+        found.sort(key=itemgetter(0))
+        return found, tuple(sorted(kinds))  # the batch may have met them in another order
+
+    def _inputs(self, rows: list[int]) -> tuple[Any, tuple[Source, ...], list[int], int]:
+        """Look-ups and leaves of these rows, the rows in that order, and the bytes of arrays that are kept for them."""
+        batch, tables = self.batch, self.shared.tables
+        self.here.take_in(batch)
+        found: dict[int, dict[int, int]] = {}  # by the number of a table: its entries by row
+        arrays: dict[int, Leaf] = {}
+        for row in rows:
+            source = self.here.sources.get(row)
+            if source is None:
+                raise Unfit("it uses a value that was captured before it")
+            if isinstance(source, Leaf):
+                arrays[source.base] = source
+                continue
+            table, index = source
+            weight, *rest = known = self.reusing.table(table)
+            number = tables.number((id(weight), *rest), (known, batch.graph.lookup_specs[table]))
+            found.setdefault(number, {})[row] = index
+        lookups = tuple([(number, tuple(entries.values())) for number, entries in found.items()])
+        order = [row for entries in found.values() for row in entries]
+        leaves = [self._source(leaf.payload) for leaf in arrays.values()]
+        order += [row for leaf in arrays.values() for row in range(leaf.base, leaf.base + leaf.spec.rows)]
+        held = sum(leaf.spec.bytes for leaf, source in zip(arrays.values(), leaves) if source.way == "array")
+        return lookups, tuple(leaves), order, held
+
+    def _source(self, payload: Any) -> Source:
+        """Finds where later calls find an array that this one has read."""
+        source = self.reusing.source(self.batch, payload)
+        for place, given in enumerate(self.arrays):
+            if given is source.what:
+                return Source("argument", place)
+        if source.way == "array":
+            self.reusing.keeps(self.batch, source.what)
+        return source
+
+
+def replayed_copies(template: CaptureTemplate, table: Any) -> list[Moved]:
+    """The rows that arrays with memory of their own refer to, as `graph.copies` has them."""
+    return [Moved(template.copies, table)] if template.copies else []
+
+
+def _result(value: Value, values: list[tuple[Value, ...]], own: dict[int, int]) -> Any:
+    """Describes what a call returns: a value of a node, or a reference to rows of nodes."""
+    nodes = tuple(sorted({own[row] for row in value.row_list() if row in own}))
+    if not nodes:
+        raise Unfit("it returns a value that was captured before it")
+    of = values[nodes[0]]
+    which = next((place for place in range(len(of)) if of[place] is value), None)
+    return Reference(value.rows, value.spec, value.taped, nodes) if which is None else (nodes[0], which)
+
+
+def _moved(result: Any, local: dict[int, int]) -> Any:
+    return result._replace(rows=relocated((result.rows,), local)[0]) if isinstance(result, Reference) else result
+
+
+def _held(apart: Apart, lazies: list[Any], results: list[Any], values: list[tuple[Value, ...]]) -> bool:
+    """Tells whether somebody else than these arrays refers to new nodes."""
+    for array in lazies:
+        array._v = None
+    _forget_bases(lazies)
+    try:
+        held = apart.holds()
+        if held and apart.traced:  # a trace may leave errors behind, whose frames hold what they were given
+            gc.collect()
+            held = apart.holds()
+        return held
+    finally:
+        table = range(apart.graph.rows)
+        for array, result in zip(lazies, results):
+            array._v = made(result, values, table, apart.graph)
+
+
+def _forget_bases(views: list[Any]) -> None:
+    """Let views go of what they are views of where nobody else holds that."""
+    for view in views:
+        base, view._b = view._b, None
+        others = sum(other._b is base for other in views)
+        if base is not None and getrefcount(base) - 2 > others:  # 2: of this function
+            view._b = base
+
+
+def _layout(kind: Kind) -> tuple[Any, ...]:
+    """The layout of a kind: what a template depends on."""
+    return kind.operands, kind.outputs, kind.rows, kind.pure
+
+
+def first_difference(one: CaptureTemplate, other: CaptureTemplate) -> tuple[int, Node | None, Node | None] | None:
+    """The number of the first node that is another one, and both; the program's lines do not count."""
+    for number, both in enumerate(zip_longest(unpacked(one.code), unpacked(other.code))):
+        was, now = both
+        if was is None or now is None or was._replace(origin=0) != now._replace(origin=0):
+            return number, was, now
+    return None
+
+
+def equal(one: CaptureTemplate, other: CaptureTemplate, reusing: Reusing) -> bool:
+    """Tells whether two calls captured the same."""
+    if one._replace(code=other.code, leaves=other.leaves, bytes=other.bytes) != other:
+        return False
+    if first_difference(one, other) is not None:
+        return False
+    alike = [
+        way == other_way and (what is known or (reusing.alike(what, known) if way == "array" else what == known))
+        for (way, what), (other_way, known) in zip(one.leaves, other.leaves)
+    ]
+    return len(one.leaves) == len(other.leaves) and all(alike)

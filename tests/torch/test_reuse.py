@@ -143,7 +143,7 @@ def test_modes_are_told_apart(net: Any) -> None:
     assert_close(first.detach(), again.detach(), "without drops")
     net.train()
     found = [net(x) for _ in range(2)]
-    assert gluonjit.explain().reuse.hits == 1
+    assert not gluonjit.explain().reuse.hits
     assert (found[0] - found[1]).abs().max() > 1e-3
     with torch.no_grad():
         net.eval()

@@ -185,13 +185,10 @@ class TemplateMaker:
         moved = tuple([_moved(result, local) for result in results])
         copied = {local[row] for rows in apart.graph.copies[apart.copies :] for row in rows if row in own}
         numbers = {id(array): number for number, array in enumerate(lazies)}
-        views = [
-            (number, numbers[id(each._b)], each._k) for number, each in enumerate(lazies) if id(each._b) in numbers
-        ]
+        of = [numbers.get(id(array._b)) for array in lazies]
+        views = tuple([(number, base, lazies[number]._k) for number, base in enumerate(of) if base is not None])
         size += 500 + 4 * len(code) + 32 * (len(order) + len(copied))
-        return CaptureTemplate(
-            code, lookups, leaves, moved, structure, kinds, tuple(sorted(copied)), tuple(views), size
-        )
+        return CaptureTemplate(code, lookups, leaves, moved, structure, kinds, tuple(sorted(copied)), views, size)
 
     def described(self, item: Any, lazies: list[Any]) -> Any:
         """A result: an array's place among those that the call returns, or what it is."""

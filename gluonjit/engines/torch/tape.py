@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
 from gluonjit.analysis import Plan
@@ -24,13 +23,13 @@ from gluonjit.engines.torch.held import Held
 from gluonjit.engines.torch.hooked import run_backward
 from gluonjit.engines.torch.overwrites import savers
 from gluonjit.engines.torch.program import pieces, program_of
-from gluonjit.engines.torch.reached import Route, part_of, pass_over, reach, reached_nodes, route, rows_at
 from gluonjit.engines.torch.written import modified
 from gluonjit.graph import line_of, origin_of
 from gluonjit.hybrid import LOCAL, Report
 from gluonjit.hybrid.choose.costs import cost_model
 from gluonjit.hybrid.explain.advice import ONE_AT_A_TIME, one_at_a_time
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
+from gluonjit.hybrid.run.reach import Reach, Route, part_of, route, rows_at
 
 _ADVICE = (
     "Capture the losses of a minibatch first, then call backward once for their sum: sum(losses).backward(), or "
@@ -41,9 +40,10 @@ _ADVICE = (
 class Learned(NamedTuple):
     """An operand that gradients go through: rows of an arena, those of an index, or where that is None a place.
 
-    sent: the index as it lies on the device.
+    sent: the index as it lies on the device; operand: its number among those that the program gets.
     """
 
+    operand: int
     place: Place
     index: Any
     sent: Any
@@ -51,12 +51,12 @@ class Learned(NamedTuple):
 
 
 class TapeEntry(NamedTuple):
-    """A step that was recorded: its learned operands, its constants and results."""
+    """A step that was recorded: its learned operands, its constants, and results by their numbers."""
 
     number: int
     operands: list[Learned]
     consts: list[Any]
-    results: list[tuple[Place, Any]]
+    results: list[tuple[int, Any]]
 
 
 class Tape:
@@ -80,13 +80,13 @@ class Tape:
         self._spare: dict[int, Any] = {}  # where nobody reads it, the gradient of a weight
         self.runs: Callable[[int], Any] | None = None  # what runs the program of a step, where it is not that itself
         self._constants: dict[int, tuple[Any, Any]] = {}  # a weight, and what stands for it in the steps
-        self._learned = [np.zeros(arena.rows, dtype=bool) for arena in plan.arenas]
-        self._read = [np.zeros(arena.rows, dtype=bool) for arena in plan.arenas]
+        self._learned = Reach(plan)
+        self._read = Reach(plan)
 
     def note_input(self, place: Place, rows: Any) -> None:
         """Rows that were there before, from which gradients go on."""
         self._inputs.append((place, rows))
-        self._learned[place.arena][place.begin : place.end] = True
+        self._learned.start(place)
 
     def _constant(self, tensor: Any) -> Any:
         """A weight as a leaf of the steps' own recording, if it is learned."""
@@ -102,9 +102,8 @@ class Tape:
         return self._learns(gather.place, gather.index)
 
     def _learns(self, place: Place, index: Any) -> bool:
-        rows = rows_at(place, index)
-        self._read[place.arena][rows] = True
-        return bool(self._learned[place.arena][rows].any())
+        self._read.rows[place.arena][rows_at(place, index)] = True
+        return self._learned.reaches(place, index)
 
     def run(self, number: int, operands: list[Any], indices: list[Any], besides: tuple[Any, ...]) -> list[Any]:
         """Run a step and record it; `indices` are those that its operands were gathered by, on the device."""
@@ -122,17 +121,17 @@ class Tape:
                 if self._learns(place, index):
                     part.requires_grad_()
                     there = None if sent is None else sent[position * size : (position + 1) * size]
-                    learned.append(Learned(place, index, there, part))
+                    learned.append(Learned(len(given) - len(parts) + position, place, index, there, part))
         consts = [self._constant(tensor) for tensor in program.consts]
         with torch.enable_grad():
             run = program if self.runs is None else self.runs(number)
             results: list[Any] = run(given, consts, step.count, besides)
-        recorded = [(place, result) for place, result in zip(step.places, results) if result.requires_grad]
+        recorded = [(k, result) for k, result in enumerate(results) if result.requires_grad]
         if recorded:
             weights = [tensor for tensor in consts if tensor.requires_grad]
             self._steps.append(TapeEntry(number, learned, weights, recorded))
-            for place, _ in recorded:
-                self._learned[place.arena][place.begin : place.end] = True
+            for k, _ in recorded:
+                self._learned.start(step.places[k])
         return results
 
     def note_fused(self, ran: RanFused) -> None:
@@ -143,11 +142,7 @@ class Tape:
         if ran.results:
             self._steps.append(ran)
             for place in [step.places[number] for number in ran.results]:
-                self._learned[place.arena][place.begin : place.end] = True
-
-    def learned(self, place: Place) -> bool:
-        """Tells whether gradients go through these rows."""
-        return bool(self._learned[place.arena][place.begin : place.end].any())
+                self._learned.start(place)
 
     def sources(self) -> list[Any]:
         """Lists what `gradients` gives gradients for, in its order."""
@@ -156,10 +151,8 @@ class Tape:
     def begin(self, chunks: Mapping[Place, Chunk]) -> list[Chunk]:
         """Note which rows somebody can read; returns those that gradients go through."""
         # What no step has read may have a history that is gone.
-        self._inputs = [
-            (place, rows) for place, rows in self._inputs if self._read[place.arena][place.begin : place.end].any()
-        ]
-        self._places = [place for place in chunks if self.learned(place) and _is_float(self.plan, place)]
+        self._inputs = [(place, rows) for place, rows in self._inputs if self._read.reaches(place)]
+        self._places = [place for place in chunks if self._learned.reaches(place) and _is_float(self.plan, place)]
         found = [chunks[place] for place in self._places]
         self._readers = [chunk.readers for chunk in found]
         return found
@@ -174,18 +167,18 @@ class Tape:
         begin = perf_counter()
         self._note_backward()
         arenas: list[Any] = [None] * len(self.plan.arenas)
-        reached = [np.zeros(arena.rows, dtype=bool) for arena in self.plan.arenas]
+        reached = Reach(self.plan)
         for place, head, readers in zip(self._places, heads, self._readers):
             if head is not None:
-                self._arena(arenas, place.arena)[place.begin : place.end].add_(head)
-                reached[place.arena][place.begin : place.end] |= readers.take_given(place.end - place.begin)
+                self._gradients_at(arenas, place).add_(head)
+                reached.at(place)[:] |= readers.take_given(place.end - place.begin)
         free = not retain and all(readers.spent for readers in self._readers)
         found: dict[int, Any] = {}
         laps = []
         way = self._way(asked)
         for ran in reversed(self._steps):
             if way is not None and ran.number not in way.steps:
-                pass_over(self.plan.steps[ran.number], reached)
+                reached.pass_over(self.plan.steps[ran.number])
                 continue
             first = perf_counter()
             if isinstance(ran, RanFused):
@@ -197,8 +190,7 @@ class Tape:
         self._refuse_overwritten(reached)
         gradients = [found.get(id(leaf)) for _, leaf in self._constants.values()]
         for place, rows in self._inputs:
-            at = slice(place.begin, place.end)
-            gradients.append(arenas[place.arena][at] if reached[place.arena][at].any() else None)
+            gradients.append(arenas[place.arena][place.begin : place.end] if reached.reaches(place) else None)
             del rows
         if free:
             self.free()
@@ -217,19 +209,19 @@ class Tape:
         """Rows that were there before, of a tensor that may be written to."""
         self._held.append((place, held))
 
-    def _refuse_overwritten(self, reached: list[Any]) -> None:
+    def _refuse_overwritten(self, reached: Reach) -> None:
         """Raise where backward has come through a node that needs what the program has written over."""
         nodes, rewritten = list(self.plan.overwritten), list(self.plan.rewritten)
         for place, held in self._held:
             if held.rewritten:
                 rewritten.append((place.arena, place.begin, place.end - place.begin))
         for rows in rewritten:
-            nodes += savers(self.plan, self._has_learned, *rows)
-        if any(reached[arena][position] for arena, position in nodes):
+            nodes += savers(self.plan, self._learned.reaches, *rows)
+        if any(reached.rows[arena][position] for arena, position in nodes):
             raise modified("a result or an input")
 
-    def _has_learned(self, place: Place, index: Any) -> bool:
-        return bool(self._learned[place.arena][rows_at(place, index)].any())
+    def _gradients_at(self, arenas: list[Any], place: Place) -> Any:
+        return self._arena(arenas, place.arena)[place.begin : place.end]
 
     def _arena(self, arenas: list[Any], number: int) -> Any:
         if arenas[number] is None:
@@ -244,20 +236,17 @@ class Tape:
         self,
         ran: TapeEntry,
         arenas: list[Any],
-        reached: list[Any],
+        reached: Reach,
         found: dict[int, Any],
         free: bool,
         way: Route | None,
     ) -> bool:
         """Go backward through a step; False where nothing depends on its results."""
-        given = [
-            (place, result) for place, result in ran.results if reached[place.arena][place.begin : place.end].any()
-        ]
+        step = self.plan.steps[ran.number]
+        given = [(k, result) for k, result in ran.results if reached.reaches(step.places[k])]
         if not given:
             return False
-        step = self.plan.steps[ran.number]
-        nodes = reached_nodes(step, [place for place, _ in given], reached)
-        heads = [(result, self._arena(arenas, place.arena)[place.begin : place.end]) for place, result in given]
+        heads = [(result, self._gradients_at(arenas, step.places[k])) for k, result in given]
         operands, consts = ran.operands, ran.consts
         if way is not None:
             operands = [operand for operand in operands if way.meets(operand.place, operand.index)]
@@ -271,7 +260,8 @@ class Tape:
         for operand, gradient in zip(operands, got):
             if gradient is not None:
                 self._add(operand, gradient, arenas)
-                reach(step, nodes, operand.place, operand.index, reached)
+        gone = [operand.operand for operand, gradient in zip(operands, got) if gradient is not None]
+        reached.go(step, [k for k, _ in given], gone)
         for leaf, gradient in zip(consts, got[len(operands) :]):
             if gradient is not None:
                 known = found.get(id(leaf))
@@ -287,13 +277,12 @@ class Tape:
             self._finite.gradients(ran.number, arenas, list(found.values()))
         return True
 
-    def _backward_fused(self, ran: RanFused, arenas: list[Any], reached: list[Any], found: dict[int, Any]) -> bool:
+    def _backward_fused(self, ran: RanFused, arenas: list[Any], reached: Reach, found: dict[int, Any]) -> bool:
         """Go backward through a step that ran in C; False where nothing depends on its results."""
         step = self.plan.steps[ran.number]
-        given = tuple([k for k, place in enumerate(step.places) if reached[place.arena][place.begin : place.end].any()])
+        given = tuple(reached.results(step))
         if not given:
             return False
-        nodes = reached_nodes(step, [step.places[k] for k in given], reached)
         assert self.fused is not None
         operands, consts = self.fused.sources(ran.number, given)
         weights = {id(program_of(step.kind).consts[k]) for k in consts}
@@ -310,9 +299,7 @@ class Tape:
             return known
 
         self.fused.backward(ran, lambda number: self._arena(arenas, number), learned)
-        for operand, gather in ran.operands.items():
-            if operand in operands:
-                reach(step, nodes, gather.place, gather.index, reached)
+        reached.go(step, given, operands & ran.operands.keys())
         if self._finite is not None:
             self._finite.gradients(ran.number, arenas, list(found.values()))
         return True

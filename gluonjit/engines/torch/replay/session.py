@@ -14,7 +14,6 @@ from gluonjit.analysis.plan import LeafChunk, LookupChunk, Place
 from gluonjit.engines.torch.chunks import TWICE
 from gluonjit.engines.torch.held import version_of
 from gluonjit.engines.torch.hooked import plain
-from gluonjit.engines.torch.reached import Route, part_of, pass_over, reach, reached_nodes, rows_at
 from gluonjit.engines.torch.replay.plans import Skeleton
 from gluonjit.engines.torch.replay.skeleton import Outline
 from gluonjit.engines.torch.replay.static import Back, StaticPlan
@@ -24,6 +23,7 @@ from gluonjit.engines.torch.written import modified
 from gluonjit.errors import GluonJITError
 from gluonjit.hybrid import Options, Report
 from gluonjit.hybrid.explain.provenance import Provenance
+from gluonjit.hybrid.run.reach import Reach, Route, part_of, rows_at
 
 
 class ReplaySession(Session):
@@ -156,7 +156,7 @@ class ReplayTape(Tape):
         self._constants = {key: (tensor, tensor) for key, tensor in static.weights.items()}
         self._versions = [tensor._version for tensor in static.weights.values()]
         for gather in [gather for step in plan.steps for gather in step.gathers]:
-            self._read[gather.place.arena][rows_at(gather.place, gather.index)] = True
+            self._read.rows[gather.place.arena][rows_at(gather.place, gather.index)] = True
 
     def gradients(self, heads: tuple[Any, ...], retain: bool, asked: Sequence[bool]) -> list[Any]:
         """Gradients of the sources; None for those that these results do not depend on."""
@@ -166,18 +166,17 @@ class ReplayTape(Tape):
         begin = perf_counter()
         self._note_backward()
         self._check(static)
-        reached = [np.zeros(arena.rows, dtype=bool) for arena in self.plan.arenas]
+        reached = Reach(self.plan)
         static.clear()
         for place, head, readers in zip(self._places, heads, self._readers):
             if head is not None:
                 static.add_head(self._numbers[place], head)
-                reached[place.arena][place.begin : place.end] |= readers.take_given(place.end - place.begin)
+                reached.at(place)[:] |= readers.take_given(place.end - place.begin)
         weights = static.backward(self._backs(reached, self._way(asked)))
         self._refuse_overwritten(reached)
         wanted = [static.learned[key] if key in weights else None for key in self._constants]
         for place, _ in self._inputs:
-            rows = slice(place.begin, place.end)
-            wanted.append(self._room(static, place) if reached[place.arena][rows].any() else None)
+            wanted.append(self._room(static, place) if reached.reaches(place) else None)
         found = _copies(wanted)
         if not retain and all(readers.spent for readers in self._readers):
             self.free()
@@ -192,21 +191,15 @@ class ReplayTape(Tape):
                 return rows[part.begin - place.begin : part.end - place.begin]
         raise IndexError(f"there is no input at {part}")
 
-    def _backs(self, reached: Sequence[Any], way: Route | None) -> tuple[Back, ...]:
+    def _backs(self, reached: Reach, way: Route | None) -> tuple[Back, ...]:
         """The steps on the way that these rows were computed by, last first."""
         found = []
         for number in range(len(self.plan.steps) - 1, -1, -1):
             step, form = self.plan.steps[number], self._outline.steps[number]
             if way is not None and number not in way.steps:
-                pass_over(step, reached)
+                reached.pass_over(step)
                 continue
-            given = tuple(
-                [
-                    position
-                    for position, place in enumerate(step.places)
-                    if form.reach[position] is not None and reached[place.arena][place.begin : place.end].any()
-                ]
-            )
+            given = tuple([position for position in reached.results(step) if form.reach[position] is not None])
             reaches = [goes for goes in [form.reach[position] for position in given] if goes is not None]
             operands = {operand for goes in reaches for operand in goes.operands}
             consts = {const for goes in reaches for const in goes.consts}
@@ -217,9 +210,7 @@ class ReplayTape(Tape):
             if not (operands or consts):
                 continue
             found.append(Back(number, given, tuple(sorted(operands)), tuple(sorted(consts))))
-            nodes = reached_nodes(step, [step.places[position] for position in given], reached)
-            for operand in operands:
-                reach(step, nodes, *parts[operand], reached)
+            reached.go(step, given, operands)
         return tuple(found)
 
     def _parts(self, number: int) -> list[tuple[Place, Any]]:

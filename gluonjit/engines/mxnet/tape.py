@@ -13,6 +13,7 @@ from typing import Any
 from weakref import WeakSet
 
 import mxnet as mx
+import numpy as np
 from mxnet import autograd
 from mxnet.ndarray import NDArray
 
@@ -30,7 +31,6 @@ from gluonjit.engines.mxnet.semantics import as_shape, classic, shapes
 from gluonjit.graph import Value
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid import Report
-from gluonjit.hybrid.run.reach import Reach as Rows
 
 _count = iter(range(1 << 62))
 LIVING: WeakSet[Tape] = WeakSet()
@@ -68,14 +68,14 @@ class Tape:
         self._variables: list[NDArray | None] = [None] * len(plan.arenas)
         self._gradients: list[NDArray | None] = [None] * len(plan.arenas)
         self._constants: dict[int, tuple[NDArray, NDArray, NDArray | None]] = {}
-        self._learned = Rows(plan)
+        self._learned_rows = [np.zeros(arena.rows, dtype=bool) for arena in plan.arenas]
 
     def track(self, arrays: Sequence[Any]) -> None:
         """Decide which arenas get gradients: those that steps write to under recording, and those of sources."""
         wanted = {source.place.arena for source in self.sources}
         for source in self.sources:
             for place in [place for _, place in source.parts] or [source.place]:
-                self._learned.start(place)
+                self._learned_rows[place.arena][place.begin : place.end] = True
         wanted.update(place.arena for step in self.plan.steps if is_recorded(step.mode) for place in step.places)
         for number in wanted:
             arena = self.plan.arenas[number]
@@ -169,7 +169,11 @@ class Tape:
 
     def learns(self, gather: Gather) -> bool:
         """Tells whether any of these rows is or was computed from something that gets a gradient."""
-        return self._gradients[gather.place.arena] is not None and self._learned.reaches(gather.place, gather.index)
+        place = gather.place
+        if self._gradients[place.arena] is None:
+            return False
+        rows = slice(place.begin, place.end) if gather.index is None else gather.index
+        return bool(self._learned_rows[place.arena][rows].any())
 
     def note(self, number: int, results: list[NDArray], ran: RowTapeEntry | None = None) -> None:
         """Remember a step that was recorded, or ran in C; one without anything learned before it was not."""
@@ -184,7 +188,7 @@ class Tape:
         if learned or any(self._constants[id(array)][2] is not None for array in program.left):
             self._steps.append((number, results if learned else [], ran))
             for place in step.places:
-                self._learned.start(place)
+                self._learned_rows[place.arena][place.begin : place.end] = True
 
     def gradients(self, seeds: Sequence[Seed], retain: bool, train_mode: bool, hold: bool = False) -> list[Target]:
         """Gradients of everything before the flush, given those of some of its rows.

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from gluonjit.analysis import Plan
@@ -80,13 +81,13 @@ class Tape:
         self._spare: dict[int, Any] = {}  # where nobody reads it, the gradient of a weight
         self.runs: Callable[[int], Any] | None = None  # what runs the program of a step, where it is not that itself
         self._constants: dict[int, tuple[Any, Any]] = {}  # a weight, and what stands for it in the steps
-        self._learned = Reach(plan)
-        self._read = Reach(plan)
+        self._learned = [np.zeros(arena.rows, dtype=bool) for arena in plan.arenas]
+        self._read = [np.zeros(arena.rows, dtype=bool) for arena in plan.arenas]
 
     def note_input(self, place: Place, rows: Any) -> None:
         """Rows that were there before, from which gradients go on."""
         self._inputs.append((place, rows))
-        self._learned.start(place)
+        self._learned[place.arena][place.begin : place.end] = True
 
     def _constant(self, tensor: Any) -> Any:
         """A weight as a leaf of the steps' own recording, if it is learned."""
@@ -102,8 +103,9 @@ class Tape:
         return self._learns(gather.place, gather.index)
 
     def _learns(self, place: Place, index: Any) -> bool:
-        self._read.rows[place.arena][rows_at(place, index)] = True
-        return self._learned.reaches(place, index)
+        rows = rows_at(place, index)
+        self._read[place.arena][rows] = True
+        return bool(self._learned[place.arena][rows].any())
 
     def run(self, number: int, operands: list[Any], indices: list[Any], besides: tuple[Any, ...]) -> list[Any]:
         """Run a step and record it; `indices` are those that its operands were gathered by, on the device."""
@@ -130,8 +132,8 @@ class Tape:
         if recorded:
             weights = [tensor for tensor in consts if tensor.requires_grad]
             self._steps.append(TapeEntry(number, learned, weights, recorded))
-            for k, _ in recorded:
-                self._learned.start(step.places[k])
+            for place in [step.places[k] for k, _ in recorded]:
+                self._learned[place.arena][place.begin : place.end] = True
         return results
 
     def note_fused(self, ran: RanFused) -> None:
@@ -142,7 +144,11 @@ class Tape:
         if ran.results:
             self._steps.append(ran)
             for place in [step.places[number] for number in ran.results]:
-                self._learned.start(place)
+                self._learned[place.arena][place.begin : place.end] = True
+
+    def learned(self, place: Place) -> bool:
+        """Tells whether gradients go through these rows."""
+        return bool(self._learned[place.arena][place.begin : place.end].any())
 
     def sources(self) -> list[Any]:
         """Lists what `gradients` gives gradients for, in its order."""
@@ -151,8 +157,10 @@ class Tape:
     def begin(self, chunks: Mapping[Place, Chunk]) -> list[Chunk]:
         """Note which rows somebody can read; returns those that gradients go through."""
         # What no step has read may have a history that is gone.
-        self._inputs = [(place, rows) for place, rows in self._inputs if self._read.reaches(place)]
-        self._places = [place for place in chunks if self._learned.reaches(place) and _is_float(self.plan, place)]
+        self._inputs = [
+            (place, rows) for place, rows in self._inputs if self._read[place.arena][place.begin : place.end].any()
+        ]
+        self._places = [place for place in chunks if self.learned(place) and _is_float(self.plan, place)]
         found = [chunks[place] for place in self._places]
         self._readers = [chunk.readers for chunk in found]
         return found
@@ -216,9 +224,12 @@ class Tape:
             if held.rewritten:
                 rewritten.append((place.arena, place.begin, place.end - place.begin))
         for rows in rewritten:
-            nodes += savers(self.plan, self._learned.reaches, *rows)
+            nodes += savers(self.plan, self._has_learned, *rows)
         if any(reached.rows[arena][position] for arena, position in nodes):
             raise modified("a result or an input")
+
+    def _has_learned(self, place: Place, index: Any) -> bool:
+        return bool(self._learned[place.arena][rows_at(place, index)].any())
 
     def _gradients_at(self, arenas: list[Any], place: Place) -> Any:
         return self._arena(arenas, place.arena)[place.begin : place.end]

@@ -6,7 +6,7 @@ steps that lead to nothing it was asked for.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,10 +53,13 @@ def _owners(step: Step, rows: list[int]) -> Index:
 
 
 class Reach:
-    """The rows of a plan that a pass has come to, as it goes through the steps."""
+    """The rows of a plan that a pass has come to, as it goes through the steps.
 
-    def __init__(self, plan: Plan) -> None:
-        self.rows = [np.zeros(arena.rows, dtype=bool) for arena in plan.arenas]
+    rows: by arena of each row whether it is reached; given where somebody else reads and writes them, too.
+    """
+
+    def __init__(self, plan: Plan, rows: Sequence[Any] | None = None) -> None:
+        self.rows = [np.zeros(arena.rows, dtype=bool) for arena in plan.arenas] if rows is None else rows
 
     def at(self, place: Place) -> Any:
         """Of each of these rows whether it is reached, to be read and written."""

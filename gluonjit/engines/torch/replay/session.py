@@ -65,10 +65,11 @@ class ReplaySession(Session):
     def _lookup_index(self, chunk: LookupChunk) -> Any:
         return self._sent[chunk.place] if self._static is not None else super()._lookup_index(chunk)
 
-    def _put(self, place: Place, rows: Any, own: bool) -> None:
+    def put(self, place: Place, rows: Any, own: bool = True) -> None:
+        """Put rows of an input into the static plan."""
         static = self._static
         if static is None:
-            super()._put(place, rows, own)
+            super().put(place, rows, own)
             return
         self._given[place] = (rows, own)
         plain_rows = rows.detach()
@@ -118,11 +119,12 @@ class ReplaySession(Session):
                 self.tape.note_input(item.place, item.tensor)
         with plain():
             for place, (rows, own) in self._given.items():
-                super()._put(place, rows, own)
+                super().put(place, rows, own)
 
-    def _rows(self, place: Place) -> Any:
+    def at(self, place: Place) -> Any:
+        """These rows, of the static plan or of what was kept of an input."""
         if self._static is None:
-            return super()._rows(place)
+            return super().at(place)
         if place in self._kept:
             return self._kept[place]
         return self._static.rows(self._numbers[place], place.end - place.begin)
@@ -156,7 +158,7 @@ class ReplayTape(Tape):
         self._constants = {key: (tensor, tensor) for key, tensor in static.weights.items()}
         self._versions = [tensor._version for tensor in static.weights.values()]
         for gather in [gather for step in plan.steps for gather in step.gathers]:
-            self._read.rows[gather.place.arena][rows_at(gather.place, gather.index)] = True
+            self._read[gather.place.arena][rows_at(gather.place, gather.index)] = True
 
     def gradients(self, heads: tuple[Any, ...], retain: bool, asked: Sequence[bool]) -> list[Any]:
         """Gradients of the sources; None for those that these results do not depend on."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from gluonjit.analysis import Plan
 from gluonjit.analysis.plan import Gather, Place, Step
@@ -19,7 +20,6 @@ from gluonjit.engines.torch.arrays import FLOATS
 from gluonjit.engines.torch.program import program_of
 from gluonjit.engines.torch.replay.reach import Reach, reach_of
 from gluonjit.graph.modes import is_recorded
-from gluonjit.hybrid.run.reach import Reach as Rows
 from gluonjit.hybrid.run.reach import rows_at
 
 NODES, ROWS, CHILDREN = range(3)
@@ -70,7 +70,7 @@ class Outline:
     """A plan's skeleton and its sizes.
 
     key: equal for plans of one skeleton; sizes: of each dimension; places: of inputs and then of results; wholes: the
-    gathers (step, group) that take all rows of a place, and which; learned: rows that gradients go through.
+    gathers (step, group) that take all rows of a place, and which; learned: rows that gradients go through, by arena.
     """
 
     key: Hashable
@@ -79,7 +79,7 @@ class Outline:
     sizes: tuple[int, ...]
     places: tuple[Place, ...]
     wholes: dict[tuple[int, int], int]
-    learned: Rows
+    learned: list[npt.NDArray[np.bool_]]
 
 
 class Unfit(Exception):
@@ -110,10 +110,10 @@ class _Reader:
         self.axes = [Axis(number, 1) for number in range(len(plan.inputs))]
         self.numbers = {place: number for number, place in enumerate(self.places)}
         self.wholes: dict[tuple[int, int], int] = {}
-        self.learned = Rows(plan)
+        self.learned = [np.zeros(arena.rows, dtype=bool) for arena in plan.arenas]
         for chunk, learns in zip(plan.inputs, learned):
             if learns:
-                self.learned.start(chunk.place)
+                self.learned[chunk.place.arena][chunk.place.begin : chunk.place.end] = True
 
     def outline(self) -> Outline:
         """Collects what there is to know of the plan."""
@@ -147,7 +147,7 @@ class _Reader:
         results = tuple([self._result(step, position, place, first) for position, place in enumerate(step.places)])
         for place, reached in zip(step.places, reach):
             if reached is not None:
-                self.learned.start(place)
+                self.learned[place.arena][place.begin : place.end] = True
         children = -1 if step.arities is None else first + CHILDREN
         return StepForm(program, taped, first + NODES, children, groups, results, reach)
 
@@ -171,7 +171,7 @@ class _Reader:
             self.wholes[number, position] = source
         learned = np.zeros(roles, dtype=bool)
         if is_recorded(self.plan.steps[number].mode) and spec.dtype in FLOATS:
-            learned = self.learned.rows[place.arena][rows_at(place, gather.index)].reshape(roles, size).any(1)
+            learned = self.learned[place.arena][rows_at(place, gather.index)].reshape(roles, size).any(1)
         return GroupForm(place.arena, roles, axis, tuple(learned.tolist()))
 
     def _result(self, step: Step, position: int, place: Place, first: int) -> ResultForm:

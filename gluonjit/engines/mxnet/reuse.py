@@ -28,7 +28,7 @@ class _MXNet(Reusing):
 
     array, lazy = NDArray, Lazy
 
-    def state(self, net: Any) -> Any:
+    def modes(self) -> Any:
         """Recording and training, and MXNet's semantics."""
         state = LOCAL.state
         return state.mode, state.numpy

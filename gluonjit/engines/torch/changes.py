@@ -63,7 +63,8 @@ def setattr_(self: Any, name: str, value: Any) -> None:
     if state.batch is not None and state.trace is None:
         if self in PARTS:
             state.batch.changes += 1
-        if isinstance(value, (torch.nn.Module, torch.nn.Parameter)) or name in self.__dict__.get("_buffers", ()):
+        parts = isinstance(value, (torch.nn.Module, torch.nn.Parameter)) or name in self.__dict__.get("_buffers", ())
+        if parts or name == "training":
             state.batch.parts += 1
     hooked.original_setattr(self, name, value)
 

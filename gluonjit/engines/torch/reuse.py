@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import blake2b
 from sys import _getframe
 from typing import Any
 
@@ -33,6 +34,7 @@ from gluonjit.hybrid.capture.templates import Reusing, Source
 _READING = frozenset("item tolist numpy equal allclose is_nonzero __array__ __contains__".split())
 _READING |= {f"__{kind}__" for kind in ("bool", "int", "float", "complex", "index")}
 _OWN = ("gluonjit.",)
+_SHORT = 256
 
 
 class _Watch(TorchFunctionMode):  # type: ignore[misc]
@@ -84,12 +86,15 @@ class _PyTorch(Reusing):
 
     array, lazy = torch.Tensor, LazyTensor
 
-    def state(self, net: Any) -> Any:
-        """Whether gradients are recorded, what casts, what trains, and which weights learn."""
-        flags = [module.training for module in net.modules()]
-        flags += [tensor.requires_grad for tensor in net.parameters()]
+    def modes(self) -> Any:
+        """Whether gradients are recorded, what casts, and dtypes."""
         modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype()
-        return (*modes, casts() if autocast() else (), bytes(flags))
+        return (*modes, casts() if autocast() else ())
+
+    def flags(self, net: Any) -> Any:
+        """Which modules train, and which weights learn."""
+        trains = [module.training for module in net.modules()]
+        return bytes(trains), bytes([tensor.requires_grad for tensor in net.parameters()])
 
     def parts(self, net: Any) -> list[Any]:
         """Modules, and their weights and buffers, with the dtypes of these."""
@@ -108,6 +113,8 @@ class _PyTorch(Reusing):
     def look(self, array: Any) -> Any:
         """How it looks and whether it learns, and whole numbers on the host, which may be read at any time."""
         numbers = array.numpy().tobytes() if is_whole(array) else b""
+        if len(numbers) > _SHORT:
+            numbers = blake2b(numbers).digest()
         return spec_of(array), array.requires_grad, numbers
 
     @contextmanager

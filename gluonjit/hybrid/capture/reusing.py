@@ -70,10 +70,10 @@ class _Call:
         self.arrays: list[Any] = []
         self.lazy = not self._gather(args)
         self.here, self.shared = self._here()
-        self.state = reusing.state(net)
+        self.modes = reusing.modes()
         places = list(map(id, self.arrays))
         same = tuple(map(places.index, places)) if len(set(places)) < len(places) else ()
-        self.key = (name, self.state, self.here.scope, same, *map(reusing.look, self.arrays))
+        self.key = (name, self.modes, self.here.scope, same, *map(reusing.look, self.arrays))
         self.known: CaptureTemplate | None = None  # to compare with
         self.apart: Apart | None = None
         self._drawn: Any = None  # the states of Python's generators before it
@@ -84,7 +84,8 @@ class _Call:
         here = batch.reused.get(shared.kinds)
         if here is None or here.changes != (batch.changes, batch.parts):
             shared = self.cache.hold_for(self.reusing.parts(self.net))
-            here = batch.reused[shared.kinds] = Here(batch, shared, self.reusing.why_not(self.net))
+            flags, why = self.reusing.flags(self.net), self.reusing.why_not(self.net)
+            here = batch.reused[shared.kinds] = Here(batch, shared, flags, why)
         return here, shared
 
     def _gather(self, item: Any) -> bool:
@@ -184,7 +185,7 @@ class _Call:
         """Raise Unfit where something is known to have come between."""
         if apart.ran:
             raise Unfit(f"the batch ran in the middle of it: {self.batch.reason}")
-        if apart.reason or self.reusing.state(self.net) != self.state:
+        if apart.reason or self.reusing.modes() != self.modes:
             raise Unfit(apart.reason or "it changes whether autograd records or trains")
         why = self.reusing.why_not(self.net)
         if why:

@@ -59,9 +59,13 @@ class Reusing:
     array: type
     lazy: type
 
-    def state(self, net: Any) -> Any:
-        """All that capture depends on beside arguments and the model's parts: modes, and what learns."""
+    def modes(self) -> Any:
+        """The framework's modes that capture depends on."""
         raise NotImplementedError
+
+    def flags(self, net: Any) -> Any:
+        """What capture depends on of a model's parts: which of them train, or learn. Looked at as seldom as `parts`."""
+        return ()
 
     def parts(self, net: Any) -> list[Any]:
         """The objects that a model is made of, where nobody says when they change."""
@@ -128,13 +132,13 @@ class Reusing:
 class Here:
     """The open graph, as far as templates of one model need to know it; so many `changes` of models there had been."""
 
-    def __init__(self, batch: Batch, shared: Shared, why: str) -> None:
+    def __init__(self, batch: Batch, shared: Shared, flags: Any, why: str) -> None:
         self.changes = batch.changes, batch.parts
         self.why = why  # no call can be reused, if so
         self.records: dict[int, Record] = {}  # by the numbers of their kinds
         self.tables: dict[int, Any] = {}
         options, setting = batch.options, batch.setting
-        scope = options.without, options.expand, setting.granularity, setting.sharing
+        scope = options.without, options.expand, setting.granularity, setting.sharing, flags
         self.scope = shared.scopes.number(scope, scope)
         self.sources: dict[int, Any] = {}  # where each row of an input is from: (table, index), or a Leaf
         self._seen: dict[Any, int] = {}

@@ -107,7 +107,7 @@ class Batch(BatchRoom):
         self.caller = ""  # the function of the framework's for which values are being computed, if one is
         self.foreign: dict[type, str] = {}  # classes of arguments that are no part of a node, and why
         self.changes = 0  # of attributes of models, as far as engines notice them
-        self.parts = 0  # of these, the changes by which a model got other parts
+        self.parts = 0  # of these, the changes by which a model got other parts, or trains or not
         self.own: Any = engine.account()
         self.reset()
 

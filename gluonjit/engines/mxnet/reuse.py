@@ -19,8 +19,8 @@ from gluonjit.engines.mxnet.operands import leaf, made_from_nothing
 from gluonjit.engines.mxnet.results import Imported
 from gluonjit.graph import Record, Value
 from gluonjit.hybrid import LOCAL, Batch
+from gluonjit.hybrid.capture.reusable import Reusing, Source
 from gluonjit.hybrid.capture.reuse import Unfit
-from gluonjit.hybrid.capture.templates import Reusing, Source
 
 
 class _MXNet(Reusing):

@@ -16,19 +16,10 @@ from gluonjit.errors import OptionError, ReuseError
 from gluonjit.graph import Value, line_of
 from gluonjit.graph.recorder import replay
 from gluonjit.hybrid.capture.replaying import Node
+from gluonjit.hybrid.capture.reusable import Plain, Returned, Reusing, Source
 from gluonjit.hybrid.capture.reuse import Apart, CaptureTemplate, Recordings, Refusal, Shared, Unfit, made
 from gluonjit.hybrid.capture.structure import map_structure
-from gluonjit.hybrid.capture.templates import (
-    Here,
-    Plain,
-    Returned,
-    Reusing,
-    Source,
-    TemplateMaker,
-    equal,
-    first_difference,
-    replayed_copies,
-)
+from gluonjit.hybrid.capture.templates import Here, TemplateMaker, equal, first_difference, replayed_copies
 from gluonjit.hybrid.run.batch import FULL, Batch
 
 _MISSED = object()

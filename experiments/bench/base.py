@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -24,6 +24,14 @@ def check_shapes(arrays: dict[str, np.ndarray], shapes: Mapping[str, tuple[int, 
 
 class MissingSystem(Exception):
     """A system cannot be made here; the message says why."""
+
+
+def see_all(samples: Sequence[Any], size: int, *phases: Callable[[Sequence[Any]], Any]) -> None:
+    """Let a system see all samples, as in an epoch before, after one in which it is chosen how it runs."""
+    for _ in range(2):
+        for first in range(0, len(samples), size):
+            for phase in phases:
+                phase(samples[first : first + size])
 
 
 class BaseSystem:

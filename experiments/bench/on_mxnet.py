@@ -10,7 +10,7 @@ import numpy as np
 from mxnet import autograd, gluon
 
 import gluonjit
-from experiments.bench.base import BaseSystem, Batched, check_shapes
+from experiments.bench.base import BaseSystem, Batched, check_shapes, see_all
 from experiments.bench.jit import REPEATABLY
 
 
@@ -139,12 +139,9 @@ class Dynamic(System, Batched):
         net.hybridize(dynamic_batch=True, sharing=sharing, **options)
 
     def meet(self, samples: Sequence[Any], size: int) -> None:
-        """Where captures are reused: see all samples, as in an epoch before, after one in which it is chosen how."""
+        """Where captures are reused, see all samples."""
         if "reuse" in self.options:
-            for _ in range(2):
-                for first in range(0, len(samples), size):
-                    self.infer(samples[first : first + size])
-                    self.differentiate(samples[first : first + size])
+            see_all(samples, size, self.infer, self.differentiate)
 
     def repeat(self) -> None:
         """Let equal runs give equal bits from here on."""

@@ -22,7 +22,7 @@ from experiments.data import phrases as treebank
 from experiments.data.arrays import maker
 from experiments.data.errors import DataError
 from experiments.data.trees import CLASSES
-from experiments.throughput import ABLATED, RATE, SYSTEMS, counts, synthetic
+from experiments.throughput import ABLATED, DYNAMIC, RATE, SYSTEMS, counts, synthetic
 from experiments.throughput.floor import SHAPES, gflops
 from experiments.throughput.peers import with_torch
 from experiments.torch import phrases, relatedness, tagger, weights
@@ -122,7 +122,8 @@ def make_systems(
         if name == "imperative":
             makers.append((name, partial(PerSample, name, task.twin(), program)))
         else:
-            makers += [(name, partial(Dynamic, name, task.twin(), program, sharing)) for sharing in (True, False)]
+            for sharing in (True, False):
+                makers.append((name, partial(Dynamic, name, task.twin(), program, sharing, **DYNAMIC[name])))
     for switch in switches:
         name = ABLATED + switch
         makers.append((name, partial(Dynamic, name, task.twin(), program, True, without=(switch,))))

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import mxnet as mx
 import numpy as np
 
 from experiments.bench.agreement import Disagreement
 from experiments.bench.on_mxnet import Dynamic, System
-from experiments.throughput import ABLATED
+from experiments.throughput import ABLATED, DYNAMIC
 from experiments.throughput.tasks import Task
 from experiments.treelstm.systems import KINDS
-
-# Dynamic systems, and what else `hybridize(dynamic_batch=True)` is told for each. Another one, named `dynamic+...`,
-# needs a line here and its name in `experiments.throughput.SYSTEMS`.
-DYNAMIC: dict[str, dict[str, Any]] = {
-    "dynamic": {},
-    "dynamic+reuse": {"reuse": lambda *sample: tuple(map(id, sample))},  # the samples stay where they are
-}
 
 
 def make_systems(task: Task, names: Sequence[str], switches: Sequence[str]) -> list[System]:

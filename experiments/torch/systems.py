@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import gluonjit
-from experiments.bench.base import BaseSystem, Batched, MissingSystem, check_shapes
+from experiments.bench.base import BaseSystem, Batched, MissingSystem, check_shapes, see_all
 from experiments.bench.jit import REPEATABLY
 from experiments.bench.model import L2, LEARNING_RATE, draw
 from experiments.throughput.peers import samples as plain
@@ -153,6 +153,11 @@ class Dynamic(PerSample, Batched):
         total = gluonjit.add_n(losses)
         (total if scale == 1 else total * scale).backward()
         return losses
+
+    def meet(self, samples: Sequence[Any], size: int) -> None:
+        """Where captures are reused, see all samples."""
+        if "reuse" in self.options:
+            see_all(samples, size, self.infer, lambda part: self.differentiate(part, 1.0))
 
     def repeat(self) -> None:
         """Let equal runs give equal bits from here on."""

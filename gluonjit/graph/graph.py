@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -45,7 +45,7 @@ class Graph(GraphRows):
         self.lookups = {}
         self.lookup_specs: dict[Any, Spec] = {}
         self.marks: list[Mark] = []  # where samples begin and end
-        self.copies: list[Sequence[int]] = []  # rows that arrays with memory of their own refer to, as `stack` gives
+        self.copies: list[Iterable[int]] = []  # rows that arrays with memory of their own refer to, as `stack` gives
         self.overwritten: list[int] = []  # rows of nodes whose backward pass needs what was written over since
         self.single_rows = {}  # one-row slices of inputs, so that equal ones are the same value
         # (the row's number for x[i:i+1], ~number for x[i])

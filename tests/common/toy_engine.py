@@ -14,7 +14,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from gluonjit.analysis import Plan
-from gluonjit.analysis.plan import Gather, LeafChunk, LookupChunk, Place
+from gluonjit.analysis.plan import Arena, LeafChunk, LookupChunk
 from gluonjit.errors import CaptureError
 from gluonjit.graph import BatchedProgram, Kind, Spec, Value, Work, intern_spec, natural_mode, outputs_of
 from gluonjit.graph.references import indexed, table_rows
@@ -25,6 +25,7 @@ from gluonjit.hybrid.capture.guards import Follower, Known, Noted, Refused, foll
 from gluonjit.hybrid.capture.signatures import Same, Signatures, signature_of
 from gluonjit.hybrid.capture.structure import items_of, map_structure
 from gluonjit.hybrid.run.batch import rows_of
+from gluonjit.hybrid.run.session import ArraySession
 from gluonjit.hybrid.run.state import settle
 
 
@@ -306,16 +307,11 @@ def make_kind(cell: Signatures, run: Any, args: Any, kwargs: dict[str, Any], spe
     return Kind(cell.name, specs, outputs, rows, program, work=Work(len(trace.ops)), structure=structure)
 
 
-class ArraySession(Session):
+class ToySession(ArraySession):
     """The arrays of one flush."""
 
-    def __init__(self, plan: Plan, *given: Any) -> None:
-        super().__init__(plan, *given)
-        self.arrays = [np.empty((arena.rows, *arena.spec.row_shape), arena.spec.dtype) for arena in plan.arenas]
-
-    def put(self, place: Place, rows: Any) -> None:
-        array = self.arrays[place.arena]
-        array[place.begin : place.end] = rows.reshape(-1, *array.shape[1:])
+    def room(self, arena: Arena) -> Any:
+        return np.empty((arena.rows, *arena.spec.row_shape), arena.spec.dtype)
 
     def put_lookup(self, chunk: LookupChunk) -> None:
         self.put(chunk.place, chunk.table.item[list(chunk.indices)])
@@ -324,28 +320,14 @@ class ArraySession(Session):
         row = chunk.leaves[0].spec.row_shape
         self.put(chunk.place, np.concatenate([leaf.payload.reshape(-1, *row) for leaf in chunk.leaves]))
 
-    def run(self, number: int) -> None:
+    def launch(self, number: int, operands: Any) -> Any:
         step = self.plan.steps[number]
-        gathered = [self.gather(gather) for gather in step.gathers]
-        operands = [
-            gathered[group][begin:end].reshape(step.count, *spec.shape)
+        given = [
+            operands[group][begin:end].reshape(step.count, *spec.shape)
             for (group, begin, end), spec in zip(step.operands(), step.kind.operands)
         ]
-        for place, rows in zip(step.places, step.kind.program(operands, step.count)):
-            self.put(place, rows)
-
-    def gather(self, gather: Gather) -> Any:
-        array = self.arrays[gather.place.arena]
-        if gather.index is None:
-            return array[gather.place.begin : gather.place.end]
-        self.report.gathers += 1
-        return array[gather.index]
-
-    def result(self, arena: int, position: int) -> Any:
-        return self.arrays[arena][position:]
-
-    def rows(self, arena: int, positions: Sequence[int]) -> Any:
-        return self.arrays[arena][positions]
+        found = step.kind.program(given, step.count)
+        return [rows.reshape(self.at(place).shape) for place, rows in zip(step.places, found)]
 
 
 class ToyEngine(Adapter):
@@ -371,7 +353,7 @@ class ToyEngine(Adapter):
         net.options = chosen if dynamic_batch else None
 
     def session(self, plan: Plan, report: Report, options: Options, samples: int, provenance: Any) -> Session:
-        return ArraySession(plan, report, options, provenance)
+        return ToySession(plan, report, options, provenance)
 
     def clear_caches(self) -> None:
         super().clear_caches()

@@ -22,12 +22,13 @@ from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, reshaped, wrap, wrap_co
 from gluonjit.engines.mxnet.lazy_np import wrap_np, wrap_np_concrete
 from gluonjit.engines.mxnet.operands import Empty, leaf
 from gluonjit.engines.mxnet.ops import capture_op, is_pending
-from gluonjit.engines.mxnet.reuse import MISSED, ReusableCall
+from gluonjit.engines.mxnet.reuse import REUSING
 from gluonjit.engines.mxnet.trace import operator_call
 from gluonjit.engines.mxnet.writes import before_write
 from gluonjit.hybrid import LOCAL
 from gluonjit.hybrid.capture.capturing import Sample, outermost_batch
 from gluonjit.hybrid.capture.reuse import refuse
+from gluonjit.hybrid.capture.reusing import reused
 from gluonjit.hybrid.choose.pacing import begin
 from gluonjit.hybrid.run.state import left_call
 
@@ -154,12 +155,7 @@ def _outermost(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
         _note_parameters(batch, block)
         if key is None:
             return _sample(block, args)
-        reused = ReusableCall(block, cell, args, key)
-        try:
-            found = reused.begin(batch)
-            return reused.end(_sample(block, args)) if found is MISSED else found
-        finally:
-            reused.close()
+        return reused(REUSING, batch, block, cell.recordings, args, key, lambda: _sample(block, args))
 
 
 def _sample(block: gluon.Block, args: tuple[Any, ...]) -> Any:

@@ -1,4 +1,4 @@
-"""The rows and weights that some results depend on: backward gives gradients to these alone, as MXNet's own does."""
+"""What MXNet's autograd has in a graph: the rows and weights that results depend on, and what lets arrays enter one."""
 
 from __future__ import annotations
 
@@ -8,85 +8,54 @@ from typing import Any
 import numpy as np
 
 from gluonjit.analysis import Plan, Step
-from gluonjit.analysis.indices import Index
 from gluonjit.analysis.operands import base_rows, operand_matrices
 from gluonjit.analysis.plan import Place
 from gluonjit.graph import Graph, Kind
 from gluonjit.graph.modes import is_recorded
+from gluonjit.hybrid.run import reach
+from gluonjit.hybrid.run.reach import owners_of_operand, owners_of_result, roles_of, rows_at
 
 
-class Reach:
+class Reach(reach.Reach):
     """Goes backward through the steps of a plan. `constants` are the addresses of the weights met on the way."""
 
     def __init__(self, plan: Plan) -> None:
-        self._rows = [np.zeros(arena.rows, dtype=bool) for arena in plan.arenas]
+        super().__init__(plan)
         self.constants: set[int] = set()
-
-    def start(self, place: Place) -> None:
-        """Begin at these rows."""
-        self._rows[place.arena][place.begin : place.end] = True
-
-    def reaches(self, place: Place) -> bool:
-        """Tells whether any of these rows has been reached."""
-        return bool(self._rows[place.arena][place.begin : place.end].any())
-
-    def reaches_all(self, place: Place) -> bool:
-        """Tells whether all of these rows have been reached."""
-        return bool(self._rows[place.arena][place.begin : place.end].all())
-
-    def add(self, other: Reach) -> None:
-        """Count what another one has reached as reached."""
-        for rows, more in zip(self._rows, other._rows):
-            rows |= more
 
     def through(self, step: Step) -> bool:
         """Go on from a step's results to its operands; False where none of the results has been reached."""
         program: Any = step.kind.program  # a `program.Program`
-        if all([_are_all(self._rows[place.arena][place.begin : place.end]) for place in step.places]):
+        if all([place.end > place.begin and self.reaches_all(place) for place in step.places]):
             self._through_all(step, program)
             return True
-        results = [
-            (self._rows[place.arena][place.begin : place.end], _nodes(step, [_rows_of_output(number)]))
-            for number, place in enumerate(step.places)
-        ]
-        used = np.zeros((len(step.gathers) + len(program.consts), step.count), dtype=bool)  # by which nodes
-        reached = np.zeros(step.count, dtype=bool)
-        for (rows, owners), depends in zip(results, program.depends):
-            nodes = np.zeros(step.count, dtype=bool)
-            nodes[owners[rows]] = True
-            reached |= nodes
-            for position in depends:
-                used[position] |= nodes
-        if not reached.any():
-            return False
-        for rows, owners in results:  # a node is one: what is reached of it is so with all its results
-            rows |= reached[owners]
-        constants = used[len(step.gathers) :].any(axis=1)
-        self.constants.update(id(array) for array, found in zip(program.consts, constants) if found)
-        self.constants.update(map(id, program.left))
-        for number, (gather, group, nodes) in enumerate(zip(step.gathers, step.kind.groups, used)):
-            place = gather.place
-            taken = np.arange(place.begin, place.end) if gather.index is None else gather.index
-            if not nodes.all():
-                taken = taken[nodes[_nodes(step, [_rows_of_role(number, role) for role in range(len(group))])]]
-            self._rows[place.arena][taken] = True
-        return True
+        results = self.results(step)
+        count = len(step.gathers)
+        for number in results:
+            depends = program.depends[number]  # on gathers, then constants
+            operands = [k for k, (gather, _) in enumerate(roles_of(step.kind)) if gather in depends]
+            self.go(step, [number], operands)
+            self.constants.update(id(array) for k, array in enumerate(program.consts, count) if k in depends)
+        if results:
+            self.constants.update(map(id, program.left))
+            self._complete(step, results)
+        return bool(results)
+
+    def _complete(self, step: Step, results: list[int]) -> None:
+        """A node is one: what is reached of it is so with all its results."""
+        nodes = self.nodes(step, results)
+        for number, place in enumerate(step.places):
+            self.at(place)[:] |= True if nodes is None else nodes[owners_of_result(step, number)]
 
     def _through_all(self, step: Step, program: Any) -> None:
         """Go on from all results of a step, as is usual, with fewer arrays."""
         used = set().union(*program.depends)
         for position, gather in enumerate(step.gathers):
             if position in used:
-                place = gather.place
-                taken = slice(place.begin, place.end) if gather.index is None else gather.index
-                self._rows[place.arena][taken] = True
+                self.rows[gather.place.arena][rows_at(gather.place, gather.index)] = True
         first = len(step.gathers)
         self.constants.update([id(array) for k, array in enumerate(program.consts, first) if k in used])
         self.constants.update(map(id, program.left))
-
-
-def _are_all(flags: Any) -> bool:
-    return bool(len(flags)) and bool(flags.all())
 
 
 def entered_waiting(graph: Graph, begun: Iterable[int], learned: Callable[[Any], bool]) -> Any:
@@ -166,7 +135,7 @@ def _enter(step: Step, since: list[Any], entering: _Entering) -> None:
         taken = np.arange(place.begin, place.end) if gather.index is None else gather.index
         begin = 0
         for position, role in enumerate(group):
-            owners = _nodes(step, [_rows_of_role(number, position)])
+            owners = owners_of_operand(step, number, position)
             rows = taken[begin : begin + len(owners)]
             begin += len(owners)
             nodes = inside[role] = np.zeros(step.count, dtype=bool)
@@ -177,25 +146,6 @@ def _enter(step: Step, since: list[Any], entering: _Entering) -> None:
         np.minimum.at(times, rows[kept], numbers[owners[kept]])
     nodes = entering.results(inside, step.count)
     for number, place in enumerate(step.places):
-        owners = _nodes(step, [_rows_of_output(number)])
+        owners = owners_of_result(step, number)
         kept = nodes[owners]
         np.minimum.at(since[place.arena], np.arange(place.begin, place.end)[kept], numbers[owners[kept]])
-
-
-def _rows_of_output(number: int) -> Callable[[Kind], int]:
-    return lambda kind: kind.outputs[number].spec.rows
-
-
-def _rows_of_role(group: int, role: int) -> Callable[[Kind], int]:
-    return lambda kind: kind.rows_of(kind.groups[group][role])
-
-
-def _nodes(step: Step, lengths: list[Callable[[Kind], int]]) -> Index:
-    """For each row of some operands or results, in their order, the node of the step that it belongs to."""
-    owners = []
-    for length in lengths:
-        begin = 0
-        for record, nodes in step.parts:
-            owners.append(np.repeat(np.arange(begin, begin + len(nodes)), length(record.kind)))
-            begin += len(nodes)
-    return np.concatenate(owners)

@@ -12,7 +12,7 @@ import numpy as np
 from mxnet.ndarray import NDArray
 
 from gluonjit.analysis import Plan
-from gluonjit.analysis.plan import Gather, LeafChunk, LookupChunk, Place
+from gluonjit.analysis.plan import Arena, Gather, LeafChunk, LookupChunk, Place
 from gluonjit.engines.mxnet.arrays import context_of, room_for
 from gluonjit.engines.mxnet.failures import failed
 from gluonjit.engines.mxnet.finite import Finite
@@ -31,8 +31,8 @@ from gluonjit.graph import Leaf
 from gluonjit.graph.modes import TRAINING, is_recorded
 from gluonjit.hybrid import LOCAL, Options, Report
 from gluonjit.hybrid.explain.provenance import Provenance
-from gluonjit.hybrid.run import protocol
 from gluonjit.hybrid.run.failures import both
+from gluonjit.hybrid.run.session import ArraySession
 
 
 class Result(NamedTuple):
@@ -45,7 +45,7 @@ class Result(NamedTuple):
     position: int
 
 
-class Session(protocol.Session):
+class Session(ArraySession):
     """A flush on MXNet.
 
     Operands are taken from an arena by one index array, and results are written into it: no row is copied
@@ -61,7 +61,7 @@ class Session(protocol.Session):
             or _has_taped_inputs(plan)
         )
         self.tape = Tape(report, plan, samples, options.profile, self.finite) if taped else None
-        self.arrays: list[Any] = [None if arena.sole else room_for(arena.spec, arena.rows) for arena in plan.arenas]
+        self.make_room()
         self._copies: dict[Place, NDArray] = {}
         self._fused = FusedSteps(plan, self.arrays, self.tape, options.without, report.unfused)
         graphs = [number for number in range(len(plan.steps)) if number not in self._fused]
@@ -102,10 +102,7 @@ class Session(protocol.Session):
         with as_captured(2 if any(learned) else 0):
             rows = _joined(chunk.leaves, learned)
         parts: list[tuple[NDArray, Place]] = []
-        begin = chunk.place.begin
-        for leaf, plain, learns in zip(chunk.leaves, own, learned):
-            part = Place(chunk.place.arena, begin, begin + leaf.spec.rows)
-            begin = part.end
+        for (leaf, part), plain, learns in zip(self.parts(chunk), own, learned):
             if learns:
                 parts.append((leaf.payload, part))
             elif self.tape is not None and plain:
@@ -116,18 +113,27 @@ class Session(protocol.Session):
         self._put(chunk.place, rows, Source(rows, chunk.place, None, tuple(parts)) if parts else None)
 
     def _put(self, place: Place, rows: NDArray, source: Source | None) -> None:
-        if self.finite is not None:
-            self.finite.inputs(place.arena, place.begin, rows)
         if source is not None and self.tape is not None:
             self.tape.sources.append(source)
-        if self.plan.arenas[place.arena].sole:
-            self._fused.written([place.arena])
-            # Without its history: steps must not go back into it by themselves, where nothing is learned from a row.
-            self.arrays[place.arena] = rows if source is None else rows.detach()
-        else:
-            self._fused.written([place.arena])
-            with as_captured(0):
-                rows.copyto(slice_rows(self.arrays[place.arena], place.begin, place.end))
+        self._fused.written([place.arena])
+        self.put(place, rows, source is None)
+
+    def kept(self, rows: NDArray, own: bool) -> NDArray:
+        """Without its history: steps must not go back into it by themselves, where nothing is learned from a row."""
+        return rows if own else rows.detach()
+
+    def room(self, arena: Arena) -> NDArray:
+        """Makes an array for the rows of an arena."""
+        return room_for(arena.spec, arena.rows)
+
+    def cut(self, array: NDArray, begin: int, end: int) -> NDArray:
+        """Rows of an array, in its memory."""
+        return slice_rows(array, begin, end)
+
+    def copy(self, rows: NDArray, to: NDArray) -> None:
+        """Copy rows into others."""
+        with as_captured(0):
+            rows.copyto(to)
 
     def run(self, number: int) -> None:
         """Gather the operands of a step, run it, and put its results into their places."""
@@ -160,7 +166,7 @@ class Session(protocol.Session):
         """Run a step once more, and wait for it."""
         self._run(number)
         for place in self.plan.steps[number].places:
-            self._view(place).wait_to_read()
+            self.at(place).wait_to_read()
 
     def _run(self, number: int) -> None:
         if self._run_fused(number, number + 1):
@@ -175,7 +181,7 @@ class Session(protocol.Session):
                 self._operand(gather, index, tape) for gather, index in zip(step.gathers, self._indices[number])
             ]
             middle = self.lap(number, "gather", begin)
-            results = [self._view(place) for place in step.places]
+            results = [self.at(place) for place in step.places]
             program = program_of(step.kind)
             consts = program.consts
             if self.finite is not None:
@@ -214,7 +220,7 @@ class Session(protocol.Session):
             self.tape.note_fused(self._fused.entries(stretch))
         self.laps(stretch, since)
         if self.finite is not None:
-            self.finite.results(begin, [self._view(place) for place in self.plan.steps[begin].places])
+            self.finite.results(begin, [self.at(place) for place in self.plan.steps[begin].places])
         return len(stretch.steps)
 
     def _track(self) -> None:
@@ -231,13 +237,6 @@ class Session(protocol.Session):
             self.report.gathers += 1
             return mx.nd.take(source, index)
         return slice_rows(source, place.begin, place.end)
-
-    def _view(self, place: Place) -> NDArray:
-        array = self.arrays[place.arena]
-        if array is None:
-            arena = self.plan.arenas[place.arena]
-            array = self.arrays[place.arena] = room_for(arena.spec, arena.rows)
-        return slice_rows(array, place.begin, place.end)
 
     def result(self, arena: int, position: int) -> Result:
         """A live value's rows, copied out of the arena with those of its step, so that the arena can go."""

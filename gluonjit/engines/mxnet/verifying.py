@@ -20,12 +20,10 @@ from gluonjit.engines.mxnet.history import has_history
 from gluonjit.engines.mxnet.lazy import Lazy
 from gluonjit.engines.mxnet.semantics import is_numpy
 from gluonjit.engines.mxnet.trace import operator_call
-from gluonjit.errors import ReuseError, VerifyError
 from gluonjit.hybrid import LOCAL, UNCAPTURED, Report, engine_of
 from gluonjit.hybrid.capture.functions import CellFunction
-from gluonjit.hybrid.capture.reuse import Recordings
 from gluonjit.hybrid.capture.structure import items_of
-from gluonjit.hybrid.verify.comparing import Mode, Runs, compared
+from gluonjit.hybrid.verify.comparing import Mode, Runs, compared, run_reusing, run_whole
 from gluonjit.hybrid.verify.leftovers import Framework, Leftovers
 from gluonjit.hybrid.verify.verification import Event, Log, Loss, Outcome, Witness, batched_with, called
 
@@ -97,7 +95,7 @@ def verify(
     def run(eager: bool, mode: Mode) -> Outcome:
         if eager:
             return _run(net, samples, loss, mode, None, True)
-        return _run_reusing(net, samples, loss, mode)
+        return run_reusing(net.__dict__[KEY], lambda: _run(net, samples, loss, mode, None, False))
 
     def watched(probing: bool, eager: bool, witness: Witness | None, mode: Mode) -> list[Event]:
         return _watched(net, samples, loss, mode, probing, eager, witness)
@@ -114,21 +112,6 @@ def verify(
         return compared(runs, rtol, train_mode, train_mode)
 
 
-def _run_reusing(net: gluon.Block, samples: Sequence[Any], loss: Loss | None, mode: Mode) -> Outcome:
-    """A batched run; where calls may be reused one in which all of them are, each compared with what it captures."""
-    cell = net.__dict__[KEY]
-    if cell.reuse is None:
-        return _run(net, samples, loss, mode, None, False)
-    before, cell.recordings = cell.recordings, Recordings(1)
-    try:
-        _run(net, samples, loss, mode, None, False)
-        return _run(net, samples, loss, mode, None, False)
-    except ReuseError as error:
-        raise VerifyError(f"verify(): {error}") from error
-    finally:
-        cell.recordings = before
-
-
 def _watched(
     net: gluon.Block,
     samples: Sequence[Any],
@@ -139,13 +122,8 @@ def _watched(
     witness: Witness | None,
 ) -> list[Event]:
     log = Log(NDArray, _probed if probing else lambda array: (array, None), witness)
-    cell = net.__dict__[KEY]
-    reuse, cell.reuse = cell.reuse, None  # calls that do not run can't be watched
-    try:
-        with observed(log):
-            _run(net, samples, loss, mode, log, eager)
-    finally:
-        cell.reuse = reuse
+    with observed(log), run_whole(net.__dict__[KEY]):
+        _run(net, samples, loss, mode, log, eager)
     return log.events
 
 

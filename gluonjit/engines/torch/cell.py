@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 from weakref import WeakSet
 
 from gluonjit.graph import Kind
 from gluonjit.hybrid import Options
 from gluonjit.hybrid.capture.guards import Variant
+from gluonjit.hybrid.capture.reuse import Recordings
 from gluonjit.hybrid.choose.pacing import NO_CHOICE, Paces
 
 _cells: WeakSet[Cell] = WeakSet()
@@ -33,6 +35,13 @@ class Pattern:
 def cells_known() -> list[Cell]:
     """Every cell there is."""
     return list(_cells)
+
+
+def forget_recordings() -> None:
+    """Forgets what calls have captured: it may not be what they capture from now on."""
+    for cell in cells_known():
+        if cell.reuse is not None:
+            cell.recordings.clear()
 
 
 class Cell:
@@ -72,6 +81,8 @@ class Cell:
         self.refused: dict[Any, str] = {}  # why none is, by whether gradients are recorded and the module trains
         self.seen: Any = None  # what the module looked like when its calls were traced
         self.met = False  # whether a call of it has been traced, be it forgotten
+        self.reuse = options.reuse
+        self.recordings = Recordings(options.check_reuse)
         _cells.add(self)
 
     def entries(self) -> int:
@@ -79,7 +90,7 @@ class Cell:
         return len(self.kinds) + len(self.products) + len(self.expanded) + len(self.plain)
 
     def clear(self) -> None:
-        """Forget what was traced; what is never one node stays so."""
+        """Forget what was traced; what is never one node stays so, and so do recordings of what it calls."""
         self.kinds.clear()
         self.variants.clear()
         self.families.clear()
@@ -94,7 +105,8 @@ class Cell:
         self.seen = None
 
     def __reduce__(self) -> Any:
-        return Cell, (self.name, self.options, self.operator, self.stateless, self.paces)
+        options = replace(self.options, reuse=None)  # a function need not have a name to be found by
+        return Cell, (self.name, options, self.operator, self.stateless, self.paces)
 
     def __deepcopy__(self, memo: Any) -> Cell:
         return Cell(self.name, self.options, self.operator, self.stateless, deepcopy(self.paces, memo))

@@ -11,6 +11,7 @@ import torch
 from torch.autograd.graph import GradientEdge
 
 from gluonjit.engines.torch import hooked
+from gluonjit.engines.torch.cell import forget_recordings
 from gluonjit.engines.torch.chunks import current_backward, telling
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import concrete, current
@@ -37,6 +38,7 @@ def _flush(reason: str) -> None:
 
 def apply(self: Any, *args: Any, **kwargs: Any) -> Any:
     """torch.nn.Module._apply: moves or casts parameters."""
+    forget_recordings()
     _flush("a module's parameters were moved or cast")
     return hooked.original_apply(self, *args, **kwargs)
 
@@ -58,8 +60,12 @@ def requires_grad_(self: Any, requires_grad: bool = True) -> Any:
 def setattr_(self: Any, name: str, value: Any) -> None:
     """torch.nn.Module.__setattr__: later calls of a cell with this module may do something else than earlier ones."""
     state = LOCAL.state
-    if state.batch is not None and state.trace is None and self in PARTS:
-        state.batch.changes += 1
+    if state.batch is not None and state.trace is None:
+        if self in PARTS:
+            state.batch.changes += 1
+        parts = isinstance(value, (torch.nn.Module, torch.nn.Parameter)) or name in self.__dict__.get("_buffers", ())
+        if parts or name == "training":
+            state.batch.parts += 1
     hooked.original_setattr(self, name, value)
 
 
@@ -67,6 +73,7 @@ def look_again(batch: Batch) -> None:
     """Modules that the batch knows may have hooks that they had not, or other parts."""
     batch.noted.clear()
     batch.changes += 1
+    batch.parts += 1
 
 
 def changing(name: str) -> Any:

@@ -10,7 +10,7 @@ import torch
 
 from gluonjit.engines.torch import changes, hooked, recurrent
 from gluonjit.engines.torch.aside import KEY, traced_otherwise
-from gluonjit.engines.torch.cell import Cell
+from gluonjit.engines.torch.cell import Cell, forget_recordings
 from gluonjit.engines.torch.cells import as_lazy, capture, expand, foreign, open_batch
 from gluonjit.engines.torch.effects import parts_of
 from gluonjit.engines.torch.kinds import LOOPS
@@ -18,11 +18,13 @@ from gluonjit.engines.torch.lazy import waits
 from gluonjit.engines.torch.operators import captured
 from gluonjit.engines.torch.outlining import KNOWN
 from gluonjit.engines.torch.records import Refusal, refused_at_once
+from gluonjit.engines.torch.reuse import REUSING
 from gluonjit.graph import is_own
 from gluonjit.graph.recorder import is_plain
 from gluonjit.hybrid import LOCAL, UNCAPTURED, Batch, Options, engine_of
 from gluonjit.hybrid.capture.capturing import Sample
 from gluonjit.hybrid.capture.outlining import outline_methods, restore
+from gluonjit.hybrid.capture.reusing import reused
 from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.choose.kept import Look, recall
 from gluonjit.hybrid.choose.pacing import begin, paces_for
@@ -57,6 +59,7 @@ def _look(named: tuple[str, Any]) -> Look:
 
 def disable(module: Any) -> None:
     """Give back exactly the module there was, also where what waits, which runs first, fails."""
+    forget_recordings()
     parts = [inner for inner in module.modules() if KEY in inner.__dict__]
     try:
         if parts:
@@ -165,7 +168,21 @@ def _captured(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
     noted = batch.noted.get(id(module))
     if noted is None:
         noted = _noted(batch, module)
-    hooks = noted[1] or module._forward_hooks or module._forward_pre_hooks
+    if cell.reuse is not None and not state.inside:
+        key = cell.reuse(*args, **kwargs)
+        if key is not None:
+            run = partial(_node_or_parts, module, cell, args, kwargs, batch, noted[1], True)
+            with Sample(batch):
+                return reused(REUSING, batch, module, cell.recordings, (args, kwargs), key, run)
+    return _node_or_parts(module, cell, args, kwargs, batch, noted[1])
+
+
+def _node_or_parts(
+    module: Any, cell: Cell, args: Any, kwargs: Any, batch: Batch, hooks_inside: bool, sampled: bool = False
+) -> Any:
+    """The call as one node, or what it calls: that of one outside of all others is a sample, if it is not in one."""
+    state = LOCAL.state
+    hooks = hooks_inside or module._forward_hooks or module._forward_pre_hooks
     if hooks:
         reason = "it has forward hooks, which must run for each call"
     else:
@@ -179,8 +196,10 @@ def _captured(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
             return capture(cell, module, module.forward, args, kwargs, batch)
         except Refusal as refusal:
             reason = str(refusal)
+    if sampled:
+        return _parts(module, args, kwargs, batch)
     if state.inside:
-        if isinstance(module, torch.nn.RNNBase) and not (noted[1] or _hooked(module) or state.paused):
+        if isinstance(module, torch.nn.RNNBase) and not (hooks_inside or _hooked(module) or state.paused):
             try:
                 found = recurrent.call(module, map_structure(args, as_lazy), kwargs, captured)
             except Refusal as refusal:
@@ -190,7 +209,8 @@ def _captured(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
         if not hooks and (is_own(module) or reason == LOOPS or foreign(batch, args)):
             batch.report.fine.add(cell.name)
         return expand(cell, _itself(module), args, kwargs, reason, batch)
-    return _sample(module, args, kwargs, batch)
+    with Sample(batch):
+        return _parts(module, args, kwargs, batch)
 
 
 def _itself(module: Any) -> Any:
@@ -211,12 +231,11 @@ def expanded(batch: Batch, cell: Cell, kind: type) -> None:
         report.fine.add(cell.name)
 
 
-def _sample(module: Any, args: Any, kwargs: Any, batch: Batch) -> Any:
+def _parts(module: Any, args: Any, kwargs: Any, batch: Batch) -> Any:
     """An outermost module is called: what it calls is captured."""
-    with Sample(batch):
-        known = batch.foreign  # classes in which there is no tensor
-        given = [arg if arg.__class__ in known or is_plain(arg) else map_structure(arg, as_lazy) for arg in args]
-        return _uncompiled(module)(*given, **kwargs)
+    known = batch.foreign  # classes in which there is no tensor
+    given = [arg if arg.__class__ in known or is_plain(arg) else map_structure(arg, as_lazy) for arg in args]
+    return _uncompiled(module)(*given, **kwargs)
 
 
 def _with_options(batch: Batch, cell: Cell, module: Any) -> Batch:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import random
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 from torch.nn.utils import parametrize
+
+from gluonjit.hybrid import LOCAL
 
 PLAIN = (type(None), bool, int, float, str, torch.dtype, torch.device, torch.Size)
 """Classes of plain constants."""
@@ -47,6 +51,17 @@ class Outside:
                 self.changed = True
                 now.clear()
                 now.update(before)
+
+
+@contextmanager
+def undrawn() -> Iterator[None]:
+    """A region in which the library draws, which is no draw of the call that is being recorded to be reused."""
+    state = None if LOCAL.state.recorded is None else torch.get_rng_state()
+    try:
+        yield
+    finally:
+        if state is not None:
+            torch.set_rng_state(state)
 
 
 def flags(owner: Any) -> list[bool]:

@@ -14,7 +14,7 @@ from gluonjit.compiled import FAST
 from gluonjit.engines.torch.aliases import data_step
 from gluonjit.engines.torch.arrays import VERSIONS
 from gluonjit.engines.torch.buffers import Account
-from gluonjit.engines.torch.cell import Cell, cells_known
+from gluonjit.engines.torch.cell import Cell, cells_known, forget_recordings
 from gluonjit.engines.torch.cells import capture, expand, open_batch
 from gluonjit.engines.torch.dynamic import disable, enable
 from gluonjit.engines.torch.executors import session_for
@@ -44,6 +44,7 @@ class TorchEngine(Adapter):
     name, title = "torch", "PyTorch"
     versions = VERSIONS
     executors = ("auto", "stepwise", "replay", "steps")
+    reuses = True
 
     def current_mode(self) -> int:
         """2 where gradients are recorded on this thread."""
@@ -169,13 +170,16 @@ class TorchEngine(Adapter):
         return measure(BENCH, seconds, progress)
 
     def cache_info(self) -> dict[str, int]:
-        """Entries in caches: sums, cells (4,096 each at most), specs, static plans (4 a skeleton) and static steps."""
+        """Entries in caches: sums, cells (4,096 each at most), specs, static plans (4 a skeleton) and static steps, and
+        calls that are reused (100,000 and 256 MB a module at most)."""
         return {
             **super().cache_info(),
             "sums": kind_count(),
             "cells": sum(cell.entries() for cell in cells_known()),
             "static plans": plan_count(),
             "static steps": step_count(),
+            "reused": sum(len(cell.recordings.entries) for cell in cells_known()),
+            "reused_bytes": sum(cell.recordings.bytes for cell in cells_known()),
         }
 
     def clear_caches(self) -> None:
@@ -184,6 +188,7 @@ class TorchEngine(Adapter):
         clear_kinds()
         clear_plans()
         clear_steps()
+        forget_recordings()
         for cell in cells_known():
             cell.clear()
             cell.never = ""

@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from gluonjit.hybrid import LOCAL
+
+
+def recorded() -> int:
+    """The number of the call that is being recorded to be reused; 0 where none is."""
+    apart = LOCAL.state.recorded
+    return 0 if apart is None else int(apart.number)
+
 
 def version_of(tensor: Any) -> int:
     """The number of times a tensor has been written to."""
@@ -14,14 +22,16 @@ class Held:
     """The payload of a leaf: a tensor of the program's, and how often it had been written to when it was captured.
 
     rows: its numbers, as they were then where they are a copy; raw: those of a small one; shared: whether other tensors
-    have the same ones.
+    have the same ones; apart: the number of the call that was recorded meanwhile, or 0: there each tensor is a leaf of
+    its own.
     """
 
-    __slots__ = ("raw", "rows", "shared", "tensor", "version")
+    __slots__ = ("apart", "raw", "rows", "shared", "tensor", "version")
 
     def __init__(self, tensor: Any, version: int, rows: Any, raw: bytes | None = None) -> None:
         self.tensor, self.version, self.rows, self.raw = tensor, version, rows, raw
         self.shared = False
+        self.apart = recorded()
 
     @property
     def stale(self) -> bool:

@@ -44,8 +44,13 @@ class Table:
 class Integers:
     """The numbers of the host's integer tensors, as a table of themselves."""
 
+    __slots__ = ("device", "dtype")
     weight = None
     taped = False
+
+    def __init__(self, dtype: str, device: str) -> None:
+        self.dtype = dtype
+        self.device = device
 
 
 def table_of(batch: Batch, weight: Any, attrs: tuple[tuple[str, Any], ...], taped: bool, dims: int = 1) -> Table:
@@ -96,11 +101,17 @@ def whole(batch: Batch, number: int) -> Value:
 
 
 def _integers(batch: Batch, dtype: str, device: str, numbers: list[int], single: bool, base: Any) -> Value:
+    row = intern_spec((), dtype, device, "stack")
+    return _rows_of(batch, integers_of(batch, dtype, device), row, numbers, single, False, base)
+
+
+def integers_of(batch: Batch, dtype: str, device: str) -> Integers:
+    """The batch's table of the host's integers of this dtype."""
     key = ("host", dtype, device)
-    table = batch.tables.get(key)
+    table: Integers | None = batch.tables.get(key)
     if table is None:
-        table = batch.tables[key] = Integers()
-    return _rows_of(batch, table, intern_spec((), dtype, device, "stack"), numbers, single, False, base)
+        table = batch.tables[key] = Integers(dtype, device)
+    return table
 
 
 def _rows_of(batch: Batch, table: Any, row: Spec, numbers: list[int], single: bool, taped: bool, base: Any) -> Value:

@@ -9,7 +9,7 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.autograd import forward_ad
 
 from gluonjit.engines.torch.arrays import FLOATS, spec_of
-from gluonjit.engines.torch.held import Held, version_of
+from gluonjit.engines.torch.held import Held, recorded, version_of
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.lookups import host_rows
 from gluonjit.engines.torch.recorder import TraceTensor
@@ -17,6 +17,7 @@ from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.graph import Value, intern_spec
 from gluonjit.graph.references import keys_of
 from gluonjit.hybrid import LOCAL, Batch, engine_of
+from gluonjit.hybrid.capture.reuse import refuse
 
 _INTEGERS = {"int32", "int64", "int16", "int8", "uint8"}
 _BY_NUMBERS = {"float32", "float64", "bool", "float16", *_INTEGERS}
@@ -47,6 +48,7 @@ def value_of(batch: Batch, tensor: Any) -> Value:
         return value
     if value.graph is not None or value.base is not tensor._c:  # else it is known, and nothing had to run for it
         batch.carried.add(batch.sample - 1)
+        refuse("it uses a result of an earlier batch")
     return leaf(batch, concrete(tensor))
 
 
@@ -68,6 +70,8 @@ def concrete(lazy: Any) -> Any:
         lazy._c = in_memory(lazy)
         if lazy._c is None:
             lazy._c = engine_of("torch").force(lazy._v)  # type: ignore[attr-defined]
+    if LOCAL.state.recorded is not None and (lazy._v.graph is not None or lazy._v.base is not lazy._c):
+        refuse("it reads numbers of a tensor, or computes with them at once")  # else it is of numbers that are known
     return lazy._c
 
 
@@ -99,7 +103,7 @@ def leaf(batch: Batch, tensor: Any) -> Value:
 def _leaf(batch: Batch, tensor: Any) -> Value:
     known = batch.imports.get(id(tensor))
     version = version_of(tensor)
-    if known is not None and known[0].version == version and not tensor.is_inference():
+    if known is not None and known[0].version == version and known[0].apart == recorded() and not tensor.is_inference():
         if not _shared_outside(tensor) or _as_captured(known[0], tensor):
             return known[1]
     value, held = _new_leaf(batch, tensor, version)
@@ -138,7 +142,7 @@ def _new_leaf(batch: Batch, tensor: Any, version: int) -> tuple[Value, Held]:
     taped = tensor.requires_grad and spec.dtype in FLOATS
     key: Any = (id(tensor), version)
     small = not taped and spec.bytes <= _SMALL and spec.device == "cpu" and spec.dtype in _BY_NUMBERS
-    if small:
+    if small and not recorded():
         # Of a copy: memory that numpy has been given may be written to by others, for all that PyTorch knows.
         payload = _copied(tensor, version)  # and so that the program may write to its own
         payload.raw = raw = payload.rows.numpy().tobytes()

@@ -84,7 +84,7 @@ def _found(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
             admit(func, cell)
         return found
     except Refusal as refusal:
-        why = refusal
+        why = refusal.with_traceback(None)  # else it and this frame would hold each other, and the arguments
     with noting(batch, name, why):
         return run_now(func, args, kwargs)
 

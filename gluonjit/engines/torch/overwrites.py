@@ -14,10 +14,11 @@ import numpy as np
 from gluonjit.analysis import Plan, Step
 from gluonjit.analysis.plan import Place
 from gluonjit.engines.torch.program import program_of
-from gluonjit.engines.torch.reached import part_of, rows_at
 from gluonjit.engines.torch.saved import kept
 from gluonjit.graph import Graph, Kind, Record, Value
 from gluonjit.graph.modes import is_recorded
+from gluonjit.hybrid.capture.reuse import refuse
+from gluonjit.hybrid.run.reach import part_of, rows_at
 
 ENTRY = "entry"
 """The name of a node that stands for a view by a number: one entry of a tensor."""
@@ -55,6 +56,7 @@ def note_write(graph: Graph, value: Value, captured: int, learning: bool = True)
             _apart(reader, node)
     if found:
         graph.overwritten += found
+        refuse("it writes over what its backward pass needs")
 
 
 def _apart(record: Record, node: int) -> None:

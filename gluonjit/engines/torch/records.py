@@ -14,7 +14,7 @@ from gluonjit.analysis import Plan
 from gluonjit.analysis.plan import LookupChunk, Place
 from gluonjit.engines.torch.buffers import note_version, note_written
 from gluonjit.engines.torch.cell import Cell, Pattern
-from gluonjit.engines.torch.effects import attributes, parts_of
+from gluonjit.engines.torch.effects import attributes, parts_of, undrawn
 from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.kinds import RAISED, Call, Plain, difference, make_kind
 from gluonjit.engines.torch.program import program_of
@@ -113,7 +113,7 @@ def record_of(call: Call, key: tuple[Any, ...]) -> Record | Any:
             return made
         kind = cell.kinds[variant.key] = made
     assert variant is not None
-    record = _put(batch, cell, key, kind, variant)
+    record = _put(batch, key, kind, variant, (wanted, owner))
     if not cell.operator:
         _note_record(call, record)
     return record
@@ -121,21 +121,43 @@ def record_of(call: Call, key: tuple[Any, ...]) -> Record | Any:
 
 def record_again(batch: Batch, cell: Cell, key: tuple[Any, ...]) -> Record | None:
     """The record of an operator's signature that another batch has had; None where that is not known."""
-    variant = holding(cell.variants.get((batch.options.without, None, *key), ())) if cell.operator else None
+    wanted = (batch.options.without, None, *key)
+    variant = holding(cell.variants.get(wanted, ())) if cell.operator else None
     kind = None if variant is None else cell.kinds.get(variant.key)
     if kind is None or variant is None:
         return None
     batch.report.cache["hits"] += 1
-    return _put(batch, cell, key, kind, variant)
+    return _put(batch, key, kind, variant, (wanted, None))
 
 
-def _put(batch: Batch, cell: Cell, key: tuple[Any, ...], kind: Kind, variant: Variant) -> Record:
-    """A new record of a kind."""
+def _put(batch: Batch, key: tuple[Any, ...], kind: Kind, variant: Variant, found_by: tuple[Any, Any]) -> Record:
+    """Let calls of a signature find this kind in the open batch; `found_by` is what finds it in another."""
+    cell: Cell = key[0]
     if cell.by_number:
         batch.report.by_number[cell.name] = cell.by_number
     taped = key[-1] or (key[1] and learns(kind))
     note_constants(batch, kind)
-    return put_record(batch.records, key, kind, variant, 2 if taped else 0, room_of(kind, batch.options))
+    record = put_record(batch.records, key, kind, variant, 2 if taped else 0, room_of(kind, batch.options))
+    batch.reused[record] = found_by
+    return record
+
+
+def found_again(batch: Batch, wanted: tuple[Any, ...], owner: Any) -> Record | None:
+    """The record of a signature that was met in another batch; None where it is stale."""
+    _, training, cell, learning, cast, *rest = wanted
+    key = (cell, learning, cast, *rest) if owner is None else (cell, learning, cast, batch.changes, *rest)
+    record = batch.records.get(key)
+    if record is not None and (record.guards is None or record.guards.hold()):
+        return record
+    looks = () if cell.stateless else _looks(owner, batch)
+    if (cell.seen is not None and cell.seen != looks) or getattr(owner, "training", None) != training or cell.never:
+        return None
+    variant = holding(cell.variants.get(wanted, ()))
+    kind = None if variant is None else cell.kinds.get(variant.key)
+    if variant is None or kind is None:
+        return None
+    batch.report.cache["hits"] += 1
+    return _put(batch, key, kind, variant, (wanted, owner))
 
 
 _ENOUGH = 2
@@ -286,7 +308,7 @@ def _made(call: Call, wanted: tuple[Any, ...]) -> tuple[Variant, Any]:
     made: Any = too_many(known)
     try:
         if not made:
-            with RUNNING, TRACE:
+            with RUNNING, TRACE, undrawn():
                 made = make_kind(call)
     except Plain as plain:
         made = plain

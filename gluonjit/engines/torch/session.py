@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from gluonjit.analysis import Plan
-from gluonjit.analysis.plan import Gather, LeafChunk, LookupChunk, Place
+from gluonjit.analysis.plan import Arena, Gather, LeafChunk, LookupChunk, Place
 from gluonjit.engines.torch.arrays import device_named, dtype_named, room_for, sent
 from gluonjit.engines.torch.buffers import as_captured
 from gluonjit.engines.torch.chunks import Chunk, Result
@@ -31,8 +31,8 @@ from gluonjit.graph import Leaf
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid import Options, Report
 from gluonjit.hybrid.explain.provenance import Provenance
-from gluonjit.hybrid.run import protocol
 from gluonjit.hybrid.run.failures import both
+from gluonjit.hybrid.run.session import ArraySession
 from gluonjit.rows import NO_FLAGS
 
 
@@ -44,7 +44,7 @@ class Input(NamedTuple):
     version: int
 
 
-class Session(protocol.Session):
+class Session(ArraySession):
     """A flush on PyTorch.
 
     Operands are taken from an arena by one index tensor, and results are written into it. Under recording each step is
@@ -55,7 +55,6 @@ class Session(protocol.Session):
         super().__init__(plan, report, options, provenance)
         self.finite = Finite(provenance) if options.check_finite else None
         self.snapshots: list[Held] = []  # buffers that were written to before this
-        self.arrays: list[Any] = []
         self.tape: Tape | None = None
         self._fused: FusedSteps | None = None
         self._inputs: dict[Place, list[Input]] = {}
@@ -68,7 +67,7 @@ class Session(protocol.Session):
         """Make room for rows, and find out how each step runs."""
         plan = self.plan
         with plain():
-            self.arrays = [None if arena.sole else room_for(arena.spec, arena.rows) for arena in plan.arenas]
+            self.make_room()
         taped = any(is_recorded(step.mode) for step in plan.steps)
         self.tape = Tape(self.report, plan, samples, options.profile, self.finite) if taped else None
         fused = self._fused = self._fusing(options)
@@ -96,7 +95,7 @@ class Session(protocol.Session):
             else:
                 rows = table.entries(rows)
         with plain():
-            self._put(chunk.place, rows, True)
+            self.put(chunk.place, rows)
         if rows.requires_grad:
             self._note_inputs(chunk.place, [rows])
 
@@ -108,17 +107,14 @@ class Session(protocol.Session):
         tensors = [leaf.payload.rows for leaf in chunk.leaves]
         own = chunk.leaves[0].payload.tensor is not tensors[0]
         spec = chunk.leaves[0].spec
-        begin = chunk.place.begin
-        for leaf in chunk.leaves:  # of any number of rows each
-            place = Place(chunk.place.arena, begin, begin + leaf.spec.rows)
-            begin = place.end
+        for leaf, place in self.parts(chunk):
             if leaf.payload.stale:
                 self._written_to(place, leaf)
             if self.tape is not None:
                 self.tape.note_read(place, leaf.payload)
         with plain():
             rows = join(spec, tensors)
-            self._put(chunk.place, rows, own or rows is not tensors[0])
+            self.put(chunk.place, rows, own or rows is not tensors[0])
         if any(leaf.taped for leaf in chunk.leaves):
             with plain(True):
                 self._note_inputs(chunk.place, tensors if spec.mode == "rows" else [x.unsqueeze(0) for x in tensors])
@@ -134,14 +130,17 @@ class Session(protocol.Session):
             raise error
         self.lost.append((place, error))
 
-    def _put(self, place: Place, rows: Any, own: bool) -> None:
-        if self.finite is not None:
-            self.finite.inputs(place.arena, place.begin, rows)
-        if self.plan.arenas[place.arena].sole:
-            # The program may write to its own tensor later, which what has been captured must not show.
-            self.arrays[place.arena] = rows.detach() if own else rows.detach().clone()
-        else:
-            self._rows(place).copy_(rows.detach())
+    def kept(self, rows: Any, own: bool) -> Any:
+        """The program may write to its own tensor later, which what has been captured must not show."""
+        return rows.detach() if own else rows.detach().clone()
+
+    def room(self, arena: Arena) -> Any:
+        """Makes a tensor for the rows of an arena."""
+        return room_for(arena.spec, arena.rows)
+
+    def copy(self, rows: Any, to: Any) -> None:
+        """Copy rows into others, without their history."""
+        to.copy_(rows.detach())
 
     def _note_inputs(self, place: Place, tensors: Sequence[Any]) -> None:
         """Remember from which tensors these rows are: each by itself, for what is not used of them may be gone."""
@@ -151,13 +150,6 @@ class Session(protocol.Session):
             begin += len(tensor)
             if self.tape is not None and tensor.requires_grad:
                 self.tape.note_input(found[-1].place, tensor)
-
-    def _rows(self, place: Place) -> Any:
-        array = self.arrays[place.arena]
-        if array is None:
-            arena = self.plan.arenas[place.arena]
-            array = self.arrays[place.arena] = room_for(arena.spec, arena.rows)
-        return array[place.begin : place.end]
 
     def run(self, number: int) -> None:
         """Gather the operands of a step, run it, and put its results into their places."""
@@ -193,10 +185,7 @@ class Session(protocol.Session):
             self.finite.weights(number, program_of(step.kind).consts)
         results = self.compute(number, operands, tape)
         for place, result in zip(step.places, results):
-            rows = self._rows(place)
-            if result.shape != rows.shape:
-                raise RuntimeError(f"a result has shape {tuple(result.shape)}, expected {tuple(rows.shape)}")
-            rows.copy_(result.detach())
+            self.write_result(place, result)
         self.lap(number, "compute", middle)
         if self.finite is not None:
             self.finite.results(number, results)
@@ -218,7 +207,7 @@ class Session(protocol.Session):
             self.tape.note_fused(ran)
         self.laps(ran.stretch, since)
         if self.finite is not None:
-            self.finite.results(begin, [self._rows(place) for place in self.plan.steps[begin].places])
+            self.finite.results(begin, [self.at(place) for place in self.plan.steps[begin].places])
         return len(ran.stretch.steps)
 
     def compute(self, number: int, operands: list[Any], tape: Tape | None) -> list[Any]:
@@ -246,7 +235,7 @@ class Session(protocol.Session):
             whole = self._whole(arena)
             with plain():
                 # Not the arena itself: what can be read gets a history, which the history would then hold.
-                rows = self.arrays[arena].detach() if whole else self._rows(place).clone()
+                rows = self.arrays[arena].detach() if whole else self.at(place).clone()
             chunk = self._chunks[place] = Chunk(rows, sizes.pop() if len(sizes) == 1 else 0, self.plan, place)
             parts = self.plan.steps[self._makers[place]].parts
             chunk.readers.shared = any(record.calls > len(record) for record, _ in parts)
@@ -278,7 +267,7 @@ class Session(protocol.Session):
         if learned is None and chunk is not None:
             return chunk.rows([position - place.begin for position in positions])
         if learned is None:
-            rows = self._rows(place)
+            rows = self.at(place)
             return rows[torch.tensor([position - place.begin for position in positions], device=rows.device)]
         parts = []
         ends = [item.place.end for item in learned]
@@ -288,7 +277,7 @@ class Session(protocol.Session):
             if version_of(tensor) == version:
                 parts.append(tensor[index])
             else:
-                parts.append(AsItWas.apply(tensor, index, self._rows(place)[index + (begin - place.begin)]))
+                parts.append(AsItWas.apply(tensor, index, self.at(place)[index + (begin - place.begin)]))
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def wait(self) -> None:

@@ -22,7 +22,6 @@ from gluonjit.engines.torch.held import Held
 from gluonjit.engines.torch.hooked import run_backward
 from gluonjit.engines.torch.overwrites import savers
 from gluonjit.engines.torch.program import pieces, program_of
-from gluonjit.engines.torch.reached import Route, part_of, pass_over, reach, reached_nodes, route, rows_at
 from gluonjit.engines.torch.written import modified
 from gluonjit.graph import line_of, user_line
 from gluonjit.graph.modes import is_recorded
@@ -30,6 +29,7 @@ from gluonjit.hybrid import LOCAL, Report
 from gluonjit.hybrid.choose.costs import cost_model
 from gluonjit.hybrid.explain.advice import ONE_AT_A_TIME, one_at_a_time
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
+from gluonjit.hybrid.run.reach import Reach, Route, part_of, route, rows_at
 from gluonjit.rows import row_flags
 
 _ADVICE = (
@@ -41,9 +41,10 @@ _ADVICE = (
 class Learned(NamedTuple):
     """An operand that gradients go through: rows of an arena, those of an index, or where that is None a place.
 
-    sent: the index as it lies on the device.
+    sent: the index as it lies on the device; operand: its number among those that the program gets.
     """
 
+    operand: int
     place: Place
     index: Any
     sent: Any
@@ -51,12 +52,12 @@ class Learned(NamedTuple):
 
 
 class TapeEntry(NamedTuple):
-    """A step that was recorded: its learned operands, its constants and results."""
+    """A step that was recorded: its learned operands, its constants, and results by their numbers."""
 
     number: int
     operands: list[Learned]
     consts: list[Any]
-    results: list[tuple[Place, Any]]
+    results: list[tuple[int, Any]]
 
 
 class Tape:
@@ -118,16 +119,16 @@ class Tape:
                 if self._learns(place, index):
                     part.requires_grad_()
                     there = None if sent is None else sent[position * size : (position + 1) * size]
-                    learned.append(Learned(place, index, there, part))
+                    learned.append(Learned(len(given) - len(parts) + position, place, index, there, part))
         consts = [self._constant(tensor) for tensor in program.consts]
         with torch.enable_grad():
             run = program if self.runs is None else self.runs(number)
             results: list[Any] = run(given, consts, step.count, besides)
-        recorded = [(place, result) for place, result in zip(step.places, results) if result.requires_grad]
+        recorded = [(k, result) for k, result in enumerate(results) if result.requires_grad]
         if recorded:
             weights = [tensor for tensor in consts if tensor.requires_grad]
             self._steps.append(TapeEntry(number, learned, weights, recorded))
-            for place, _ in recorded:
+            for place in [step.places[k] for k, _ in recorded]:
                 self._learned[place.arena][place.begin : place.end] = True
         return results
 
@@ -171,11 +172,12 @@ class Tape:
         begin = perf_counter()
         self._note_backward()
         arenas: list[Any] = [None] * len(self.plan.arenas)
-        flags, reached = row_flags(self.plan)
+        flags, rows = row_flags(self.plan)
+        reached = Reach(self.plan, rows)
         for place, head, readers in zip(self._places, heads, self._readers):
             if head is not None:
-                self._arena(arenas, place.arena)[place.begin : place.end].add_(head)
-                reached[place.arena][place.begin : place.end] |= readers.take_given(place.end - place.begin)
+                self._gradients_at(arenas, place).add_(head)
+                reached.at(place)[:] |= readers.take_given(place.end - place.begin)
         free = not retain and all(readers.spent for readers in self._readers)
         found: dict[int, Any] = {}
         laps = []
@@ -188,14 +190,13 @@ class Tape:
                 ]
                 continue
             if way is not None and ran.number not in way.steps:
-                pass_over(self.plan.steps[ran.number], reached)
+                reached.pass_over(self.plan.steps[ran.number])
             elif self._backward(ran, arenas, reached, found, free, way):
                 laps.append((ran.number, perf_counter() - first))
         self._refuse_overwritten(reached)
         gradients = [found.get(id(leaf)) for _, leaf in self._constants.values()]
         for place, rows in self._inputs:
-            at = slice(place.begin, place.end)
-            gradients.append(arenas[place.arena][at] if reached[place.arena][at].any() else None)
+            gradients.append(arenas[place.arena][place.begin : place.end] if reached.reaches(place) else None)
             del rows
         if free:
             self.free()
@@ -214,7 +215,7 @@ class Tape:
         """Rows that were there before, of a tensor that may be written to."""
         self._held.append((place, held))
 
-    def _refuse_overwritten(self, reached: list[Any]) -> None:
+    def _refuse_overwritten(self, reached: Reach) -> None:
         """Raise where backward has come through a node that needs what the program has written over."""
         nodes, rewritten = list(self.plan.overwritten), list(self.plan.rewritten)
         for place, held in self._held:
@@ -222,11 +223,14 @@ class Tape:
                 rewritten.append((place.arena, place.begin, place.end - place.begin))
         for rows in rewritten:
             nodes += savers(self.plan, self._has_learned, *rows)
-        if any(reached[arena][position] for arena, position in nodes):
+        if any(reached.rows[arena][position] for arena, position in nodes):
             raise modified("a result or an input")
 
     def _has_learned(self, place: Place, index: Any) -> bool:
         return bool(self._learned[place.arena][rows_at(place, index)].any())
+
+    def _gradients_at(self, arenas: list[Any], place: Place) -> Any:
+        return self._arena(arenas, place.arena)[place.begin : place.end]
 
     def _arena(self, arenas: list[Any], number: int) -> Any:
         if arenas[number] is None:
@@ -241,20 +245,17 @@ class Tape:
         self,
         ran: TapeEntry,
         arenas: list[Any],
-        reached: list[Any],
+        reached: Reach,
         found: dict[int, Any],
         free: bool,
         way: Route | None,
     ) -> bool:
         """Go backward through a step; False where nothing depends on its results."""
-        given = [
-            (place, result) for place, result in ran.results if reached[place.arena][place.begin : place.end].any()
-        ]
+        step = self.plan.steps[ran.number]
+        given = [(k, result) for k, result in ran.results if reached.reaches(step.places[k])]
         if not given:
             return False
-        step = self.plan.steps[ran.number]
-        nodes = reached_nodes(step, [place for place, _ in given], reached)
-        heads = [(result, self._arena(arenas, place.arena)[place.begin : place.end]) for place, result in given]
+        heads = [(result, self._gradients_at(arenas, step.places[k])) for k, result in given]
         operands, consts = ran.operands, ran.consts
         if way is not None:
             operands = [operand for operand in operands if way.meets(operand.place, operand.index)]
@@ -268,7 +269,8 @@ class Tape:
         for operand, gradient in zip(operands, got):
             if gradient is not None:
                 self._add(operand, gradient, arenas)
-                reach(step, nodes, operand.place, operand.index, reached)
+        gone = [operand.operand for operand, gradient in zip(operands, got) if gradient is not None]
+        reached.go(step, [k for k, _ in given], gone)
         for leaf, gradient in zip(consts, got[len(operands) :]):
             if gradient is not None:
                 known = found.get(id(leaf))

@@ -18,7 +18,7 @@ from gluonjit.engines.torch.operands import concrete
 from gluonjit.hybrid import LOCAL, UNCAPTURED, Report, engine_of
 from gluonjit.hybrid.capture.functions import CellFunction
 from gluonjit.hybrid.capture.structure import items_of
-from gluonjit.hybrid.verify.comparing import Mode, Runs, compared
+from gluonjit.hybrid.verify.comparing import Mode, Runs, compared, run_reusing, run_whole
 from gluonjit.hybrid.verify.leftovers import Framework, Leftovers
 from gluonjit.hybrid.verify.verification import Event, Log, Loss, Outcome, Witness, batched_with, called
 
@@ -64,12 +64,15 @@ def verify(
     """Implements `gluonjit.verify`."""
 
     def run(eager: bool, mode: Mode) -> Outcome:
-        with _in_mode(net, mode.training):
+        def run_once() -> Outcome:
             return _run(net, samples, loss, None, eager, mode.recording)
+
+        with _in_mode(net, mode.training):
+            return run_once() if eager else run_reusing(net.__dict__[KEY], run_once)
 
     def watched(probing: bool, eager: bool, witness: Witness | None, mode: Mode) -> list[Event]:
         log = Log(torch.Tensor, _probed if probing else lambda tensor: (tensor, None), witness)
-        with observed(log), _in_mode(net, mode.training):
+        with observed(log), _in_mode(net, mode.training), run_whole(net.__dict__[KEY]):
             _run(net, samples, loss, log, eager, mode.recording)
         return log.events
 
@@ -79,7 +82,9 @@ def verify(
     forget = engine_of("torch").clear_caches
     with batched_with(net, KEY, options, enable, disable), _kept_gradients(net, samples):
         cells = [module.__dict__[KEY] for module in net.modules() if KEY in module.__dict__]
-        runs = Runs(run, watched, _numbers, lambda probe: _numbers(_gradient(probe)), off, left, forget, cells)
+        promised = net.__dict__[KEY].reuse is not None
+        gradient = lambda probe: _numbers(_gradient(probe))  # noqa: E731
+        runs = Runs(run, watched, _numbers, gradient, off, left, forget, cells, promised)
         return compared(runs, rtol, train_mode, net.training)
 
 

@@ -29,6 +29,7 @@ from gluonjit.engines.torch.records import Refusal, noting
 from gluonjit.engines.torch.segments import INTO_ROWS
 from gluonjit.graph import Value
 from gluonjit.hybrid import LOCAL, Batch, Options
+from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.capture.structure import map_structure
 
 _MOST = 4096
@@ -38,6 +39,8 @@ _RESHAPING = set(
     "detach_ resize_ resize_as_ set_ squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_ rename_".split()
 )
 """Of what is more than new numbers."""
+WRITES = "it writes to a tensor"
+"""Why a call that was recorded is not reused."""
 
 
 def target_of(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -80,7 +83,7 @@ def write(func: Any, name: str, target: Any, args: tuple[Any, ...], kwargs: dict
         except Refusal as refusal:
             if str(refusal) == ALL_CONSTANT and _constant(batch, func, base, path, args, kwargs):
                 return target
-            why = refusal
+            why = refusal.with_traceback(None)  # else it and this frame would hold each other, and the arguments
         with noting(batch, name, why):
             return _at_once(func, base, target, args, kwargs)
     return _at_once(func, base, target, args, kwargs)
@@ -197,6 +200,7 @@ def _constant(
     """A write of constants to all of a tensor, as `zero_` does: it needs no node."""
     if "out" in kwargs or (torch.is_grad_enabled() is False and base._v.taped):
         return False
+    refuse(WRITES)
     with plain():
         found = view = dummy(base._v.spec, False)
         for step in path:
@@ -249,6 +253,7 @@ def _stand_in(item: Any) -> Any:
 
 def _at_once(func: Any, base: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Write to computed tensors, by PyTorch itself."""
+    refuse(WRITES)
     given, named = map_structure((args, kwargs), _waiting)  # what waits runs before there is other memory
     opened(base)
     if target is not base and not _share(target._c, base._c):  # a view that was captured of what was computed already

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from array import array
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from itertools import count
+from operator import is_not
 from threading import Lock
 from typing import Any, NamedTuple, Union
 
@@ -15,6 +17,7 @@ from gluonjit.hybrid.run.state import LOCAL
 MOST_RECORDINGS = 100_000
 MOST_BYTES = 256_000_000
 _MOST_NAMES = 20_000
+_apart = count(1)
 
 
 class Unfit(Exception):
@@ -24,7 +27,9 @@ class Unfit(Exception):
 class CaptureTemplate(NamedTuple):
     """A recording of a call: packed nodes, what they read that was there before, and what the call returned.
 
-    lookups: entries of tables, by the table's number; leaves: arrays, as the engine finds them.
+    lookups: entries of tables, by the table's number; leaves: the sources of arrays; copies: rows of its nodes that
+    arrays with memory of their own refer to; views: the numbers of returned arrays that are views of others of these,
+    those of the others, and which views they are.
     """
 
     code: array[int]
@@ -33,6 +38,8 @@ class CaptureTemplate(NamedTuple):
     results: tuple[Any, ...]
     structure: Any
     kinds: tuple[int, ...]
+    copies: tuple[int, ...]
+    views: tuple[tuple[int, int, Any], ...]
     bytes: int
 
 
@@ -92,7 +99,15 @@ class Recordings:
             self.entries: OrderedDict[Hashable, Known] = OrderedDict()
             self.bytes = 0
             self.hits = 0
+            self.parts: list[Any] = []  # of the model that they are of
             self.shared = Shared(Names(), Names(), Names(), Names())
+
+    def hold_for(self, parts: list[Any]) -> Shared:
+        """Forget all of them if the model has other parts than it had; what those have in common that are left."""
+        if len(parts) != len(self.parts) or any(map(is_not, parts, self.parts)):
+            self.clear()
+            self.parts = parts
+        return self.shared
 
     def get(self, key: Hashable, shared: Shared) -> Known | None:
         """Returns what is known of a key, in these numbers."""
@@ -132,16 +147,27 @@ class Recordings:
 
 
 class Apart:
-    """Capture from here on that shares nothing with what was captured before: all that a call captures is then new."""
+    """Capture from here on that shares nothing with what was captured before: all that a call captures is then new.
+
+    number: tells it from others; copies: the number of `graph.copies` before it.
+    """
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
         self.graph = batch.graph
         self.reason = ""  # why the call is no function of its key
         self.open = True
+        self.number = next(_apart)
+        self.copies = len(batch.graph.copies)
         self._room = batch.room
+        self._misses = batch.report.cache["misses"]
         self._before = {record: (len(record), record.calls, record.set_aside()) for record in batch.records.values()}
         LOCAL.state.recorded = self
+
+    @property
+    def traced(self) -> bool:
+        """Tells whether calls have been traced meanwhile."""
+        return self.batch.report.cache["misses"] > self._misses
 
     @property
     def ran(self) -> bool:
@@ -157,6 +183,10 @@ class Apart:
         """The number of the first new node of a record."""
         return self._before.get(record, (0,))[0]
 
+    def holds(self) -> bool:
+        """Tells whether somebody refers to values of new nodes beside one reference to each."""
+        return any(record.held(first, len(record), 1) for _, record, first in self.records())
+
     def calls(self, record: Record) -> int:
         """The number of calls of a record."""
         return record.calls - self._before.get(record, (0, 0))[1]
@@ -170,6 +200,7 @@ class Apart:
                 record.put_back(shares, False)
             else:
                 record.set_aside()
+        del self.graph.copies[self.copies :]
         self.batch.room = self._room
         self._leave()
 
@@ -192,6 +223,18 @@ def refuse(reason: str) -> None:
     apart = LOCAL.state.recorded
     if apart is not None:
         apart.reason = apart.reason or reason
+
+
+class Moved:
+    """Rows of a recording in the graph that it was captured in again, found when somebody asks for them."""
+
+    __slots__ = ("_rows", "_table")
+
+    def __init__(self, rows: tuple[int, ...], table: Any) -> None:
+        self._rows, self._table = rows, table
+
+    def __iter__(self) -> Iterator[int]:
+        return map(self._table.__getitem__, self._rows)
 
 
 class Reference(NamedTuple):

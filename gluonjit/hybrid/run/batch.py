@@ -120,6 +120,7 @@ class Batch(BatchRoom):
         self.foreign: dict[type, str] = {}  # classes of arguments that are no part of a node, and why
         self.changes = 0  # of attributes of models, as far as engines notice them
         self.outlined: dict[tuple[int, int], Any] = {}  # cells made from source, by method and model
+        self.parts = 0  # of these, the changes by which a model got other parts, or trains or not
         self.own: Any = engine.account()
         self.reset()
 

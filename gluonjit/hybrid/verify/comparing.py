@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gluonjit.errors import GluonJITError, VerifyError
+from gluonjit.errors import GluonJITError, ReuseError, VerifyError
+from gluonjit.hybrid.capture.reuse import Recordings
 from gluonjit.hybrid.explain.report import Report
 from gluonjit.hybrid.options import AUTO
 from gluonjit.hybrid.run.state import explain
@@ -133,6 +134,30 @@ def whole(cells: Sequence[Any]) -> Iterator[None]:
     finally:
         for cell, options in before:
             cell.options = options
+
+
+def run_reusing(cell: Any, run: Callable[[], Outcome]) -> Outcome:
+    """A batched run; where calls may be reused one in which all of them are, each compared with what it captures."""
+    if cell.reuse is None:
+        return run()
+    before, cell.recordings = cell.recordings, Recordings(1)
+    try:
+        run()
+        return run()
+    except ReuseError as error:
+        raise VerifyError(f"verify(): {error}") from error
+    finally:
+        cell.recordings = before
+
+
+@contextmanager
+def run_whole(cell: Any) -> Iterator[None]:
+    """A region in which no call is reused: calls that do not run can't be watched."""
+    reuse, cell.reuse = cell.reuse, None
+    try:
+        yield
+    finally:
+        cell.reuse = reuse
 
 
 def _compare(runs: Runs, eager: Outcome, left: Left, rtol: float | None) -> Report:

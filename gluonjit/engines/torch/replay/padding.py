@@ -13,8 +13,8 @@ import numpy as np
 
 from gluonjit.analysis import Plan
 from gluonjit.analysis.indices import Index
-from gluonjit.engines.torch.reached import rows_at
 from gluonjit.engines.torch.replay.skeleton import Axis, Outline
+from gluonjit.hybrid.run.reach import rows_at
 
 Wholes = Mapping[tuple[int, int], int]
 

@@ -14,7 +14,6 @@ from gluonjit.analysis.plan import LeafChunk, LookupChunk, Place
 from gluonjit.engines.torch.chunks import TWICE
 from gluonjit.engines.torch.held import version_of
 from gluonjit.engines.torch.hooked import plain
-from gluonjit.engines.torch.reached import Route, part_of, pass_over, reach, reached_nodes, rows_at
 from gluonjit.engines.torch.replay.plans import Skeleton
 from gluonjit.engines.torch.replay.skeleton import Outline
 from gluonjit.engines.torch.replay.static import Back, StaticPlan
@@ -24,6 +23,7 @@ from gluonjit.engines.torch.written import modified
 from gluonjit.errors import GluonJITError
 from gluonjit.hybrid import Options, Report
 from gluonjit.hybrid.explain.provenance import Provenance
+from gluonjit.hybrid.run.reach import Reach, Route, part_of, rows_at
 
 
 class ReplaySession(Session):
@@ -65,10 +65,11 @@ class ReplaySession(Session):
     def _lookup_index(self, chunk: LookupChunk) -> Any:
         return self._sent[chunk.place] if self._static is not None else super()._lookup_index(chunk)
 
-    def _put(self, place: Place, rows: Any, own: bool) -> None:
+    def put(self, place: Place, rows: Any, own: bool = True) -> None:
+        """Put rows of an input into the static plan."""
         static = self._static
         if static is None:
-            super()._put(place, rows, own)
+            super().put(place, rows, own)
             return
         self._given[place] = (rows, own)
         plain_rows = rows.detach()
@@ -118,11 +119,12 @@ class ReplaySession(Session):
                 self.tape.note_input(item.place, item.tensor)
         with plain():
             for place, (rows, own) in self._given.items():
-                super()._put(place, rows, own)
+                super().put(place, rows, own)
 
-    def _rows(self, place: Place) -> Any:
+    def at(self, place: Place) -> Any:
+        """These rows, of the static plan or of what was kept of an input."""
         if self._static is None:
-            return super()._rows(place)
+            return super().at(place)
         if place in self._kept:
             return self._kept[place]
         return self._static.rows(self._numbers[place], place.end - place.begin)
@@ -166,18 +168,17 @@ class ReplayTape(Tape):
         begin = perf_counter()
         self._note_backward()
         self._check(static)
-        reached = [np.zeros(arena.rows, dtype=bool) for arena in self.plan.arenas]
+        reached = Reach(self.plan)
         static.clear()
         for place, head, readers in zip(self._places, heads, self._readers):
             if head is not None:
                 static.add_head(self._numbers[place], head)
-                reached[place.arena][place.begin : place.end] |= readers.take_given(place.end - place.begin)
+                reached.at(place)[:] |= readers.take_given(place.end - place.begin)
         weights = static.backward(self._backs(reached, self._way(asked)))
         self._refuse_overwritten(reached)
         wanted = [static.learned[key] if key in weights else None for key in self._constants]
         for place, _ in self._inputs:
-            rows = slice(place.begin, place.end)
-            wanted.append(self._room(static, place) if reached[place.arena][rows].any() else None)
+            wanted.append(self._room(static, place) if reached.reaches(place) else None)
         found = _copies(wanted)
         if not retain and all(readers.spent for readers in self._readers):
             self.free()
@@ -192,21 +193,15 @@ class ReplayTape(Tape):
                 return rows[part.begin - place.begin : part.end - place.begin]
         raise IndexError(f"there is no input at {part}")
 
-    def _backs(self, reached: Sequence[Any], way: Route | None) -> tuple[Back, ...]:
+    def _backs(self, reached: Reach, way: Route | None) -> tuple[Back, ...]:
         """The steps on the way that these rows were computed by, last first."""
         found = []
         for number in range(len(self.plan.steps) - 1, -1, -1):
             step, form = self.plan.steps[number], self._outline.steps[number]
             if way is not None and number not in way.steps:
-                pass_over(step, reached)
+                reached.pass_over(step)
                 continue
-            given = tuple(
-                [
-                    position
-                    for position, place in enumerate(step.places)
-                    if form.reach[position] is not None and reached[place.arena][place.begin : place.end].any()
-                ]
-            )
+            given = tuple([position for position in reached.results(step) if form.reach[position] is not None])
             reaches = [goes for goes in [form.reach[position] for position in given] if goes is not None]
             operands = {operand for goes in reaches for operand in goes.operands}
             consts = {const for goes in reaches for const in goes.consts}
@@ -217,9 +212,7 @@ class ReplayTape(Tape):
             if not (operands or consts):
                 continue
             found.append(Back(number, given, tuple(sorted(operands)), tuple(sorted(consts))))
-            nodes = reached_nodes(step, [step.places[position] for position in given], reached)
-            for operand in operands:
-                reach(step, nodes, *parts[operand], reached)
+            reached.go(step, given, operands)
         return tuple(found)
 
     def _parts(self, number: int) -> list[tuple[Place, Any]]:

@@ -18,9 +18,9 @@ from gluonjit.analysis import Plan
 from gluonjit.analysis.plan import Gather, Place, Step
 from gluonjit.engines.torch.arrays import FLOATS
 from gluonjit.engines.torch.program import program_of
-from gluonjit.engines.torch.reached import rows_at
 from gluonjit.engines.torch.replay.reach import Reach, reach_of
 from gluonjit.graph.modes import is_recorded
+from gluonjit.hybrid.run.reach import rows_at
 
 NODES, ROWS, CHILDREN = range(3)
 """The dimensions of a step."""

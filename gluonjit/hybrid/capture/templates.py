@@ -1,69 +1,40 @@
-"""Recordings of what calls of a block have captured, which know no places; see `reuse`."""
+"""Templates of calls: what a call has captured, in numbers that know no batch. See `reusing`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import islice
+import gc
+from itertools import islice, zip_longest
 from operator import itemgetter
 from sys import getrefcount
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-from mxnet.ndarray import NDArray
-
-from gluonjit.engines.mxnet.cells import recorded
-from gluonjit.engines.mxnet.history import is_learned
-from gluonjit.engines.mxnet.lazy import Lazy, LazyArray
-from gluonjit.engines.mxnet.lookups import Integers
-from gluonjit.engines.mxnet.results import Imported
 from gluonjit.graph import Kind, Leaf, Record, Value
-from gluonjit.hybrid import Batch
-from gluonjit.hybrid.capture.replaying import Node, packed, relocated, rows_in
-from gluonjit.hybrid.capture.reuse import Apart, CaptureTemplate, Reference, Shared, Unfit, made
+from gluonjit.hybrid.capture.replaying import Node, packed, relocated, rows_in, unpacked
+from gluonjit.hybrid.capture.reusable import Known, Plain, Returned, Reusing, Source
+from gluonjit.hybrid.capture.reuse import Apart, CaptureTemplate, Moved, Reference, Shared, Unfit, made
+from gluonjit.hybrid.run.batch import Batch
 
 _PLAIN = (type(None), bool, int, float, str)
 
 
-@dataclass(frozen=True)
-class Plain:
-    """Something that a call returns beside arrays."""
-
-    value: Any
-
-
-class Source(NamedTuple):
-    """The source of an array that a call reads: the arguments (by place), an operator without operands (by what
-    it was called with), or itself."""
-
-    way: str
-    what: Any
-
-
-class _Kind(NamedTuple):
-    """A signature that recordings have nodes of, and what they take for granted of its kind."""
-
-    key: Any
-    layout: tuple[Any, ...]
-    mode: int
-    name: str
-
-
 class Here:
-    """The open graph, as far as recordings of one block need to know it."""
+    """The open graph, as far as templates of one model need to know it; so many `changes` of models there had been."""
 
-    def __init__(self, batch: Batch, shared: Shared) -> None:
+    def __init__(self, batch: Batch, shared: Shared, flags: Any, why: str) -> None:
+        self.changes = batch.changes, batch.parts
+        self.why = why  # no call can be reused, if so
         self.records: dict[int, Record] = {}  # by the numbers of their kinds
         self.tables: dict[int, Any] = {}
         options, setting = batch.options, batch.setting
-        scope = options.without, options.expand, setting.granularity, setting.sharing
+        scope = options.without, options.expand, setting.granularity, setting.sharing, flags
         self.scope = shared.scopes.number(scope, scope)
         self.sources: dict[int, Any] = {}  # where each row of an input is from: (table, index), or a Leaf
         self._seen: dict[Any, int] = {}
 
-    def resolve(self, batch: Batch, number: int, kind: _Kind) -> None:
+    def resolve(self, batch: Batch, number: int, known: Known, reusing: Reusing) -> None:
         """Find the record of a kind. Raises Unfit where calls of this signature now are of another kind."""
-        record = recorded(batch, kind.key, kind.mode)
-        if record is None or _layout(record.kind) != kind.layout:
+        record = reusing.record(batch, known)
+        if record is None or _layout(record.kind) != known.layout:
             raise Unfit("what it was recorded with is no more")
         self.records[number] = record
 
@@ -81,16 +52,17 @@ class Here:
 
 
 class TemplateMaker:
-    """Makes a recording of a call with these arrays among its arguments."""
+    """Makes the template of a call with these arrays among its arguments."""
 
-    def __init__(self, batch: Batch, shared: Shared, here: Here, arrays: list[NDArray]) -> None:
+    def __init__(self, reusing: Reusing, batch: Batch, shared: Shared, here: Here, arrays: list[Any]) -> None:
+        self.reusing = reusing
         self.batch = batch
         self.shared = shared
         self.here = here
         self.arrays = arrays
 
-    def recording(self, apart: Apart, structure: Any, lazies: list[Any]) -> CaptureTemplate:
-        """The recording of what was captured since, and of what these arrays are of it."""
+    def template(self, apart: Apart, structure: Any, lazies: list[Any]) -> CaptureTemplate:
+        """The template of what was captured since, and of what these arrays are of it."""
         found, kinds = self._nodes(apart)
         values = [of for _, _, of, _ in found]
         own = {row: number for number, (base, rows, *_) in enumerate(found) for row in range(base, base + rows)}
@@ -103,8 +75,24 @@ class TemplateMaker:
         local = {row: place for place, row in enumerate([*order, *own])}
         code = packed([node for *_, node in found], local)
         moved = tuple([_moved(result, local) for result in results])
-        size += 500 + 4 * len(code) + 32 * len(order)
-        return CaptureTemplate(code, lookups, leaves, moved, structure, kinds, size)
+        copied = {local[row] for rows in apart.graph.copies[apart.copies :] for row in rows if row in own}
+        numbers = {id(array): number for number, array in enumerate(lazies)}
+        of = [numbers.get(id(array._b)) for array in lazies]
+        views = tuple([(number, base, lazies[number]._k) for number, base in enumerate(of) if base is not None])
+        size += 500 + 4 * len(code) + 32 * (len(order) + len(copied))
+        return CaptureTemplate(code, lookups, leaves, moved, structure, kinds, tuple(sorted(copied)), views, size)
+
+    def described(self, item: Any, lazies: list[Any]) -> Any:
+        """A result: an array's place among those that the call returns, or what it is."""
+        if isinstance(item, _PLAIN):
+            return Plain(item)
+        if not isinstance(item, self.reusing.lazy):
+            raise Unfit(f"it returns a {type(item).__name__}, which is neither a captured value nor a plain constant")
+        value = self.reusing.value_of(item, self.batch)
+        if value is None or not value.depth:
+            raise Unfit("it returns a value that was there before it")
+        lazies.append(item)
+        return Returned(len(lazies) - 1, type(item))
 
     def _nodes(self, apart: Apart) -> tuple[list[tuple[int, int, tuple[Value, ...], Node]], tuple[int, ...]]:
         """First row, number of rows, values and Node of each new node, in order of capture; and the kinds' numbers."""
@@ -112,13 +100,14 @@ class TemplateMaker:
         found: list[tuple[int, int, tuple[Value, ...], Node]] = []
         kinds = []
         origins: dict[int, int] = {}
-        for signature, record, first in apart.records():
-            known = _Kind(signature, _layout(record.kind), record.mode, record.kind.name)
+        for key, record, first in apart.records():
+            if not record.kind.pure or not record.kind.outputs:
+                raise Unfit(f"{record.kind.name} draws at random, or changes something")
+            signature = self.reusing.signature(self.batch, key, record)
+            known = Known(signature, _layout(record.kind), record.mode, record.kind.name)
             number = shared.kinds.number(known[:2], known)
             kinds.append(number)
             calls = apart.calls(record)
-            if not record.kind.pure or not record.kind.outputs:
-                raise Unfit(f"{record.kind.name} draws at random, or changes something")
             for node in range(first, len(record)):
                 origin = record.origins[node]
                 place = origins.get(id(origin))
@@ -145,9 +134,8 @@ class TemplateMaker:
                 arrays[source.base] = source
                 continue
             table, index = source
-            host = isinstance(table, Integers)
-            known = (None, table.dtype, table.device) if host else (table.weight, table.attrs, table.taped)
-            number = tables.number((id(known[0]), *known[1:]), (known, batch.graph.lookup_specs[table]))
+            weight, *rest = known = self.reusing.table(table)
+            number = tables.number((id(weight), *rest), (known, batch.graph.lookup_specs[table]))
             found.setdefault(number, {})[row] = index
         lookups = tuple([(number, tuple(entries.values())) for number, entries in found.items()])
         order = [row for entries in found.values() for row in entries]
@@ -156,32 +144,20 @@ class TemplateMaker:
         held = sum(leaf.spec.bytes for leaf, source in zip(arrays.values(), leaves) if source.way == "array")
         return lookups, tuple(leaves), order, held
 
-    def _source(self, array: Any) -> Source:
+    def _source(self, payload: Any) -> Source:
         """Finds where later calls find an array that this one has read."""
-        batch = self.batch
-        if isinstance(array, Imported):
-            raise Unfit("it uses a result of an earlier batch")
+        source = self.reusing.source(self.batch, payload)
         for place, given in enumerate(self.arrays):
-            if given is array:
+            if given is source.what:
                 return Source("argument", place)
-        for key, created in batch.created.items():
-            if created is array:
-                return Source("made", key)
-        if id(array) not in batch.parameters and is_learned(array):
-            raise Unfit("it uses an array with a gradient that is neither an argument nor a parameter")
-        return Source("array", array)
+        if source.way == "array":
+            self.reusing.keeps(self.batch, source.what)
+        return source
 
 
-def described(item: Any, graph: Any, lazies: list[Any]) -> Any:
-    """The place of a result among those of a call, for one of mx.np what is left of -1 after it; or what it is."""
-    if isinstance(item, _PLAIN):
-        return Plain(item)
-    if not isinstance(item, Lazy):
-        raise Unfit(f"it returns a {type(item).__name__}, which is neither a captured value nor a plain constant")
-    if item._v.graph is not graph or not item._v.depth or item._c is not None:
-        raise Unfit("it returns a value that was there before it")
-    lazies.append(item)
-    return len(lazies) - 1 if isinstance(item, LazyArray) else -len(lazies)
+def replayed_copies(template: CaptureTemplate, table: Any) -> list[Moved]:
+    """The rows that arrays with memory of their own refer to, as `graph.copies` has them."""
+    return [Moved(template.copies, table)] if template.copies else []
 
 
 def _result(value: Value, values: list[tuple[Value, ...]], own: dict[int, int]) -> Any:
@@ -204,7 +180,11 @@ def _held(apart: Apart, lazies: list[Any], results: list[Any], values: list[tupl
         array._v = None
     _forget_bases(lazies)
     try:
-        return any(record.held(first, len(record), 1) for _, record, first in apart.records())
+        held = apart.holds()
+        if held and apart.traced:  # a trace may leave errors behind, whose frames hold what they were given
+            gc.collect()
+            held = apart.holds()
+        return held
     finally:
         table = range(apart.graph.rows)
         for array, result in zip(lazies, results):
@@ -221,22 +201,27 @@ def _forget_bases(views: list[Any]) -> None:
 
 
 def _layout(kind: Kind) -> tuple[Any, ...]:
-    """The layout of a kind: what a recording depends on."""
+    """The layout of a kind: what a template depends on."""
     return kind.operands, kind.outputs, kind.rows, kind.pure
 
 
-def equal(one: CaptureTemplate, other: CaptureTemplate) -> bool:
+def first_difference(one: CaptureTemplate, other: CaptureTemplate) -> tuple[int, Node | None, Node | None] | None:
+    """The number of the first node that is another one, and both; the program's lines do not count."""
+    for number, both in enumerate(zip_longest(unpacked(one.code), unpacked(other.code))):
+        was, now = both
+        if was is None or now is None or was._replace(origin=0) != now._replace(origin=0):
+            return number, was, now
+    return None
+
+
+def equal(one: CaptureTemplate, other: CaptureTemplate, reusing: Reusing) -> bool:
     """Tells whether two calls captured the same."""
-    if one._replace(leaves=(), bytes=0) != other._replace(leaves=(), bytes=0):
+    if one._replace(code=other.code, leaves=other.leaves, bytes=other.bytes) != other:
+        return False
+    if first_difference(one, other) is not None:
         return False
     alike = [
-        way == other_way and _alike(what, known) for (way, what), (other_way, known) in zip(one.leaves, other.leaves)
+        way == other_way and (what is known or (reusing.alike(what, known) if way == "array" else what == known))
+        for (way, what), (other_way, known) in zip(one.leaves, other.leaves)
     ]
     return len(one.leaves) == len(other.leaves) and all(alike)
-
-
-def _alike(one: Any, other: Any) -> bool:
-    """Tells whether two sources are the same; arrays may be made anew for each call."""
-    if not isinstance(one, NDArray) or one is other:
-        return one is other or bool(one == other)
-    return one.shape == other.shape and one.dtype == other.dtype and np.array_equal(one.asnumpy(), other.asnumpy())

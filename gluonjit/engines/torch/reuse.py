@@ -1,0 +1,188 @@
+"""What PyTorch's engine says of calls that are reused (`hybrid.capture.reusing`).
+
+Functions of tensors that do not wait are no part of a graph, and nothing captures them. So a call that is recorded runs
+under a mode that sees each of them, and one that a later call would have to run itself is the reason not to reuse it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
+from sys import _getframe
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from gluonjit.engines.torch.arrays import spec_of
+from gluonjit.engines.torch.cells import casts
+from gluonjit.engines.torch.hooked import autocast
+from gluonjit.engines.torch.known import is_whole
+from gluonjit.engines.torch.lazy import LazyTensor, wrap
+from gluonjit.engines.torch.lookups import integers_of, table_of
+from gluonjit.engines.torch.operands import current, leaf
+from gluonjit.engines.torch.program import program_of
+from gluonjit.engines.torch.records import found_again
+from gluonjit.engines.torch.writes import WRITES, target_of
+from gluonjit.graph import Record, Value
+from gluonjit.hybrid import LOCAL, Batch
+from gluonjit.hybrid.capture.reusable import Reusing, Source
+from gluonjit.hybrid.capture.reuse import Unfit, refuse
+from gluonjit.hybrid.capture.structure import items_of
+
+_READING = frozenset("item tolist numpy equal allclose is_nonzero __array__ __contains__".split())
+_READING |= {f"__{kind}__" for kind in ("bool", "int", "float", "complex", "index")}
+_OWN = ("gluonjit.",)
+_SHORT = 256
+
+
+class _Watch(TorchFunctionMode):  # type: ignore[misc]
+    """Sees functions of PyTorch's on tensors that do not wait, called by the program.
+
+    own: arguments and weights by address, which are others in the next call, or have other numbers.
+    """
+
+    def __init__(self, own: dict[int, Any]) -> None:
+        super().__init__()
+        self._own = own
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        state = LOCAL.state
+        if state.recorded is None or state.trace is not None or state.paused or _is_ours(_getframe(1)):
+            return func(*args, **kwargs)
+        tensors = list(items_of((args, kwargs), torch.Tensor))
+        if any(tensor.__class__ is LazyTensor for tensor in tensors):  # it is captured, or says by itself why not
+            return func(*args, **kwargs)
+        name = getattr(func, "__name__", str(func))
+        if kwargs.get("generator") is not None:
+            refuse("it draws random numbers")
+        if isinstance(target_of(func, name, args, kwargs), torch.Tensor):
+            refuse(WRITES)
+        if name in _READING and not all(map(is_whole, tensors)):
+            refuse("it reads numbers of a tensor")
+        found = func(*args, **kwargs)
+        if any(id(tensor) in self._own for tensor in tensors) and next(items_of(found, torch.Tensor), None) is not None:
+            refuse(f"{name} of parameters or arguments alone runs when it is called")
+        return found
+
+
+def _is_ours(frame: Any) -> bool:
+    """Tells whether a call is one of the library's own."""
+    return str(frame.f_globals.get("__name__", "")).startswith(_OWN)
+
+
+def _drawn() -> list[Any]:
+    """The states of PyTorch's generators."""
+    found = [torch.get_rng_state()]
+    if torch.cuda.is_initialized():
+        found += torch.cuda.get_rng_state_all()
+    return found
+
+
+class _PyTorch(Reusing):
+    """Calls of modules. What they are made of is looked at once a batch, and when something has changed."""
+
+    array, lazy = torch.Tensor, LazyTensor
+
+    def modes(self) -> Any:
+        """Whether gradients are recorded, what casts, and dtypes."""
+        modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype()
+        return (*modes, casts() if autocast() else ())
+
+    def flags(self, net: Any) -> Any:
+        """Which modules train, and which weights learn."""
+        trains = [module.training for module in net.modules()]
+        return bytes(trains), bytes([tensor.requires_grad for tensor in net.parameters()])
+
+    def parts(self, net: Any) -> list[Any]:
+        """Modules, and their weights and buffers, with the dtypes of these."""
+        found: list[Any] = []
+        for module in net.modules():
+            found.append(module)
+            for tensor in (*module._parameters.values(), *module._buffers.values()):
+                found += [tensor, None if tensor is None else tensor.dtype]
+        return found
+
+    def why_not(self, net: Any) -> str:
+        """Names hooks, which run for each call."""
+        _, hooks = LOCAL.state.batch.noted.get(id(net), (net, True))  # type: ignore[union-attr]
+        return "a module in it has hooks, which run for each call" if hooks else ""
+
+    def look(self, array: Any) -> Any:
+        """How it looks and whether it learns, and whole numbers on the host, which may be read at any time."""
+        numbers = array.numpy().tobytes() if is_whole(array) else b""
+        if len(numbers) > _SHORT:
+            numbers = blake2b(numbers).digest()
+        return spec_of(array), array.requires_grad, numbers
+
+    @contextmanager
+    def watched(self, batch: Batch, net: Any, arrays: list[Any]) -> Iterator[None]:
+        """A region in which functions of tensors that are there are seen, and draws are noticed."""
+        own = {id(array): array for array in arrays if not is_whole(array)}
+        before = _drawn()
+        with _Watch({**batch.parameters, **own}):
+            yield
+        after = _drawn()
+        if len(before) != len(after) or not all(map(torch.equal, before, after)):
+            refuse("it draws random numbers")
+
+    def value_of(self, array: Any, batch: Batch) -> Value | None:
+        """The value of a captured tensor, a view of what has been written to taken anew. Raises Unfit."""
+        current(array)
+        if array._b is not None and array._b._c is not None:
+            raise Unfit("it returns a view of an argument")
+        return super().value_of(array, batch)
+
+    def wrapped(self, value: Value, kind: type) -> Any:
+        """A captured tensor."""
+        return wrap(value)
+
+    def link(self, view: Any, base: Any, key: Any) -> None:
+        """Let a tensor be this view of another."""
+        view._b, view._k, view._n = base, key, base._n
+
+    def signature(self, batch: Batch, key: Any, record: Record) -> Any:
+        """The signature as its cell has it, for all batches, and the module whose call it is."""
+        if record.kind.operator:
+            for tensor in program_of(record.kind).consts:
+                known = id(tensor) in batch.parameters and not tensor.requires_grad
+                if known and not isinstance(tensor, torch.nn.Parameter):
+                    raise Unfit("it uses a buffer outside of any cell")
+        return batch.reused[record]
+
+    def record(self, batch: Batch, known: Any) -> Record | None:
+        """The record of such a signature."""
+        return found_again(batch, *known.signature)
+
+    def table(self, table: Any) -> tuple[Any, ...]:
+        """A weight, and how it is looked up; or the dtype and device of the host's integers."""
+        if table.weight is None:
+            return None, table.dtype, table.device
+        return table.weight, tuple(table.attrs.items()), table.taped, table.dims
+
+    def found_table(self, batch: Batch, known: tuple[Any, ...]) -> Any:
+        """The batch's table."""
+        weight, *rest = known
+        return integers_of(batch, *rest) if weight is None else table_of(batch, weight, *rest)
+
+    def source(self, batch: Batch, payload: Any) -> Source:
+        """The tensor itself, as it will be then."""
+        return Source("array", payload.tensor)
+
+    def keeps(self, batch: Batch, array: Any) -> None:
+        """Raise Unfit for a tensor that learns, and is no weight."""
+        if array.requires_grad and id(array) not in batch.parameters:
+            raise Unfit("it uses a tensor with a gradient that is neither an argument nor a parameter")
+
+    def leaf(self, batch: Batch, source: Source) -> Value:
+        """The value of a tensor."""
+        return leaf(batch, source.what)
+
+    def alike(self, one: Any, other: Any) -> bool:
+        """Tells whether two tensors have the same numbers: they may be made anew for each call."""
+        return one.dtype is other.dtype and torch.equal(one, other)
+
+
+REUSING = _PyTorch()

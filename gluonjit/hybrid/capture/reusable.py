@@ -1,0 +1,121 @@
+"""The hooks of an engine for calls that are reused, and what templates of such calls are made of. See `reusing`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from gluonjit.graph import Record, Value
+from gluonjit.hybrid.run.batch import Batch
+
+
+@dataclass(frozen=True)
+class Plain:
+    """Something that a call returns beside arrays."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class Returned:
+    """An array that a call returns: its number among them, and which of the engine's lazy arrays it is."""
+
+    number: int
+    kind: type
+
+
+class Source(NamedTuple):
+    """The source of an array that a call reads: the arguments (by place), an operator without operands (by what
+    it was called with), or itself."""
+
+    way: str
+    what: Any
+
+
+class Known(NamedTuple):
+    """A signature that templates have nodes of, as the engine finds it again, and what they take for granted of it."""
+
+    signature: Any
+    layout: tuple[Any, ...]
+    mode: int
+    name: str
+
+
+class Reusing:
+    """The hooks of an engine for calls that are reused; what has a default here it may leave out.
+
+    array: the class of the framework's arrays; lazy: that of captured ones, which have a value `_v`, what they are
+    views of as `_b`, which view as `_k`, and what they were computed to as `_c`, each None where there is none.
+    """
+
+    array: type
+    lazy: type
+
+    def modes(self) -> Any:
+        """The framework's modes that capture depends on."""
+        raise NotImplementedError
+
+    def flags(self, net: Any) -> Any:
+        """What capture depends on of a model's parts: which of them train, or learn. Looked at as seldom as `parts`."""
+        return ()
+
+    def parts(self, net: Any) -> list[Any]:
+        """The objects that a model is made of, where nobody says when they change."""
+        return []
+
+    def why_not(self, net: Any) -> str:
+        """Why no call of this model can be reused; "" where one may be."""
+        raise NotImplementedError
+
+    def look(self, array: Any) -> Any:
+        """All that tells calls apart with this array or another in its place."""
+        raise NotImplementedError
+
+    def watched(self, batch: Batch, net: Any, arrays: list[Any]) -> Any:
+        """A region in which a call with these arrays runs, to be recorded; what it finds it tells `refuse`."""
+        raise NotImplementedError
+
+    def value_of(self, array: Any, batch: Batch) -> Value | None:
+        """The value of a captured array that a call returns, if it is one of the batch's and has not been computed."""
+        value: Value = array._v
+        return value if value.graph is batch.graph and array._c is None else None
+
+    def wrapped(self, value: Value, kind: type) -> Any:
+        """A captured array of this class."""
+        raise NotImplementedError
+
+    def link(self, view: Any, base: Any, key: Any) -> None:
+        """Let an array be this view of another."""
+        raise NotImplementedError
+
+    def signature(self, batch: Batch, key: Any, record: Record) -> Any:
+        """What a record is found by in any batch. Raises Unfit where calls of it are not to be reused."""
+        return key
+
+    def record(self, batch: Batch, known: Known) -> Record | None:
+        """The record of such a signature; None where it is stale."""
+        raise NotImplementedError
+
+    def table(self, table: Any) -> tuple[Any, ...]:
+        """What a table of look-ups is found by in any batch: a weight, or None, and more."""
+        raise NotImplementedError
+
+    def found_table(self, batch: Batch, known: tuple[Any, ...]) -> Any:
+        """The batch's table."""
+        raise NotImplementedError
+
+    def source(self, batch: Batch, payload: Any) -> Source:
+        """The source of a leaf, be it an argument or not. Raises Unfit where later calls could not find it."""
+        raise NotImplementedError
+
+    def keeps(self, batch: Batch, array: Any) -> None:
+        """Raise Unfit for an array, no argument, that later calls are not to read in the place of one of their own."""
+        raise NotImplementedError
+
+    def leaf(self, batch: Batch, source: Source) -> Value:
+        """The value of an array in the batch, as a call would read it."""
+        raise NotImplementedError
+
+    def alike(self, one: Any, other: Any) -> bool:
+        """Tells whether two arrays have the same numbers."""
+        raise NotImplementedError

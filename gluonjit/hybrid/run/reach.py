@@ -1,0 +1,153 @@
+"""Reach: the rows, steps and weights of a plan that a backward pass comes to, found in one way for all engines.
+
+Gradients of rows that are not reached are not zero but none: optimizers leave those alone. Nor does a pass go through
+steps that lead to nothing it was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gluonjit.analysis import Plan, Step
+from gluonjit.analysis.indices import Index
+from gluonjit.analysis.plan import Gather, Place
+from gluonjit.graph import Kind
+
+
+def rows_at(place: Place, index: Any) -> Any:
+    """Rows of an arena: those of an index, or where that is None of a place."""
+    return slice(place.begin, place.end) if index is None else index
+
+
+def part_of(gather: Gather, begin: int, size: int) -> tuple[Place, Any]:
+    """So many of the rows that are gathered."""
+    place = gather.place
+    if gather.index is None:
+        return Place(place.arena, place.begin + begin, place.begin + begin + size), None
+    return place, gather.index[begin : begin + size]
+
+
+def owners_of_result(step: Step, number: int) -> Index:
+    """For each row of a step's result the node that it belongs to."""
+    return _owners(step, [record.kind.outputs[number].spec.rows for record, _ in step.parts])
+
+
+def owners_of_operand(step: Step, number: int, role: int) -> Index:
+    """For each row that a role of a gather takes the node that it is taken for."""
+
+    def rows(kind: Kind) -> int:
+        return kind.rows_of(kind.groups[number][role])
+
+    return _owners(step, [rows(record.kind) for record, _ in step.parts])
+
+
+def _owners(step: Step, rows: list[int]) -> Index:
+    begin, found = 0, []
+    for (_, nodes), each in zip(step.parts, rows):
+        found.append(np.repeat(np.arange(begin, begin + len(nodes)), each))
+        begin += len(nodes)
+    return found[0] if len(found) == 1 else np.concatenate(found)
+
+
+class Reach:
+    """The rows of a plan that a pass has come to, as it goes through the steps.
+
+    rows: by arena of each row whether it is reached; given where somebody else reads and writes them, too.
+    """
+
+    def __init__(self, plan: Plan, rows: Sequence[Any] | None = None) -> None:
+        self.rows = [np.zeros(arena.rows, dtype=bool) for arena in plan.arenas] if rows is None else rows
+
+    def at(self, place: Place) -> Any:
+        """Of each of these rows whether it is reached, to be read and written."""
+        return self.rows[place.arena][place.begin : place.end]
+
+    def start(self, place: Place) -> None:
+        """Begin at these rows."""
+        self.at(place)[:] = True
+
+    def reaches(self, place: Place, index: Any = None) -> bool:
+        """Tells whether any of these rows has been reached."""
+        return bool(self.rows[place.arena][rows_at(place, index)].any())
+
+    def reaches_all(self, place: Place) -> bool:
+        """Tells whether all of these rows have been reached."""
+        return bool(self.at(place).all())
+
+    def add(self, other: Reach) -> None:
+        """Count what another one has reached as reached."""
+        for rows, more in zip(self.rows, other.rows):
+            rows |= more
+
+    def pass_over(self, step: Step) -> None:
+        """Count no result of a step as reached: the pass does not go through it."""
+        for place in step.places:
+            self.at(place)[:] = False
+
+    def results(self, step: Step) -> list[int]:
+        """The results of a step, by number, of which rows are reached."""
+        return [number for number, place in enumerate(step.places) if self.reaches(place)]
+
+    def nodes(self, step: Step, results: Iterable[int]) -> Any:
+        """Of each node of a step whether any of these results of it is reached; None where all are."""
+        found = np.zeros(step.count, dtype=bool)
+        for number in results:
+            rows = self.at(step.places[number])
+            if rows.all():
+                return None
+            found[owners_of_result(step, number)[rows]] = True
+        return None if found.all() else found
+
+    def take(self, step: Step, nodes: Any, number: int, role: int) -> None:
+        """Come to the rows that these nodes take by a role of a gather; nodes: as above."""
+        gather = step.gathers[number]
+        size = gather.rows // len(step.kind.groups[number])
+        place, index = part_of(gather, role * size, size)
+        taken = rows_at(place, index)
+        if nodes is not None:
+            taken = (np.arange(place.begin, place.end) if index is None else index)[
+                nodes[owners_of_operand(step, number, role)]
+            ]
+        self.rows[place.arena][taken] = True
+
+    def go(self, step: Step, results: Iterable[int], operands: Collection[int]) -> None:
+        """Go on from these results of a step to operands of its nodes: roles of gathers, counted in their order."""
+        nodes = self.nodes(step, results)
+        for operand, (number, role) in enumerate(roles_of(step.kind)):
+            if operand in operands:
+                self.take(step, nodes, number, role)
+
+
+def roles_of(kind: Kind) -> list[tuple[int, int]]:
+    """The number of a gather and of a role of it, for each operand that a program gets."""
+    return [(number, role) for number, group in enumerate(kind.groups) for role in range(len(group))]
+
+
+class Route(NamedTuple):
+    """The way to the sources that a backward pass was asked for: steps, by number, rows of arenas, and weights."""
+
+    steps: frozenset[int]
+    reach: Reach
+    weights: Collection[int]  # identities
+
+    def meets(self, place: Place, index: Any) -> bool:
+        """Tells whether it goes through any of these rows."""
+        return self.reach.reaches(place, index)
+
+
+def route(plan: Plan, places: Iterable[Place], weights: Collection[int]) -> Route:
+    """Finds the way to these rows and to weights of these identities."""
+    reach = Reach(plan)
+    for place in places:
+        reach.start(place)
+    steps = []
+    for number, step in enumerate(plan.steps):
+        weighed = any([id(array) in weights for array in step.kind.program.consts])
+        if weighed or any([reach.reaches(gather.place, gather.index) for gather in step.gathers]):
+            steps.append(number)
+            for place in step.places:
+                reach.start(place)
+    return Route(frozenset(steps), reach, weights)

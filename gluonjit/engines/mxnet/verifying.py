@@ -23,6 +23,7 @@ from gluonjit.engines.mxnet.trace import operator_call
 from gluonjit.errors import ReuseError, VerifyError
 from gluonjit.hybrid import LOCAL, UNCAPTURED, Report, engine_of
 from gluonjit.hybrid.capture.functions import CellFunction
+from gluonjit.hybrid.capture.outlining import AS_WRITTEN
 from gluonjit.hybrid.capture.reuse import Recordings
 from gluonjit.hybrid.capture.structure import items_of
 from gluonjit.hybrid.verify.comparing import Mode, Runs, compared
@@ -100,7 +101,8 @@ def verify(
         return _run_reusing(net, samples, loss, mode)
 
     def watched(probing: bool, eager: bool, witness: Witness | None, mode: Mode) -> list[Event]:
-        return _watched(net, samples, loss, mode, probing, eager, witness)
+        with AS_WRITTEN:
+            return _watched(net, samples, loss, mode, probing, eager, witness)
 
     off = "hybridize(dynamic_batch=False)"
     named = [(f"sample {number}", sample) for number, sample in enumerate(samples)]

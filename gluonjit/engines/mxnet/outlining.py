@@ -27,8 +27,6 @@ _FUNCTIONS = {
 _METHODS = frozenset(
     "abs clip cos exp log log1p log_softmax max mean min relu sigmoid sin softmax sqrt square sum tanh".split()
 )
-    "abs clip cos exp log log1p log_softmax max mean min relu sigmoid sin softmax sqrt square sum tanh".split()
-)
 _CREATING = {nd.array, nd.zeros, nd.ones, nd.arange}
 _LAYERS = (
     gluon.nn.Dense,

@@ -36,13 +36,13 @@ Of `torch`:
     torch.nn.parallel.distributed: _find_tensors
     torch.nn.utils.stateless: _functional_call
 
-Besides, optimizers of PyTorch tell it before their steps, by a hook that PyTorch has for that, and a fork leaves what
-is captured to the parent. As long as a module is hybridized, the code of its class's own methods may be exchanged for
-one that captures more at once (the option `outline`). Blocks and modules that were not hybridized with
-`dynamic_batch=True`, and arrays that do not come from such, behave as before. `verify` puts watchers around some of
-these, and takes them away when it returns. Where numpy is newer than MXNet 1.9.1 knows, names that numpy has removed
-and MXNet reads are put back before MXNet is imported; where the CUDA 11 wheels of the extra `cu112` are installed,
-their libraries are loaded before it.
+Besides, optimizers of PyTorch tell it before their steps, by a hook that PyTorch has for that, a fork leaves what is
+captured to the parent, and while a sample is captured the code of its model's own methods may be exchanged for one that
+captures more at once (the option `outline`). Blocks and modules that were not hybridized with `dynamic_batch=True`, and
+arrays that do not come from such, behave as before. `verify` puts watchers around some of these, and takes them away
+when it returns. Where numpy is newer than MXNet 1.9.1 knows, names that numpy has removed and MXNet reads are put back
+before MXNet is imported; where the CUDA 11 wheels of the extra `cu112` are installed, their libraries are loaded before
+it.
 """
 
 from gluonjit import errors, nn

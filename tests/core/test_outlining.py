@@ -35,11 +35,13 @@ lib = SimpleNamespace()
 class Toy(Known):
     """A framework of numbers: two functions, a method, layers that add one."""
 
-    methods = frozenset({"exp"})
     arrays = frozenset({float})
 
     def function(self, item: Any) -> bool:
         return item in (tanh, stack)
+
+    def method(self, name: str) -> bool:
+        return name == "exp"
 
     def creates(self, item: Any) -> bool:
         return item is tensor

@@ -405,17 +405,20 @@ def test_a_cell_that_is_refused_once_is_no_more_tried(monkeypatch: pytest.Monkey
         assert_same(one, other)
 
 
-def test_functions_are_their_own_again_without_dynamic_batching() -> None:
+def test_code_is_exchanged_while_a_sample_is_captured() -> None:
     class Own(Net):
         def forward(self, s: Any) -> Any:
             return (torch.tanh(self.a(s.x)) * 2).sum()
 
     code = Own.forward.__code__
-    first, second = both(Own)[1], both(Own)[1]
-    assert Own.forward.__code__ is not code
-    gluonjit.hybridize(first, dynamic_batch=False)
-    assert Own.forward.__code__ is not code
-    del second
+    seen = []
+    net = both(Own)[1]
+    net.a.register_forward_hook(lambda *call: seen.append(Own.forward.__code__))
+    calls(net, samples(1))
+    gluonjit.hybridize(net, dynamic_batch=False)
+    net(samples(1)[0])
+    assert seen[0] is not code
+    assert seen[1] is code
     assert Own.forward.__code__ is code
 
 

@@ -15,18 +15,20 @@ from gluonjit.engines.mxnet import hooked
 from gluonjit.engines.mxnet.cell import KEY, Cell
 from gluonjit.engines.mxnet.cells import capture_cell
 from gluonjit.engines.mxnet.computing import own
-from gluonjit.engines.mxnet.dynamic import automatic_cell
+from gluonjit.engines.mxnet.dynamic import automatic_cell, blocks_of
 from gluonjit.engines.mxnet.engine import ENGINE
 from gluonjit.engines.mxnet.following import called
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, reshaped, wrap, wrap_concrete
 from gluonjit.engines.mxnet.lazy_np import wrap_np, wrap_np_concrete
 from gluonjit.engines.mxnet.operands import Empty, leaf
 from gluonjit.engines.mxnet.ops import capture_op, is_pending
+from gluonjit.engines.mxnet.outlining import KNOWN
 from gluonjit.engines.mxnet.reuse import REUSING
 from gluonjit.engines.mxnet.trace import operator_call
 from gluonjit.engines.mxnet.writes import before_write
 from gluonjit.hybrid import LOCAL
 from gluonjit.hybrid.capture.capturing import Sample, outermost_batch
+from gluonjit.hybrid.capture.outlining import in_place
 from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.capture.reusing import reused
 from gluonjit.hybrid.choose.pacing import begin
@@ -151,7 +153,7 @@ def _outermost(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
         return _node(block, cell, args)
     key = None if cell.reuse is None else cell.reuse(*args)
     batch = outermost_batch(ENGINE, cell.options)
-    with Sample(batch):
+    with Sample(batch), in_place(block, lambda: blocks_of(block), KNOWN):
         _note_parameters(batch, block)
         if key is None:
             return _sample(block, args)

@@ -10,9 +10,7 @@ from mxnet import gluon
 
 from gluonjit.engines.mxnet.cell import KEY, Cell, any_lazy, cells_known, forget_recordings
 from gluonjit.engines.mxnet.following import is_hybrid
-from gluonjit.engines.mxnet.outlining import KNOWN
 from gluonjit.hybrid import LOCAL, Options, engine_of
-from gluonjit.hybrid.capture.outlining import outline_methods, restore
 from gluonjit.hybrid.choose.kept import Look, recall
 from gluonjit.hybrid.choose.pacing import paces_for
 
@@ -34,8 +32,6 @@ def enable(block: gluon.Block, options: dict[str, Any]) -> None:
         if isinstance(inner, gluon.HybridBlock):
             cell.active, inner._active = inner._active, False
         inner.__dict__[KEY] = cell
-    if chosen.outline:
-        outline_methods([(inner, inner.__dict__[KEY]) for inner in blocks_of(block)], KNOWN)
 
 
 def _look(block: gluon.Block) -> Look:
@@ -52,11 +48,10 @@ def disable(block: gluon.Block) -> None:
         if parts:
             LOCAL.state.flush("hybridize() turned dynamic batching off")
     finally:
-        cells = [(inner, inner.__dict__.pop(KEY)) for inner in parts]
-        for inner, cell in cells:
+        for inner in parts:
+            cell = inner.__dict__.pop(KEY)
             if cell.active is not None:
                 inner._active = cell.active
-        restore(cells)
 
 
 def blocks_of(block: gluon.Block) -> Iterator[gluon.Block]:

@@ -24,7 +24,9 @@ _FUNCTIONS = {
     tanh transpose where FullyConnected Activation SoftmaxActivation""".split()
     if hasattr(nd, name)
 }
-_METHODS = "abs clip cos exp log log1p log_softmax max mean min relu sigmoid sin softmax sqrt square sum tanh".split()
+_METHODS = frozenset(
+    "abs clip cos exp log log1p log_softmax max mean min relu sigmoid sin softmax sqrt square sum tanh".split()
+)
 _CREATING = {nd.array, nd.zeros, nd.ones, nd.arange}
 _LAYERS = (
     gluon.nn.Dense,
@@ -39,11 +41,13 @@ _LAYERS = (
 class _MXNet(Known):
     """MXNet, with classic arrays."""
 
-    methods = frozenset(_METHODS)
     arrays = frozenset({NDArray, LazyArray})
 
     def function(self, item: Any) -> bool:
         return callable(item) and _is_among(item, _FUNCTIONS)
+
+    def method(self, name: str) -> bool:
+        return name in _METHODS
 
     def creates(self, item: Any) -> bool:
         return callable(item) and _is_among(item, _CREATING)

@@ -22,6 +22,7 @@ from gluonjit.engines.mxnet.semantics import is_numpy
 from gluonjit.engines.mxnet.trace import operator_call
 from gluonjit.hybrid import LOCAL, UNCAPTURED, Report, engine_of
 from gluonjit.hybrid.capture.functions import CellFunction
+from gluonjit.hybrid.capture.outlining import AS_WRITTEN
 from gluonjit.hybrid.capture.structure import items_of
 from gluonjit.hybrid.verify.comparing import Mode, Runs, compared, run_reusing, run_whole
 from gluonjit.hybrid.verify.leftovers import Framework, Leftovers
@@ -98,7 +99,8 @@ def verify(
         return run_reusing(net.__dict__[KEY], lambda: _run(net, samples, loss, mode, None, False))
 
     def watched(probing: bool, eager: bool, witness: Witness | None, mode: Mode) -> list[Event]:
-        return _watched(net, samples, loss, mode, probing, eager, witness)
+        with AS_WRITTEN:
+            return _watched(net, samples, loss, mode, probing, eager, witness)
 
     off = "hybridize(dynamic_batch=False)"
     named = [(f"sample {number}", sample) for number, sample in enumerate(samples)]

@@ -23,7 +23,7 @@ from gluonjit.graph import is_own
 from gluonjit.graph.recorder import is_plain
 from gluonjit.hybrid import LOCAL, UNCAPTURED, Batch, Options, engine_of
 from gluonjit.hybrid.capture.capturing import Sample
-from gluonjit.hybrid.capture.outlining import outline_methods, restore
+from gluonjit.hybrid.capture.outlining import in_place
 from gluonjit.hybrid.capture.reusing import reused
 from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.choose.kept import Look, recall
@@ -46,8 +46,6 @@ def enable(module: Any, options: dict[str, Any]) -> None:
     recall(paces, chosen, engine, lambda: map(_look, module.named_modules()))
     for name, inner in module.named_modules():
         inner.__dict__[KEY] = Cell(name or type(inner).__name__, chosen, paces=paces)
-    if chosen.outline:
-        outline_methods([(inner, inner.__dict__[KEY]) for inner in module.modules()], KNOWN)
 
 
 def _look(named: tuple[str, Any]) -> Look:
@@ -65,7 +63,8 @@ def disable(module: Any) -> None:
         if parts:
             LOCAL.state.flush("hybridize() turned dynamic batching off")
     finally:
-        restore([(inner, inner.__dict__.pop(KEY)) for inner in parts])
+        for inner in parts:
+            del inner.__dict__[KEY]
 
 
 def call(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -233,9 +232,10 @@ def expanded(batch: Batch, cell: Cell, kind: type) -> None:
 
 def _parts(module: Any, args: Any, kwargs: Any, batch: Batch) -> Any:
     """An outermost module is called: what it calls is captured."""
-    known = batch.foreign  # classes in which there is no tensor
-    given = [arg if arg.__class__ in known or is_plain(arg) else map_structure(arg, as_lazy) for arg in args]
-    return _uncompiled(module)(*given, **kwargs)
+    with in_place(module, module.modules, KNOWN):
+        known = batch.foreign  # classes in which there is no tensor
+        given = [arg if arg.__class__ in known or is_plain(arg) else map_structure(arg, as_lazy) for arg in args]
+        return _uncompiled(module)(*given, **kwargs)
 
 
 def _with_options(batch: Batch, cell: Cell, module: Any) -> Batch:

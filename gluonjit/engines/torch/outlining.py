@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -65,20 +67,27 @@ def _only_gives_a_result(function: Any) -> bool:
     return name not in _NOT and not name.endswith("_") and not name.startswith(_NO_PREFIX)
 
 
-_FOUND = get_overridable_functions()
-_FUNCTIONS = {
-    f for space, found in _FOUND.items() if space is not torch.Tensor for f in found if _only_gives_a_result(f)
-}
+@cache
+def _found() -> tuple[frozenset[Any], frozenset[str]]:
+    """Functions, and names of methods, that only give a result; asked for when a sample is first captured."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of functions that PyTorch will drop
+        found = get_overridable_functions()
+    methods = frozenset(f.__name__ for f in found[torch.Tensor] if _only_gives_a_result(f))
+    spaces = [functions for space, functions in found.items() if space is not torch.Tensor]
+    return frozenset(f for functions in spaces for f in functions if _only_gives_a_result(f)), methods
 
 
 class _Torch(Known):
     """PyTorch."""
 
-    methods = frozenset(f.__name__ for f in _FOUND[torch.Tensor] if _only_gives_a_result(f))
     arrays = frozenset({torch.Tensor, LazyTensor})
 
     def function(self, item: Any) -> bool:
-        return _is_among(item, _FUNCTIONS)
+        return _is_among(item, _found()[0])
+
+    def method(self, name: str) -> bool:
+        return name in _found()[1]
 
     def creates(self, item: Any) -> bool:
         return _is_among(item, _CREATING)

@@ -17,6 +17,7 @@ from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import concrete
 from gluonjit.hybrid import LOCAL, UNCAPTURED, Report, engine_of
 from gluonjit.hybrid.capture.functions import CellFunction
+from gluonjit.hybrid.capture.outlining import AS_WRITTEN
 from gluonjit.hybrid.capture.structure import items_of
 from gluonjit.hybrid.verify.comparing import Mode, Runs, compared, run_reusing, run_whole
 from gluonjit.hybrid.verify.leftovers import Framework, Leftovers
@@ -72,7 +73,7 @@ def verify(
 
     def watched(probing: bool, eager: bool, witness: Witness | None, mode: Mode) -> list[Event]:
         log = Log(torch.Tensor, _probed if probing else lambda tensor: (tensor, None), witness)
-        with observed(log), _in_mode(net, mode.training), run_whole(net.__dict__[KEY]):
+        with observed(log), AS_WRITTEN, _in_mode(net, mode.training), run_whole(net.__dict__[KEY]):
             _run(net, samples, loss, log, eager, mode.recording)
         return log.events
 

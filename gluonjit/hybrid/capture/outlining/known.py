@@ -16,14 +16,17 @@ by itself costs nothing and stays out of cells."""
 class Known:
     """Knows a framework's functions and the parts of models. An engine derives from it.
 
-    methods: names of methods of arrays that give a result and do nothing else; arrays: classes of arrays.
+    arrays: classes of arrays.
     """
 
-    methods: frozenset[str] = frozenset()
     arrays: frozenset[type] = frozenset()
 
     def function(self, item: Any) -> bool:
         """Tells whether this is a function that gives arrays computed from its arguments, and does nothing else."""
+        raise NotImplementedError
+
+    def method(self, name: str) -> bool:
+        """Tells whether a method of arrays that has this name gives arrays, and does nothing else."""
         raise NotImplementedError
 
     def creates(self, item: Any) -> bool:
@@ -100,7 +103,7 @@ class Scope:
     def calls_method(self, node: ast.Call) -> bool:
         """Tells whether a call is of a method that arrays have, of something that may be an array."""
         func = node.func
-        if not isinstance(func, ast.Attribute) or func.attr not in self.known.methods or not is_plain_call(node):
+        if not isinstance(func, ast.Attribute) or not self.known.method(func.attr) or not is_plain_call(node):
             return False
         own = isinstance(func.value, ast.Name) and func.value.id == self.own
         return not own and self.value(func.value) is None and not self.own_name(func.value)

@@ -1,11 +1,12 @@
-"""Methods whose code has cells in it: put in their place while a model is batched, and taken out again."""
+"""Methods whose code has cells in it: put in their place while a sample is captured, and taken out again."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from threading import RLock
 from types import FunctionType
 from typing import Any
-from weakref import WeakKeyDictionary, WeakSet, finalize, ref
+from weakref import WeakKeyDictionary, ref
 
 from gluonjit.hybrid.capture.guards.owners import is_user_function
 from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
@@ -53,15 +54,12 @@ class Made:
 
 
 class Outline:
-    """A method, its code with cells in it, and the models for which that stands in the place of its own.
-
-    why: why it is left alone, if so.
-    """
+    """A method, and its code with cells in it. why: why it is left alone, if so; depth: how many samples use it now."""
 
     def __init__(self, function: FunctionType, owner: Any, known: Known) -> None:
         self.name = function.__qualname__
         self.why = ""
-        self.users: WeakSet[Any] = WeakSet()
+        self.depth = 0
         self.methods: list[tuple[str, Any]] = []
         self._known = known
         self._function = ref(function)
@@ -115,52 +113,76 @@ class Outline:
             cells += (None if held.refused else held.run, held.few)
         return cells
 
-    def use(self, user: Any) -> None:
-        """Put the code in its place, as long as this user is there."""
+    def put(self) -> None:
+        """Put the code in its place, where nobody else has put it there, or another."""
         function = self._function()
-        if function is None or self.made is None:
-            return
-        if not self.users and function.__code__ is self._original:
-            function.__code__ = self.made.code
-        self.users.add(user)
-        finalize(user, self._end).atexit = False
+        if function is not None and self.made is not None:
+            self.depth += 1
+            if self.depth == 1 and function.__code__ is self._original:
+                function.__code__ = self.made.code
 
-    def leave(self, user: Any) -> None:
-        """One user less: the last one gives the function its own code back."""
-        self.users.discard(user)
-        self._end()
-
-    def _end(self) -> None:
-        """Put the function's own code back where there is no user any more, unless somebody has put another there."""
+    def take(self) -> None:
+        """Take it out again: the last one does."""
         function = self._function()
-        if not list(self.users) and function is not None and self.made is not None:
-            if function.__code__ is self.made.code:
+        if function is not None and self.made is not None:
+            self.depth -= 1
+            if self.depth == 0 and function.__code__ is self.made.code:
                 function.__code__ = self._original
 
 
-def outline_methods(models: Iterable[tuple[Any, Any]], known: Known) -> None:
-    """Make cells of the straight-line code of models' methods, as long as the user that comes with each is there."""
-    for owner, user in models:
-        for function in _methods(type(owner)):
-            outline = _outlines.get(function)
-            if outline is None:
-                outline = _outlines[function] = Outline(function, owner, known)
-            outline.use(user)
+class InPlace:
+    """For `with`: while a sample of a model runs, its methods have the code with cells."""
+
+    __slots__ = ("outlines",)
+
+    def __init__(self, outlines: Iterable[Outline]) -> None:
+        self.outlines = [outline for outline in outlines if outline.made is not None]
+
+    def __enter__(self) -> None:
+        with _LOCK:
+            for outline in self.outlines:
+                outline.put()
+
+    def __exit__(self, *error: object) -> None:
+        with _LOCK:
+            for outline in self.outlines:
+                outline.take()
 
 
-def restore(models: Iterable[tuple[Any, Any]]) -> None:
-    """Let these models' methods have their own code again, where no other model uses that with cells."""
-    for owner, user in models:
-        for function in _methods(type(owner)):
-            outline = _outlines.get(function)
-            if outline is not None:
-                outline.leave(user)
+class _AsWritten:
+    """For `with`: no cells are made from source, so that every call that a program makes is seen."""
+
+    depth = 0
+
+    def __enter__(self) -> None:
+        self.depth += 1
+
+    def __exit__(self, *error: object) -> None:
+        self.depth -= 1
 
 
-def left_alone(owner: Any) -> dict[str, str]:
-    """Methods of a model in which no cell was found, and why."""
-    found = {function: _outlines.get(function) for function in _methods(type(owner))}
-    return {item.name: item.why for item in found.values() if item is not None and item.why}
+AS_WRITTEN = _AsWritten()
+_LOCK = RLock()
+_NOTHING = InPlace(())
+
+
+def in_place(owner: Any, parts: Callable[[], Iterable[Any]], known: Known) -> InPlace:
+    """The code with cells of the methods of a model and its parts, made when the first sample of it is captured."""
+    options = known.options(owner)
+    if options is None or not options.outline or AS_WRITTEN.depth:
+        return _NOTHING
+    store = known.store(owner)
+    found: InPlace | None = store.get(InPlace)
+    if found is None:
+        outlines: dict[int, Outline] = {}
+        for part in parts():
+            for function in _methods(type(part)):
+                outline = _outlines.get(function)
+                if outline is None:
+                    outline = _outlines[function] = Outline(function, part, known)
+                outlines[id(outline)] = outline
+        found = store[InPlace] = InPlace(outlines.values())
+    return found
 
 
 def _methods(kind: type) -> list[FunctionType]:

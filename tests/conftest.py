@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from gluonjit.hybrid.capture.outlining import AS_WRITTEN
 from gluonjit.hybrid.choose import pacing
 
 pacing.PINNED.append(True)
@@ -18,6 +19,13 @@ def fresh_stretch() -> Iterator[None]:
     pacing.drop()
     yield
     pacing.drop()
+
+
+@pytest.fixture
+def as_written() -> Iterator[None]:
+    """Models run as they are written, no cells are made from source: for tests that count or name operators."""
+    with AS_WRITTEN:
+        yield
 
 
 @pytest.fixture

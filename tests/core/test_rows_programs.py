@@ -249,13 +249,18 @@ def test_a_faulty_program_is_refused(instruction: tuple[int, ...], message: str)
 
 
 def test_buffers_of_other_types_are_refused() -> None:
-    good = np.zeros((0, 8), np.int64), np.zeros((0, 4), np.int32), np.zeros((2, 2), np.int64)
-    rows.run(*good, 0, 1)
+    code, regs = np.zeros((0, 8), np.int64), np.zeros((0, 4), np.int32)
+    good = ((code, regs),), np.array([[0, 0, 2, 0, 0]], np.int64), np.zeros((2, 2), np.int64)
+    assert rows.run(*good, 1, 0) == 1
     with pytest.raises(ValueError, match="code is int64"):
-        rows.run(good[0].astype(np.int32), *good[1:], 0, 1)
-    with pytest.raises(ValueError, match="args has to begin"):
-        rows.run(*good[:2], np.zeros((1, 2), np.int64), 0, 1)
-    with pytest.raises(TypeError, match="takes code, regs, args"):
+        rows.run(((code.astype(np.int32), regs),), *good[1:], 1, 0)
+    with pytest.raises(TypeError, match="programs are a tuple"):
+        rows.run([(code, regs)], *good[1:], 1, 0)
+    with pytest.raises(ValueError, match="launches"):
+        rows.run(good[0], good[1].astype(np.int32), good[2], 1, 0)
+    with pytest.raises(ValueError, match="no such slots"):
+        rows.run(*good[:2], np.zeros((1, 2), np.int64), 1, 0)
+    with pytest.raises(TypeError, match="takes programs, launches, args"):
         rows.run(*good)
 
 

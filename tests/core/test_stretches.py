@@ -173,9 +173,13 @@ def test_an_interrupt_stops_it_between_steps(chain: Chain, monkeypatch: pytest.M
             signal.raise_signal(signal.SIGINT)
         return int(own(1))
 
-    with monkeypatch.context() as patch:
-        instead(patch, interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            chain(True)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background ignores it
+    try:
+        with monkeypatch.context() as patch:
+            instead(patch, interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                chain(True)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert done == [0, 1, 2]
     same(chain(True), wanted)

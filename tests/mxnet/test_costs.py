@@ -165,6 +165,7 @@ def share_of_cells(plan: Plan) -> float:
     return sum(step.count for step in plan.steps if not step.kind.operator) / plan.nodes
 
 
+@pytest.mark.usefixtures("as_written")
 def test_amounts_of_steps_are_those_of_their_nodes(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = plan_of(net, lengths=(4, 4, 4))
     cells = [step for step in plan.steps if not step.kind.operator]
@@ -177,6 +178,7 @@ def test_amounts_of_steps_are_those_of_their_nodes(net: Net, monkeypatch: pytest
         assert features.totals(step).rows == step.count
 
 
+@pytest.mark.usefixtures("as_written")
 def test_a_profiled_flush_teaches_the_model_what_its_parts_took(
     net: Net, monkeypatch: pytest.MonkeyPatch, process: Path
 ) -> None:

@@ -25,6 +25,7 @@ def loss(net: gluon.Block, x: Any) -> Any:
     return (net(x) ** 2).sum()
 
 
+@pytest.mark.usefixtures("as_written")
 def test_samples_of_one_length_run_as_one(net: gluon.Block) -> None:
     """Three samples of two rows and two of three: each call of a structure is one launch."""
     samples = [rows(length, SIZE, seed=k) for k, length in enumerate([2, 3, 2, 2, 3])]
@@ -35,6 +36,7 @@ def test_samples_of_one_length_run_as_one(net: gluon.Block) -> None:
     assert report.gathers == 6  # a row of the inputs for each call, and the losses, which are no part of a sample
 
 
+@pytest.mark.usefixtures("as_written")
 def test_it_looks_at_samples_only(net: gluon.Block) -> None:
     net.hybridize(dynamic_batch=True, granularity="graph")
     kept = [net(rows(length, SIZE, seed=k)) for k, length in enumerate([2, 3, 2, 2, 3])]

@@ -372,6 +372,7 @@ def graphs(count: int, dtype: str) -> list[Any]:
     return found
 
 
+@pytest.mark.usefixtures("as_written")
 @pytest.mark.parametrize("begin", ["index", "take"])
 @pytest.mark.parametrize("put", ["index_copy", "scatter_nd"])
 @pytest.mark.parametrize("dtype", ["int32", "float32"])

@@ -347,6 +347,7 @@ class Sums(gluon.Block):
         return along + kept * apart
 
 
+@pytest.mark.usefixtures("as_written")
 @pytest.mark.parametrize("without", [(), ("arity",)])
 def test_sums_over_any_number_of_rows(without: tuple[str, ...]) -> None:
     net = Sums()

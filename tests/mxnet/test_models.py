@@ -128,6 +128,7 @@ class Chain(gluon.Block):
         return h
 
 
+@pytest.mark.usefixtures("as_written")
 def test_chain() -> None:
     net = Chain()
     net.initialize(mx.init.Uniform(0.5))

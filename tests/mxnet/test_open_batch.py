@@ -135,6 +135,7 @@ def test_an_open_batch_is_bounded(net: Any) -> None:
     assert report.flushes > 1
 
 
+@pytest.mark.usefixtures("as_written")
 def test_unread_work_is_dropped(net: Any) -> None:
     net.hybridize(dynamic_batch=True)
     for sample in SAMPLES:

@@ -243,6 +243,7 @@ class Long(gluon.Block):
         return h
 
 
+@pytest.mark.usefixtures("as_written")
 @pytest.mark.parametrize("sharing", [True, False])
 def test_chains_of_thousands(sharing: bool) -> None:
     net = Long()
@@ -302,6 +303,7 @@ def in_child(work: Any) -> str:
     return text
 
 
+@pytest.mark.usefixtures("as_written")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_fork_with_an_open_batch(net: Any) -> None:
     """The child's calls go into a batch of its own; it can still read what the parent had captured."""

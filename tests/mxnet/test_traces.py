@@ -121,6 +121,7 @@ def dense(size: int = 4) -> Recurrent:
     return net
 
 
+@pytest.mark.usefixtures("as_written")
 def test_what_nobody_can_read_is_not_live(tmp_path: Path) -> None:
     net, x = dense(), nd.ones((3, 4))
     with gluonjit.batching() as batch:
@@ -136,6 +137,7 @@ def test_what_nobody_can_read_is_not_live(tmp_path: Path) -> None:
     assert counts(simulated_flush(trace, "cell", "depth", MODEL)) == counts(batch.report)
 
 
+@pytest.mark.usefixtures("as_written")
 def test_a_trace_says_which_sample_a_node_is_of(tmp_path: Path) -> None:
     net = dense()
     with gluonjit.batching(sharing=False) as batch:
@@ -160,6 +162,7 @@ def test_a_batch_size_needs_samples_that_stand_alone(tmp_path: Path) -> None:
         traces.variant(trace, [0])
 
 
+@pytest.mark.usefixtures("as_written")
 def test_what_joins_samples_without_being_a_sum_is_left_out_of_other_sizes(tmp_path: Path) -> None:
     net = dense()
     with gluonjit.batching(sharing=False) as batch:

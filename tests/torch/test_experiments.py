@@ -201,7 +201,7 @@ def test_throughput_on_torch_has_rows_of_all_that_can_run(tmp_path: Path) -> Non
     assert cli.main([*arguments, "--repeats", "1", "--seconds", "0.001", "--json", str(path)]) == 0
     result = json.loads(path.read_text(encoding="utf-8"))
     systems = list(dict.fromkeys(row["system"] for row in result["rows"]))
-    assert systems == ["imperative", *(["dynamic"] if HAS_ENGINE else []), *peers]
+    assert systems == ["imperative", *(["dynamic", "dynamic+reuse"] if HAS_ENGINE else []), *peers]
     assert HAS_ENGINE or result["left_out"] == {
         "dynamic": f"dynamic: gluonjit {gluonjit.__version__} has no engine for PyTorch"
     }

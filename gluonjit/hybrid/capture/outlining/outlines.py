@@ -169,7 +169,8 @@ _NOTHING = InPlace(())
 def in_place(owner: Any, parts: Callable[[], Iterable[Any]], known: Known) -> InPlace:
     """The code with cells of the methods of a model and its parts, made when the first sample of it is captured."""
     options = known.options(owner)
-    if options is None or not options.outline or AS_WRITTEN.depth:
+    # A number that is not finite is to be told of the operator that gave it, not of a cell.
+    if options is None or not options.outline or options.check_finite or AS_WRITTEN.depth:
         return _NOTHING
     store = known.store(owner)
     found: InPlace | None = store.get(InPlace)

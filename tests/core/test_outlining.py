@@ -87,6 +87,15 @@ class Model:
             y = tanh(y) * 3
         return y
 
+    def tests(self, x, i):
+        y = tanh(self.a(x))
+        if i == 0:
+            return y
+        z = tanh(y) * 2
+        if tanh(z) * 2 > 0:
+            return z
+        return y
+
     def loop(self, xs):
         h = 0.0
         for x in xs:
@@ -139,6 +148,7 @@ CASES = {
     "around_a_call": ["y = tanh(x) + 1", "_gluonjit_2 = tanh(y) * 2"],
     "before_a_call": ["_gluonjit_1 = tanh(x) * 2", "_gluonjit_3 = _gluonjit_1 + _gluonjit_2 + tanh(x) * 3"],
     "branches": ["y = tanh(self.a(x))", "y = tanh(y) * 3"],
+    "tests": ["y = tanh(self.a(x))", "z = tanh(y) * 2; _gluonjit_1 = tanh(z) * 2 > 0"],
     "loop": ["h = tanh(self.a(h) + x)"],
     "one": [],
     "writes": ["y = tanh(x) * 2; _gluonjit_1 = tanh(x) * 3", "_gluonjit_2 = tanh(y) * 4"],

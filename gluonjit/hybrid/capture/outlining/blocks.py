@@ -359,7 +359,7 @@ class Outliner:
 
     def _compound(self, statement: ast.stmt) -> None:
         s: Any = copy.copy(statement)
-        if isinstance(s, ast.If) and self._counts(s.test):
+        if isinstance(s, ast.If) and self._counts(s.test) and not self._compares_names(s.test):
             s.test = self._kept(s.test)
         self.flush()
         if isinstance(s, (ast.If, ast.For, ast.While, ast.With)):
@@ -369,6 +369,10 @@ class Outliner:
             if not isinstance(s, ast.With) and s.orelse:
                 s.orelse = self.statements(s.orelse)
         self.out.append(s)
+
+    def _compares_names(self, test: Any) -> bool:
+        """Tells whether a test computes nothing before it compares, as `i == 0`: mostly of numbers, and read at once."""
+        return isinstance(test, ast.Compare) and not any(map(self._counts, [test.left, *test.comparators]))
 
     def flush(self) -> None:
         """End the block: a cell, where it has operators enough."""

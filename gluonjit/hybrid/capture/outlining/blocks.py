@@ -371,7 +371,7 @@ class Outliner:
         self.out.append(s)
 
     def _compares_names(self, test: Any) -> bool:
-        """Tells whether a test computes nothing before it compares, as `i == 0`: mostly of numbers, and read at once."""
+        """Tells whether a test computes nothing before it compares, as `i == 0`: mostly numbers, read at once."""
         return isinstance(test, ast.Compare) and not any(map(self._counts, [test.left, *test.comparators]))
 
     def flush(self) -> None:

@@ -15,6 +15,7 @@ from gluonjit.engines.mxnet.cells import capture_cell
 from gluonjit.engines.mxnet.lazy import LazyArray
 from gluonjit.hybrid import LOCAL, engine_of
 from gluonjit.hybrid.capture.outlining import LAYER, LOOKUP, Known
+from gluonjit.hybrid.capture.outlining.known import is_among
 
 _FUNCTIONS = {
     getattr(nd, name)
@@ -44,13 +45,13 @@ class _MXNet(Known):
     arrays = frozenset({NDArray, LazyArray})
 
     def function(self, item: Any) -> bool:
-        return callable(item) and _is_among(item, _FUNCTIONS)
+        return callable(item) and is_among(item, _FUNCTIONS)
 
     def method(self, name: str) -> bool:
         return name in _METHODS
 
     def creates(self, item: Any) -> bool:
-        return callable(item) and _is_among(item, _CREATING)
+        return callable(item) and is_among(item, _CREATING)
 
     def part(self, owner: Any, name: str) -> str:
         block = owner.__dict__.get(name)
@@ -96,13 +97,6 @@ class _MXNet(Known):
             return found
 
         return run
-
-
-def _is_among(item: Any, known: Any) -> bool:
-    try:
-        return item in known
-    except TypeError:  # it cannot be hashed
-        return False
 
 
 def _is_layer(block: Any) -> bool:

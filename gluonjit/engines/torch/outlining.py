@@ -18,6 +18,7 @@ from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.records import ASKED, Refusal
 from gluonjit.hybrid import LOCAL
 from gluonjit.hybrid.capture.outlining import LAYER, LOOKUP, WEIGHT, Known
+from gluonjit.hybrid.capture.outlining.known import is_among
 
 _NOT = set(
     """alpha_dropout apply argwhere as_subclass backward batch_norm bernoulli bincount clone compile cpu cuda data_ptr
@@ -84,13 +85,13 @@ class _Torch(Known):
     arrays = frozenset({torch.Tensor, LazyTensor})
 
     def function(self, item: Any) -> bool:
-        return _is_among(item, _found()[0])
+        return is_among(item, _found()[0])
 
     def method(self, name: str) -> bool:
         return name in _found()[1]
 
     def creates(self, item: Any) -> bool:
-        return _is_among(item, _CREATING)
+        return is_among(item, _CREATING)
 
     def part(self, owner: Any, name: str) -> str:
         space = owner.__dict__
@@ -152,13 +153,6 @@ class _Torch(Known):
             return None
 
         return run
-
-
-def _is_among(item: Any, known: Any) -> bool:
-    try:
-        return item in known
-    except TypeError:  # it cannot be hashed
-        return False
 
 
 def _is_layer(module: Any) -> bool:

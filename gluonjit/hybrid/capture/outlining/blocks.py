@@ -75,6 +75,16 @@ def weight_of(node: Any) -> int:
     return getattr(node, "weight", 0)
 
 
+def _replace(new: Any, node: Any, name: str, k: int | None, child: Any) -> None:
+    """Give the copy of a node another child: that of a name or, where there are several, the k-th of them."""
+    if k is None:
+        setattr(new, name, child)
+        return
+    if getattr(new, name) is getattr(node, name):
+        setattr(new, name, list(getattr(node, name)))
+    getattr(new, name)[k] = child
+
+
 class Outliner:
     """Takes one function apart; `minimum` operators are worth a cell."""
 
@@ -155,12 +165,7 @@ class Outliner:
                 found = self._comprehension(child) or self._opaque(child)
             else:
                 found = self._before(child, rest)
-            if k is None:
-                setattr(new, name, found)
-            else:
-                if getattr(new, name) is getattr(node, name):
-                    setattr(new, name, list(getattr(node, name)))
-                getattr(new, name)[k] = found
+            _replace(new, node, name, k, found)
         new.weight = weight + sum(map(weight_of, ast.iter_child_nodes(new)))
         return new
 
@@ -215,12 +220,7 @@ class Outliner:
                 found = child if self._stays(child, node) else self._kept_function(child)
             else:
                 found = self._kept(child)
-            if k is None:
-                setattr(new, name, found)
-            else:
-                if getattr(new, name) is getattr(node, name):
-                    setattr(new, name, list(getattr(node, name)))
-                getattr(new, name)[k] = found
+            _replace(new, node, name, k, found)
         return new
 
     def _stays(self, func: ast.AST, node: ast.Call) -> bool:

@@ -117,6 +117,14 @@ class Scope:
         return known or self.part(node.func) == LOOKUP
 
 
+def is_among(item: Any, known: Any) -> bool:
+    """Tells whether something of any sort is in a set."""
+    try:
+        return item in known
+    except TypeError:  # it cannot be hashed
+        return False
+
+
 def is_private(name: str) -> bool:
     """Tells whether a name is another one inside of a class."""
     return name.startswith("__") and not name.endswith("__")

@@ -108,7 +108,7 @@ def found(engine: str, tmp_path_factory: Any) -> Any:
         judge = Judge(chosen)
         number = next(k for k in range(200) if judge.verdict(draw_with_habits(chosen.choices, SEED, k)).failed)
     arguments = ["--engine", engine, "--seed", str(SEED), "--case", str(number), "--plant", "wrong-order"]
-    status = cli.main([*arguments, "--shrink", "60", "--json", str(path)])
+    status = cli.main([*arguments, "--shrink", "12", "--json", str(path)])
     return status, number, json.loads(path.read_text())
 
 

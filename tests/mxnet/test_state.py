@@ -162,6 +162,7 @@ def test_a_state_with_a_new_value_in_each_call_makes_it_no_node_and_the_report_s
     assert batch.report.unbatched[net.cell.name].startswith("self.cfg.beta had 16 values")
 
 
+@pytest.mark.usefixtures("as_written")
 @pytest.mark.parametrize("seen", [True, False])
 def test_one_call_in_a_thousand_is_traced_again(seen: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     net = Net(Cell, lambda self, F, x: x * self.cfg.beta, lambda cell, turn: None)

@@ -93,7 +93,7 @@ class Outline:
         """The cells of a model, made when they are first asked for, where its parts are what the code rests on."""
         known, made = self._known, self.made
         options = known.options(owner)
-        if made is None or options is None or not options.outline:
+        if made is None or options is None or not options.outline or AS_WRITTEN.depth:
             return None
         if batch.options.expand or batch.setting.granularity == "op":
             return None

@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -62,10 +63,10 @@ def _run(options: argparse.Namespace) -> list[str]:
     if options.json:
         settings = {key: getattr(options, key) for key in ("engine", "calls", "rounds", "samples", "seed")}
         figures = {
-            "rows": [row.to_json() for row in rows],
-            "planning": [each.to_json() for each in plans],
-            "steps": steps.to_json(),
-            "minibatches": [each.to_json() for each in shares],
+            "rows": [asdict(row) for row in rows],
+            "planning": [asdict(each) for each in plans],
+            "steps": asdict(steps),
+            "minibatches": [asdict(each) for each in shares],
         }
         write_json(options.json, {**settings, "capture": built, "environment": environment(), **figures})
     if options.markdown:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import import_module
 from statistics import median
 from time import perf_counter
@@ -37,10 +37,6 @@ class Launched:
     in_c: float
     flush: float
 
-    def to_json(self) -> dict[str, Any]:
-        """The same as plain values."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class Shared:
@@ -52,10 +48,6 @@ class Shared:
     rounds: int
     ms: float
     row_ms: float
-
-    def to_json(self) -> dict[str, Any]:
-        """The same as plain values."""
-        return asdict(self)
 
 
 def launched(engine: Engine, rounds: int, seed: int) -> Launched:

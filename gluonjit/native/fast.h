@@ -135,7 +135,7 @@ typedef struct {
 } Names;
 
 extern Names names;
-extern PyObject *str_state, *str_hooks, *str_pre_hooks, *str_rows_mode, *str_name, *str_value,
+extern PyObject *str_state, *str_hooks, *str_pre_hooks, *str_value,
     *str_index, *str_forward, *str_requires_grad, *str_tolist, *str_parameters, *str_buffers, *str_modules, *str_copies,
     *str_dim, *str_inplace, *str_out, *str_row_list, *str_call, *str_mxnet, *str_torch;
 

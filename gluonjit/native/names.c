@@ -3,7 +3,7 @@
 #include "fast.h"
 
 Names names;
-PyObject *str_state, *str_hooks, *str_pre_hooks, *str_rows_mode, *str_name, *str_value, *str_index, *str_forward,
+PyObject *str_state, *str_hooks, *str_pre_hooks, *str_value, *str_index, *str_forward,
     *str_requires_grad, *str_tolist, *str_parameters, *str_buffers, *str_modules, *str_copies, *str_dim, *str_inplace, *str_out,
     *str_row_list, *str_call, *str_mxnet, *str_torch;
 
@@ -139,8 +139,6 @@ int names_init(void) {
     str_state = PyUnicode_InternFromString("state");
     str_hooks = PyUnicode_InternFromString("_forward_hooks");
     str_pre_hooks = PyUnicode_InternFromString("_forward_pre_hooks");
-    str_rows_mode = PyUnicode_InternFromString("rows");
-    str_name = PyUnicode_InternFromString("__name__");
     str_value = PyUnicode_InternFromString("value");
     str_index = PyUnicode_InternFromString("index");
     str_forward = PyUnicode_InternFromString("forward");
@@ -161,7 +159,7 @@ int names_init(void) {
     if (!str_copies || !str_dim || !str_inplace || !str_out || !str_row_list) return -1;
     if (!str_value || !str_index || !str_forward || !str_requires_grad || !str_tolist) return -1;
     if (!str_parameters || !str_buffers || !str_modules) return -1;
-    return str_state && str_hooks && str_pre_hooks && str_rows_mode && str_name ? 0 : -1;
+    return str_state && str_hooks && str_pre_hooks ? 0 : -1;
 }
 
 PyObject *no_such_slot(PyObject *content, PyTypeObject *type) {

@@ -93,7 +93,7 @@ class Launches:
         self.under_way = -1  # the step that is run, or ran last
 
     def form(self, assembly: Assembly, kept: Sequence[tuple[int, int]], consts: Sequence[Any], memory: Memory) -> Form:
-        """What blocks of a program are made from, with addresses of weights, or of their gradients, as they are now.
+        """The form of blocks of a program, with addresses of weights, or of their gradients, as they are now.
 
         kept: space and width of registers that are kept for the backward pass.
         """

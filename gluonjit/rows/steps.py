@@ -39,7 +39,7 @@ class Fused:
 
 
 class Learning(NamedTuple):
-    """What learns in a step that is recorded.
+    """Parts of a recorded step that learn.
 
     weights: the constants that gradients go on to; results: those that have a gradient; marks: those whose rows learn;
     learns: whether gradients go through the step.
@@ -210,7 +210,7 @@ class Steps:
         return found
 
     def backward_form(self, number: int, way: int, memory: Memory) -> Form | None:
-        """What blocks of a step's backward pass are made from; None where nothing is to be done."""
+        """The form of blocks of a step's backward pass; None where nothing is to be done."""
         found = self.ways[way].compiled
         if found.backward is None:
             return None

@@ -21,7 +21,7 @@ class History(Protocol):
     """Flags of rows (`rows.row_flags`) that were computed from something that learns."""
 
     def learning(self, number: int, learned: frozenset[int]) -> Learning:
-        """What learns in a step, given its operands that do."""
+        """Tells what learns in a step, given its operands that do."""
 
     def gradient_address(self, arena: int) -> int:
         """The address of the gradients of an arena's rows."""

@@ -43,6 +43,7 @@ class _MXNet(Known):
     """MXNet, with classic arrays."""
 
     arrays = frozenset({NDArray, LazyArray})
+    key = KEY
 
     def function(self, item: Any) -> bool:
         return callable(item) and is_among(item, _FUNCTIONS)
@@ -60,14 +61,6 @@ class _MXNet(Known):
         if type(block) is gluon.nn.Embedding:
             return LOOKUP
         return LAYER if _is_layer(block) else ""
-
-    def options(self, owner: Any) -> Any:
-        cell = getattr(owner, "__dict__", {}).get(KEY)
-        return None if cell is None else cell.options
-
-    def store(self, owner: Any) -> dict[Any, Any]:
-        made: dict[Any, Any] = vars(owner.__dict__[KEY]).setdefault("outlines", {})
-        return made
 
     def holder(self, owner: Any, names: list[str]) -> Any:
         found = gluon.Block.__new__(gluon.Block)  # a block that is made counts for the names of others

@@ -1,4 +1,4 @@
-"""What MXNet's autograd has in a graph: the rows and weights that results depend on, and what lets arrays enter one."""
+"""Contents of a graph of MXNet's autograd: rows and weights that results depend on, and what lets arrays enter one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What MXNet's engine says of calls that are reused (`hybrid.capture.reusing`)."""
+"""Knowledge of MXNet for calls that are reused (`hybrid.capture.reusing`)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class _MXNet(Reusing):
         return host_table(batch, *rest) if weight is None else table_of(batch, weight, *rest)
 
     def source(self, batch: Batch, payload: Any) -> Source:
-        """What an operator without operands was called with, or the array itself."""
+        """The arguments of an operator without operands, or the array itself."""
         if isinstance(payload, Imported):
             raise Unfit("it uses a result of an earlier batch")
         for key, created in batch.created.items():

@@ -204,7 +204,7 @@ class Tape:
         return any(self._constants[id(array)][2] is not None for array in program.left)
 
     def learning(self, number: int, learned: frozenset[int]) -> Learning:
-        """What learns in a step that is to run in C, given its operands that do."""
+        """Tells what learns in a step that is to run in C, given its operands that do."""
         step = self.plan.steps[number]
         program = program_of(step.kind)
         for array in [*program.consts, *program.left]:

@@ -83,6 +83,7 @@ class _Torch(Known):
     """PyTorch."""
 
     arrays = frozenset({torch.Tensor, LazyTensor})
+    key = KEY
 
     def function(self, item: Any) -> bool:
         return is_among(item, _found()[0])
@@ -105,14 +106,6 @@ class _Torch(Known):
         if type(module) is torch.nn.Embedding:
             return LOOKUP if module.max_norm is None and _is_plain(module) else ""
         return LAYER if _is_layer(module) else ""
-
-    def options(self, owner: Any) -> Any:
-        cell = getattr(owner, "__dict__", _NONE).get(KEY)
-        return None if cell is None else cell.options
-
-    def store(self, owner: Any) -> dict[Any, Any]:
-        made: dict[Any, Any] = vars(owner.__dict__[KEY]).setdefault("outlines", {})
-        return made
 
     def holder(self, owner: Any, names: list[str]) -> Any:
         found = torch.nn.Module()

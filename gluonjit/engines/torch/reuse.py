@@ -1,4 +1,4 @@
-"""What PyTorch's engine says of calls that are reused (`hybrid.capture.reusing`).
+"""Knowledge of PyTorch for calls that are reused (`hybrid.capture.reusing`).
 
 Functions of tensors that do not wait are no part of a graph, and nothing captures them. So a call that is recorded runs
 under a mode that sees each of them, and one that a later call would have to run itself is the reason not to reuse it.
@@ -87,12 +87,12 @@ class _PyTorch(Reusing):
     array, lazy = torch.Tensor, LazyTensor
 
     def modes(self) -> Any:
-        """Whether gradients are recorded, what casts, and dtypes."""
+        """Modes of the thread: whether gradients are recorded, what casts, and dtypes."""
         modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype()
         return (*modes, casts() if autocast() else ())
 
     def flags(self, net: Any) -> Any:
-        """Which modules train, and which weights learn."""
+        """Modules that train, and weights that learn."""
         trains = [module.training for module in net.modules()]
         return bytes(trains), bytes([tensor.requires_grad for tensor in net.parameters()])
 

@@ -29,7 +29,7 @@ _MISSED = object()
 def reused(
     reusing: Reusing, batch: Batch, net: Any, cache: Recordings, args: Any, name: Any, run: Callable[[], Any]
 ) -> Any:
-    """What a call of a model with these arguments gives, whose key is `name`: run, or captured from its template."""
+    """The result of a call of a model with these arguments, whose key is `name`: run, or captured from its template."""
     call = _Call(reusing, batch, net, cache, args, name)
     try:
         found = call.begin()
@@ -122,7 +122,7 @@ class _Call:
         return _MISSED
 
     def _returned(self, known: CaptureTemplate, values: list[tuple[Value, ...]], table: Any) -> Any:
-        """What the call gives."""
+        """The result of the call."""
         arrays = []
 
         def part(item: Any) -> Any:

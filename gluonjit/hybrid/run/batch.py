@@ -57,7 +57,7 @@ def _outside_flushes() -> float:
 
 
 class _Held(NamedTuple):
-    """What a batch held when its flush began.
+    """Contents of a batch when its flush began.
 
     captured: in which way; samples: how many, and their numbers; carried: those that use what ran before.
     """

@@ -210,7 +210,7 @@ class Outliner:
         return isinstance(node, (*_PARTED, ast.keyword)) and self._has_operators(node)
 
     def _taken_apart(self, node: Any) -> Any:
-        """What is no operator, with all that it is made of evaluated before, in order."""
+        """An expression that is no operator, with all that it is made of evaluated before, in order."""
         new = copy.copy(node)
         for name, k, child in children(node):
             if isinstance(child, ast.keyword):

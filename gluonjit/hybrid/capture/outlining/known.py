@@ -13,13 +13,17 @@ LAYER, LOOKUP, WEIGHT = "layer", "look-up", "weight"
 by itself costs nothing and stays out of cells."""
 
 
+_NONE: dict[str, Any] = {}
+
+
 class Known:
     """Knows a framework's functions and the parts of models. An engine derives from it.
 
-    arrays: classes of arrays.
+    arrays: classes of arrays; key: the attribute of a model that holds its cell.
     """
 
     arrays: frozenset[type] = frozenset()
+    key = ""
 
     def function(self, item: Any) -> bool:
         """Tells whether this is a function that gives arrays computed from its arguments, and does nothing else."""
@@ -39,11 +43,13 @@ class Known:
 
     def options(self, owner: Any) -> Any:
         """The options of a model that is dynamically batched, or None."""
-        raise NotImplementedError
+        cell = getattr(owner, "__dict__", _NONE).get(self.key)
+        return None if cell is None else cell.options
 
     def store(self, owner: Any) -> dict[Any, Any]:
         """A dictionary for what is made for this model, which ends with its being batched."""
-        raise NotImplementedError
+        made: dict[Any, Any] = vars(owner.__dict__[self.key]).setdefault("outlines", {})
+        return made
 
     def holder(self, owner: Any, names: list[str]) -> Any:
         """A model that has these parts of another, and nothing else."""
@@ -74,7 +80,7 @@ class Scope:
         self.free = set(code.co_freevars)
 
     def value(self, node: ast.AST) -> Any:
-        """What a name outside of the function stands for, attributes of modules included; else None."""
+        """The object that a name outside of the function stands for, attributes of modules included; else None."""
         if isinstance(node, ast.Name) and node.id not in self.variables | self.free and not is_private(node.id):
             return self.function.__globals__.get(node.id, getattr(builtins, node.id, None))
         if not isinstance(node, ast.Attribute):

@@ -54,11 +54,10 @@ class Made:
 
 
 class Outline:
-    """A method, and its code with cells in it. why: why it is left alone, if so; depth: how many samples use it now."""
+    """A method, and its code with cells: `made`, None where it is left alone. depth: how many samples use it now."""
 
     def __init__(self, function: FunctionType, owner: Any, known: Known) -> None:
         self.name = function.__qualname__
-        self.why = ""
         self.depth = 0
         self.methods: list[tuple[str, Any]] = []
         self._known = known
@@ -67,8 +66,8 @@ class Outline:
         try:
             self.made: Outlined | None = outlined(function, owner, known, self)
             self.methods = [(name, ref(item)) for name, item in self.made.methods.items()]
-        except Unfollowable as error:
-            self.made, self.why = None, str(error)
+        except Unfollowable:
+            self.made = None
 
     def __reduce__(self) -> Any:
         return _as_it_was, ()

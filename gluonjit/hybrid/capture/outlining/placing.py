@@ -40,7 +40,7 @@ class Site(NamedTuple):
 
 
 class Outlined(NamedTuple):
-    """What became of a function: its new code, the cells in it, and what their order of evaluation rests on."""
+    """A function taken apart: its new code, the cells in it, and what their order of evaluation rests on."""
 
     code: CodeType
     sites: tuple[Site, ...]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from ctypes import c_char
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,11 @@ from gluonjit.graph import Spec, intern_spec, natural_mode
 VERSIONS = {"costs": "2", "torch": str(torch.__version__)}
 """The versions that measured costs belong to; the first number grows when what is timed changes."""
 FLOATS = {"float16", "bfloat16", "float32", "float64"}
+INTEGERS = {"int32", "int64", "int16", "int8", "uint8"}
+_BY_NUMBERS = {"float32", "float64", "bool", "float16", *INTEGERS}
+_SMALL = 4096  # bytes: up to here equal tensors are told by their numbers
+_MOST_LOOKS = 10_000
+_looks: dict[Any, Look] = {}
 _names: dict[Any, str] = {}
 _dtypes: dict[str, Any] = {}
 _device_names: dict[Any, str] = {}
@@ -54,10 +61,61 @@ def device_named(name: str) -> Any:
     return found
 
 
+class Look:
+    """What free-standing tensors of one shape, dtype and device have in common.
+
+    unfit: they are no operands of a batch; numbers: they are whole numbers of the host's, of at most one dimension;
+    bytes_at: reads the bytes of a small one at an address, None where a batch does not tell them by their numbers.
+    """
+
+    __slots__ = ("bytes_at", "learns", "numbers", "spec", "unfit")
+
+    def __init__(self, tensor: Any) -> None:
+        shape = tuple(tensor.shape)
+        dtype, device = name_of_dtype(tensor.dtype), name_of_device(tensor.device)
+        self.spec = spec = intern_spec(shape, dtype, device, natural_mode(shape))
+        self.unfit = not spec.bytes or tensor.is_complex() or tensor.is_quantized or device == "meta"
+        self.numbers = dtype in INTEGERS and len(shape) <= 1
+        self.learns = dtype in FLOATS
+        self.bytes_at: Callable[[int], Any] | None = None
+        if spec.bytes <= _SMALL and device == "cpu" and dtype in _BY_NUMBERS:
+            self.bytes_at = (c_char * spec.bytes).from_address
+
+
+def look_of(tensor: Any) -> Look:
+    """The look of a free-standing tensor."""
+    key = (tensor.shape, tensor.dtype, tensor.device)
+    found = _looks.get(key)
+    if found is None:
+        if len(_looks) >= _MOST_LOOKS:
+            _looks.clear()
+        found = _looks[key] = Look(tensor)
+    return found
+
+
+def clear_looks() -> None:
+    """Forget them: the specs that they have are no longer those of others."""
+    _looks.clear()
+
+
+def bytes_of(look: Look, tensor: Any) -> bytes:
+    """The numbers of a small tensor, in order, as they are now."""
+    # PyTorch's own `numpy` would let others write to its memory, for all that PyTorch knows from then on.
+    if look.bytes_at is not None and tensor.is_contiguous() and not tensor.is_neg():
+        address = tensor.data_ptr()
+        if address:
+            return bytes(look.bytes_at(address).raw)
+    return bytes(tensor.clone().numpy().tobytes())
+
+
+def of_bytes(raw: bytes, spec: Spec) -> Any:
+    """A tensor of rows like those of `spec`, with memory of its own, that has these numbers."""
+    return torch.frombuffer(bytearray(raw), dtype=dtype_named(spec.dtype)).reshape(-1, *spec.row_shape)
+
+
 def spec_of(tensor: Any) -> Spec:
     """The spec of a free-standing tensor."""
-    shape = tuple(tensor.shape)
-    return intern_spec(shape, name_of_dtype(tensor.dtype), name_of_device(tensor.device), natural_mode(shape))
+    return look_of(tensor).spec
 
 
 def with_memory(gradient: Any) -> Any:

@@ -12,7 +12,7 @@ from gluonjit.analysis import Plan
 from gluonjit.analysis.costs.measured import Measured, Progress
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch.aliases import data_step
-from gluonjit.engines.torch.arrays import VERSIONS
+from gluonjit.engines.torch.arrays import VERSIONS, clear_looks
 from gluonjit.engines.torch.buffers import Account
 from gluonjit.engines.torch.cell import Cell, cells_known, forget_recordings
 from gluonjit.engines.torch.cells import capture, expand, open_batch
@@ -188,6 +188,7 @@ class TorchEngine(Adapter):
         clear_kinds()
         clear_plans()
         clear_steps()
+        clear_looks()
         forget_recordings()
         for cell in cells_known():
             cell.clear()

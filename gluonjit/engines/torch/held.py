@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from gluonjit.engines.torch.arrays import of_bytes
+from gluonjit.graph import Spec
 from gluonjit.hybrid import LOCAL
 
 
@@ -21,22 +23,31 @@ def version_of(tensor: Any) -> int:
 class Held:
     """The payload of a leaf: a tensor of the program's, and how often it had been written to when it was captured.
 
-    rows: its numbers, as they were then where they are a copy; raw: those of a small one; shared: whether other tensors
-    have the same ones; apart: the number of the call that was recorded meanwhile, or 0: there each tensor is a leaf of
-    its own.
+    raw: the numbers of a small one, which looks like `spec`; rows: the tensor, or a copy with the numbers that it had;
+    shared: whether other tensors have the same ones; apart: the number of the call that was recorded meanwhile, or 0:
+    there each tensor is a leaf of its own.
     """
 
-    __slots__ = ("apart", "raw", "rows", "shared", "tensor", "version")
+    __slots__ = ("_rows", "apart", "raw", "shared", "spec", "tensor", "version")
 
-    def __init__(self, tensor: Any, version: int, rows: Any, raw: bytes | None = None) -> None:
-        self.tensor, self.version, self.rows, self.raw = tensor, version, rows, raw
+    def __init__(
+        self, tensor: Any, version: int, rows: Any, raw: bytes | None = None, spec: Spec | None = None
+    ) -> None:
+        self.tensor, self.version, self._rows, self.raw, self.spec = tensor, version, rows, raw, spec
         self.shared = False
         self.apart = recorded()
 
     @property
+    def rows(self) -> Any:
+        """Its numbers; None of whole numbers, which have been read."""
+        if self._rows is None and self.raw is not None and self.spec is not None:
+            self._rows = of_bytes(self.raw, self.spec).reshape(self.spec.shape)
+        return self._rows
+
+    @property
     def stale(self) -> bool:
         """Tells whether its numbers are others by now than those that were captured."""
-        return self.rows is self.tensor and version_of(self.tensor) != self.version
+        return self._rows is self.tensor and version_of(self.tensor) != self.version
 
     @property
     def rewritten(self) -> bool:

@@ -8,7 +8,7 @@ import torch
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.autograd import forward_ad
 
-from gluonjit.engines.torch.arrays import FLOATS, spec_of
+from gluonjit.engines.torch.arrays import bytes_of, look_of
 from gluonjit.engines.torch.held import Held, recorded, version_of
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.lookups import host_rows
@@ -18,10 +18,6 @@ from gluonjit.graph import Value, intern_spec
 from gluonjit.graph.references import keys_of
 from gluonjit.hybrid import LOCAL, Batch, engine_of
 from gluonjit.hybrid.capture.reuse import refuse
-
-_INTEGERS = {"int32", "int64", "int16", "int8", "uint8"}
-_BY_NUMBERS = {"float32", "float64", "bool", "float16", *_INTEGERS}
-_SMALL = 4096  # bytes: up to here equal tensors are told by their numbers
 
 
 class Unfit(Exception):
@@ -119,7 +115,7 @@ def _shared_outside(tensor: Any) -> bool:
 def _as_captured(held: Held, tensor: Any) -> bool:
     """Tells whether a tensor has the numbers still that were captured, where these are known."""
     if held.raw is not None:
-        return bool(tensor.numpy().tobytes() == held.raw)
+        return bytes_of(look_of(tensor), tensor) == held.raw
     if held.rows is None:  # of integers, which have been read
         return False
     return held.rows is tensor or bool(torch.equal(held.rows, tensor))
@@ -129,29 +125,27 @@ def _new_leaf(batch: Batch, tensor: Any, version: int) -> tuple[Value, Held]:
     """The value of a tensor, and what is remembered of it."""
     if is_functorch_wrapped_tensor(tensor) or forward_ad._current_level >= 0:
         raise Unfit("an argument is a tensor of torch.func, or forward-mode differentiation is on")
-    if tensor.__class__ is TraceTensor or tensor.layout is not torch.strided or tensor.is_quantized:
+    if tensor.__class__ is TraceTensor or tensor.layout is not torch.strided:
         raise Unfit(f"an argument is a {type(tensor).__name__}, of which a batch has no rows")
-    spec = spec_of(tensor)
-    if not spec.bytes or tensor.is_complex() or spec.device == "meta":
+    look = look_of(tensor)
+    spec = look.spec
+    if look.unfit:
         raise Unfit(f"an argument of shape {spec.shape} and dtype {spec.dtype} has no rows of numbers")
-    if spec.dtype in _INTEGERS and len(spec.shape) <= 1:
+    if look.numbers:
         if spec.device == "cpu":
             return host_rows(batch, tensor, spec), Held(tensor, version, None)
         if spec.shape:  # not read, which would wait for the device; but of any number, as those of the host
             spec = intern_spec(spec.shape, spec.dtype, spec.device, "rows")
-    taped = tensor.requires_grad and spec.dtype in FLOATS
+    taped = look.learns and tensor.requires_grad
     key: Any = (id(tensor), version)
-    small = not taped and spec.bytes <= _SMALL and spec.device == "cpu" and spec.dtype in _BY_NUMBERS
-    if small and not recorded():
-        # Of a copy: memory that numpy has been given may be written to by others, for all that PyTorch knows.
-        payload = _copied(tensor, version)  # and so that the program may write to its own
-        payload.raw = raw = payload.rows.numpy().tobytes()
+    if look.bytes_at is not None and not taped and not recorded():
+        raw = bytes_of(look, tensor)  # a copy, so that the program may write to its own
+        payload = Held(tensor, version, None, raw, spec)
         key = (spec, raw)
         known = batch.graph.leaves.get(key)
         if known is not None:
             known.payload.shared = known.payload.shared or known.payload.tensor is not tensor
-            value = Value(known.base, 0, spec, batch.graph, taped, tensor)
-            return value, Held(tensor, version, known.payload.rows, raw)
+            return Value(known.base, 0, spec, batch.graph, taped, tensor), payload
     elif tensor.is_inference():
         payload = _as_it_is(batch, tensor)
         key = ("copied", id(payload))

@@ -13,7 +13,7 @@ import torch
 
 from gluonjit.analysis import Plan
 from gluonjit.analysis.plan import Arena, Gather, LeafChunk, LookupChunk, Place
-from gluonjit.engines.torch.arrays import device_named, dtype_named, room_for, sent
+from gluonjit.engines.torch.arrays import device_named, dtype_named, of_bytes, room_for, sent
 from gluonjit.engines.torch.buffers import as_captured
 from gluonjit.engines.torch.chunks import Chunk, Result
 from gluonjit.engines.torch.failures import failed
@@ -104,17 +104,22 @@ class Session(ArraySession):
 
     def put_leaves(self, chunk: LeafChunk) -> None:
         """Put tensors together that were there before the batch; gradients go on to those that learn."""
-        tensors = [leaf.payload.rows for leaf in chunk.leaves]
-        own = chunk.leaves[0].payload.tensor is not tensors[0]
         spec = chunk.leaves[0].spec
-        for leaf, place in self.parts(chunk):
-            if leaf.payload.stale:
-                self._written_to(place, leaf)
-            if self.tape is not None:
-                self.tape.note_read(place, leaf.payload)
+        raws = [leaf.payload.raw for leaf in chunk.leaves]
+        tensors = [leaf.payload.rows for leaf in chunk.leaves] if None in raws else []
+        if tensors or self.tape is not None:
+            for leaf, place in self.parts(chunk):
+                if leaf.payload.stale:
+                    self._written_to(place, leaf)
+                if self.tape is not None:
+                    self.tape.note_read(place, leaf.payload)
         with plain():
-            rows = join(spec, tensors)
-            self.put(chunk.place, rows, own or rows is not tensors[0])
+            if tensors:
+                rows = join(spec, tensors)
+                own = rows is not tensors[0] or chunk.leaves[0].payload.tensor is not rows
+            else:
+                rows, own = of_bytes(b"".join(raws), spec), True
+            self.put(chunk.place, rows, own)
         if any(leaf.taped for leaf in chunk.leaves):
             with plain(True):
                 self._note_inputs(chunk.place, tensors if spec.mode == "rows" else [x.unsqueeze(0) for x in tensors])

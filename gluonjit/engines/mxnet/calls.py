@@ -28,7 +28,7 @@ from gluonjit.engines.mxnet.trace import operator_call
 from gluonjit.engines.mxnet.writes import before_write
 from gluonjit.hybrid import LOCAL
 from gluonjit.hybrid.capture.capturing import Sample, outermost_batch
-from gluonjit.hybrid.capture.outlining import in_place
+from gluonjit.hybrid.capture.outlining import place
 from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.capture.reusing import reused
 from gluonjit.hybrid.choose.pacing import begin
@@ -153,8 +153,10 @@ def _outermost(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
         return _node(block, cell, args)
     key = None if cell.reuse is None else cell.reuse(*args)
     batch = outermost_batch(ENGINE, cell.options)
-    with Sample(batch), in_place(block, lambda: blocks_of(block), KNOWN):
+    with Sample(batch):
         _note_parameters(batch, block)
+        if id(block) not in batch.placed:
+            place(batch, block, lambda: blocks_of(block), KNOWN)
         if key is None:
             return _sample(block, args)
         return reused(REUSING, batch, block, cell.recordings, args, key, lambda: _sample(block, args))

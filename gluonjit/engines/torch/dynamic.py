@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from operator import is_
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -23,14 +24,14 @@ from gluonjit.graph import is_own
 from gluonjit.graph.recorder import is_plain
 from gluonjit.hybrid import LOCAL, UNCAPTURED, Batch, Options, engine_of
 from gluonjit.hybrid.capture.capturing import Sample
-from gluonjit.hybrid.capture.outlining import in_place
+from gluonjit.hybrid.capture.outlining import place
 from gluonjit.hybrid.capture.reusing import reused
 from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.choose.kept import Look, recall
 from gluonjit.hybrid.choose.pacing import begin, paces_for
 from gluonjit.hybrid.run.state import left_call
 
-_automatic: WeakKeyDictionary[Any, Cell] = WeakKeyDictionary()
+_automatic: WeakKeyDictionary[Any, tuple[Cell, dict[str, Any]]] = WeakKeyDictionary()
 _stateless: dict[Any, Cell] = {}
 _MOST = 1024
 _OWN = frozenset(torch.nn.Module().__dict__)
@@ -124,10 +125,24 @@ def _automatic_cell(module: Any, args: Any, kwargs: Any) -> Cell | None:
     inside = state.inside and batch.engine is engine_of("torch")
     if not (batch.explicit or inside or waits(args) or waits(kwargs)):
         return None
-    cell = _automatic.get(module)
-    if cell is None or cell.stateless:  # it is that of what the module looks like now
-        cell = _automatic[module] = _alike(module) or Cell(type(module).__name__, LOCAL.state.options)
+    known = _automatic.get(module)
+    if known is not None:
+        cell, seen = known
+        if not cell.stateless or (_bare(module) and _same(seen, module.__dict__)):
+            return cell
+    cell = _alike(module) or Cell(type(module).__name__, LOCAL.state.options)
+    _automatic[module] = cell, dict(module.__dict__) if cell.stateless else {}
     return cell
+
+
+def _bare(module: Any) -> bool:
+    """Tells whether a module has neither parameters nor buffers nor parts."""
+    return not (module._parameters or module._buffers or module._modules)
+
+
+def _same(seen: dict[str, Any], now: dict[str, Any]) -> bool:
+    """Tells whether these are the same objects by the same names."""
+    return [*seen] == [*now] and all(map(is_, seen.values(), now.values()))
 
 
 def _alike(module: Any) -> Cell | None:
@@ -161,7 +176,7 @@ def _captured(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
     if not state.inside:
         if batch.options is not cell.options:
             batch = _with_options(batch, cell, module)
-        if batch.own.hooked is not any(map(len, _GLOBAL_HOOKS)):
+        if batch.own.hooked is not _hooked_everywhere():
             changes.look_again(batch)
             batch.own.hooked = not batch.own.hooked
     noted = batch.noted.get(id(module))
@@ -214,12 +229,14 @@ def _node_or_parts(
 
 def _itself(module: Any) -> Any:
     """The module's own call, with the hooks that it has."""
-    return lambda *args, **kwargs: _uncompiled(module)(*args, **kwargs)
+    return partial(_uncompiled, module)
 
 
-def _uncompiled(module: Any) -> Any:
+def _uncompiled(module: Any, /, *args: Any, **kwargs: Any) -> Any:
     """The call of a module, which `module.compile()` puts a compiled one in the place of."""
-    return module._call_impl if module._compiled_call_impl is not None else partial(hooked.original_call, module)
+    if module._compiled_call_impl is not None:
+        return module._call_impl(*args, **kwargs)
+    return hooked.original_call(module, *args, **kwargs)
 
 
 def expanded(batch: Batch, cell: Cell, kind: type) -> None:
@@ -232,10 +249,11 @@ def expanded(batch: Batch, cell: Cell, kind: type) -> None:
 
 def _parts(module: Any, args: Any, kwargs: Any, batch: Batch) -> Any:
     """An outermost module is called: what it calls is captured."""
-    with in_place(module, module.modules, KNOWN):
-        known = batch.foreign  # classes in which there is no tensor
-        given = [arg if arg.__class__ in known or is_plain(arg) else map_structure(arg, as_lazy) for arg in args]
-        return _uncompiled(module)(*given, **kwargs)
+    if id(module) not in batch.placed:
+        place(batch, module, module.modules, KNOWN)
+    known = batch.foreign  # classes in which there is no tensor
+    given = [arg if arg.__class__ in known or is_plain(arg) else map_structure(arg, as_lazy) for arg in args]
+    return _uncompiled(module, *given, **kwargs)
 
 
 def _with_options(batch: Batch, cell: Cell, module: Any) -> Batch:
@@ -247,10 +265,15 @@ def _with_options(batch: Batch, cell: Cell, module: Any) -> Batch:
     return open_batch(cell.options)
 
 
-_GLOBAL_HOOKS = [
+_PRE_HOOKS, _HOOKS, _BACKWARD_PRE_HOOKS, _BACKWARD_HOOKS = (
     getattr(torch.nn.modules.module, f"_global_{name}_hooks")
     for name in ("forward_pre", "forward", "backward_pre", "backward")
-]
+)
+
+
+def _hooked_everywhere() -> bool:
+    """Tells whether there are hooks of all modules."""
+    return bool(_PRE_HOOKS or _HOOKS or _BACKWARD_PRE_HOOKS or _BACKWARD_HOOKS)
 
 
 def _hooked(module: Any) -> bool:
@@ -261,7 +284,7 @@ def _hooked(module: Any) -> bool:
 
 def _noted(batch: Batch, module: Any) -> tuple[Any, bool]:
     """Let the batch know this module, once: its parameters and buffers, and whether anything in it has hooks."""
-    hooked_inside = any(map(len, _GLOBAL_HOOKS))
+    hooked_inside = _hooked_everywhere()
     for inner in parts_of(module):
         hooked_inside = hooked_inside or _hooked(inner)
         for tensor in (*inner._parameters.values(), *inner._buffers.values()):

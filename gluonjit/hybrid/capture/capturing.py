@@ -52,15 +52,16 @@ def outermost_batch(engine: Adapter, options: Options) -> Batch:
 class Sample:
     """For `with`: the call of an outermost model on one sample, what it calls is captured in the batch."""
 
-    __slots__ = ("_batch", "_begin")
+    __slots__ = ("_batch", "_begin", "_state")
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
+        self._state = LOCAL.state
         self._begin = perf_counter()
 
     def __enter__(self) -> None:
         self._batch.begin_sample()
-        LOCAL.state.inside += 1
+        self._state.inside += 1
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         batch = self._batch
@@ -69,6 +70,6 @@ class Sample:
                 raise of_sample(error, batch)
         finally:
             del error, trace  # else the error, its frames and this one would hold each other
-            LOCAL.state.inside -= 1
+            self._state.inside -= 1
             batch.end_sample()
-            batch.report.note(f"sample {batch.sample - 1}", "capture", self._begin, perf_counter())
+            batch.report.note(batch.sample - 1, "capture", self._begin, perf_counter())

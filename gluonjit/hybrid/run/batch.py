@@ -69,6 +69,7 @@ class _Held(NamedTuple):
 
 
 _NO_RECORDS: list[Record] = []
+_mark = tuple.__new__  # a call of Mark takes longer, and there are two of them a sample
 
 
 class Results(NamedTuple):
@@ -120,6 +121,7 @@ class Batch(BatchRoom):
         self.foreign: dict[type, str] = {}  # classes of arguments that are no part of a node, and why
         self.changes = 0  # of attributes of models, as far as engines notice them
         self.outlined: dict[tuple[int, int], Any] = {}  # cells made from source, by method and model
+        self.placed: dict[int, Any] = {}  # methods that have the code with cells now, by the address of the model
         self.parts = 0  # of these, the changes by which a model got other parts, or trains or not
         self.own: Any = engine.account()
         self.reset()
@@ -154,14 +156,15 @@ class Batch(BatchRoom):
         """Begins the next sample: what is captured from here on belongs to it."""
         if self.failed >= 0:
             self._number_anew()
-        if self.empty:
+        graph = self.graph
+        if not self.records:
             self._choose()
             note_look(self.chooser if self.chooser.explores(self.setting) else None)
         if self.setting.granularity == "graph":  # samples that share a node do not run as one
             for record in self.records.values():
                 record.set_aside()
-        self.graph.begin()
-        self.graph.marks.append(Mark(self.graph.rows, self.sample))
+        graph.begin()
+        graph.marks.append(_mark(Mark, (graph.rows, self.sample)))
         self.samples += 1
         self.sample += 1
 
@@ -178,7 +181,8 @@ class Batch(BatchRoom):
 
     def end_sample(self) -> None:
         """Ends the sample: what is captured from here on belongs to none by itself, as losses do."""
-        self.graph.marks.append(Mark(self.graph.rows, None))
+        graph = self.graph
+        graph.marks.append(_mark(Mark, (graph.rows, None)))
         flush_at = self.chooser.flush_at
         if flush_at is not None and self.samples >= flush_at:
             self.flush(f"{self.samples} samples, as flush_at={self.options.flush_at!r} says")
@@ -193,9 +197,15 @@ class Batch(BatchRoom):
     def discard(self, reason: str) -> None:
         """Forget what was captured; its values then raise BatchClosedError with this reason."""
         graph = self.graph
+        self.take_out()
         self.reset()
         graph.owner = reason
         _release(graph)
+
+    def take_out(self) -> None:
+        """Give methods back the code that they were written with."""
+        while self.placed:
+            self.placed.popitem()[1].take()
 
     def flush(self, reason: str, middle: str = "") -> None:
         """Run what was captured; in the `middle` of a "sample" or, for a value, of a "scope" of `batching`.
@@ -211,6 +221,8 @@ class Batch(BatchRoom):
                 "read it (or call flush) in the thread that captured it"
             )
         self.reason = reason
+        if middle != "sample":
+            self.take_out()
         entered = perf_counter()
         capture = _outside_flushes() - graph.begun if graph.begun else 0.0
         self.report.took("capture", "capture", entered - capture, entered)

@@ -13,6 +13,7 @@ from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
 from gluonjit.hybrid.capture.guards.sources import code_of
 from gluonjit.hybrid.capture.outlining.known import Known
 from gluonjit.hybrid.capture.outlining.placing import Outlined, Site, outlined
+from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
 
 _NUMBERS = frozenset({int, float, bool, type(None)})
@@ -75,7 +76,7 @@ class Outline:
     def __call__(self, owner: Any) -> Any:
         """The cells for a call of the method, or None where it runs as it was: asked first in each call."""
         state = LOCAL.state
-        if not state.inside or state.paused or state.trace is not None or state.batch is None:
+        if not state.inside or state.paused or state.trace is not None or state.batch is None or AS_WRITTEN.depth:
             return None
         batch = state.batch
         found = batch.outlined.get((id(self), id(owner)))
@@ -129,20 +130,22 @@ class Outline:
                 function.__code__ = self._original
 
 
-class InPlace:
-    """For `with`: while a sample of a model runs, its methods have the code with cells."""
+class Placed:
+    """The methods of a model that have the code with cells while samples of it are captured."""
 
     __slots__ = ("outlines",)
 
     def __init__(self, outlines: Iterable[Outline]) -> None:
         self.outlines = [outline for outline in outlines if outline.made is not None]
 
-    def __enter__(self) -> None:
+    def put(self) -> None:
+        """Put the code in its place."""
         with _LOCK:
             for outline in self.outlines:
                 outline.put()
 
-    def __exit__(self, *error: object) -> None:
+    def take(self) -> None:
+        """Take it out again."""
         with _LOCK:
             for outline in self.outlines:
                 outline.take()
@@ -162,17 +165,27 @@ class _AsWritten:
 
 AS_WRITTEN = _AsWritten()
 _LOCK = RLock()
-_NOTHING = InPlace(())
+_NOTHING = Placed(())
 
 
-def in_place(owner: Any, parts: Callable[[], Iterable[Any]], known: Known) -> InPlace:
+def place(batch: Batch, owner: Any, parts: Callable[[], Iterable[Any]], known: Known) -> None:
+    """Let the methods of a model and its parts have the code with cells until the batch runs.
+
+    To exchange the code takes Python longer than a short sample: what it has learned of a function it forgets.
+    """
+    if id(owner) not in batch.placed:
+        found = batch.placed[id(owner)] = _placed(owner, parts, known)
+        found.put()
+
+
+def _placed(owner: Any, parts: Callable[[], Iterable[Any]], known: Known) -> Placed:
     """The code with cells of the methods of a model and its parts, made when the first sample of it is captured."""
     options = known.options(owner)
     # A number that is not finite is to be told of the operator that gave it, not of a cell.
     if options is None or not options.outline or options.check_finite or AS_WRITTEN.depth:
         return _NOTHING
     store = known.store(owner)
-    found: InPlace | None = store.get(InPlace)
+    found: Placed | None = store.get(Placed)
     if found is None:
         outlines: dict[int, Outline] = {}
         for part in parts():
@@ -181,7 +194,7 @@ def in_place(owner: Any, parts: Callable[[], Iterable[Any]], known: Known) -> In
                 if outline is None:
                     outline = _outlines[function] = Outline(function, part, known)
                 outlines[id(outline)] = outline
-        found = store[InPlace] = InPlace(outlines.values())
+        found = store[Placed] = Placed(outlines.values())
     return found
 
 

@@ -229,6 +229,40 @@ static PyObject *tuple_of(Call *call, PyObject *record, Py_ssize_t node, Py_ssiz
     return found;
 }
 
+/* A part of what a call returns: NULL without an exception where Python has to make it. */
+static PyObject *part_returned(Call *call, PyObject *structure, PyObject *record, Py_ssize_t node) {
+    PyObject *found, *part;
+    Py_ssize_t k, count, place;
+    int list = PyList_CheckExact(structure);
+    if (PyLong_CheckExact(structure)) {
+        place = PyLong_AsSsize_t(structure);
+        if (place >= 0 || PyErr_Occurred()) return place < 0 ? NULL : wrapped(call->of, 0, record, node, place);
+        if (call->of == &names.mxnet) return wrapped(call->of, 1, record, node, ~place); /* of mx.np */
+        if (~place < call->arguments) return tensor_of((PyObject *)call->values[~place]);
+        return PyErr_Format(PyExc_IndexError, "there is no argument %zd", ~place);
+    }
+    if (!list && !PyTuple_CheckExact(structure)) return NULL;
+    count = PySequence_Fast_GET_SIZE(structure);
+    found = list ? PyList_New(count) : PyTuple_New(count);
+    if (found == NULL || Py_EnterRecursiveCall(" in the result of a call")) {
+        Py_XDECREF(found);
+        return NULL;
+    }
+    for (k = 0; found != NULL && k < count; k++) {
+        part = k < PySequence_Fast_GET_SIZE(structure)
+                   ? part_returned(call, PySequence_Fast_GET_ITEM(structure, k), record, node)
+                   : NULL;
+        if (part == NULL)
+            Py_CLEAR(found);
+        else if (list)
+            PyList_SET_ITEM(found, k, part);
+        else
+            PyTuple_SET_ITEM(found, k, part);
+    }
+    Py_LeaveRecursiveCall();
+    return found;
+}
+
 /* What the call returns. */
 static PyObject *returned(Call *call, Entry *entry, PyObject *record, Py_ssize_t node) {
     const Framework *of = call->of;
@@ -249,6 +283,11 @@ static PyObject *returned(Call *call, Entry *entry, PyObject *record, Py_ssize_t
         return results;
     }
     Py_INCREF(structure);
+    results = part_returned(call, structure, record, node);
+    if (results != NULL || PyErr_Occurred()) {
+        Py_DECREF(structure);
+        return results;
+    }
     values = tuple_of(call, record, node, count);
     if (values != NULL && of == &names.mxnet) {
         results = PyObject_CallFunctionObjArgs(of->rebuild, structure, values, NULL);

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from copy import copy
 from sys import getrefcount
 from sys import modules as _modules
 
@@ -662,22 +663,43 @@ def replay(batch: BatchRoom, graph: GraphRows, sharing: cython.bint, records: di
     return found
 
 
-def is_plain(item):
-    """Tells whether nested lists and tuples hold nothing but numbers, strings and None."""
+def mapped(item, visit):
+    """A structure with `visit` applied to what is in it but numbers, strings and None; `item` where nothing changes.
+
+    Structures are nested lists, tuples, named or not, and dictionaries.
+    """
     kind = type(item)
     if kind is int or kind is str or kind is float or kind is bool or item is None:
-        return True
-    if kind is tuple:
-        for part in cython.cast(tuple, item) if cython.compiled else item:
-            if not is_plain(part):
-                return False
-        return True
-    if kind is list:
-        for part in cython.cast(list, item) if cython.compiled else item:
-            if not is_plain(part):
-                return False
-        return True
-    return False
+        return item
+    if isinstance(item, dict):
+        values = _mapped_parts([*item.values()], visit)
+        if values is None:
+            return item
+        table = copy(item)  # a defaultdict is none that its class makes of pairs
+        table.update(zip(item, values))
+        return table
+    if kind is not list and kind is not tuple:
+        if not isinstance(item, tuple) or not (hasattr(kind, "_make") or hasattr(kind, "n_sequence_fields")):
+            return visit(item)
+    made: list = _mapped_parts(item, visit)
+    if made is None or kind is list:
+        return item if made is None else made
+    return kind._make(made) if hasattr(kind, "_make") else kind(made)
+
+
+@cython.cfunc
+def _mapped_parts(items, visit) -> list:
+    """A list of these, mapped; None where nothing changes."""
+    k: cython.Py_ssize_t = 0
+    made: list = None
+    for part in items:
+        found = mapped(part, visit)
+        if made is None and found is not part:
+            made = list(items[:k])
+        if made is not None:
+            made.append(found)
+        k += 1
+    return made
 
 
 # What the files of C call.

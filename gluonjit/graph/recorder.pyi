@@ -1,6 +1,6 @@
 """Values, and the nodes of one signature."""
 
-from collections.abc import Mapping, MutableSequence, Sequence
+from collections.abc import Callable, Mapping, MutableSequence, Sequence
 from typing import Any
 
 from gluonjit.graph.frames import Origin
@@ -77,7 +77,7 @@ class Record:
     def set_aside(self) -> Shares: ...
     def put_back(self, shares: Shares, keep: bool) -> None: ...
 
-def is_plain(item: Any) -> bool: ...
+def mapped(item: Any, visit: Callable[[Any], Any]) -> Any: ...
 def read(
     records: list[Record],
     sizes: list[tuple[int, ...]],

@@ -22,7 +22,7 @@ from gluonjit.engines.torch.operands import Unfit, current, leaf, value_of
 from gluonjit.engines.torch.records import ASKED, Refusal, record_of, trace_again
 from gluonjit.engines.torch.structure import Constant
 from gluonjit.graph import Record, Value
-from gluonjit.graph.recorder import is_plain
+from gluonjit.graph.recorder import mapped
 from gluonjit.hybrid import LOCAL, Batch, Options, engine_of
 from gluonjit.hybrid.capture.capturing import captured
 from gluonjit.hybrid.capture.guards import AGAIN, Noted
@@ -217,7 +217,7 @@ def expand(cell: Cell, run: Callable[..., Any], args: Any, kwargs: Any, reason: 
     state = LOCAL.state
     state.inside += 1
     try:
-        out = run(*[arg if is_plain(arg) else map_structure(arg, as_lazy) for arg in args], **kwargs)
+        out = run(*[mapped(arg, as_lazy) for arg in args], **kwargs)
         if reason not in ASKED:  # noted when it has run: an error says by itself what is wrong
             batch.report.unbatched[cell.name] = reason
         return out

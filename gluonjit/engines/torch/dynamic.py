@@ -21,12 +21,11 @@ from gluonjit.engines.torch.outlining import KNOWN
 from gluonjit.engines.torch.records import Refusal, refused_at_once
 from gluonjit.engines.torch.reuse import REUSING
 from gluonjit.graph import is_own
-from gluonjit.graph.recorder import is_plain
+from gluonjit.graph.recorder import mapped
 from gluonjit.hybrid import LOCAL, UNCAPTURED, Batch, Options, engine_of
 from gluonjit.hybrid.capture.capturing import Sample
 from gluonjit.hybrid.capture.outlining import place
 from gluonjit.hybrid.capture.reusing import reused
-from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.choose.kept import Look, recall
 from gluonjit.hybrid.choose.pacing import begin, paces_for
 from gluonjit.hybrid.run.state import left_call
@@ -215,7 +214,7 @@ def _node_or_parts(
     if state.inside:
         if isinstance(module, torch.nn.RNNBase) and not (hooks_inside or _hooked(module) or state.paused):
             try:
-                found = recurrent.call(module, map_structure(args, as_lazy), kwargs, captured)
+                found = recurrent.call(module, mapped(args, as_lazy), kwargs, captured)
             except Refusal as refusal:
                 found, reason = None, str(refusal)
             if found is not None:
@@ -252,7 +251,7 @@ def _parts(module: Any, args: Any, kwargs: Any, batch: Batch) -> Any:
     if id(module) not in batch.placed:
         place(batch, module, module.modules, KNOWN)
     known = batch.foreign  # classes in which there is no tensor
-    given = [arg if arg.__class__ in known or is_plain(arg) else map_structure(arg, as_lazy) for arg in args]
+    given = [arg if arg.__class__ in known else mapped(arg, as_lazy) for arg in args]
     return _uncompiled(module, *given, **kwargs)
 
 

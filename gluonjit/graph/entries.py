@@ -38,23 +38,33 @@ def entries_value(graph: GraphRows, rows: tuple, spec: Spec, taped: cython.bint,
     whole = spec.of_rows.get(~count)
     if whole is None:
         whole = spec.stacked(count)
+    return _value(graph, rows[0] if count == 1 else rows, whole, taped, base)
+
+
+@cython.cfunc
+def _value(graph: GraphRows, rows, spec, taped: cython.bint, base):
     if cython.compiled:  # without a look at the names of arguments
         value: Value = Value.__new__(Value)
-        value.rows = rows[0] if count == 1 else rows
-        value.spec = whole
+        value.rows = rows
+        value.spec = spec
         value.graph = graph
         value.taped = taped
         value.base = base
         return value
     else:
-        return Value(rows[0] if count == 1 else rows, 0, whole, graph, taped, base)
+        return Value(rows, 0, spec, graph, taped, base)
 
 
 @cython.cfunc
-def _found(graph, entries: dict, numbers: list, size: cython.Py_ssize_t, spec, taped: cython.int):
-    """The value of a look-up in a table of so many entries, for C: None where a number is that of none of these."""
+def _found(graph, entries: dict, numbers, size: cython.Py_ssize_t, spec, taped: cython.int):
+    """The value of a look-up in a table of so many entries, for C: None where a number is that of none of these.
+
+    numbers: a list, or a single one, whose value is one entry by itself.
+    """
     number: cython.Py_ssize_t
-    for each in numbers:
+    single: cython.bint = type(numbers) is not list
+    listed: list = [numbers] if single else numbers
+    for each in listed:
         if type(each) is not int:
             return None
         try:
@@ -63,6 +73,7 @@ def _found(graph, entries: dict, numbers: list, size: cython.Py_ssize_t, spec, t
             return None
         if not 0 <= number < size:
             return None
-    if not numbers:
+    if not listed:
         return None
-    return entries_value(graph, rows_of(graph, entries, numbers), spec, taped)
+    rows: tuple = rows_of(graph, entries, listed)
+    return _value(graph, rows[0], spec, taped, None) if single else entries_value(graph, rows, spec, taped)

@@ -90,7 +90,8 @@ static PyObject *quick_rows(PyObject *batch, PyObject *cell, PyObject *indices, 
     tables = graph == NULL ? NULL : dict_at(graph, offsetof(GraphRows, lookups));
     if (tables != NULL) entries = Py_XNewRef(PyDict_GetItemWithError(tables, table));
     if (entries != NULL && PyDict_CheckExact(entries)) listed = PyObject_CallMethodNoArgs(indices, str_tolist);
-    if (listed != NULL && PyList_CheckExact(listed) && SLOT(batch, names.batch_graph) == graph) {
+    if (listed != NULL && (PyList_CheckExact(listed) || PyLong_CheckExact(listed)) &&
+        SLOT(batch, names.batch_graph) == graph) {
         size = number_at(table, names.torch_table_size);
         if (!PyErr_Occurred())
             value = entries_at(graph, entries, listed, size, SLOT(table, names.torch_table_row),
@@ -129,7 +130,9 @@ PyObject *capture_call(PyObject *module, PyObject *const *args, Py_ssize_t count
     if (of == &names.mxnet && PyDict_GET_SIZE(args[3])) Py_RETURN_NONE; /* names are an argument in Python's signature */
     state = state_here();
     if (state == NULL) return NULL;
-    result = capture(of, state, args[0], args[1], &PyTuple_GET_ITEM(args[2], 0), PyTuple_GET_SIZE(args[2]), args[3]);
+    result = !is_running(state) ? NULL
+                                : capture(of, state, args[0], args[1], &PyTuple_GET_ITEM(args[2], 0),
+                                          PyTuple_GET_SIZE(args[2]), args[3]);
     Py_DECREF(state);
     if (result == NULL && !PyErr_Occurred()) Py_RETURN_NONE;
     return result;

@@ -64,11 +64,12 @@ def device_named(name: str) -> Any:
 class Look:
     """What free-standing tensors of one shape, dtype and device have in common.
 
-    unfit: they are no operands of a batch; numbers: they are whole numbers of the host's, of at most one dimension;
+    unfit: they are no operands of a batch; numbers: they are whole numbers of at most one dimension, each of which
+    looks like `number`;
     bytes_at: reads the bytes of a small one at an address, None where a batch does not tell them by their numbers.
     """
 
-    __slots__ = ("bytes_at", "learns", "numbers", "spec", "unfit")
+    __slots__ = ("bytes_at", "learns", "number", "numbers", "spec", "unfit")
 
     def __init__(self, tensor: Any) -> None:
         shape = tuple(tensor.shape)
@@ -76,6 +77,7 @@ class Look:
         self.spec = spec = intern_spec(shape, dtype, device, natural_mode(shape))
         self.unfit = not spec.bytes or tensor.is_complex() or tensor.is_quantized or device == "meta"
         self.numbers = dtype in INTEGERS and len(shape) <= 1
+        self.number = intern_spec((), dtype, device, "stack") if self.numbers else None
         self.learns = dtype in FLOATS
         self.bytes_at: Callable[[int], Any] | None = None
         if spec.bytes <= _SMALL and device == "cpu" and dtype in _BY_NUMBERS:

@@ -16,7 +16,7 @@ from gluonjit.engines.torch.cells import as_lazy, capture, expand, foreign, open
 from gluonjit.engines.torch.effects import parts_of
 from gluonjit.engines.torch.kinds import LOOPS
 from gluonjit.engines.torch.lazy import waits
-from gluonjit.engines.torch.operators import captured
+from gluonjit.engines.torch.operators import capturing
 from gluonjit.engines.torch.outlining import KNOWN
 from gluonjit.engines.torch.records import Refusal, refused_at_once
 from gluonjit.engines.torch.reuse import REUSING
@@ -214,7 +214,7 @@ def _node_or_parts(
     if state.inside:
         if isinstance(module, torch.nn.RNNBase) and not (hooks_inside or _hooked(module) or state.paused):
             try:
-                found = recurrent.call(module, mapped(args, as_lazy), kwargs, captured)
+                found = recurrent.call(module, mapped(args, as_lazy), kwargs, capturing)
             except Refusal as refusal:
                 found, reason = None, str(refusal)
             if found is not None:

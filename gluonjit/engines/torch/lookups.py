@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
-from gluonjit.engines.torch.arrays import name_of_device, name_of_dtype
+from gluonjit.engines.torch.arrays import Look, name_of_device, name_of_dtype
 from gluonjit.engines.torch.buffers import note_version
 from gluonjit.engines.torch.inputs import looked_up
 from gluonjit.graph import Spec, Value, intern_spec
@@ -88,21 +88,19 @@ def entries(batch: Batch, table: Table, numbers: list[int], single: bool) -> Val
     return _rows_of(batch, table, table.row, numbers, single, table.taped, None)
 
 
-def host_rows(batch: Batch, tensor: Any, spec: Spec) -> Value:
+def host_rows(batch: Batch, tensor: Any, look: Look) -> Value:
     """An integer, or a one-dimensional tensor of them, as rows numbered by value."""
-    listed = tensor.tolist()
-    single = not spec.shape
-    return _integers(batch, spec.dtype, spec.device, [listed] if single else listed, single, tensor)
+    row, listed = look.number, tensor.tolist()
+    assert row is not None
+    single = listed.__class__ is not list
+    table = integers_of(batch, row.dtype, row.device)
+    return _rows_of(batch, table, row, [listed] if single else listed, single, False, tensor)
 
 
 def whole(batch: Batch, number: int) -> Value:
     """A whole number, as a tensor of it would be."""
-    return _integers(batch, "int64", "cpu", [number], True, None)
-
-
-def _integers(batch: Batch, dtype: str, device: str, numbers: list[int], single: bool, base: Any) -> Value:
-    row = intern_spec((), dtype, device, "stack")
-    return _rows_of(batch, integers_of(batch, dtype, device), row, numbers, single, False, base)
+    row = intern_spec((), "int64", "cpu", "stack")
+    return _rows_of(batch, integers_of(batch, "int64", "cpu"), row, [number], True, False, None)
 
 
 def integers_of(batch: Batch, dtype: str, device: str) -> Integers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 from gluonjit.compiled import FAST
@@ -11,6 +12,7 @@ from gluonjit.engines.torch.cells import capture, open_batch
 from gluonjit.hybrid import Options
 
 _MOST = 4096
+_NO_NAMES: dict[str, Any] = {}
 _operators: OrderedDict[Any, Cell] = OrderedDict()
 DOORS: dict[Any, tuple[Cell, int]] = {}
 """Functions of which C captures calls by itself: their cell, and the sort of their door (see `doors`)."""
@@ -18,7 +20,20 @@ DOORS: dict[Any, tuple[Cell, int]] = {}
 
 def captured(func: Any, args: tuple[Any, ...]) -> Any:
     """A call of a function as one node. Raises Refusal where that cannot be."""
-    return capture(cell_of(func, func.__name__), None, func, args, {}, open_batch())
+    return capture(cell_of(func, func.__name__), None, func, args, _NO_NAMES, open_batch())
+
+
+def capturing(func: Any) -> Callable[..., Any]:
+    """What captures many calls of a function, each as one node. A call raises Refusal where that cannot be."""
+    open_batch()
+    cell = cell_of(func, func.__name__)
+    quick = None if FAST is None else FAST.capture
+
+    def call(*args: Any) -> Any:
+        found = None if quick is None else quick(cell, None, args, _NO_NAMES)
+        return captured(func, args) if found is None else found
+
+    return call
 
 
 def cell_of(func: Any, name: str) -> Cell:

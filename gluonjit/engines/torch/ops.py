@@ -16,7 +16,7 @@ from gluonjit.engines.torch.known import CHEAP, computed
 from gluonjit.engines.torch.lazy import LazyTensor, waits
 from gluonjit.engines.torch.making import MAKING, made
 from gluonjit.engines.torch.operands import concrete
-from gluonjit.engines.torch.operators import captured, cell_of
+from gluonjit.engines.torch.operators import capturing, cell_of
 from gluonjit.engines.torch.records import Refusal, noting
 from gluonjit.engines.torch.references import REFERENCES
 from gluonjit.engines.torch.results import refuse_used
@@ -75,7 +75,7 @@ def _found(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
                     admit(func, cell_of(func, name))
                 return found
         if func in recurrent.STEPS and not kwargs:
-            found = recurrent.run(func, args, captured)
+            found = recurrent.run(func, args, capturing)
             if found is not None:
                 return found
         cell = cell_of(func, name)

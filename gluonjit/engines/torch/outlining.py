@@ -130,13 +130,13 @@ class _Torch(Known):
         quick = None if FAST is None else FAST.capture
 
         def run(*args: Any) -> Any:
-            state = LOCAL.state
-            if state.paused or state.trace is not None:
-                return None
             args = (holder, *args)
             found = None if quick is None else quick(cell, holder, args, _NONE)
             if found is not None:
                 return found
+            state = LOCAL.state
+            if state.paused or state.trace is not None:
+                return None
             try:
                 return capture(cell, holder, function, args, _NONE, open_batch(options))
             except Refusal as refusal:

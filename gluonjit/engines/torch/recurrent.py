@@ -14,8 +14,8 @@ from torch.nn.functional import linear
 
 from gluonjit.engines.torch.lazy import LazyTensor
 
-Capture = Callable[[Callable[..., Any], tuple[Any, ...]], Any]
-"""Captures a call of a function as one node."""
+Capture = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""Makes of a function what captures calls of it, each as one node."""
 
 
 def lstm_step(given: Any, h: Any, c: Any, weight: Any, bias: Any) -> tuple[Any, Any]:
@@ -165,9 +165,9 @@ def _one_way(
     """The outputs of one layer in one direction, in the order of the inputs, and its last state."""
     of_input, of_state, *biases = weights
     given = linear(inputs, of_input, biases[0] if biases else None)
-    outputs = []
-    order = range(len(inputs))
+    outputs, capture_step = [], capture(step)
+    order, bias = range(len(inputs)), biases[1] if biases else None
     for k in reversed(order) if backward else order:
-        state = capture(step, (given[k], *state, of_state, biases[1] if biases else None))
+        state = capture_step(given[k], *state, of_state, bias)
         outputs.append(state[0])
     return torch.stack(outputs[::-1] if backward else outputs), state

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from mxnet import autograd, gluon
@@ -26,8 +27,8 @@ from gluonjit.engines.mxnet.outlining import KNOWN
 from gluonjit.engines.mxnet.reuse import REUSING
 from gluonjit.engines.mxnet.trace import operator_call
 from gluonjit.engines.mxnet.writes import before_write
-from gluonjit.hybrid import LOCAL
-from gluonjit.hybrid.capture.capturing import Sample, outermost_batch
+from gluonjit.hybrid import LOCAL, Batch
+from gluonjit.hybrid.capture.capturing import outermost_batch, sampled
 from gluonjit.hybrid.capture.outlining import place
 from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.capture.reusing import reused
@@ -153,17 +154,17 @@ def _outermost(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
         return _node(block, cell, args)
     key = None if cell.reuse is None else cell.reuse(*args)
     batch = outermost_batch(ENGINE, cell.options)
-    with Sample(batch):
-        _note_parameters(batch, block)
-        if id(block) not in batch.placed:
-            place(batch, block, lambda: blocks_of(block), KNOWN)
-        if key is None:
-            return _sample(block, args)
-        return reused(REUSING, batch, block, cell.recordings, args, key, lambda: _sample(block, args))
+    _note_parameters(batch, block)
+    if key is None:
+        return sampled(batch, _sample, batch, block, args)
+    run = partial(_sample, batch, block, args)
+    return sampled(batch, reused, REUSING, batch, block, cell.recordings, args, key, run)
 
 
-def _sample(block: gluon.Block, args: tuple[Any, ...]) -> Any:
+def _sample(batch: Batch, block: gluon.Block, args: tuple[Any, ...]) -> Any:
     """Returns what an outermost block gives, whose arrays are lazy there."""
+    if id(block) not in batch.placed:
+        place(batch, block, lambda: blocks_of(block), KNOWN)
     args = tuple([_lazy(arg) for arg in args])
     for hook in block._forward_pre_hooks.values():
         hook(block, args)

@@ -23,7 +23,7 @@ from gluonjit.engines.torch.reuse import REUSING
 from gluonjit.graph import is_own
 from gluonjit.graph.recorder import mapped
 from gluonjit.hybrid import LOCAL, UNCAPTURED, Batch, Options, engine_of
-from gluonjit.hybrid.capture.capturing import Sample
+from gluonjit.hybrid.capture.capturing import sampled
 from gluonjit.hybrid.capture.outlining import place
 from gluonjit.hybrid.capture.reusing import reused
 from gluonjit.hybrid.choose.kept import Look, recall
@@ -34,6 +34,7 @@ _automatic: WeakKeyDictionary[Any, tuple[Cell, dict[str, Any]]] = WeakKeyDiction
 _stateless: dict[Any, Cell] = {}
 _MOST = 1024
 _OWN = frozenset(torch.nn.Module().__dict__)
+_CALL = torch.nn.Module._call_impl
 
 
 def enable(module: Any, options: dict[str, Any]) -> None:
@@ -185,13 +186,12 @@ def _captured(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
         key = cell.reuse(*args, **kwargs)
         if key is not None:
             run = partial(_node_or_parts, module, cell, args, kwargs, batch, noted[1], True)
-            with Sample(batch):
-                return reused(REUSING, batch, module, cell.recordings, (args, kwargs), key, run)
+            return sampled(batch, reused, REUSING, batch, module, cell.recordings, (args, kwargs), key, run)
     return _node_or_parts(module, cell, args, kwargs, batch, noted[1])
 
 
 def _node_or_parts(
-    module: Any, cell: Cell, args: Any, kwargs: Any, batch: Batch, hooks_inside: bool, sampled: bool = False
+    module: Any, cell: Cell, args: Any, kwargs: Any, batch: Batch, hooks_inside: bool, in_sample: bool = False
 ) -> Any:
     """The call as one node, or what it calls: that of one outside of all others is a sample, if it is not in one."""
     state = LOCAL.state
@@ -209,8 +209,8 @@ def _node_or_parts(
             return capture(cell, module, module.forward, args, kwargs, batch)
         except Refusal as refusal:
             reason = str(refusal)
-    if sampled:
-        return _parts(module, args, kwargs, batch)
+    if in_sample:
+        return _parts(module, args, kwargs, batch, hooks_inside)
     if state.inside:
         if isinstance(module, torch.nn.RNNBase) and not (hooks_inside or _hooked(module) or state.paused):
             try:
@@ -222,8 +222,7 @@ def _node_or_parts(
         if not hooks and (is_own(module) or reason == LOOPS or foreign(batch, args)):
             batch.report.fine.add(cell.name)
         return expand(cell, _itself(module), args, kwargs, reason, batch)
-    with Sample(batch):
-        return _parts(module, args, kwargs, batch)
+    return sampled(batch, _parts, module, args, kwargs, batch, hooks_inside)
 
 
 def _itself(module: Any) -> Any:
@@ -246,13 +245,15 @@ def expanded(batch: Batch, cell: Cell, kind: type) -> None:
         report.fine.add(cell.name)
 
 
-def _parts(module: Any, args: Any, kwargs: Any, batch: Batch) -> Any:
+def _parts(module: Any, args: Any, kwargs: Any, batch: Batch, hooks_inside: bool) -> Any:
     """An outermost module is called: what it calls is captured."""
     if id(module) not in batch.placed:
         place(batch, module, module.modules, KNOWN)
     known = batch.foreign  # classes in which there is no tensor
     given = [arg if arg.__class__ in known else mapped(arg, as_lazy) for arg in args]
-    return _uncompiled(module, *given, **kwargs)
+    if hooks_inside or type(module)._call_impl is not _CALL or module._compiled_call_impl is not None:
+        return _uncompiled(module, *given, **kwargs)
+    return module.forward(*given, **kwargs)  # which is all that PyTorch does then
 
 
 def _with_options(batch: Batch, cell: Cell, module: Any) -> Batch:

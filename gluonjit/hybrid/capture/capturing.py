@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
-from types import TracebackType
+from typing import Any
 
 from gluonjit.graph import Kind, Record, Value
 from gluonjit.hybrid.options import Options
@@ -49,27 +49,17 @@ def outermost_batch(engine: Adapter, options: Options) -> Batch:
     return batch
 
 
-class Sample:
-    """For `with`: the call of an outermost model on one sample, what it calls is captured in the batch."""
-
-    __slots__ = ("_batch", "_begin", "_state")
-
-    def __init__(self, batch: Batch) -> None:
-        self._batch = batch
-        self._state = LOCAL.state
-        self._begin = perf_counter()
-
-    def __enter__(self) -> None:
-        self._batch.begin_sample()
-        self._state.inside += 1
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        batch = self._batch
-        try:
-            if isinstance(error, Exception):
-                raise of_sample(error, batch)
-        finally:
-            del error, trace  # else the error, its frames and this one would hold each other
-            self._state.inside -= 1
-            batch.end_sample()
-            batch.report.note(batch.sample - 1, "capture", self._begin, perf_counter())
+def sampled(batch: Batch, run: Callable[..., Any], *args: Any) -> Any:
+    """The call of an outermost model on one sample: what `run` calls is captured in the batch."""
+    state = LOCAL.state
+    begin = perf_counter()
+    batch.begin_sample()
+    state.inside += 1
+    try:
+        return run(*args)
+    except Exception as error:
+        raise of_sample(error, batch)  # noqa: B904 - which says what it comes of
+    finally:
+        state.inside -= 1
+        batch.end_sample()
+        batch.report.note(batch.sample - 1, "capture", begin, perf_counter())

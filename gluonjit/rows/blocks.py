@@ -18,6 +18,9 @@ WHAT = {"constant": 0, "index": 1, "operand": 2, "base": 2, "gradient": 3, "resu
 """What a slot of a form is: two numbers as they are; of an operand its index, rows or gradients; of a result its rows
 or gradients; or a saved register, the numbers being the columns that are saved before it, of nodes and of children."""
 
+APART, ANY_ROWS = 1, 2
+"""Steps whose rows are not equally many for each node: not known to be whose, or those of any number each."""
+
 
 @cython.cclass
 class Form:
@@ -271,12 +274,16 @@ class Blocks:
         args[slot] = addresses[number] + begin * self.strides[number]
         args[slot + 1] = (self.rows[number] - begin) * self.strides[number]
 
-    def reach(self, steps: list, ways: list, reached: cython.uchar[::1], passed: Any, known: dict, make: Any) -> list:
+    def reach(
+        self, steps: list, ways: list, reached: cython.uchar[::1], passed: Any, known: dict, make: Any, other: Any
+    ) -> list:
         """Go back through steps from those of their results that have been reached, to their operands.
 
-        `known` has by way and results, a byte each that is 1 where it has been reached, the numbers of the operands
-        to which gradients go and something else, which `make(step, way, bytes)` makes where it is missing. Steps of
-        `passed`, a collection or None, are not gone through. Returns steps that are, each with that something.
+        `known` has by way and results, a byte each that is 1 where it has been reached, numbers of results with those of
+        the operands that their gradients go to, and something else, which `make(step, way, bytes)` makes where it is
+        missing. Steps of `passed`, a collection or None, are not gone through. Where `other` is not None a node is one:
+        what is reached of it is so with all its results, and `other(step)` goes through steps of which that is not seen
+        here. Returns steps that are gone through, each with that something.
         """
         k: cython.Py_ssize_t
         r: cython.Py_ssize_t
@@ -303,12 +310,18 @@ class Blocks:
             way = known.get(key)
             if way is None:
                 way = known[key] = make(step, ways[k], key[1])
-            self._spread(step, given, way[0], reached)
+            if other is not None and self.apart[step]:
+                other(step)
+            else:
+                for results, operands in way[0]:
+                    self._spread(step, results, operands, reached)
+                if other is not None:
+                    self._complete(step, reached)
             found.append((step, way[1]))
         return found
 
     @cython.cfunc
-    def _spread(self, step: cython.Py_ssize_t, given: bytearray, operands: tuple, reached: cython.uchar[::1]) -> None:
+    def _spread(self, step: cython.Py_ssize_t, results: tuple, operands: tuple, reached: cython.uchar[::1]) -> None:
         """Note which rows of operands are reached: those of nodes that are, or all where it is not known which."""
         r: cython.Py_ssize_t
         o: cython.Py_ssize_t
@@ -319,11 +332,13 @@ class Blocks:
         # What can be told apart: nodes, or where they have any number of rows these.
         units: cython.longlong = self.counts[step]
         per: cython.longlong = self.nodes[step] // units
-        every: cython.bint = self.apart[step] or per * units != self.nodes[step]
+        every: cython.bint = self.apart[step] == APART
         nodes: bytearray = bytearray(units)
-        for r in range(self.result_at[step], self.result_at[step + 1]):
-            if every or not given[r - self.result_at[step]]:
-                continue
+        for number in results:
+            if every:
+                break
+            r = number
+            r += self.result_at[step]
             missing: cython.bint = False
             place = self.offsets[self.result_arenas[r]] + self.result_begins[r]
             for i in range(self.nodes[step]):
@@ -344,6 +359,26 @@ class Blocks:
                 elif begin >= 0:
                     for child in range(self.packed[begin + i], self.packed[begin + i + 1]):
                         reached[place + self._row(o, child)] = 1
+
+    @cython.cfunc
+    def _complete(self, step: cython.Py_ssize_t, reached: cython.uchar[::1]) -> None:
+        """Count all rows of a node as reached of which one is."""
+        r: cython.Py_ssize_t
+        i: cython.longlong
+        place: cython.longlong
+        units: cython.longlong = self.counts[step]
+        per: cython.longlong = self.nodes[step] // units
+        nodes: bytearray = bytearray(units)
+        for r in range(self.result_at[step], self.result_at[step + 1]):
+            place = self.offsets[self.result_arenas[r]] + self.result_begins[r]
+            for i in range(self.nodes[step]):
+                if reached[place + i]:
+                    nodes[i // per] = 1
+        for r in range(self.result_at[step], self.result_at[step + 1]):
+            place = self.offsets[self.result_arenas[r]] + self.result_begins[r]
+            for i in range(self.nodes[step]):
+                if nodes[i // per]:
+                    reached[place + i] = 1
 
     @cython.cfunc
     def _row(self, o: cython.Py_ssize_t, i: cython.longlong) -> cython.longlong:
@@ -388,7 +423,7 @@ def read(steps: tuple, programs: list, unfit: Any) -> tuple:
         program.append(known[0])
         nodes.append(step.places[0].end - step.places[0].begin)
         counts.append(nodes[-1] if kind.poly else step.count)
-        apart.append(kind.apart)
+        apart.append(APART if kind.apart or nodes[-1] % counts[-1] else ANY_ROWS if kind.poly else 0)
         groups: tuple = kind.groups
         gathers: tuple = step.gathers
         for k in range(len(gathers)):

@@ -200,13 +200,34 @@ class Steps:
         of a step's backward pass in a way, given the results that have been reached, each way once.
         """
 
-        def through(number: int, way: int, given: bytes) -> tuple[tuple[int, ...], Form | None]:
+        def through(number: int, way: int, given: bytes) -> tuple[Any, Form | None]:
             results = tuple([k for k, found in enumerate(given) if found])
             operands = self.ways[way].compiled.reached & self.ways[way].operands & self.sources(number, results)[0]
-            return tuple(operands), make(number, way, results)
+            return ((results, tuple(operands)),), make(number, way, results)
 
         found: list[tuple[int, Form | None]]
-        found = self._blocks.reach(steps, ways, reached.view("uint8"), passed, {}, through)
+        found = self._blocks.reach(steps, ways, reached.view("uint8"), passed, {}, through, None)
+        return found
+
+    def reach_nodes(
+        self,
+        steps: list[int],
+        ways: list[int],
+        reached: Flags,
+        operands: Callable[[int, int], tuple[int, ...]],
+        other: Callable[[int], Any],
+    ) -> list[tuple[int, int]]:
+        """The same where a node is one: what is reached of it is so with all its results. The steps, each with its way.
+
+        `operands` tells to which of them gradients of a result of a step go; `other` goes through a step whose nodes
+        have any number of rows.
+        """
+
+        def through(number: int, way: int, given: bytes) -> tuple[Any, int]:
+            return tuple([((k,), operands(number, k)) for k, found in enumerate(given) if found]), way
+
+        found: list[tuple[int, int]]
+        found = self._blocks.reach(steps, ways, reached.view("uint8"), None, {}, through, other)
         return found
 
     def backward_form(self, number: int, way: int, memory: Memory) -> Form | None:

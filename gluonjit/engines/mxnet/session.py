@@ -217,7 +217,7 @@ class Session(ArraySession):
             self._besides.update(_besides(self.plan, [begin]))
             return 0
         if self.tape is not None:
-            self.tape.note_fused(self._fused.entries(stretch))
+            self.tape.note_fused(self._fused, stretch)
         self.laps(stretch, since)
         if self.finite is not None:
             self.finite.results(begin, [self.at(place) for place in self.plan.steps[begin].places])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from itertools import groupby
 from time import perf_counter
 from typing import Any, NamedTuple
 from weakref import WeakSet
@@ -22,7 +21,7 @@ from gluonjit.analysis.plan import Gather, Place
 from gluonjit.engines.mxnet.arrays import FLOATS, address_of
 from gluonjit.engines.mxnet.filling import fill_zero
 from gluonjit.engines.mxnet.finite import Finite
-from gluonjit.engines.mxnet.fused_steps import RowTapeEntry
+from gluonjit.engines.mxnet.fused_steps import FusedSteps
 from gluonjit.engines.mxnet.history import Seed, Source, Target, has_history
 from gluonjit.engines.mxnet.hooked import original_backward, slice_rows
 from gluonjit.engines.mxnet.program import Program, program_of
@@ -31,18 +30,21 @@ from gluonjit.engines.mxnet.semantics import as_shape, classic, shapes
 from gluonjit.graph import Value
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid import Report
-from gluonjit.rows import Learning, row_flags
+from gluonjit.rows import Learning, Stretch, row_flags
 
 _count = iter(range(1 << 62))
 
 
 class Entry(NamedTuple):
-    """A step that was recorded, whether gradients go through it, and its results, or how it ran in C."""
+    """A step that was recorded, whether gradients go through it, and its results."""
 
     number: int
     learns: bool
     results: Sequence[NDArray]
-    ran: RowTapeEntry | None
+
+
+_Way = tuple[int, Sequence[NDArray], Sequence[tuple[int, int]]]
+"""The last step of what backward goes through at once, its results, or steps that ran in C, each with its way."""
 
 
 LIVING: WeakSet[Tape] = WeakSet()
@@ -75,12 +77,14 @@ class Tape:
         LIVING.add(self)
         self._entered: list[Any] | None = None
         self._finite = finite
-        self._steps: list[Entry] = []
+        self._steps: list[Entry | Stretch] = []
+        self._fused: FusedSteps | None = None
         self._addresses: dict[int | tuple[str, int], int] = {}  # of gradients that MXNet is not writing to
         self._variables: list[NDArray | None] = [None] * len(plan.arenas)
         self._gradients: list[NDArray | None] = [None] * len(plan.arenas)
         self._constants: dict[int, tuple[NDArray, NDArray, NDArray | None]] = {}
         self.learned_rows, self._learned_rows = row_flags(plan)
+        self._begun = self.learned_rows  # rows that no step computes, or without gradients
 
     def track(self, arrays: Sequence[Any]) -> None:
         """Decide which arenas get gradients: those that steps write to under recording, and those of sources."""
@@ -95,6 +99,12 @@ class Tape:
                 context = None if arrays[number] is None else arrays[number].context
                 shape = (arena.rows, *arena.spec.row_shape)
                 self._gradients[number] = mx.nd.empty(shape, ctx=context, dtype=arena.spec.dtype)
+        self._begun = self.learned_rows.copy()
+        begin = 0
+        for arena, gradient in zip(self.plan.arenas, self._gradients):
+            if gradient is None:
+                self._begun[begin : begin + arena.rows] = True
+            begin += arena.rows
 
     def variable(self, number: int, arrays: Sequence[Any]) -> NDArray:
         """An arena as a variable of the steps' own recording."""
@@ -190,7 +200,7 @@ class Tape:
         learned = any(used and self.learns(gather) for gather, used in zip(step.gathers, program.used))
         learned = learned or self._learns_weights(program, len(step.gathers))
         if learned or self._left_learns(program):
-            self._steps.append(Entry(number, learned, results, None))
+            self._steps.append(Entry(number, learned, results))
             for place in step.places:
                 self._learned_rows[place.arena][place.begin : place.end] = True
 
@@ -217,9 +227,11 @@ class Tape:
         marks = range(len(step.places)) if learns or self._left_learns(program) else ()
         return Learning(weights, results, marks, learns)
 
-    def note_fused(self, ran: Sequence[tuple[RowTapeEntry, bool]]) -> None:
-        """Remember steps that ran in C, and whether gradients go through each."""
-        self._steps += [Entry(entry.number, learns, (), entry) for entry, learns in ran]
+    def note_fused(self, fused: FusedSteps, stretch: Stretch) -> None:
+        """Remember steps that ran in C, where rows learn by them."""
+        if fused.marks(stretch):
+            self._fused = fused
+            self._steps.append(stretch)
 
     def gradients(self, seeds: Sequence[Seed], retain: bool, train_mode: bool, hold: bool = False) -> list[Target]:
         """Gradients of everything before the flush, given those of some of its rows.
@@ -254,16 +266,14 @@ class Tape:
                 if self._finite is not None:
                     self._finite.head(seed.gradient)
         self._addresses.clear()
-        for steps_in_c in {entry.ran.steps for entry in steps if entry.ran is not None}:
-            steps_in_c.begin_backward()
+        if self._fused is not None:
+            self._fused.begin_backward()
         laps, begin = [], self._now()
-        together = _alone if self._finite is not None or self.profiles else _in_c
-        for _, entries in groupby(steps, together):
-            number, _, results, ran = first = next(entries)
+        for number, results, going in steps:
             step = self.plan.steps[number]
-            if ran is not None:
-                in_c = [entry.ran for entry in (first, *entries) if entry.ran is not None]
-                self.report.row_ms += ran.steps.backward(in_c)
+            if going:
+                assert self._fused is not None
+                self.report.row_ms += self._fused.backward(going)
             else:
                 heads, head_gradients = zip(*self._with_gradients(step, results))
                 with shapes(program_of(step.kind).numpy):
@@ -312,20 +322,34 @@ class Tape:
         parts = tuple([(array, self._rows(place).reshape(array.shape)) for array, place in reached])
         return Target(source.array, None, rows, bool(parts), parts)
 
-    def _reached(self, places: Sequence[Place]) -> tuple[Reach, list[Entry]]:
+    def _reached(self, places: Sequence[Place]) -> tuple[Reach, list[_Way]]:
         """Finds what these rows depend on, and the steps to go backward through, the last one first."""
         reach = Reach(self.plan)
         for place in places:
             if self._gradients[place.arena] is not None:
                 reach.start(place)
-        steps = []
+        found: list[_Way] = []
         for entry in reversed(self._steps):
+            if isinstance(entry, Stretch):
+                found += self._reached_in_c(reach, entry)
+                continue
             step = self.plan.steps[entry.number]
             if not entry.learns:  # nothing but weights that meet zeros alone
                 reach.through(step)
             elif any([self._gradients[place.arena] is not None for place in step.places]) and reach.through(step):
-                steps.append(entry)
-        return reach, steps
+                found.append((entry.number, entry.results, ()))
+        return reach, found
+
+    def _reached_in_c(self, reach: Reach, stretch: Stretch) -> list[_Way]:
+        assert self._fused is not None
+        steps = self.plan.steps
+        going = self._fused.reach(
+            stretch,
+            reach.flags,
+            lambda number, result: reach.operands(steps[number], result),
+            lambda number: reach.through(steps[number]),
+        )
+        return [(going[0][0], (), going)] if going else []
 
     def _with_gradients(self, step: Step, results: Sequence[NDArray]) -> list[tuple[NDArray, NDArray]]:
         """Results of a step with their gradients, for those that can have one."""
@@ -340,12 +364,8 @@ class Tape:
         return any(not tape.freed for tape in self.later)
 
     def _all_spent(self) -> bool:
-        return all(
-            self.spent.reaches_all(place)
-            for entry in self._steps
-            for place in self.plan.steps[entry.number].places
-            if self._gradients[place.arena] is not None
-        )
+        """Tells whether backward has gone through all rows that have been computed from something that learns."""
+        return not (self.learned_rows > (self._begun | self.spent.flags)).any()
 
     def _gradients_of(self, step: Step) -> list[NDArray | None]:
         """The gradients of the weights of a step."""
@@ -360,6 +380,7 @@ class Tape:
         """Forget the history, and with it the arenas."""
         self.freed = True
         self._steps = []
+        self._fused = None
         self._variables = []
         self._gradients = []
         self._constants = {}
@@ -367,11 +388,3 @@ class Tape:
         self.sources = []
         self.read = {}
 
-
-def _in_c(entry: Entry) -> int:
-    """Alike for steps that ran in C and follow each other: backward goes through them at once."""
-    return -1 if entry.ran is not None else entry.number
-
-
-def _alone(entry: Entry) -> int:
-    return entry.number

@@ -75,7 +75,7 @@ class Blocks:
     packed_at: cython.longlong
     at: cython.Py_ssize_t
 
-    def __init__(self, tables: list, rows: list, strides: list, packed: Any, packed_at: int) -> None:
+    def __init__(self, tables: list, rows: list, strides: list, packed: Any) -> None:
         """The tables are those that `read` has filled; rows and bytes of a row for each arena; packed indices."""
         k: cython.Py_ssize_t
         (
@@ -101,7 +101,8 @@ class Blocks:
             self.offsets[k + 1] = self.offsets[k] + self.rows[k]
         self.addresses = array("q", bytes(8 * (len(rows) + 1)))
         self.saved = array("q", bytes(8 * (len(tables[0]) + 1)))
-        self.packed, self.packed_at, self.at = packed, packed_at, -1
+        self.packed, self.at = packed, -1
+        self.packed_at = packed.buffer_info()[0]
 
     def forget(self, arenas: list) -> None:
         """Ask anew where these arenas lie."""
@@ -279,11 +280,11 @@ class Blocks:
     ) -> list:
         """Go back through steps from those of their results that have been reached, to their operands.
 
-        `known` has by way and results, a byte each that is 1 where it has been reached, numbers of results with those of
-        the operands that their gradients go to, and something else, which `make(step, way, bytes)` makes where it is
-        missing. Steps of `passed`, a collection or None, are not gone through. Where `other` is not None a node is one:
-        what is reached of it is so with all its results, and `other(step)` goes through steps of which that is not seen
-        here. Returns steps that are gone through, each with that something.
+        `known` has by way and results, a byte each that is 1 where it has been reached, numbers of results with those
+        of the operands that their gradients go to, and something else, which `make(step, way, bytes)` makes where it
+        is missing. Steps of `passed`, a collection or None, are not gone through. Where `other` is not None a node is
+        one: what is reached of it is so with all its results, and `other(step)` goes through steps of which that is not
+        seen here. Returns steps that are gone through, each with that something.
         """
         k: cython.Py_ssize_t
         r: cython.Py_ssize_t
@@ -386,12 +387,10 @@ class Blocks:
         return self.begins[o] + i if self.indices[o] < 0 else self.packed[self.indices[o] + i]
 
 
-def read(steps: tuple, programs: list, unfit: Any) -> tuple:
-    """Read steps, each with the number of its program and the spaces of its operands, or None: `Blocks`' tables.
+def read(steps: tuple, programs: list, unfit: Any, rows_of: list, strides: list) -> Blocks:
+    """Read steps, each with the number of its program and the spaces of its operands, or None.
 
-    Steps whose rows are not one a node or one a child are given to `unfit`, with why. Returns the tables, the indices
-    to be packed one after the other, how many numbers these are, and which steps have children, of whom the beginnings
-    come after them.
+    Steps whose rows are not one a node or one a child are given to `unfit`, with why. rows_of, strides: as of `Blocks`.
     """
     tables: list = [[], [], [], [], [], [], [0], [], [], [], [], [], [0], [], []]
     program, nodes, children, counts, apart, first, operand_at = tables[:7]
@@ -455,7 +454,44 @@ def read(steps: tuple, programs: list, unfit: Any) -> tuple:
             result_arenas.append(place.arena)
             result_begins.append(place.begin)
         result_at.append(len(result_arenas))
-    return tables, wanted, packed, parents
+    return Blocks(tables, rows_of, strides, _packed(steps, wanted, packed, parents, tables))
+
+
+@cython.cfunc
+def _packed(steps: tuple, wanted: list, packed: cython.longlong, parents: list, tables: list) -> Any:
+    """Indices one after the other, and after these where the children of each node of `parents` begin."""
+    k: cython.Py_ssize_t
+    at: cython.Py_ssize_t = 0
+    begin: cython.longlong
+    each: cython.longlong
+    nodes: list = tables[1]
+    children: list = tables[2]
+    first: list = tables[5]
+    for number in parents:
+        packed += nodes[number] + 1
+    found = array("i", (0,)) * (packed + 1)
+    into: cython.int[::1] = found
+    for index in wanted:
+        taken: cython.longlong[::1] = index
+        for k in range(len(taken)):
+            into[at + k] = taken[k]
+        at += len(taken)
+    for number in parents:
+        first[number] = at
+        arities = steps[number].arities
+        begin = 0
+        if arities is None:  # then each node has as many
+            each = children[number] // nodes[number]
+            for k in range(nodes[number] + 1):
+                into[at + k] = k * each
+        else:
+            taken = arities
+            into[at] = 0
+            for k in range(nodes[number]):
+                begin += taken[k]
+                into[at + k + 1] = begin
+        at += nodes[number] + 1
+    return found
 
 
 @cython.cfunc

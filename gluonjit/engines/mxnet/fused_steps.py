@@ -11,17 +11,14 @@ from gluonjit.engines.mxnet.arrays import address_of, device_of, dtype_name, roo
 from gluonjit.engines.mxnet.fusing import fused_program
 from gluonjit.graph import Kind
 from gluonjit.graph.modes import is_recorded
-from gluonjit.rows import NO_FLAGS, Learning, NotFusable, RowProgram, Steps, Stretch, row_flags
+from gluonjit.rows import NO_FLAGS, Learner, NotFusable, RowProgram, Steps, Stretch, row_flags
 
 
-class History(Protocol):
+class History(Learner, Protocol):
     """A history, as far as gradients need it."""
 
     learned_rows: Any
     """Flags of rows (`rows.row_flags`) that were computed from something that learns."""
-
-    def learning(self, number: int, learned: frozenset[int]) -> Learning:
-        """Tells what learns in a step, given its operands that do."""
 
     def gradient_address(self, arena: int) -> int:
         """The address of the gradients of an arena's rows."""
@@ -64,16 +61,14 @@ class FusedSteps:
 
     def run(self, begin: int, end: int) -> Stretch | None:
         """Run steps, up to one that has no derivative, which has to run as a graph; None where that is the first."""
-        learned = NO_FLAGS if self._tape is None else self._history().learned_rows
-        ways = self._steps.choose(begin, end, self._recorded, learned, self._read, self._learning, self)
+        tape: Any = None if self._tape is None else self._history()
+        learned = NO_FLAGS if tape is None else tape.learned_rows
+        ways = self._steps.choose(begin, end, self._recorded, learned, self._read, tape, self)
         return self._steps.run(begin, ways, self) if ways else None
 
     def marks(self, stretch: Stretch) -> bool:
         """Tells whether rows learn by any of these steps."""
         return any([self._steps.ways[way].learning.marks for way in set(stretch.ways)])
-
-    def _learning(self, number: int, learned: frozenset[int]) -> Learning:
-        return self._history().learning(number, learned)
 
     def begin_backward(self) -> None:
         """Read weights anew, as MXNet's own backward does, when what was written to them since is there."""
@@ -81,7 +76,11 @@ class FusedSteps:
         self._steps.forget_weights()
 
     def reach(
-        self, stretch: Stretch, reached: Any, operands: Callable[[int, int], tuple[int, ...]], other: Callable[[int], Any]
+        self,
+        stretch: Stretch,
+        reached: Any,
+        operands: Callable[[int, int], tuple[int, ...]],
+        other: Callable[[int], Any],
     ) -> list[tuple[int, int]]:
         """Go back through steps from what has been reached; those that gradients go through, each with its way."""
         ways = self._steps.ways

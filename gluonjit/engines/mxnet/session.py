@@ -77,30 +77,32 @@ class Session(ArraySession):
         with as_captured(0):
             if table.weight is None:
                 values = np.array(chunk.indices)
-                self._put(chunk.place, mx.nd.array(values, ctx=context, dtype=chunk.spec.dtype), None)
+                self._put(chunk.place, mx.nd.array(values, ctx=context, dtype=chunk.spec.dtype), None, None)
                 return
             index = mx.nd.array(np.array(chunk.indices, dtype=np.int32), ctx=context, dtype="int32")
         learned = self.tape is not None and table.taped and table.weight.grad is not None
 
-        def again() -> NDArray:  # with indices of its own, which MXNet forgets about after a backward
-            return mx.nd.Embedding(index.detach(), classic(table.weight), **dict(table.attrs))
+        def again(out: NDArray | None = None) -> NDArray:  # its own indices: MXNet forgets them after a backward
+            return mx.nd.Embedding(index.detach(), classic(table.weight), out=out, **dict(table.attrs))
 
+        room = self._room_at(chunk.place, learned)
         with as_captured(2 if learned else 0):
             try:
-                rows = again()
+                rows = again(room)
             except mx.base.MXNetError as error:
                 user = self.provenance.first_use(chunk.place.arena, chunk.place.begin)
                 text = f"A look-up in a table of shape {table.weight.shape} failed, for the {user}: {reason_of(error)}."
                 raise both(FlushError, mx.base.MXNetError, text) from error
-        self._put(chunk.place, rows, Source(rows, chunk.place, None, again=again) if learned else None)
+        self._put(chunk.place, rows, Source(rows, chunk.place, None, again=again) if learned else None, room)
 
     def put_leaves(self, chunk: LeafChunk) -> None:
         """Concatenate arrays that were there before the batch; gradients go on from them."""
         taped = self.tape is not None
         own = [not isinstance(leaf.payload, Imported) for leaf in chunk.leaves]
         learned = [taped and plain and is_learned(leaf.payload) for leaf, plain in zip(chunk.leaves, own)]
+        room = self._room_at(chunk.place, any(learned))
         with as_captured(2 if any(learned) else 0):
-            rows = _joined(chunk.leaves, learned)
+            rows = _joined(chunk.leaves, learned, room)
         parts: list[tuple[NDArray, Place]] = []
         for (leaf, part), plain, learns in zip(self.parts(chunk), own, learned):
             if learns:
@@ -110,13 +112,21 @@ class Session(ArraySession):
             elif self.tape is not None and not plain and leaf.payload.tape is not None:
                 self.tape.sources.append(Source(leaf.payload.array, part, leaf.payload.value))
                 leaf.payload.tape.later.add(self.tape)
-        self._put(chunk.place, rows, Source(rows, chunk.place, None, tuple(parts)) if parts else None)
+        self._put(chunk.place, rows, Source(rows, chunk.place, None, tuple(parts)) if parts else None, room)
 
-    def _put(self, place: Place, rows: NDArray, source: Source | None) -> None:
+    def _put(self, place: Place, rows: NDArray, source: Source | None, room: NDArray | None) -> None:
+        """Put rows of an input into their place, if they have not been computed in its `room`."""
         if source is not None and self.tape is not None:
             self.tape.sources.append(source)
         self._fused.written([place.arena])
-        self.put(place, rows, source is None)
+        if room is None or rows is not room:
+            self.put(place, rows, source is None)
+        elif self.finite is not None:
+            self.finite.inputs(place.arena, place.begin, rows)
+
+    def _room_at(self, place: Place, learned: bool) -> NDArray | None:
+        """The rows of an input's place, to be computed there; None where that has to be otherwise."""
+        return None if learned or self.plan.arenas[place.arena].sole else self.at(place)
 
     def kept(self, rows: NDArray, own: bool) -> NDArray:
         """Without its history: steps must not go back into it by themselves, where nothing is learned from a row."""
@@ -282,16 +292,16 @@ def _has_taped_inputs(plan: Plan) -> bool:
     return False
 
 
-def _joined(leaves: Sequence[Leaf], learned: Sequence[bool]) -> NDArray:
+def _joined(leaves: Sequence[Leaf], learned: Sequence[bool], out: NDArray | None) -> NDArray:
     arrays = [leaf.payload.array if isinstance(leaf.payload, Imported) else leaf.payload for leaf in leaves]
     arrays = [classic(array) for array in arrays]
     if any(learned):  # what is joined with learned arrays gets an entry in a history, which others may free
         arrays = [array if learns else array.detach() for array, learns in zip(arrays, learned)]
     if len(leaves) == 1 and leaves[0].spec.mode == "rows":
         # The program may write to its own array later, which what has been captured must not show.
-        return arrays[0] if isinstance(leaves[0].payload, Imported) else mx.nd.identity(arrays[0])
+        return arrays[0] if isinstance(leaves[0].payload, Imported) else mx.nd.identity(arrays[0], out=out)
     with shapes(bool(LOCAL.state.numpy & SHAPES) or not leaves[0].spec.shape):
-        return join(leaves[0].spec, arrays, None)
+        return join(leaves[0].spec, arrays, out)
 
 
 def _besides(plan: Plan, steps: Sequence[int]) -> dict[int, list[Any]]:

@@ -19,7 +19,7 @@ from mxnet.ndarray import NDArray
 from gluonjit.analysis import Plan, Step
 from gluonjit.analysis.plan import Gather, Place
 from gluonjit.engines.mxnet.arrays import FLOATS, address_of
-from gluonjit.engines.mxnet.filling import fill_zero
+from gluonjit.engines.mxnet.filling import fill_zero, zeros
 from gluonjit.engines.mxnet.finite import Finite
 from gluonjit.engines.mxnet.fused_steps import FusedSteps
 from gluonjit.engines.mxnet.history import Seed, Source, Target, has_history
@@ -27,7 +27,7 @@ from gluonjit.engines.mxnet.hooked import original_backward, slice_rows
 from gluonjit.engines.mxnet.program import Program, program_of
 from gluonjit.engines.mxnet.reach import Reach, entered
 from gluonjit.engines.mxnet.semantics import as_shape, classic, shapes
-from gluonjit.graph import Value
+from gluonjit.graph import Kind, Value
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid import Report
 from gluonjit.rows import Learning, Stretch, row_flags
@@ -82,7 +82,9 @@ class Tape:
         self._addresses: dict[int | tuple[str, int], int] = {}  # of gradients that MXNet is not writing to
         self._variables: list[NDArray | None] = [None] * len(plan.arenas)
         self._gradients: list[NDArray | None] = [None] * len(plan.arenas)
-        self._constants: dict[int, tuple[NDArray, NDArray, NDArray | None]] = {}
+        self._constants: dict[int, tuple[NDArray, NDArray | None]] = {}  # weights, with their gradients
+        self._weights: dict[int, NDArray] = {}  # as variables of the steps' own recording
+        self._fresh = True  # gradients are zeros yet
         self.learned_rows, self._learned_rows = row_flags(plan)
         self._begun = self.learned_rows  # rows that no step computes, or without gradients
 
@@ -98,7 +100,7 @@ class Tape:
             if arena.spec.dtype in FLOATS:
                 context = None if arrays[number] is None else arrays[number].context
                 shape = (arena.rows, *arena.spec.row_shape)
-                self._gradients[number] = mx.nd.empty(shape, ctx=context, dtype=arena.spec.dtype)
+                self._gradients[number] = self._zeros(number, shape, context, arena.spec.dtype)
         self._begun = self.learned_rows.copy()
         begin = 0
         for arena, gradient in zip(self.plan.arenas, self._gradients):
@@ -123,27 +125,38 @@ class Tape:
 
         Where what uses it does not add to a gradient rightly (`adds`), a view stands between them.
         """
+        gradient, variable = self._constant(given), self._weights.get(id(given))
+        if variable is None:
+            variable = classic(given).detach()
+            # MXNet forgets about an array that is no variable after the first backward: each step gets its own.
+            if gradient is None:
+                return variable
+            autograd.mark_variables([variable], [gradient], "add")
+            self._weights[id(given)] = variable
+        if adds:
+            return variable
+        return slice_rows(variable, 0, given.shape[0]) if given.shape else as_shape(variable, ())
+
+    def _constant(self, given: NDArray) -> NDArray | None:
+        """Room for the gradient of a weight, if it is learned."""
         known = self._constants.get(id(given))
         if known is None:
-            array = classic(given)
-            if has_history(array):
-                variable = array.detach()
-                gradient = mx.nd.empty(variable.shape, ctx=variable.context, dtype=variable.dtype)
-                autograd.mark_variables([variable], [gradient], "add")
-                known = (given, variable, gradient)
-            else:
-                known = (given, array, None)
-            self._constants[id(given)] = known
-        # MXNet forgets about an array that is no variable after the first backward: each step gets its own.
-        if known[2] is None:
-            return known[1].detach()
-        if adds:
-            return known[1]
-        return slice_rows(known[1], 0, given.shape[0]) if given.shape else as_shape(known[1], ())
+            gradient = None
+            if has_history(classic(given)):
+                gradient = self._zeros(("constant", id(given)), given.shape, given.context, given.dtype)
+            known = self._constants[id(given)] = (given, gradient)
+        return known[1]
+
+    def _zeros(self, key: int | tuple[str, int], shape: tuple[int, ...], context: Any, dtype: Any) -> NDArray:
+        """Zeros for a gradient; where they lie is known until MXNet writes there."""
+        array, address = zeros(shape, context, dtype)
+        if address is not None:
+            self._addresses[key] = address
+        return array
 
     def gradient_of(self, given: NDArray) -> NDArray | None:
         """The gradient of a constant, None where it is not learned."""
-        return self._constants[id(given)][2]
+        return self._constants[id(given)][1]
 
     def has_entered(self, arena: int, positions: Sequence[int], goes_back: Callable[[Value, float], bool]) -> bool:
         """Tells whether MXNet would have an array of these rows in a computational graph, which refuses writes to it.
@@ -159,7 +172,7 @@ class Tape:
             for array, place in self.read.values():  # what an earlier flush has read beside a weight is in a graph
                 if any(tape.holds(array, goes_back) for tape in before):
                     begun.append(place)
-            self._entered = entered(self.plan, begun, lambda array: self._constants[id(array)][2] is not None)
+            self._entered = entered(self.plan, begun, lambda array: self._constants[id(array)][1] is not None)
         return bool(self._entered[arena][positions].all())
 
     def holds(self, array: NDArray, goes_back: Callable[[Value, float], bool]) -> bool:
@@ -206,26 +219,28 @@ class Tape:
 
     def _learns_weights(self, program: Program, operands: int) -> bool:
         return any(
-            used and self._constants[id(array)][2] is not None
+            used and self._constants[id(array)][1] is not None
             for array, used in zip(program.consts, program.used[operands:])
         )
 
     def _left_learns(self, program: Program) -> bool:
-        return any(self._constants[id(array)][2] is not None for array in program.left)
+        return any(self._constants[id(array)][1] is not None for array in program.left)
 
-    def learning(self, number: int, learned: frozenset[int]) -> Learning:
-        """Tells what learns in a step that is to run in C, given its operands that do."""
-        step = self.plan.steps[number]
-        program = program_of(step.kind)
-        for array in [*program.consts, *program.left]:
-            self.constant(array, True)
-        groups = [group for group, roles in enumerate(step.kind.groups) for _ in roles]
-        learns = any([program.used[groups[operand]] for operand in learned])
-        learns = learns or self._learns_weights(program, len(step.gathers))
-        weights = [k for k, array in enumerate(program.consts) if self.gradient_of(array) is not None]
-        results = [k for k, place in enumerate(step.places) if self._gradients[place.arena] is not None]
-        marks = range(len(step.places)) if learns or self._left_learns(program) else ()
-        return Learning(weights, results, marks, learns)
+    def weights(self, kind: Kind) -> tuple[bool, ...]:
+        """Tells whether each constant of steps that are to run in C learns, and each weight that they leave out."""
+        program = program_of(kind)
+        return tuple([self._constant(array) is not None for array in (*program.consts, *program.left)])
+
+    def learning(self, kind: Kind, operands: frozenset[int], weights: tuple[bool, ...]) -> Learning:
+        """Tells what learns in such a step, given its operands and weights that do."""
+        program = program_of(kind)
+        count = len(program.consts)
+        groups = [group for group, roles in enumerate(kind.groups) for _ in roles]
+        learns = any([program.used[groups[operand]] for operand in operands])
+        learns = learns or any([used and learned for used, learned in zip(program.used[len(kind.groups) :], weights)])
+        results = range(len(kind.outputs))  # all of them are of float32
+        marks = results if learns or any(weights[count:]) else ()
+        return Learning([k for k in range(count) if weights[k]], results, marks, learns)
 
     def note_fused(self, fused: FusedSteps, stretch: Stretch) -> None:
         """Remember steps that ran in C, where rows learn by them."""
@@ -256,16 +271,16 @@ class Tape:
         if not retain:
             self.spent.add(reach)
         keep = retain or hold or self.bridges > 0 or self._awaited() or not self._all_spent()
-        for array in [*self._gradients, *[gradient for _, _, gradient in self._constants.values()]]:
-            if array is not None:
-                fill_zero(array)
+        if not self._fresh:
+            self._fill_zero()
+        self._fresh = False
         for seed in seeds:
             if self._gradients[seed.arena] is not None:  # else numbers without gradients, such as integers
                 rows = self._rows(seed.place)
                 mx.nd.elemwise_add(rows, seed.gradient, out=rows)
+                self._addresses.pop(seed.arena, None)
                 if self._finite is not None:
                     self._finite.head(seed.gradient)
-        self._addresses.clear()
         if self._fused is not None:
             self._fused.begin_backward()
         laps, begin = [], self._now()
@@ -290,6 +305,12 @@ class Tape:
             self.free()
         return targets
 
+    def _fill_zero(self) -> None:
+        for array in [*self._gradients, *[gradient for _, gradient in self._constants.values()]]:
+            if array is not None:
+                fill_zero(array)
+        self._addresses.clear()
+
     def _now(self) -> float:
         """The time, when profiling after all that came before has run."""
         if self.profiles:
@@ -308,7 +329,7 @@ class Tape:
     def _targets(self, reach: Reach) -> list[Target]:
         weights = [
             Target(array, None, gradient, id(array) in reach.constants)
-            for array, _, gradient in self._constants.values()
+            for array, gradient in self._constants.values()
             if gradient is not None
         ]
         sources = [source for source in self.sources if self._gradients[source.place.arena] is not None]
@@ -369,7 +390,7 @@ class Tape:
 
     def _gradients_of(self, step: Step) -> list[NDArray | None]:
         """The gradients of the weights of a step."""
-        return [self._constants[id(array)][2] for array in program_of(step.kind).consts]
+        return [self._constants[id(array)][1] for array in program_of(step.kind).consts]
 
     def _rows(self, place: Place) -> NDArray:
         gradient = self._gradients[place.arena]
@@ -384,7 +405,7 @@ class Tape:
         self._variables = []
         self._gradients = []
         self._constants = {}
+        self._weights = {}
         self._addresses = {}
         self.sources = []
         self.read = {}
-

@@ -178,7 +178,9 @@ def _through_batches(
                     ready.append(target.again() if target.again is not None else same_elements(array))
                     gradients.append(gradient)
             for target in reached:
-                earlier = None if target.value is None else tape_of(target.value)
+                if target.value is None:
+                    continue
+                earlier = tape_of(target.value)
                 if earlier is not None and not earlier.freed:
                     waiting.setdefault(earlier, []).extend(seed_of(target.value, target.gradient))
     for tape in direct:

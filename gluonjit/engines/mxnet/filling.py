@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
-from math import prod
 from typing import Any
 
 import mxnet as mx
-import numpy as np
 from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet import rules
-from gluonjit.engines.mxnet.arrays import address_of
+from gluonjit.engines.mxnet.arrays import host_view
 from gluonjit.engines.mxnet.hooked import original_invoke
 
 _zeros_like = rules.symbols._handle("zeros_like")
@@ -25,10 +22,9 @@ def fill_zero(array: NDArray) -> None:
 def zeros(shape: tuple[int, ...], context: Any, dtype: Any) -> tuple[NDArray, int | None]:
     """An array of zeros; where it is in the host's memory its address, and MXNet's engine has nothing to do."""
     array = mx.nd.empty(shape, ctx=context, dtype=dtype)
-    size = prod(shape) * np.dtype(dtype).itemsize
-    if not size or not array.context.device_type.startswith("cpu"):
+    view = host_view(array)
+    if view is None:
         fill_zero(array)
         return array, None
-    address = address_of(array)
-    ctypes.memset(address, 0, size)
-    return array, address
+    view.fill(0)
+    return array, view.ctypes.data

@@ -83,8 +83,8 @@ class FusedSteps:
 
     def run(self, begin: int, end: int, tape: History | None) -> RanFused | None:
         """Run steps, up to one that has to run otherwise; None where that is the first."""
-        flags = (NO_FLAGS, NO_FLAGS) if tape is None else (tape.learned_rows, tape.read_rows)
-        ways = self._steps.choose(begin, end, self._recorded, *flags, _Learner(tape), self)
+        learned, read = (NO_FLAGS, NO_FLAGS) if tape is None else (tape.learned_rows, tape.read_rows)
+        ways = self._steps.choose(begin, end, self._recorded, learned, read, _Learner(tape), self)
         if not ways:
             return None
         versions = {}

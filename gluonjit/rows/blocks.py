@@ -9,6 +9,8 @@ from __future__ import annotations
 from array import array
 from typing import Any
 
+import numpy as np
+
 try:
     import cython
 except ImportError:
@@ -311,15 +313,28 @@ class Blocks:
             way = known.get(key)
             if way is None:
                 way = known[key] = make(step, ways[k], key[1])
-            if other is not None and self.apart[step]:
+            if other is not None and self.apart[step] and not self._all(step, reached):
                 other(step)
             else:
                 for results, operands in way[0]:
                     self._spread(step, results, operands, reached)
-                if other is not None:
+                if other is not None and not self.apart[step]:
                     self._complete(step, reached)
             found.append((step, way[1]))
         return found
+
+    @cython.cfunc
+    def _all(self, step: cython.Py_ssize_t, reached: cython.uchar[::1]) -> cython.bint:
+        """Tells whether all rows of the results of a step have been reached."""
+        r: cython.Py_ssize_t
+        i: cython.longlong
+        place: cython.longlong
+        for r in range(self.result_at[step], self.result_at[step + 1]):
+            place = self.offsets[self.result_arenas[r]] + self.result_begins[r]
+            for i in range(self.nodes[step]):
+                if not reached[place + i]:
+                    return False
+        return True
 
     @cython.cfunc
     def _spread(self, step: cython.Py_ssize_t, results: tuple, operands: tuple, reached: cython.uchar[::1]) -> None:
@@ -422,7 +437,8 @@ def read(steps: tuple, programs: list, unfit: Any, rows_of: list, strides: list)
         program.append(known[0])
         nodes.append(step.places[0].end - step.places[0].begin)
         counts.append(nodes[-1] if kind.poly else step.count)
-        apart.append(APART if kind.apart or nodes[-1] % counts[-1] else ANY_ROWS if kind.poly else 0)
+        several: cython.bint = kind.poly and step.count != nodes[-1]
+        apart.append(APART if kind.apart or nodes[-1] % counts[-1] else ANY_ROWS if several else 0)
         groups: tuple = kind.groups
         gathers: tuple = step.gathers
         for k in range(len(gathers)):
@@ -461,7 +477,7 @@ def read(steps: tuple, programs: list, unfit: Any, rows_of: list, strides: list)
 def _packed(steps: tuple, wanted: list, packed: cython.longlong, parents: list, tables: list) -> Any:
     """Indices one after the other, and after these where the children of each node of `parents` begin."""
     k: cython.Py_ssize_t
-    at: cython.Py_ssize_t = 0
+    at: cython.Py_ssize_t = packed
     begin: cython.longlong
     each: cython.longlong
     nodes: list = tables[1]
@@ -471,11 +487,8 @@ def _packed(steps: tuple, wanted: list, packed: cython.longlong, parents: list, 
         packed += nodes[number] + 1
     found = array("i", (0,)) * (packed + 1)
     into: cython.int[::1] = found
-    for index in wanted:
-        taken: cython.longlong[::1] = index
-        for k in range(len(taken)):
-            into[at + k] = taken[k]
-        at += len(taken)
+    if wanted:
+        np.concatenate(wanted, out=np.frombuffer(found, dtype=np.int32)[:at], casting="same_kind")
     for number in parents:
         first[number] = at
         arities = steps[number].arities
@@ -485,7 +498,7 @@ def _packed(steps: tuple, wanted: list, packed: cython.longlong, parents: list, 
             for k in range(nodes[number] + 1):
                 into[at + k] = k * each
         else:
-            taken = arities
+            taken: cython.longlong[::1] = arities
             into[at] = 0
             for k in range(nodes[number]):
                 begin += taken[k]

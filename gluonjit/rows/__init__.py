@@ -2,7 +2,7 @@
 
 from gluonjit.rows.program import CHILD, COMMUTATIVE, NODE, Builder, NotFusable, RowProgram, View, Weight
 from gluonjit.rows.running import NO_FLAGS, Memory, clear_spare, row_flags
-from gluonjit.rows.steps import Learning, Steps, Stretch
+from gluonjit.rows.steps import Learner, Learning, Steps, Stretch, sources
 
 __all__ = [
     "RowProgram",
@@ -16,8 +16,10 @@ __all__ = [
     "NotFusable",
     "Steps",
     "Stretch",
+    "Learner",
     "Learning",
     "Memory",
     "row_flags",
+    "sources",
     "clear_spare",
 ]

@@ -9,6 +9,8 @@ from __future__ import annotations
 from array import array
 from typing import Any
 
+import numpy as np
+
 try:
     import cython
 except ImportError:
@@ -17,6 +19,9 @@ except ImportError:
 WHAT = {"constant": 0, "index": 1, "operand": 2, "base": 2, "gradient": 3, "result": 4, "seed": 5, "saved": 6}
 """What a slot of a form is: two numbers as they are; of an operand its index, rows or gradients; of a result its rows
 or gradients; or a saved register, the numbers being the columns that are saved before it, of nodes and of children."""
+
+APART, ANY_ROWS = 1, 2
+"""Steps whose rows are not equally many for each node: not known to be whose, or those of any number each."""
 
 
 @cython.cclass
@@ -72,7 +77,7 @@ class Blocks:
     packed_at: cython.longlong
     at: cython.Py_ssize_t
 
-    def __init__(self, tables: list, rows: list, strides: list, packed: Any, packed_at: int) -> None:
+    def __init__(self, tables: list, rows: list, strides: list, packed: Any) -> None:
         """The tables are those that `read` has filled; rows and bytes of a row for each arena; packed indices."""
         k: cython.Py_ssize_t
         (
@@ -98,7 +103,8 @@ class Blocks:
             self.offsets[k + 1] = self.offsets[k] + self.rows[k]
         self.addresses = array("q", bytes(8 * (len(rows) + 1)))
         self.saved = array("q", bytes(8 * (len(tables[0]) + 1)))
-        self.packed, self.packed_at, self.at = packed, packed_at, -1
+        self.packed, self.at = packed, -1
+        self.packed_at = packed.buffer_info()[0]
 
     def forget(self, arenas: list) -> None:
         """Ask anew where these arenas lie."""
@@ -271,12 +277,16 @@ class Blocks:
         args[slot] = addresses[number] + begin * self.strides[number]
         args[slot + 1] = (self.rows[number] - begin) * self.strides[number]
 
-    def reach(self, steps: list, ways: list, reached: cython.uchar[::1], passed: Any, known: dict, make: Any) -> list:
+    def reach(
+        self, steps: list, ways: list, reached: cython.uchar[::1], passed: Any, known: dict, make: Any, other: Any
+    ) -> list:
         """Go back through steps from those of their results that have been reached, to their operands.
 
-        `known` has by way and results, a byte each that is 1 where it has been reached, the numbers of the operands
-        to which gradients go and something else, which `make(step, way, bytes)` makes where it is missing. Steps of
-        `passed`, a collection or None, are not gone through. Returns steps that are, each with that something.
+        `known` has by way and results, a byte each that is 1 where it has been reached, numbers of results with those
+        of the operands that their gradients go to, and something else, which `make(step, way, bytes)` makes where it
+        is missing. Steps of `passed`, a collection or None, are not gone through. Where `other` is not None a node is
+        one: what is reached of it is so with all its results, and `other(step)` goes through steps of which that is not
+        seen here. Returns steps that are gone through, each with that something.
         """
         k: cython.Py_ssize_t
         r: cython.Py_ssize_t
@@ -303,12 +313,31 @@ class Blocks:
             way = known.get(key)
             if way is None:
                 way = known[key] = make(step, ways[k], key[1])
-            self._spread(step, given, way[0], reached)
+            if other is not None and self.apart[step] and not self._all(step, reached):
+                other(step)
+            else:
+                for results, operands in way[0]:
+                    self._spread(step, results, operands, reached)
+                if other is not None and not self.apart[step]:
+                    self._complete(step, reached)
             found.append((step, way[1]))
         return found
 
     @cython.cfunc
-    def _spread(self, step: cython.Py_ssize_t, given: bytearray, operands: tuple, reached: cython.uchar[::1]) -> None:
+    def _all(self, step: cython.Py_ssize_t, reached: cython.uchar[::1]) -> cython.bint:
+        """Tells whether all rows of the results of a step have been reached."""
+        r: cython.Py_ssize_t
+        i: cython.longlong
+        place: cython.longlong
+        for r in range(self.result_at[step], self.result_at[step + 1]):
+            place = self.offsets[self.result_arenas[r]] + self.result_begins[r]
+            for i in range(self.nodes[step]):
+                if not reached[place + i]:
+                    return False
+        return True
+
+    @cython.cfunc
+    def _spread(self, step: cython.Py_ssize_t, results: tuple, operands: tuple, reached: cython.uchar[::1]) -> None:
         """Note which rows of operands are reached: those of nodes that are, or all where it is not known which."""
         r: cython.Py_ssize_t
         o: cython.Py_ssize_t
@@ -319,11 +348,13 @@ class Blocks:
         # What can be told apart: nodes, or where they have any number of rows these.
         units: cython.longlong = self.counts[step]
         per: cython.longlong = self.nodes[step] // units
-        every: cython.bint = self.apart[step] or per * units != self.nodes[step]
+        every: cython.bint = self.apart[step] == APART
         nodes: bytearray = bytearray(units)
-        for r in range(self.result_at[step], self.result_at[step + 1]):
-            if every or not given[r - self.result_at[step]]:
-                continue
+        for number in results:
+            if every:
+                break
+            r = number
+            r += self.result_at[step]
             missing: cython.bint = False
             place = self.offsets[self.result_arenas[r]] + self.result_begins[r]
             for i in range(self.nodes[step]):
@@ -346,17 +377,35 @@ class Blocks:
                         reached[place + self._row(o, child)] = 1
 
     @cython.cfunc
+    def _complete(self, step: cython.Py_ssize_t, reached: cython.uchar[::1]) -> None:
+        """Count all rows of a node as reached of which one is."""
+        r: cython.Py_ssize_t
+        i: cython.longlong
+        place: cython.longlong
+        units: cython.longlong = self.counts[step]
+        per: cython.longlong = self.nodes[step] // units
+        nodes: bytearray = bytearray(units)
+        for r in range(self.result_at[step], self.result_at[step + 1]):
+            place = self.offsets[self.result_arenas[r]] + self.result_begins[r]
+            for i in range(self.nodes[step]):
+                if reached[place + i]:
+                    nodes[i // per] = 1
+        for r in range(self.result_at[step], self.result_at[step + 1]):
+            place = self.offsets[self.result_arenas[r]] + self.result_begins[r]
+            for i in range(self.nodes[step]):
+                if nodes[i // per]:
+                    reached[place + i] = 1
+
+    @cython.cfunc
     def _row(self, o: cython.Py_ssize_t, i: cython.longlong) -> cython.longlong:
         """A row of an operand's arena."""
         return self.begins[o] + i if self.indices[o] < 0 else self.packed[self.indices[o] + i]
 
 
-def read(steps: tuple, programs: list, unfit: Any) -> tuple:
-    """Read steps, each with the number of its program and the spaces of its operands, or None: `Blocks`' tables.
+def read(steps: tuple, programs: list, unfit: Any, rows_of: list, strides: list) -> Blocks:
+    """Read steps, each with the number of its program and the spaces of its operands, or None.
 
-    Steps whose rows are not one a node or one a child are given to `unfit`, with why. Returns the tables, the indices
-    to be packed one after the other, how many numbers these are, and which steps have children, of whom the beginnings
-    come after them.
+    Steps whose rows are not one a node or one a child are given to `unfit`, with why. rows_of, strides: as of `Blocks`.
     """
     tables: list = [[], [], [], [], [], [], [0], [], [], [], [], [], [0], [], []]
     program, nodes, children, counts, apart, first, operand_at = tables[:7]
@@ -388,7 +437,8 @@ def read(steps: tuple, programs: list, unfit: Any) -> tuple:
         program.append(known[0])
         nodes.append(step.places[0].end - step.places[0].begin)
         counts.append(nodes[-1] if kind.poly else step.count)
-        apart.append(kind.apart)
+        several: cython.bint = kind.poly and step.count != nodes[-1]
+        apart.append(APART if kind.apart or nodes[-1] % counts[-1] else ANY_ROWS if several else 0)
         groups: tuple = kind.groups
         gathers: tuple = step.gathers
         for k in range(len(gathers)):
@@ -420,7 +470,41 @@ def read(steps: tuple, programs: list, unfit: Any) -> tuple:
             result_arenas.append(place.arena)
             result_begins.append(place.begin)
         result_at.append(len(result_arenas))
-    return tables, wanted, packed, parents
+    return Blocks(tables, rows_of, strides, _packed(steps, wanted, packed, parents, tables))
+
+
+@cython.cfunc
+def _packed(steps: tuple, wanted: list, packed: cython.longlong, parents: list, tables: list) -> Any:
+    """Indices one after the other, and after these where the children of each node of `parents` begin."""
+    k: cython.Py_ssize_t
+    at: cython.Py_ssize_t = packed
+    begin: cython.longlong
+    each: cython.longlong
+    nodes: list = tables[1]
+    children: list = tables[2]
+    first: list = tables[5]
+    for number in parents:
+        packed += nodes[number] + 1
+    found = array("i", (0,)) * (packed + 1)
+    into: cython.int[::1] = found
+    if wanted:
+        np.concatenate(wanted, out=np.frombuffer(found, dtype=np.int32)[:at], casting="same_kind")
+    for number in parents:
+        first[number] = at
+        arities = steps[number].arities
+        begin = 0
+        if arities is None:  # then each node has as many
+            each = children[number] // nodes[number]
+            for k in range(nodes[number] + 1):
+                into[at + k] = k * each
+        else:
+            taken: cython.longlong[::1] = arities
+            into[at] = 0
+            for k in range(nodes[number]):
+                begin += taken[k]
+                into[at + k + 1] = begin
+        at += nodes[number] + 1
+    return found
 
 
 @cython.cfunc

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from gluonjit.analysis.plan import Plan
 from gluonjit.compiled import ROWS
 from gluonjit.hot import hot
-from gluonjit.rows.assembly import Assembly, Slot
+from gluonjit.rows.assembly import Assembly
 from gluonjit.rows.program import Weight
 
 if TYPE_CHECKING:
@@ -62,25 +62,66 @@ def read_steps(plan: Plan, programs: list[tuple[int, tuple[int, ...]] | None], u
 
     Those whose rows are not as its program takes them are told to `unfit`, by their number and why.
     """
-    tables, wanted, packed, parents = _blocks.read(plan.steps, programs, unfit)
-    firsts = tables[5]
-    nodes, children = tables[1], tables[2]
-    numbers = np.empty(packed + sum([nodes[number] + 1 for number in parents]) + 1, dtype=np.int32)
-    if wanted:
-        np.concatenate(wanted, out=numbers[:packed], casting="same_kind")
-    for number in parents:
-        firsts[number] = packed
-        own = numbers[packed : packed + nodes[number] + 1]
-        packed += len(own)
-        arities = plan.steps[number].arities
-        if arities is None:  # then each node has as many
-            own[:] = np.arange(len(own)) * (children[number] // nodes[number])
-        else:
-            own[0] = 0
-            np.cumsum(arities, out=own[1:])
     rows = [arena.rows for arena in plan.arenas]
     strides = [prod(arena.spec.row_shape) * _FLOAT for arena in plan.arenas]
-    return Blocks(tables, rows, strides, numbers, numbers.ctypes.data)
+    found: Blocks = _blocks.read(plan.steps, programs, unfit, rows, strides)
+    return found
+
+
+class Pack(NamedTuple):
+    """A weight, or a part of it, as products read it: from its first byte there on so many, the numbers of its rows and
+    columns and the steps between them, and the size that it has packed."""
+
+    begin: int
+    bytes: int
+    inner: int
+    outer: int
+    down: int
+    across: int
+    size: int
+
+
+class Template:
+    """The form of blocks of a program but for addresses of weights, or of their gradients: the same in every flush.
+
+    kept: space and width of registers that are kept for the backward pass; consts: the arrays of the program.
+    """
+
+    def __init__(self, assembly: Assembly, kept: Sequence[tuple[int, int]], consts: Sequence[Any]) -> None:
+        self.assembly = assembly
+        self.slots: list[int] = []  # three numbers each
+        self.weights: list[tuple[int, bool, int, int]] = []  # a slot, whether of a gradient, the constant, a byte of it
+        self.packs: list[tuple[int, int, Pack]] = []  # a slot, the constant, and what of it
+        before, columns = [], [0, 0]  # of nodes and children
+        for space, width in kept:
+            before.append(tuple(columns))
+            columns[space] += width
+        self.columns = tuple(columns)
+        for slot in assembly.slots:
+            what = _blocks.WHAT.get(slot.what, _blocks.WHAT["constant"])
+            if slot.what == "saved":
+                self.slots += (what, *before[slot.number])
+            elif slot.weight is None:
+                self.slots += (what, slot.number, 0)
+            else:
+                self.slots += (what, *self._weight(slot.what, slot.weight, consts[slot.weight.const].shape))
+
+    def _weight(self, what: str, weight: Weight, shape: Sequence[int]) -> tuple[int, int]:
+        """An address, as far as it is known, and the bytes there, or a number and 0."""
+        stride, at = int(shape[-1]), len(self.slots) + 1
+        if what == "stride":
+            return stride, 0
+        first = weight.top * stride + weight.left
+        begin, size = first * _FLOAT, (prod(shape) - first) * _FLOAT
+        if what not in ("packed", "turned"):
+            self.weights.append((at, what == "learned", weight.const, begin))
+            return 0, size
+        turned = what == "turned"
+        inner, outer = (weight.rows, weight.columns) if turned else (weight.columns, weight.rows)
+        steps = (stride, 1) if turned else (1, stride)
+        pack = Pack(begin, size, inner, outer, *steps, ROWS.packed_size(inner, outer))
+        self.packs.append((at, weight.const, pack))
+        return 0, pack.size * _FLOAT
 
 
 class Launches:
@@ -88,30 +129,20 @@ class Launches:
 
     def __init__(self, arenas: int, blocks: Blocks) -> None:
         self._arenas, self._blocks = arenas, blocks
-        self._packed: dict[tuple[int, Weight, bool], npt.NDArray[np.float32]] = {}
+        self._packed: dict[tuple[int, Pack], _Memory] = {}
         self._programs: dict[int, tuple[int, Assembly]] = {}
         self.under_way = -1  # the step that is run, or ran last
 
-    def form(self, assembly: Assembly, kept: Sequence[tuple[int, int]], consts: Sequence[Any], memory: Memory) -> Form:
-        """The form of blocks of a program, with addresses of weights, or of their gradients, as they are now.
-
-        kept: space and width of registers that are kept for the backward pass.
-        """
-        number, _ = self._programs.setdefault(id(assembly), (len(self._programs), assembly))
-        before, columns = [], [0, 0]  # of nodes and children
-        for space, width in kept:
-            before.append(tuple(columns))
-            columns[space] += width
-        slots: list[int] = []
-        for slot in assembly.slots:
-            what = _blocks.WHAT.get(slot.what, _blocks.WHAT["constant"])
-            if slot.what == "saved":
-                slots += (what, *before[slot.number])
-            elif slot.weight is None:
-                slots += (what, slot.number, 0)
-            else:
-                slots += (what, *self._weight(slot, consts, memory))
-        return Form(number, slots, *columns)
+    def form(self, template: Template, consts: Sequence[Any], memory: Memory) -> Form:
+        """The form of blocks of a program, with addresses of weights, or of their gradients, as they are now."""
+        number, _ = self._programs.setdefault(id(template.assembly), (len(self._programs), template.assembly))
+        slots = template.slots.copy()
+        for at, learned, const, begin in template.weights:
+            array = consts[const]
+            slots[at] = (memory.learned(array) if learned else memory.constant(array)) + begin
+        for at, const, pack in template.packs:
+            slots[at] = self._pack(consts[const], pack, memory)
+        return Form(number, slots, *template.columns)
 
     def launch(
         self, steps: list[int], forms: list[Form], saves: bool, memory: Memory
@@ -137,19 +168,6 @@ class Launches:
             done = ROWS.run(programs, launches, args, _BLOCK, done)
         return saved, launches[:, 4].tolist()
 
-    def _weight(self, slot: Slot, consts: Sequence[Any], memory: Memory) -> tuple[int, int]:
-        """An address and the bytes there, or a number and 0."""
-        what, weight = slot.what, slot.weight
-        assert weight is not None
-        array = consts[weight.const]
-        stride = int(array.shape[-1])
-        if what == "stride":
-            return stride, 0
-        if what in ("packed", "turned"):
-            return self._pack(array, weight, stride, what == "turned", memory)
-        base = memory.learned(array) if what == "learned" else memory.constant(array)
-        return _part(base, array, weight, stride)
-
     def __del__(self) -> None:
         """Leave the memory of packed weights to the next flush: the system's own takes longer than packing."""
         self.forget_weights()
@@ -160,40 +178,36 @@ class Launches:
             _given_back(packed)
         self._packed.clear()
 
-    def _pack(self, array: Any, weight: Weight, stride: int, turned: bool, memory: Memory) -> tuple[int, int]:
-        key = (id(array), weight, turned)
+    def _pack(self, array: Any, pack: Pack, memory: Memory) -> int:
+        """The address of a packed weight."""
+        key = (id(array), pack)
         packed = self._packed.get(key)
         if packed is None:
-            inner, outer = (weight.rows, weight.columns) if turned else (weight.columns, weight.rows)
-            steps = (stride, 1) if turned else (1, stride)
-            size = ROWS.packed_size(inner, outer)
-            packed = self._packed[key] = _taken(size)
-            source = _part(memory.constant(array), array, weight, stride)
-            ROWS.pack(*source, inner, outer, *steps, packed)
-        return packed.ctypes.data, packed.nbytes
+            packed = self._packed[key] = _taken(pack.size)
+            source = memory.constant(array) + pack.begin
+            ROWS.pack(source, pack.bytes, pack.inner, pack.outer, pack.down, pack.across, packed[0])
+        return packed[1]
 
 
-def _part(base: int, array: Any, weight: Weight, stride: int) -> tuple[int, int]:
-    """A constant, or its gradient, from the first number of a part of it on."""
-    begin = weight.top * stride + weight.left
-    return base + begin * _FLOAT, (prod(array.shape) - begin) * _FLOAT
+_Memory = tuple[npt.NDArray[np.float32], int]
+"""An array and its address."""
+_SPARE: dict[int, list[_Memory]] = {}  # memory of packed weights that nobody uses, by size
 
 
-_SPARE: dict[int, list[npt.NDArray[np.float32]]] = {}  # memory of packed weights that nobody uses, by size
-
-
-def _taken(size: int) -> npt.NDArray[np.float32]:
+def _taken(size: int) -> _Memory:
     """An array of this size, not filled."""
     try:
         return _SPARE[size].pop()
     except (KeyError, IndexError):
-        return np.empty(size, dtype=np.float32)
+        array = np.empty(size, dtype=np.float32)
+        return array, array.ctypes.data
 
 
-def _given_back(array: npt.NDArray[np.float32]) -> None:
+def _given_back(memory: _Memory) -> None:
     """Keep an array for the next flush, if that is not too much."""
-    if sum([size * len(spare) for size, spare in list(_SPARE.items())]) + array.size <= _MOST_SPARE:
-        _SPARE.setdefault(array.size, []).append(array)
+    size = memory[0].size
+    if sum([size * len(spare) for size, spare in list(_SPARE.items())]) + size <= _MOST_SPARE:
+        _SPARE.setdefault(size, []).append(memory)
 
 
 def clear_spare() -> None:

@@ -2,40 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Collection, Hashable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from gluonjit.analysis import Plan
 from gluonjit.compiled import ROWS
 from gluonjit.graph import Kind
-from gluonjit.rows.assembly import Compiled, Variant, compiled
+from gluonjit.rows.assembly import Variant, compiled
 from gluonjit.rows.program import NotFusable, RowProgram
-from gluonjit.rows.running import Flags, Launches, Memory, read_steps
+from gluonjit.rows.running import Flags, Launches, Memory, Template, read_steps
 
 if TYPE_CHECKING:
     from gluonjit.rows.blocks import Form
 
 _MOST_WAYS = 256  # in which one program is called: which operands lie together, and which learn
-
-
-class Fused:
-    """A batched program in C, for each way in which it has been called, or why it is nothing."""
-
-    def __init__(self, program: RowProgram) -> None:
-        self.program = program
-        self.ways: dict[Variant, Compiled | str] = {}
-        self.sources: dict[tuple[int, ...], tuple[frozenset[int], frozenset[int]]] = {}  # of gradients, by results
-
-    def compiled(self, way: Variant) -> Compiled | str:
-        """The program for a way of calling it, or why there is none."""
-        if way not in self.ways:
-            if len(self.ways) >= _MOST_WAYS:
-                self.ways.clear()
-            try:
-                self.ways[way] = compiled(self.program, way, ROWS.OPS)
-            except NotFusable as reason:
-                self.ways[way] = str(reason)
-        return self.ways[way]
 
 
 class Learning(NamedTuple):
@@ -52,12 +32,48 @@ class Learning(NamedTuple):
 
 
 class Way(NamedTuple):
-    """A way in which steps of one kind are called in this flush, and which of their operands learn."""
+    """A way in which a program is called, for as long as that is kept.
 
-    compiled: Compiled
-    form: Form
-    operands: frozenset[int]
+    forward, backward: forms of blocks, the second None where nothing is learned; reached: the operands that learn and
+    that the backward pass adds gradients to; read_again: the constants whose numbers it reads.
+    """
+
+    forward: Template
+    backward: Template | None
+    reached: frozenset[int]
     learning: Learning
+    read_again: tuple[int, ...]
+
+
+class Fused:
+    """A batched program in C, for each way in which it has been called, or why it is nothing."""
+
+    def __init__(self, program: RowProgram) -> None:
+        self.program = program
+        self.ways: dict[Any, Way | str] = {}
+        self.sources: dict[tuple[int, ...], tuple[frozenset[int], frozenset[int]]] = {}  # of gradients, by results
+
+    def way(self, look: bytes, learning: Learning, consts: Sequence[Any]) -> Way | str:
+        """A way of calling the program, given how it looks (see `Blocks.choose`), or why there is none."""
+        direct, operands = (frozenset([k for k, sign in enumerate(look[1:]) if sign & flag]) for flag in (1, 2))
+        weights, results = frozenset(learning.weights), frozenset(learning.results)
+        try:
+            found = compiled(self.program, Variant(direct, operands, weights, results), ROWS.OPS)
+        except NotFusable as reason:
+            return str(reason)
+        forward = Template(found.forward, found.saved, consts)
+        backward = None if found.backward is None else Template(found.backward, found.saved, consts)
+        return Way(forward, backward, found.reached & operands, learning, found.read_again)
+
+
+class Learner(Protocol):
+    """Tells what learns in steps that are recorded."""
+
+    def weights(self, kind: Kind) -> Hashable:
+        """The weights of a kind that learn, in the engine's own words. Asked once a flush."""
+
+    def learning(self, kind: Kind, operands: frozenset[int], weights: Any) -> Learning:
+        """What learns, given operands and weights that do: the same in every flush."""
 
 
 class Stretch(NamedTuple):
@@ -81,6 +97,8 @@ class Steps:
     ) -> None:
         self.plan, self._unfused = plan, unfused
         self.ways: list[Way] = []
+        self._forms: list[Form] = []  # of the forward pass, for each
+        self._learned: dict[int, Any] = {}  # the weights of a kind that learn
         self._known: list[dict[bytes, int]] = []  # ways by program
         self._marks: list[Collection[int]] = []
         self._in: set[int] = set()
@@ -132,26 +150,16 @@ class Steps:
         return self._launches.under_way
 
     def choose(
-        self,
-        begin: int,
-        end: int,
-        recorded: list[bool],
-        learned: Flags,
-        read: Flags,
-        learning: Callable[[int, frozenset[int]], Learning],
-        memory: Memory,
+        self, begin: int, end: int, recorded: list[bool], learned: Flags, read: Flags, learner: Learner, memory: Memory
     ) -> list[int]:
         """Find in which way steps are called, up to one that has no derivative; without any the first runs otherwise.
 
         learned, read: `row_flags`, of rows that were computed from something that learns, and of rows that were read.
-        `learning` tells what learns in a step that is recorded, given the operands that do.
         """
 
         def make(number: int, look: bytes) -> int:
             self._launches.under_way = number
-            operands = frozenset([k for k, sign in enumerate(look[1:]) if sign & 2])
-            found = learning(number, operands) if look[0] else Learning()
-            return self._way(number, look, operands, found, memory)
+            return self._way(self.plan.steps[number].kind, look, learner, memory)
 
         flags = learned.view("uint8"), read.view("uint8")
         found: list[int] = self._blocks.choose(begin, end, recorded, *flags, self._known, self._marks, make)
@@ -159,32 +167,38 @@ class Steps:
             self._in.discard(begin)
         return found
 
-    def _way(self, number: int, look: bytes, operands: frozenset[int], learning: Learning, memory: Memory) -> int:
+    def _way(self, kind: Kind, look: bytes, learner: Learner, memory: Memory) -> int:
         """The number of a new way, -1 where there is none."""
-        kind = self.plan.steps[number].kind
-        direct = frozenset([k for k, sign in enumerate(look[1:]) if sign & 1])
-        weights, results = frozenset(learning.weights), frozenset(learning.results)
-        found = kind.program.fused.compiled(Variant(direct, operands, weights, results))
+        fused: Fused = kind.program.fused
+        weights = None
+        if look[0]:
+            weights = self._learned.get(id(kind))
+            if weights is None:
+                weights = self._learned[id(kind)] = learner.weights(kind)
+        found = fused.ways.get((look, weights))
+        if found is None:
+            if len(fused.ways) >= _MOST_WAYS:
+                fused.ways.clear()
+            operands = frozenset([k for k, sign in enumerate(look[1:]) if sign & 2])
+            learning = learner.learning(kind, operands, weights) if look[0] else Learning()
+            found = fused.ways[look, weights] = fused.way(look, learning, kind.program.consts)
         if isinstance(found, str):
             self._unfused[kind.name] = found
             return -1
-        form = self._launches.form(found.forward, found.saved, kind.program.consts, memory)
-        self.ways.append(Way(found, form, operands, learning))
-        self._marks.append(learning.marks)
+        self._forms.append(self._launches.form(found.forward, kind.program.consts, memory))
+        self.ways.append(found)
+        self._marks.append(found.learning.marks)
         return len(self.ways) - 1
 
     def run(self, begin: int, ways: list[int], memory: Memory) -> Stretch:
         """Run the steps from one on, each in its way."""
         steps = list(range(begin, begin + len(ways)))
-        saved, took = self._launches.launch(steps, [self.ways[way].form for way in ways], True, memory)
+        saved, took = self._launches.launch(steps, [self._forms[way] for way in ways], True, memory)
         return Stretch(steps, ways, saved, took)
 
     def sources(self, number: int, results: tuple[int, ...]) -> tuple[frozenset[int], frozenset[int]]:
         """The operands and constants of a step that gradients of these results go to."""
-        fused: Fused = self.plan.steps[number].kind.program.fused
-        if results not in fused.sources:
-            fused.sources[results] = fused.program.sources(results)
-        return fused.sources[results]
+        return sources(self.plan.steps[number].kind, results)
 
     def reach(
         self,
@@ -200,21 +214,42 @@ class Steps:
         of a step's backward pass in a way, given the results that have been reached, each way once.
         """
 
-        def through(number: int, way: int, given: bytes) -> tuple[tuple[int, ...], Form | None]:
+        def through(number: int, way: int, given: bytes) -> tuple[Any, Form | None]:
             results = tuple([k for k, found in enumerate(given) if found])
-            operands = self.ways[way].compiled.reached & self.ways[way].operands & self.sources(number, results)[0]
-            return tuple(operands), make(number, way, results)
+            operands = self.ways[way].reached & self.sources(number, results)[0]
+            return ((results, tuple(operands)),), make(number, way, results)
 
         found: list[tuple[int, Form | None]]
-        found = self._blocks.reach(steps, ways, reached.view("uint8"), passed, {}, through)
+        found = self._blocks.reach(steps, ways, reached.view("uint8"), passed, {}, through, None)
+        return found
+
+    def reach_nodes(
+        self,
+        steps: list[int],
+        ways: list[int],
+        reached: Flags,
+        operands: Callable[[int, int], tuple[int, ...]],
+        other: Callable[[int], Any],
+    ) -> list[tuple[int, int]]:
+        """The same where a node is one: what is reached of it is so with all its results. The steps, each with its way.
+
+        `operands` tells to which of them gradients of a result of a step go; `other` goes through a step whose nodes
+        have any number of rows.
+        """
+
+        def through(number: int, way: int, given: bytes) -> tuple[Any, int]:
+            return tuple([((k,), operands(number, k)) for k, found in enumerate(given) if found]), way
+
+        found: list[tuple[int, int]]
+        found = self._blocks.reach(steps, ways, reached.view("uint8"), None, {}, through, other)
         return found
 
     def backward_form(self, number: int, way: int, memory: Memory) -> Form | None:
         """The form of blocks of a step's backward pass; None where nothing is to be done."""
-        found = self.ways[way].compiled
-        if found.backward is None:
+        template = self.ways[way].backward
+        if template is None:
             return None
-        return self._launches.form(found.backward, found.saved, self.plan.steps[number].kind.program.consts, memory)
+        return self._launches.form(template, self.plan.steps[number].kind.program.consts, memory)
 
     def backward(self, steps: list[tuple[int, Form | None]], memory: Memory) -> float:
         """Add to gradients what those of steps' results make of them, one step after the other; the milliseconds."""
@@ -232,6 +267,14 @@ class Steps:
     def forget_weights(self) -> None:
         """Read weights anew from here on: they may have been written to."""
         self._launches.forget_weights()
+
+
+def sources(kind: Kind, results: tuple[int, ...]) -> tuple[frozenset[int], frozenset[int]]:
+    """The operands and constants of a kind that gradients of these results go to."""
+    fused: Fused = kind.program.fused
+    if results not in fused.sources:
+        fused.sources[results] = fused.program.sources(results)
+    return fused.sources[results]
 
 
 def _fused(kind: Kind, make: Callable[[Kind], RowProgram]) -> Fused:

@@ -171,14 +171,14 @@ def _through_batches(
             found, passed = _through(tape, waiting.pop(tape), retain_graph, train_mode, hold, begin)
             begin = passed.end
             passes.append(passed)
-            for target in found:
-                if not target.reached:
-                    continue
+            reached = [target for target in found if target.reached]
+            ends = [(target, *pair) for target in reached if target.value is None for pair in target.pairs]
+            with as_captured(2):  # a result of the array: a variable as head would overwrite its gradient
+                for target, array, gradient in ends:
+                    ready.append(target.again() if target.again is not None else same_elements(array))
+                    gradients.append(gradient)
+            for target in reached:
                 if target.value is None:
-                    for array, gradient in target.pairs:
-                        with as_captured(2):  # a result of the array: a variable as head would overwrite its gradient
-                            ready.append(target.again() if target.again is not None else same_elements(array))
-                        gradients.append(gradient)
                     continue
                 earlier = tape_of(target.value)
                 if earlier is not None and not earlier.freed:

@@ -1,10 +1,14 @@
-"""Zeros for arrays that are there."""
+"""Zeros for arrays that are there, and arrays of zeros."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import mxnet as mx
 from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet import rules
+from gluonjit.engines.mxnet.arrays import host_view
 from gluonjit.engines.mxnet.hooked import original_invoke
 
 _zeros_like = rules.symbols._handle("zeros_like")
@@ -13,3 +17,14 @@ _zeros_like = rules.symbols._handle("zeros_like")
 def fill_zero(array: NDArray) -> None:
     """Let an array hold zeros, in less time than `array[:] = 0`, which looks at its shape first."""
     original_invoke(_zeros_like, [array], [], [], array, False, False)
+
+
+def zeros(shape: tuple[int, ...], context: Any, dtype: Any) -> tuple[NDArray, int | None]:
+    """An array of zeros; where it is in the host's memory its address, and MXNet's engine has nothing to do."""
+    array = mx.nd.empty(shape, ctx=context, dtype=dtype)
+    view = host_view(array)
+    if view is None:
+        fill_zero(array)
+        return array, None
+    view.fill(0)
+    return array, view.ctypes.data

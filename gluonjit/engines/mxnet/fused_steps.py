@@ -3,40 +3,28 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Protocol
 
 from gluonjit.analysis import Plan
 from gluonjit.engines.mxnet.arrays import address_of, device_of, dtype_name, room_for
 from gluonjit.engines.mxnet.fusing import fused_program
 from gluonjit.graph import Kind
 from gluonjit.graph.modes import is_recorded
-from gluonjit.rows import NO_FLAGS, Learning, NotFusable, RowProgram, Steps, Stretch, row_flags
+from gluonjit.rows import NO_FLAGS, Learner, NotFusable, RowProgram, Steps, Stretch, row_flags
 
 
-class History(Protocol):
+class History(Learner, Protocol):
     """A history, as far as gradients need it."""
 
     learned_rows: Any
     """Flags of rows (`rows.row_flags`) that were computed from something that learns."""
-
-    def learning(self, number: int, learned: frozenset[int]) -> Learning:
-        """Tells what learns in a step, given its operands that do."""
 
     def gradient_address(self, arena: int) -> int:
         """The address of the gradients of an arena's rows."""
 
     def learned_address(self, given: Any) -> int:
         """The address of a weight's gradient."""
-
-
-class RowTapeEntry(NamedTuple):
-    """A step that ran in C, and in which way; `saved` is what backward needs of it and its neighbours."""
-
-    steps: FusedSteps
-    number: int
-    way: int
-    saved: Any
 
 
 class FusedSteps:
@@ -73,31 +61,38 @@ class FusedSteps:
 
     def run(self, begin: int, end: int) -> Stretch | None:
         """Run steps, up to one that has no derivative, which has to run as a graph; None where that is the first."""
-        learned = NO_FLAGS if self._tape is None else self._history().learned_rows
-        ways = self._steps.choose(begin, end, self._recorded, learned, self._read, self._learning, self)
+        tape: Any = None if self._tape is None else self._history()
+        learned = NO_FLAGS if tape is None else tape.learned_rows
+        ways = self._steps.choose(begin, end, self._recorded, learned, self._read, tape, self)
         return self._steps.run(begin, ways, self) if ways else None
 
-    def entries(self, stretch: Stretch) -> list[tuple[RowTapeEntry, bool]]:
-        """The steps that rows learn by, and whether gradients go through each."""
-        found = []
-        for number, way in zip(stretch.steps, stretch.ways):
-            learning = self._steps.ways[way].learning
-            if learning.marks:
-                found.append((RowTapeEntry(self, number, way, stretch.saved), bool(learning.learns)))
-        return found
-
-    def _learning(self, number: int, learned: frozenset[int]) -> Learning:
-        return self._history().learning(number, learned)
+    def marks(self, stretch: Stretch) -> bool:
+        """Tells whether rows learn by any of these steps."""
+        return any([self._steps.ways[way].learning.marks for way in set(stretch.ways)])
 
     def begin_backward(self) -> None:
         """Read weights anew, as MXNet's own backward does, when what was written to them since is there."""
         self._constants.clear()
         self._steps.forget_weights()
 
-    def backward(self, ran: Sequence[RowTapeEntry]) -> float:
+    def reach(
+        self,
+        stretch: Stretch,
+        reached: Any,
+        operands: Callable[[int, int], tuple[int, ...]],
+        other: Callable[[int], Any],
+    ) -> list[tuple[int, int]]:
+        """Go back through steps from what has been reached; those that gradients go through, each with its way."""
+        ways = self._steps.ways
+        pairs = [(n, way) for n, way in zip(stretch.steps, stretch.ways) if ways[way].learning.marks]
+        steps, by = [n for n, _ in pairs[::-1]], [way for _, way in pairs[::-1]]
+        going = self._steps.reach_nodes(steps, by, reached, operands, other)
+        return [(number, way) for number, way in going if ways[way].learning.learns]
+
+    def backward(self, going: Sequence[tuple[int, int]]) -> float:
         """Add to the gradients of the operands and weights of these steps, one after the other; the milliseconds."""
-        known = {entry.way: self._steps.backward_form(entry.number, entry.way, self) for entry in ran}
-        return self._steps.backward([(entry.number, known[entry.way]) for entry in ran], self)
+        forms = {way: self._steps.backward_form(number, way, self) for way, number in {w: n for n, w in going}.items()}
+        return self._steps.backward([(number, forms[way]) for number, way in going], self)
 
     def written(self, arenas: Sequence[int]) -> None:
         """MXNet writes to these arenas."""

@@ -14,13 +14,18 @@ from gluonjit.graph import Graph, Kind
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.run import reach
 from gluonjit.hybrid.run.reach import owners_of_operand, owners_of_result, roles_of, rows_at
+from gluonjit.rows import row_flags
 
 
 class Reach(reach.Reach):
-    """Goes backward through the steps of a plan. `constants` are the addresses of the weights met on the way."""
+    """Goes backward through the steps of a plan. `constants` are the addresses of the weights met on the way.
+
+    flags: those of all rows (`rows.row_flags`).
+    """
 
     def __init__(self, plan: Plan) -> None:
-        super().__init__(plan)
+        self.flags, rows = row_flags(plan)
+        super().__init__(plan, rows)
         self.constants: set[int] = set()
 
     def through(self, step: Step) -> bool:
@@ -30,16 +35,19 @@ class Reach(reach.Reach):
             self._through_all(step, program)
             return True
         results = self.results(step)
-        count = len(step.gathers)
         for number in results:
-            depends = program.depends[number]  # on gathers, then constants
-            operands = [k for k, (gather, _) in enumerate(roles_of(step.kind)) if gather in depends]
-            self.go(step, [number], operands)
-            self.constants.update(id(array) for k, array in enumerate(program.consts, count) if k in depends)
+            self.go(step, [number], self.operands(step, number))
         if results:
-            self.constants.update(map(id, program.left))
             self._complete(step, results)
         return bool(results)
+
+    def operands(self, step: Step, result: int) -> tuple[int, ...]:
+        """The operands that gradients of a result go on to. Its weights are met."""
+        program: Any = step.kind.program
+        depends, count = program.depends[result], len(step.gathers)
+        self.constants.update([id(array) for k, array in enumerate(program.consts, count) if k in depends])
+        self.constants.update(map(id, program.left))
+        return tuple([k for k, (gather, _) in enumerate(roles_of(step.kind)) if gather in depends])
 
     def _complete(self, step: Step, results: list[int]) -> None:
         """A node is one: what is reached of it is so with all its results."""

@@ -13,14 +13,15 @@ from mxnet.ndarray import NDArray
 
 from gluonjit.analysis import Plan
 from gluonjit.analysis.plan import Arena, Gather, LeafChunk, LookupChunk, Place
-from gluonjit.engines.mxnet.arrays import context_of, room_for
+from gluonjit.engines.mxnet.arrays import context_of, host_view, room_for, sent
 from gluonjit.engines.mxnet.failures import failed
 from gluonjit.engines.mxnet.finite import Finite
 from gluonjit.engines.mxnet.fused_steps import FusedSteps
 from gluonjit.engines.mxnet.history import Source, is_learned
-from gluonjit.engines.mxnet.hooked import slice_rows
+from gluonjit.engines.mxnet.hooked import original_invoke, slice_rows
 from gluonjit.engines.mxnet.modes import as_captured
-from gluonjit.engines.mxnet.program import join, program_of
+from gluonjit.engines.mxnet.operands import unzipped
+from gluonjit.engines.mxnet.program import join, operator_handle, program_of
 from gluonjit.engines.mxnet.results import Imported
 from gluonjit.engines.mxnet.segments import Segments
 from gluonjit.engines.mxnet.semantics import SHAPES, classic, shapes
@@ -73,17 +74,21 @@ class Session(ArraySession):
         """Look the entries up; under recording the table is learned."""
         table = chunk.table
         table.forget()
+        learned = self.tape is not None and table.weight is not None and table.taped and table.weight.grad is not None
+        if not learned and self._copied(chunk):
+            return
         context = context_of(chunk.spec.device)
         with as_captured(0):
             if table.weight is None:
-                values = np.array(chunk.indices)
-                self._put(chunk.place, mx.nd.array(values, ctx=context, dtype=chunk.spec.dtype), None)
+                numbers = np.array(chunk.indices)
+                self._put(chunk.place, mx.nd.array(numbers, ctx=context, dtype=chunk.spec.dtype), None, None)
                 return
-            index = mx.nd.array(np.array(chunk.indices, dtype=np.int32), ctx=context, dtype="int32")
-        learned = self.tape is not None and table.taped and table.weight.grad is not None
+            index = sent(np.array(chunk.indices, dtype=np.int32), context)
+        handle, (keys, values) = operator_handle("Embedding"), unzipped(table.attrs)
 
         def again() -> NDArray:  # with indices of its own, which MXNet forgets about after a backward
-            return mx.nd.Embedding(index.detach(), classic(table.weight), **dict(table.attrs))
+            operands = [index.detach(), classic(table.weight)]
+            return original_invoke(handle, operands, keys, values, None, False, False)
 
         with as_captured(2 if learned else 0):
             try:
@@ -92,15 +97,33 @@ class Session(ArraySession):
                 user = self.provenance.first_use(chunk.place.arena, chunk.place.begin)
                 text = f"A look-up in a table of shape {table.weight.shape} failed, for the {user}: {reason_of(error)}."
                 raise both(FlushError, mx.base.MXNetError, text) from error
-        self._put(chunk.place, rows, Source(rows, chunk.place, None, again=again) if learned else None)
+        self._put(chunk.place, rows, Source(rows, chunk.place, None, again=again) if learned else None, None)
+
+    def _copied(self, chunk: LookupChunk) -> bool:
+        """Copy entries of a table in the host's memory, where MXNet's engine takes longer; False where that is not."""
+        table, numbers = chunk.table, np.array(chunk.indices)
+        room = self.at(chunk.place)
+        into = host_view(room)
+        if into is None:
+            return False
+        if table.weight is None:
+            into[...] = numbers.reshape(into.shape)
+        else:
+            weight = host_view(classic(table.weight))
+            if weight is None or weight.dtype != into.dtype or numbers.min() < 0 or numbers.max() >= len(weight):
+                return False
+            weight.take(numbers, axis=0, out=into, mode="clip")  # in another mode it would be copied once more
+        self._put(chunk.place, room, None, room)
+        return True
 
     def put_leaves(self, chunk: LeafChunk) -> None:
         """Concatenate arrays that were there before the batch; gradients go on from them."""
         taped = self.tape is not None
         own = [not isinstance(leaf.payload, Imported) for leaf in chunk.leaves]
         learned = [taped and plain and is_learned(leaf.payload) for leaf, plain in zip(chunk.leaves, own)]
+        room = None if any(learned) or self.plan.arenas[chunk.place.arena].sole else self.at(chunk.place)
         with as_captured(2 if any(learned) else 0):
-            rows = _joined(chunk.leaves, learned)
+            rows = _joined(chunk.leaves, learned, room)
         parts: list[tuple[NDArray, Place]] = []
         for (leaf, part), plain, learns in zip(self.parts(chunk), own, learned):
             if learns:
@@ -110,13 +133,17 @@ class Session(ArraySession):
             elif self.tape is not None and not plain and leaf.payload.tape is not None:
                 self.tape.sources.append(Source(leaf.payload.array, part, leaf.payload.value))
                 leaf.payload.tape.later.add(self.tape)
-        self._put(chunk.place, rows, Source(rows, chunk.place, None, tuple(parts)) if parts else None)
+        self._put(chunk.place, rows, Source(rows, chunk.place, None, tuple(parts)) if parts else None, room)
 
-    def _put(self, place: Place, rows: NDArray, source: Source | None) -> None:
+    def _put(self, place: Place, rows: NDArray, source: Source | None, room: NDArray | None) -> None:
+        """Put rows of an input into their place, if they have not been computed in its `room`."""
         if source is not None and self.tape is not None:
             self.tape.sources.append(source)
         self._fused.written([place.arena])
-        self.put(place, rows, source is None)
+        if room is None or rows is not room:
+            self.put(place, rows, source is None)
+        elif self.finite is not None:
+            self.finite.inputs(place.arena, place.begin, rows)
 
     def kept(self, rows: NDArray, own: bool) -> NDArray:
         """Without its history: steps must not go back into it by themselves, where nothing is learned from a row."""
@@ -217,7 +244,7 @@ class Session(ArraySession):
             self._besides.update(_besides(self.plan, [begin]))
             return 0
         if self.tape is not None:
-            self.tape.note_fused(self._fused.entries(stretch))
+            self.tape.note_fused(self._fused, stretch)
         self.laps(stretch, since)
         if self.finite is not None:
             self.finite.results(begin, [self.at(place) for place in self.plan.steps[begin].places])
@@ -282,16 +309,16 @@ def _has_taped_inputs(plan: Plan) -> bool:
     return False
 
 
-def _joined(leaves: Sequence[Leaf], learned: Sequence[bool]) -> NDArray:
+def _joined(leaves: Sequence[Leaf], learned: Sequence[bool], out: NDArray | None) -> NDArray:
     arrays = [leaf.payload.array if isinstance(leaf.payload, Imported) else leaf.payload for leaf in leaves]
     arrays = [classic(array) for array in arrays]
     if any(learned):  # what is joined with learned arrays gets an entry in a history, which others may free
         arrays = [array if learns else array.detach() for array, learns in zip(arrays, learned)]
     if len(leaves) == 1 and leaves[0].spec.mode == "rows":
         # The program may write to its own array later, which what has been captured must not show.
-        return arrays[0] if isinstance(leaves[0].payload, Imported) else mx.nd.identity(arrays[0])
+        return arrays[0] if isinstance(leaves[0].payload, Imported) else mx.nd.identity(arrays[0], out=out)
     with shapes(bool(LOCAL.state.numpy & SHAPES) or not leaves[0].spec.shape):
-        return join(leaves[0].spec, arrays, None)
+        return join(leaves[0].spec, arrays, out)
 
 
 def _besides(plan: Plan, steps: Sequence[int]) -> dict[int, list[Any]]:
@@ -315,7 +342,7 @@ def _upload(plan: Plan, steps: Sequence[int]) -> dict[int, list[Any]]:
     for device, wanted in plan.indices(steps).items():
         with as_captured(0):
             packed = np.concatenate([index for _, _, index in wanted]).astype(np.int32)
-            array = mx.nd.array(packed, ctx=context_of(device), dtype="int32")
+            array = sent(packed, context_of(device))
             begin = 0
             for number, position, index in wanted:
                 found[number][position] = slice_rows(array, begin, begin + len(index))

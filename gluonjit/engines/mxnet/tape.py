@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from itertools import groupby
 from time import perf_counter
 from typing import Any, NamedTuple
 from weakref import WeakSet
@@ -20,29 +19,32 @@ from mxnet.ndarray import NDArray
 from gluonjit.analysis import Plan, Step
 from gluonjit.analysis.plan import Gather, Place
 from gluonjit.engines.mxnet.arrays import FLOATS, address_of
-from gluonjit.engines.mxnet.filling import fill_zero
+from gluonjit.engines.mxnet.filling import fill_zero, zeros
 from gluonjit.engines.mxnet.finite import Finite
-from gluonjit.engines.mxnet.fused_steps import RowTapeEntry
+from gluonjit.engines.mxnet.fused_steps import FusedSteps
 from gluonjit.engines.mxnet.history import Seed, Source, Target, has_history
 from gluonjit.engines.mxnet.hooked import original_backward, slice_rows
 from gluonjit.engines.mxnet.program import Program, program_of
 from gluonjit.engines.mxnet.reach import Reach, entered
 from gluonjit.engines.mxnet.semantics import as_shape, classic, shapes
-from gluonjit.graph import Value
+from gluonjit.graph import Kind, Value
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid import Report
-from gluonjit.rows import Learning, row_flags
+from gluonjit.rows import Learning, Stretch, row_flags
 
 _count = iter(range(1 << 62))
 
 
 class Entry(NamedTuple):
-    """A step that was recorded, whether gradients go through it, and its results, or how it ran in C."""
+    """A step that was recorded, whether gradients go through it, and its results."""
 
     number: int
     learns: bool
     results: Sequence[NDArray]
-    ran: RowTapeEntry | None
+
+
+_Way = tuple[int, Sequence[NDArray], Sequence[tuple[int, int]]]
+"""The last step of what backward goes through at once, its results, or steps that ran in C, each with its way."""
 
 
 LIVING: WeakSet[Tape] = WeakSet()
@@ -75,12 +77,16 @@ class Tape:
         LIVING.add(self)
         self._entered: list[Any] | None = None
         self._finite = finite
-        self._steps: list[Entry] = []
+        self._steps: list[Entry | Stretch] = []
+        self._fused: FusedSteps | None = None
         self._addresses: dict[int | tuple[str, int], int] = {}  # of gradients that MXNet is not writing to
         self._variables: list[NDArray | None] = [None] * len(plan.arenas)
         self._gradients: list[NDArray | None] = [None] * len(plan.arenas)
-        self._constants: dict[int, tuple[NDArray, NDArray, NDArray | None]] = {}
+        self._constants: dict[int, tuple[NDArray, NDArray | None]] = {}  # weights, with their gradients
+        self._weights: dict[int, NDArray] = {}  # as variables of the steps' own recording
+        self._fresh = True  # gradients are zeros yet
         self.learned_rows, self._learned_rows = row_flags(plan)
+        self._begun = self.learned_rows  # rows that no step computes, or without gradients
 
     def track(self, arrays: Sequence[Any]) -> None:
         """Decide which arenas get gradients: those that steps write to under recording, and those of sources."""
@@ -94,7 +100,13 @@ class Tape:
             if arena.spec.dtype in FLOATS:
                 context = None if arrays[number] is None else arrays[number].context
                 shape = (arena.rows, *arena.spec.row_shape)
-                self._gradients[number] = mx.nd.empty(shape, ctx=context, dtype=arena.spec.dtype)
+                self._gradients[number] = self._zeros(number, shape, context, arena.spec.dtype)
+        self._begun = self.learned_rows.copy()
+        begin = 0
+        for arena, gradient in zip(self.plan.arenas, self._gradients):
+            if gradient is None:
+                self._begun[begin : begin + arena.rows] = True
+            begin += arena.rows
 
     def variable(self, number: int, arrays: Sequence[Any]) -> NDArray:
         """An arena as a variable of the steps' own recording."""
@@ -113,27 +125,38 @@ class Tape:
 
         Where what uses it does not add to a gradient rightly (`adds`), a view stands between them.
         """
+        gradient, variable = self._constant(given), self._weights.get(id(given))
+        if variable is None:
+            variable = classic(given).detach()
+            # MXNet forgets about an array that is no variable after the first backward: each step gets its own.
+            if gradient is None:
+                return variable
+            autograd.mark_variables([variable], [gradient], "add")
+            self._weights[id(given)] = variable
+        if adds:
+            return variable
+        return slice_rows(variable, 0, given.shape[0]) if given.shape else as_shape(variable, ())
+
+    def _constant(self, given: NDArray) -> NDArray | None:
+        """Room for the gradient of a weight, if it is learned."""
         known = self._constants.get(id(given))
         if known is None:
-            array = classic(given)
-            if has_history(array):
-                variable = array.detach()
-                gradient = mx.nd.empty(variable.shape, ctx=variable.context, dtype=variable.dtype)
-                autograd.mark_variables([variable], [gradient], "add")
-                known = (given, variable, gradient)
-            else:
-                known = (given, array, None)
-            self._constants[id(given)] = known
-        # MXNet forgets about an array that is no variable after the first backward: each step gets its own.
-        if known[2] is None:
-            return known[1].detach()
-        if adds:
-            return known[1]
-        return slice_rows(known[1], 0, given.shape[0]) if given.shape else as_shape(known[1], ())
+            gradient = None
+            if has_history(classic(given)):
+                gradient = self._zeros(("constant", id(given)), given.shape, given.context, given.dtype)
+            known = self._constants[id(given)] = (given, gradient)
+        return known[1]
+
+    def _zeros(self, key: int | tuple[str, int], shape: tuple[int, ...], context: Any, dtype: Any) -> NDArray:
+        """Zeros for a gradient; where they lie is known until MXNet writes there."""
+        array, address = zeros(shape, context, dtype)
+        if address is not None:
+            self._addresses[key] = address
+        return array
 
     def gradient_of(self, given: NDArray) -> NDArray | None:
         """The gradient of a constant, None where it is not learned."""
-        return self._constants[id(given)][2]
+        return self._constants[id(given)][1]
 
     def has_entered(self, arena: int, positions: Sequence[int], goes_back: Callable[[Value, float], bool]) -> bool:
         """Tells whether MXNet would have an array of these rows in a computational graph, which refuses writes to it.
@@ -149,7 +172,7 @@ class Tape:
             for array, place in self.read.values():  # what an earlier flush has read beside a weight is in a graph
                 if any(tape.holds(array, goes_back) for tape in before):
                     begun.append(place)
-            self._entered = entered(self.plan, begun, lambda array: self._constants[id(array)][2] is not None)
+            self._entered = entered(self.plan, begun, lambda array: self._constants[id(array)][1] is not None)
         return bool(self._entered[arena][positions].all())
 
     def holds(self, array: NDArray, goes_back: Callable[[Value, float], bool]) -> bool:
@@ -190,36 +213,40 @@ class Tape:
         learned = any(used and self.learns(gather) for gather, used in zip(step.gathers, program.used))
         learned = learned or self._learns_weights(program, len(step.gathers))
         if learned or self._left_learns(program):
-            self._steps.append(Entry(number, learned, results, None))
+            self._steps.append(Entry(number, learned, results))
             for place in step.places:
                 self._learned_rows[place.arena][place.begin : place.end] = True
 
     def _learns_weights(self, program: Program, operands: int) -> bool:
         return any(
-            used and self._constants[id(array)][2] is not None
+            used and self._constants[id(array)][1] is not None
             for array, used in zip(program.consts, program.used[operands:])
         )
 
     def _left_learns(self, program: Program) -> bool:
-        return any(self._constants[id(array)][2] is not None for array in program.left)
+        return any(self._constants[id(array)][1] is not None for array in program.left)
 
-    def learning(self, number: int, learned: frozenset[int]) -> Learning:
-        """Tells what learns in a step that is to run in C, given its operands that do."""
-        step = self.plan.steps[number]
-        program = program_of(step.kind)
-        for array in [*program.consts, *program.left]:
-            self.constant(array, True)
-        groups = [group for group, roles in enumerate(step.kind.groups) for _ in roles]
-        learns = any([program.used[groups[operand]] for operand in learned])
-        learns = learns or self._learns_weights(program, len(step.gathers))
-        weights = [k for k, array in enumerate(program.consts) if self.gradient_of(array) is not None]
-        results = [k for k, place in enumerate(step.places) if self._gradients[place.arena] is not None]
-        marks = range(len(step.places)) if learns or self._left_learns(program) else ()
-        return Learning(weights, results, marks, learns)
+    def weights(self, kind: Kind) -> tuple[bool, ...]:
+        """Tells whether each constant of steps that are to run in C learns, and each weight that they leave out."""
+        program = program_of(kind)
+        return tuple([self._constant(array) is not None for array in (*program.consts, *program.left)])
 
-    def note_fused(self, ran: Sequence[tuple[RowTapeEntry, bool]]) -> None:
-        """Remember steps that ran in C, and whether gradients go through each."""
-        self._steps += [Entry(entry.number, learns, (), entry) for entry, learns in ran]
+    def learning(self, kind: Kind, operands: frozenset[int], weights: tuple[bool, ...]) -> Learning:
+        """Tells what learns in such a step, given its operands and weights that do."""
+        program = program_of(kind)
+        count = len(program.consts)
+        groups = [group for group, roles in enumerate(kind.groups) for _ in roles]
+        learns = any([program.used[groups[operand]] for operand in operands])
+        learns = learns or any([used and learned for used, learned in zip(program.used[len(kind.groups) :], weights)])
+        results = range(len(kind.outputs))  # all of them are of float32
+        marks = results if learns or any(weights[count:]) else ()
+        return Learning([k for k in range(count) if weights[k]], results, marks, learns)
+
+    def note_fused(self, fused: FusedSteps, stretch: Stretch) -> None:
+        """Remember steps that ran in C, where rows learn by them."""
+        if fused.marks(stretch):
+            self._fused = fused
+            self._steps.append(stretch)
 
     def gradients(self, seeds: Sequence[Seed], retain: bool, train_mode: bool, hold: bool = False) -> list[Target]:
         """Gradients of everything before the flush, given those of some of its rows.
@@ -244,26 +271,24 @@ class Tape:
         if not retain:
             self.spent.add(reach)
         keep = retain or hold or self.bridges > 0 or self._awaited() or not self._all_spent()
-        for array in [*self._gradients, *[gradient for _, _, gradient in self._constants.values()]]:
-            if array is not None:
-                fill_zero(array)
+        if not self._fresh:
+            self._fill_zero()
+        self._fresh = False
         for seed in seeds:
             if self._gradients[seed.arena] is not None:  # else numbers without gradients, such as integers
                 rows = self._rows(seed.place)
                 mx.nd.elemwise_add(rows, seed.gradient, out=rows)
+                self._addresses.pop(seed.arena, None)
                 if self._finite is not None:
                     self._finite.head(seed.gradient)
-        self._addresses.clear()
-        for steps_in_c in {entry.ran.steps for entry in steps if entry.ran is not None}:
-            steps_in_c.begin_backward()
+        if self._fused is not None:
+            self._fused.begin_backward()
         laps, begin = [], self._now()
-        together = _alone if self._finite is not None or self.profiles else _in_c
-        for _, entries in groupby(steps, together):
-            number, _, results, ran = first = next(entries)
+        for number, results, going in steps:
             step = self.plan.steps[number]
-            if ran is not None:
-                in_c = [entry.ran for entry in (first, *entries) if entry.ran is not None]
-                self.report.row_ms += ran.steps.backward(in_c)
+            if going:
+                assert self._fused is not None
+                self.report.row_ms += self._fused.backward(going)
             else:
                 heads, head_gradients = zip(*self._with_gradients(step, results))
                 with shapes(program_of(step.kind).numpy):
@@ -279,6 +304,12 @@ class Tape:
         if not keep:
             self.free()
         return targets
+
+    def _fill_zero(self) -> None:
+        for array in [*self._gradients, *[gradient for _, gradient in self._constants.values()]]:
+            if array is not None:
+                fill_zero(array)
+        self._addresses.clear()
 
     def _now(self) -> float:
         """The time, when profiling after all that came before has run."""
@@ -298,7 +329,7 @@ class Tape:
     def _targets(self, reach: Reach) -> list[Target]:
         weights = [
             Target(array, None, gradient, id(array) in reach.constants)
-            for array, _, gradient in self._constants.values()
+            for array, gradient in self._constants.values()
             if gradient is not None
         ]
         sources = [source for source in self.sources if self._gradients[source.place.arena] is not None]
@@ -312,20 +343,34 @@ class Tape:
         parts = tuple([(array, self._rows(place).reshape(array.shape)) for array, place in reached])
         return Target(source.array, None, rows, bool(parts), parts)
 
-    def _reached(self, places: Sequence[Place]) -> tuple[Reach, list[Entry]]:
+    def _reached(self, places: Sequence[Place]) -> tuple[Reach, list[_Way]]:
         """Finds what these rows depend on, and the steps to go backward through, the last one first."""
         reach = Reach(self.plan)
         for place in places:
             if self._gradients[place.arena] is not None:
                 reach.start(place)
-        steps = []
+        found: list[_Way] = []
         for entry in reversed(self._steps):
+            if isinstance(entry, Stretch):
+                found += self._reached_in_c(reach, entry)
+                continue
             step = self.plan.steps[entry.number]
             if not entry.learns:  # nothing but weights that meet zeros alone
                 reach.through(step)
             elif any([self._gradients[place.arena] is not None for place in step.places]) and reach.through(step):
-                steps.append(entry)
-        return reach, steps
+                found.append((entry.number, entry.results, ()))
+        return reach, found
+
+    def _reached_in_c(self, reach: Reach, stretch: Stretch) -> list[_Way]:
+        assert self._fused is not None
+        steps = self.plan.steps
+        going = self._fused.reach(
+            stretch,
+            reach.flags,
+            lambda number, result: reach.operands(steps[number], result),
+            lambda number: reach.through(steps[number]),
+        )
+        return [(going[0][0], (), going)] if going else []
 
     def _with_gradients(self, step: Step, results: Sequence[NDArray]) -> list[tuple[NDArray, NDArray]]:
         """Results of a step with their gradients, for those that can have one."""
@@ -340,16 +385,12 @@ class Tape:
         return any(not tape.freed for tape in self.later)
 
     def _all_spent(self) -> bool:
-        return all(
-            self.spent.reaches_all(place)
-            for entry in self._steps
-            for place in self.plan.steps[entry.number].places
-            if self._gradients[place.arena] is not None
-        )
+        """Tells whether backward has gone through all rows that have been computed from something that learns."""
+        return not (self.learned_rows > (self._begun | self.spent.flags)).any()
 
     def _gradients_of(self, step: Step) -> list[NDArray | None]:
         """The gradients of the weights of a step."""
-        return [self._constants[id(array)][2] for array in program_of(step.kind).consts]
+        return [self._constants[id(array)][1] for array in program_of(step.kind).consts]
 
     def _rows(self, place: Place) -> NDArray:
         gradient = self._gradients[place.arena]
@@ -360,18 +401,11 @@ class Tape:
         """Forget the history, and with it the arenas."""
         self.freed = True
         self._steps = []
+        self._fused = None
         self._variables = []
         self._gradients = []
         self._constants = {}
+        self._weights = {}
         self._addresses = {}
         self.sources = []
         self.read = {}
-
-
-def _in_c(entry: Entry) -> int:
-    """Alike for steps that ran in C and follow each other: backward goes through them at once."""
-    return -1 if entry.ran is not None else entry.number
-
-
-def _alone(entry: Entry) -> int:
-    return entry.number

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from gluonjit.analysis import Plan
 from gluonjit.engines.torch.arrays import room_for
@@ -13,7 +13,7 @@ from gluonjit.engines.torch.program import program_of
 from gluonjit.engines.torch.written import modified
 from gluonjit.graph import Kind
 from gluonjit.graph.modes import is_recorded
-from gluonjit.rows import Learning, NotFusable, RowProgram, Steps, Stretch
+from gluonjit.rows import NO_FLAGS, Learning, NotFusable, RowProgram, Steps, Stretch, sources
 
 
 class RanFused(NamedTuple):
@@ -22,6 +22,40 @@ class RanFused(NamedTuple):
 
     stretch: Stretch
     versions: dict[int, list[tuple[Any, int]]]
+
+
+class History(Protocol):
+    """A history, as far as steps that run need it: flags of rows (`rows.row_flags`) that learn, and of those that have
+    been read under recording."""
+
+    learned_rows: Any
+    read_rows: Any
+
+    def constant(self, tensor: Any) -> Any:
+        """A weight as what stands for it in the steps, if it is learned."""
+
+
+class _Learner(NamedTuple):
+    """Tells what learns in steps; weights are told to the history."""
+
+    tape: History | None
+
+    def weights(self, kind: Kind) -> frozenset[int]:
+        """The constants that learn."""
+        assert self.tape is not None
+        consts = program_of(kind).consts
+        for tensor in consts:
+            self.tape.constant(tensor)
+        return frozenset([k for k, tensor in enumerate(consts) if tensor.requires_grad])
+
+    def learning(self, kind: Kind, operands: frozenset[int], weights: frozenset[int]) -> Learning:
+        """What learns, given operands and weights that do."""
+        results = []
+        for k in range(len(kind.outputs)):
+            read, consts = sources(kind, (k,))
+            if read & operands or consts & weights:
+                results.append(k)
+        return Learning(weights, results, results, bool(results))
 
 
 class FusedSteps:
@@ -47,34 +81,22 @@ class FusedSteps:
         """The step that runs, or ran last."""
         return self._steps.under_way
 
-    def run(self, begin: int, end: int, learned: Any, read: Any) -> RanFused | None:
-        """Run steps, up to one that has to run otherwise; None where that is the first.
-
-        learned, read: flags of rows (`rows.row_flags`) that learn, and of those that have been read under recording.
-        """
-        ways = self._steps.choose(begin, end, self._recorded, learned, read, self._learning, self)
+    def run(self, begin: int, end: int, tape: History | None) -> RanFused | None:
+        """Run steps, up to one that has to run otherwise; None where that is the first."""
+        learned, read = (NO_FLAGS, NO_FLAGS) if tape is None else (tape.learned_rows, tape.read_rows)
+        ways = self._steps.choose(begin, end, self._recorded, learned, read, _Learner(tape), self)
         if not ways:
             return None
         versions = {}
         for way, number in {way: begin + place for place, way in enumerate(ways)}.items():
             consts = program_of(self.plan.steps[number].kind).consts
-            again = [consts[k] for k in self._steps.ways[way].compiled.read_again]
+            again = [consts[k] for k in self._steps.ways[way].read_again]
             versions[way] = [(tensor, version_of(tensor)) for tensor in again]
         return RanFused(self._steps.run(begin, ways, self), versions)
 
     def learns(self, ran: RanFused) -> bool:
         """Tells whether gradients go through any of these steps."""
         return any([self._steps.ways[way].learning.learns for way in ran.versions])
-
-    def _learning(self, number: int, learned: frozenset[int]) -> Learning:
-        step = self.plan.steps[number]
-        weights = frozenset([k for k, tensor in enumerate(program_of(step.kind).consts) if tensor.requires_grad])
-        results = []
-        for k in range(len(step.places)):
-            operands, consts = self._steps.sources(number, (k,))
-            if operands & learned or consts & weights:
-                results.append(k)
-        return Learning(weights, results, results, bool(results))
 
     def backward(
         self,

@@ -9,7 +9,7 @@ import torch
 
 from gluonjit.analysis.plan import Place
 from gluonjit.engines.torch.chunks import Chunk, is_asked_for, keeps_graph
-from gluonjit.engines.torch.hooked import plain
+from gluonjit.engines.torch.hooked import applied, plain
 from gluonjit.engines.torch.tape import Tape
 from gluonjit.errors import CaptureError
 
@@ -44,5 +44,5 @@ def joined_history(tape: Tape, chunks: Mapping[Place, Chunk]) -> None:
     outputs, sources = tape.begin(chunks), tape.sources()
     if outputs and sources:
         with torch.enable_grad():
-            for chunk, tensor in zip(outputs, Flush.apply(tape, [chunk.tensor for chunk in outputs], *sources)):
+            for chunk, tensor in zip(outputs, applied(Flush, tape, [chunk.tensor for chunk in outputs], *sources)):
                 chunk.tensor = tensor

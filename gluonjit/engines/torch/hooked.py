@@ -17,6 +17,7 @@ original_requires_grad: Any = torch.nn.Module.requires_grad_
 original_setattr: Any = torch.nn.Module.__setattr__
 original_load_state_dict: Any = torch.nn.Module.load_state_dict
 original_function_apply: Any = torch.autograd.Function.__dict__["apply"]
+own_apply: Any = torch._C._FunctionBase.__dict__["apply"]  # which the one above calls
 original_backward: Any = torch.autograd.backward
 original_grad: Any = torch.autograd.grad
 original_compile: Any = torch.compile
@@ -29,6 +30,13 @@ autocast: Any = torch._C._is_any_autocast_enabled
 without_autocast: Any = torch._C._DisableAutocast
 make_subclass: Any = torch.Tensor._make_subclass
 make_wrapper: Any = torch.Tensor._make_wrapper_subclass
+
+
+def applied(function: Any, *args: Any) -> Any:
+    """A function of this package's own for autograd, without what is looked at for those of others."""
+    if torch._C._are_functorch_transforms_active():
+        return function.apply(*args)
+    return own_apply.__get__(None, function)(*args)
 
 
 def current_mode() -> int:

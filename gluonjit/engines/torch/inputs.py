@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from gluonjit.engines.torch.hooked import applied
+
 
 class _LookedUp(torch.autograd.Function):  # type: ignore[misc]
     """Entries of a table."""
@@ -34,7 +36,7 @@ class _LookedUp(torch.autograd.Function):  # type: ignore[misc]
 def looked_up(weight: Any, index: Any, attrs: Mapping[str, Any]) -> Any:
     """Entries of a table, with their history where that is recorded."""
     if torch.is_grad_enabled() and weight.requires_grad:
-        return _LookedUp.apply(weight, index, attrs)
+        return applied(_LookedUp, weight, index, attrs)
     return torch.embedding(weight, index, **attrs)
 
 

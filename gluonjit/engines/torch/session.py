@@ -33,7 +33,6 @@ from gluonjit.hybrid import Options, Report
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.run.failures import both
 from gluonjit.hybrid.run.session import ArraySession
-from gluonjit.rows import NO_FLAGS
 
 
 class Input(NamedTuple):
@@ -203,8 +202,7 @@ class Session(ArraySession):
         since = perf_counter()
         if self.finite is not None:
             self.finite.weights(begin, program_of(self.plan.steps[begin].kind).consts)
-        flags = (NO_FLAGS, NO_FLAGS) if self.tape is None else (self.tape.learned_rows, self.tape.read_rows)
-        ran = fused.run(begin, end, *flags)
+        ran = fused.run(begin, end, self.tape)
         if ran is None:
             self._indices.upload(self.plan, [begin])
             return 0

@@ -24,7 +24,6 @@ from gluonjit.engines.torch.overwrites import savers
 from gluonjit.engines.torch.program import pieces, program_of
 from gluonjit.engines.torch.written import modified
 from gluonjit.graph import line_of, user_line
-from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid import LOCAL, Report
 from gluonjit.hybrid.choose.costs import cost_model
 from gluonjit.hybrid.explain.advice import ONE_AT_A_TIME, one_at_a_time
@@ -89,7 +88,7 @@ class Tape:
         self._inputs.append((place, rows))
         self._learned[place.arena][place.begin : place.end] = True
 
-    def _constant(self, tensor: Any) -> Any:
+    def constant(self, tensor: Any) -> Any:
         """A weight as a leaf of the steps' own recording, if it is learned."""
         if not tensor.requires_grad:
             return tensor
@@ -120,7 +119,7 @@ class Tape:
                     part.requires_grad_()
                     there = None if sent is None else sent[position * size : (position + 1) * size]
                     learned.append(Learned(len(given) - len(parts) + position, place, index, there, part))
-        consts = [self._constant(tensor) for tensor in program.consts]
+        consts = [self.constant(tensor) for tensor in program.consts]
         with torch.enable_grad():
             run = program if self.runs is None else self.runs(number)
             results: list[Any] = run(given, consts, step.count, besides)
@@ -135,11 +134,6 @@ class Tape:
     def note_fused(self, ran: RanFused) -> None:
         """Remember steps that ran in C, where something learns."""
         assert self.fused is not None
-        for number in dict(zip(ran.stretch.ways, ran.stretch.steps)).values():
-            step = self.plan.steps[number]
-            if is_recorded(step.mode):
-                for tensor in program_of(step.kind).consts:
-                    self._constant(tensor)
         if self.fused.learns(ran):
             self._steps.append(ran)
 
@@ -293,7 +287,7 @@ class Tape:
         assert self.fused is not None
 
         def learned(tensor: Any, reaches: bool) -> Any:
-            leaf = self._constant(tensor)
+            leaf = self.constant(tensor)
             known = found.get(id(leaf))
             if known is None and not reaches:  # zeros are added, where eagerly there is no gradient
                 return self._spare.setdefault(id(leaf), torch.zeros_like(leaf, requires_grad=False))

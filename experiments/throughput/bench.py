@@ -28,8 +28,13 @@ class Engine(Protocol):
 
     IN_PROCESS: tuple[str, ...]
 
-    def load(self, name: str, data_dir: str | None, seed: int, limit: int | None) -> Measurable:
-        """Return a workload; with `limit`, of its first samples alone. Raises DataError where files are missing."""
+    def load(
+        self, name: str, data_dir: str | None, seed: int, limit: int | None, hidden: int | None = None
+    ) -> Measurable:
+        """Return a workload; with `limit`, of its first samples alone, and with `hidden`, of a model of that size.
+
+        Raises DataError where files are missing.
+        """
 
     def make_systems(
         self, task: Any, names: Sequence[str], switches: Sequence[str], peers: Sequence[str]
@@ -61,6 +66,7 @@ class Wanted:
     plot: Path | None = None
     command: str = ""
     engine: str = "mxnet"
+    hidden: int | None = None  # the size of the model, where it is not the usual one
 
 
 def bench(wanted: Wanted, start: Callable[[str, PeerTask], Peer] | None = None) -> dict[str, Any]:
@@ -69,7 +75,7 @@ def bench(wanted: Wanted, start: Callable[[str, PeerTask], Peer] | None = None) 
     Raises DataError where samples are missing or too few, Disagreement where systems do not compute the same.
     """
     engine: Engine = engine_of("throughput", wanted.engine)
-    task = engine.load(wanted.workload, wanted.data_dir, wanted.seed, wanted.limit)
+    task = engine.load(wanted.workload, wanted.data_dir, wanted.seed, wanted.limit, wanted.hidden)
     print(f"data: {task.note}; {len(task.samples)} samples")
     if len(task.samples) < max(wanted.batch_sizes):
         few = f"{len(task.samples)} samples do not fill --batch-size {max(wanted.batch_sizes)}"
@@ -157,6 +163,7 @@ def _measure(
         "note": task.note,
         "command": wanted.command,
         "threads": threads(),
+        **({} if wanted.hidden is None else {"hidden": wanted.hidden}),
         "environment": environment(),
         "agreement": agreement,
         "left_out": lost,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,19 @@ def on_host(tensor: Any) -> Any:
 def room_for(spec: Spec, rows: int) -> Any:
     """A tensor, not yet filled, of so many rows like those of `spec`."""
     return torch.empty((rows, *spec.row_shape), dtype=dtype_named(spec.dtype), device=device_named(spec.device))
+
+
+def by_one_thread(function: Callable[..., Any], *given: Any, **named: Any) -> Any:
+    """Call something short, after which PyTorch's other threads would look for more for milliseconds, on cores that
+    steps in C want."""
+    threads = torch.get_num_threads()
+    if threads == 1:
+        return function(*given, **named)
+    torch.set_num_threads(1)
+    try:
+        return function(*given, **named)
+    finally:
+        torch.set_num_threads(threads)
 
 
 def sent(numbers: npt.NDArray[np.int64], device: Any) -> Any:

@@ -13,6 +13,7 @@ from experiments.bench.clock import PHASES, Minibatches, measure_all, row_of
 from experiments.bench.engines import engine_of
 from experiments.bench.environment import environment, threads
 from experiments.bench.files import write_json
+from experiments.bench.model import MEMORY_SIZE
 from experiments.data.errors import DataError
 from experiments.throughput import RATE, agreeing, table
 from experiments.throughput.floor import Measurable, floors
@@ -132,7 +133,8 @@ def _measure(
     wanted: Wanted, engine: Engine, task: Measurable, systems: Sequence[Any], lost: dict[str, str]
 ) -> dict[str, Any]:
     """Measure all systems that agree."""
-    agreement, silent = agreeing.check(systems, task.samples[:CHECKED])
+    wider = (wanted.hidden or MEMORY_SIZE) / MEMORY_SIZE
+    agreement, silent = agreeing.check(systems, task.samples[:CHECKED], wider)
     lost.update(silent)
     for label, figures in agreement.items():
         shown = ", ".join(f"{name.replace('_', ' ')} {value:.1e}" for name, value in figures.items())

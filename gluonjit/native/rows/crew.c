@@ -35,10 +35,10 @@ void crew_share(int threads, ptrdiff_t pieces, Piece piece, void *work) {
 #define SET_MODE(mode) (void)(mode)
 #endif
 
-/* Nanoseconds: for which a thread looks for something to do before it sleeps; that the caller waits for others where
-   something else has the cores, if it waits longer than it worked; for which it then does without them, at first and at
-   most. */
-enum { LOOKING = 50000, LONG = 1000000, REST = 20000000, LONGEST_REST = 1280000000 };
+/* Nanoseconds: for which a thread looks for something to do before it sleeps; that the caller may wait for the others
+   longer than it has worked, in all, before it does without them, as something else has the cores; and for how long it
+   then does, at first and at most. */
+enum { LOOKING = 50000, PATIENCE = 400000, REST = 20000000, LONGEST_REST = 1280000000 };
 
 /* A thread: the pieces that are its own at first, how often it was called, and whether it sleeps. */
 typedef struct {
@@ -55,7 +55,7 @@ static struct {
     void *work;
     unsigned mode;
     int core; /* the caller's */
-    int64_t rest, rested; /* how long the last rest was, and when it ends */
+    int64_t lost, rest, rested; /* how long it waited in vain; how long the last rest was, and when it ends */
     atomic_int taken, open, inside, waiting;
     pthread_mutex_t lock;
     pthread_cond_t left;
@@ -181,10 +181,9 @@ int crew_take(int threads) {
     if (threads > MOST_THREADS) threads = MOST_THREADS;
     if (threads <= 1 || atomic_exchange(&crew.taken, 1)) return 1;
     if (rests()) {
-        crew_leave();
+        atomic_store(&crew.taken, 0);
         return 1;
     }
-    crew.rest /= 2;
     if (!atomic_exchange(&watched, 1)) pthread_atfork(NULL, NULL, begin_anew);
     while (crew.helpers + 1 < threads && hire() == 0) continue;
     if (crew.helpers + 1 < threads) threads = crew.helpers + 1;
@@ -192,22 +191,27 @@ int crew_take(int threads) {
     return threads;
 }
 
-void crew_leave(void) { atomic_store(&crew.taken, 0); }
+void crew_leave(void) {
+    if (!rests()) crew.rest /= 2;
+    atomic_store(&crew.taken, 0);
+}
 
 /* Wait until no helper is inside, after so many nanoseconds of work. */
 static void wait_for_all(int64_t worked) {
     const int64_t begun = now();
-    int64_t waited;
     while (atomic_load(&crew.inside) && now() - begun < LOOKING) PAUSE();
-    if (!atomic_load(&crew.inside)) return;
-    pthread_mutex_lock(&crew.lock);
-    atomic_store(&crew.waiting, 1);
-    while (atomic_load(&crew.inside)) pthread_cond_wait(&crew.left, &crew.lock);
-    atomic_store(&crew.waiting, 0);
-    pthread_mutex_unlock(&crew.lock);
-    waited = now() - begun;
-    if (waited > LONG && waited > worked) {
-        crew.rest = crew.rest < REST ? REST : crew.rest < LONGEST_REST ? 4 * crew.rest : LONGEST_REST;
+    if (atomic_load(&crew.inside)) {
+        pthread_mutex_lock(&crew.lock);
+        atomic_store(&crew.waiting, 1);
+        while (atomic_load(&crew.inside)) pthread_cond_wait(&crew.left, &crew.lock);
+        atomic_store(&crew.waiting, 0);
+        pthread_mutex_unlock(&crew.lock);
+    }
+    crew.lost += now() - begun - worked;
+    if (crew.lost < 0) crew.lost = 0;
+    if (crew.lost > PATIENCE) {
+        crew.lost = 0;
+        crew.rest = crew.rest < REST / 2 ? REST : crew.rest > LONGEST_REST / 2 ? LONGEST_REST : 2 * crew.rest;
         crew.rested = now() + crew.rest;
     }
 }

@@ -11,8 +11,8 @@ CAPTURE = ("signatures", "guards", "capture", "bodies", "slices", "arrays")
 # Files in Cython's pure-Python mode that are compiled together with these; the first one is the module `_fast`.
 PARTS = ("graph/recorder", "graph/frames", "graph/values", "graph/slices", "graph/entries")
 SOURCES = ("module", "names", "modes", *CAPTURE, "torch", "doors", "signs", "cells", "operators", "hooks", "functions")
-ROWS = ("module", "check", "pack", "interpreter", "generic", "avx2", "avx512")
-ROWS_HEADERS = ("rows", "kernels", "functions", "elements", "lines", "products", "updates")
+ROWS = ("module", "check", "pack", "interpreter", "shared", "crew", "generic", "avx2", "avx512")
+ROWS_HEADERS = ("rows", "crew", "kernels", "functions", "elements", "lines", "products", "updates")
 # Files in Cython's pure-Python mode, which are interpreted as they stand where this does not work.
 HOT = (*[f"analysis/flat/{name}" for name in ("rewriting", "ordering", "paths", "placing")], "rows/blocks")
 OPTIMIZED = [] if "-O" in os.environ.get("CFLAGS", "") else ["-O3"]  # what the builder asks for comes first
@@ -62,6 +62,7 @@ setup(
             [f"{NATIVE}rows/{name}.c" for name in ROWS],
             # Not -ffast-math: NaN and infinity have to come out as they do without it.
             extra_compile_args=[*OPTIMIZED, "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd"],
+            extra_link_args=["-pthread"],
             depends=[f"{NATIVE}rows/{name}.h" for name in ROWS_HEADERS],
             optional=True,
         ),

@@ -16,12 +16,14 @@ GRADIENT_TOLERANCE = {True: 10 * TOLERANCE, False: TOLERANCE}
 Found = dict[str, dict[str, float]]
 
 
-def check(systems: Sequence[Any], samples: Sequence[Any]) -> tuple[Found, dict[str, str]]:
+def check(systems: Sequence[Any], samples: Sequence[Any], wider: float = 1.0) -> tuple[Found, dict[str, str]]:
     """Compare all systems with the first by max|a - b| / max|b|; every system takes one training step.
+
+    wider: how many times as wide the model is as usual: sums of more terms round more.
 
     Returns the deviations of `losses`, of `gradients` (the worst of all weights) and of `losses_after_a_step` by
     label, and by label why a peer could not be asked. Raises Disagreement where a figure is above what is
-    allowed: 1e-5, and 1e-4 for gradients of what is `foreign`.
+    allowed: 1e-5, and 1e-4 for gradients of what is `foreign`, of a model as wide as usual.
     """
     found: Found = {}
     lost: dict[str, str] = {}
@@ -39,7 +41,7 @@ def check(systems: Sequence[Any], samples: Sequence[Any]) -> tuple[Found, dict[s
             "losses_after_a_step": after["losses"],
         }
         for name, figure in figures.items():
-            allowed = GRADIENT_TOLERANCE[system.foreign] if name == "gradients" else TOLERANCE
+            allowed = max(1.0, wider) * (GRADIENT_TOLERANCE[system.foreign] if name == "gradients" else TOLERANCE)
             if not figure <= allowed:
                 raise Disagreement(
                     f"{system.label} and {systems[0].label} differ in {name.replace('_', ' ')} by {figure:.1e} of the "

@@ -13,6 +13,7 @@ from experiments.bench.clock import PHASES, Minibatches, measure_all, row_of
 from experiments.bench.engines import engine_of
 from experiments.bench.environment import environment, threads
 from experiments.bench.files import write_json
+from experiments.bench.model import MEMORY_SIZE
 from experiments.data.errors import DataError
 from experiments.throughput import RATE, agreeing, table
 from experiments.throughput.floor import Measurable, floors
@@ -28,8 +29,13 @@ class Engine(Protocol):
 
     IN_PROCESS: tuple[str, ...]
 
-    def load(self, name: str, data_dir: str | None, seed: int, limit: int | None) -> Measurable:
-        """Return a workload; with `limit`, of its first samples alone. Raises DataError where files are missing."""
+    def load(
+        self, name: str, data_dir: str | None, seed: int, limit: int | None, hidden: int | None = None
+    ) -> Measurable:
+        """Return a workload; with `limit`, of its first samples alone, and with `hidden`, of a model of that size.
+
+        Raises DataError where files are missing.
+        """
 
     def make_systems(
         self, task: Any, names: Sequence[str], switches: Sequence[str], peers: Sequence[str]
@@ -61,6 +67,7 @@ class Wanted:
     plot: Path | None = None
     command: str = ""
     engine: str = "mxnet"
+    hidden: int | None = None  # the size of the model, where it is not the usual one
 
 
 def bench(wanted: Wanted, start: Callable[[str, PeerTask], Peer] | None = None) -> dict[str, Any]:
@@ -69,7 +76,7 @@ def bench(wanted: Wanted, start: Callable[[str, PeerTask], Peer] | None = None) 
     Raises DataError where samples are missing or too few, Disagreement where systems do not compute the same.
     """
     engine: Engine = engine_of("throughput", wanted.engine)
-    task = engine.load(wanted.workload, wanted.data_dir, wanted.seed, wanted.limit)
+    task = engine.load(wanted.workload, wanted.data_dir, wanted.seed, wanted.limit, wanted.hidden)
     print(f"data: {task.note}; {len(task.samples)} samples")
     if len(task.samples) < max(wanted.batch_sizes):
         few = f"{len(task.samples)} samples do not fill --batch-size {max(wanted.batch_sizes)}"
@@ -126,7 +133,8 @@ def _measure(
     wanted: Wanted, engine: Engine, task: Measurable, systems: Sequence[Any], lost: dict[str, str]
 ) -> dict[str, Any]:
     """Measure all systems that agree."""
-    agreement, silent = agreeing.check(systems, task.samples[:CHECKED])
+    wider = (wanted.hidden or MEMORY_SIZE) / MEMORY_SIZE
+    agreement, silent = agreeing.check(systems, task.samples[:CHECKED], wider)
     lost.update(silent)
     for label, figures in agreement.items():
         shown = ", ".join(f"{name.replace('_', ' ')} {value:.1e}" for name, value in figures.items())
@@ -157,6 +165,7 @@ def _measure(
         "note": task.note,
         "command": wanted.command,
         "threads": threads(),
+        **({} if wanted.hidden is None else {"hidden": wanted.hidden}),
         "environment": environment(),
         "agreement": agreement,
         "left_out": lost,

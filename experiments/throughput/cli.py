@@ -16,6 +16,7 @@ from experiments.bench.environment import limit_threads
 from experiments.throughput import PEERS, SYSTEMS, WORKLOADS
 
 SWITCHES = tuple(gluonjit.Options.SWITCHES)
+PAIRS = tuple([name for name in WORKLOADS if name.startswith("treelstm-")])
 REPEATS = 5
 
 
@@ -57,6 +58,7 @@ def _bench(options: argparse.Namespace, command: str) -> None:
         options.plot,
         command,
         options.engine,
+        options.hidden,
     )
     bench(wanted)
 
@@ -87,6 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--engine", choices=ENGINES, default=ENGINES[0])
     parser.add_argument("--workload", choices=WORKLOADS, required=True)
     parser.add_argument("--batch-size", type=_counts, default=(256,), metavar="N,N,...")
+    parser.add_argument("--hidden", type=count, metavar="N", help="size of the Tree-LSTM for pairs, else 150")
     parser.add_argument("--threads", type=count, help="threads of an operator (else OMP_NUM_THREADS, else 1)")
     _list(parser, "--systems", _all(SYSTEMS), "system", None, "those that the workload has")
     _list(parser, "--peers", _all(PEERS), "peer", (), "none")
@@ -114,6 +117,8 @@ def _all(by_engine: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
 
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Refuse what the engine has not, and what does not go together."""
+    if options.hidden and (options.against or options.workload not in PAIRS):
+        parser.error(f"--hidden is for {', '.join(PAIRS)}, and does not go with --against")
     if options.against and (options.peers or options.ablations or options.plot or len(options.systems or ()) > 1):
         parser.error("--against measures one system, of --systems or `dynamic`: no --peers, --ablations or --plot")
     for what, asked, known in (("system", options.systems or (), SYSTEMS), ("peer", options.peers, PEERS)):

@@ -63,15 +63,19 @@ class Task:
         return weights.weights_of(self.net, self.family)
 
 
-def load(name: str, data_dir: str | None, seed: int, limit: int | None) -> Task:
-    """Return a workload; with `limit`, of its first samples alone. Raises DataError where files are missing."""
+def load(name: str, data_dir: str | None, seed: int, limit: int | None, hidden: int | None = None) -> Task:
+    """Return a workload; with `limit`, of its first samples alone. Raises DataError where files are missing.
+
+    hidden: the size of a Tree-LSTM for pairs, where it is not the usual one.
+    """
     torch.set_num_threads(threads())
     if name not in LOADERS:
         raise DataError(Path(name), None, f"there is no such workload on torch; there are {', '.join(LOADERS)}")
-    return LOADERS[name](name, data_dir, seed, limit)
+    loader = LOADERS[name]
+    return loader(name, data_dir, seed, limit) if hidden is None else _pairs(name, data_dir, seed, limit, hidden)
 
 
-def _pairs(name: str, data_dir: str | None, seed: int, limit: int | None) -> Task:
+def _pairs(name: str, data_dir: str | None, seed: int, limit: int | None, hidden: int = MEMORY_SIZE) -> Task:
     """Pairs of sentences with dependency trees."""
     data = name.split("-", 1)[1]
     if data == "synthetic":
@@ -79,8 +83,8 @@ def _pairs(name: str, data_dir: str | None, seed: int, limit: int | None) -> Tas
     else:
         found = corpus.load(data, data_dir, seed, limit, "torch")
         samples, vectors, note = found.train, found.vectors, found.note
-    sizes = counts.Sizes(vectors.shape[1], MEMORY_SIZE, CLASSES, HEAD_SIZE)
-    return Task(name, note, samples, "pairs", make_net(vectors, seed), relatedness.loss, sizes)
+    sizes = counts.Sizes(vectors.shape[1], hidden, CLASSES, HEAD_SIZE)
+    return Task(name, note, samples, "pairs", make_net(vectors, seed, hidden), relatedness.loss, sizes)
 
 
 def _phrases(name: str, data_dir: str | None, seed: int, limit: int | None) -> Task:

@@ -56,12 +56,18 @@ class Task:
         return {**found, "embed_weight": net.embed.weight.data().asnumpy()}
 
 
-def load(name: str, data_dir: str | None = None, seed: int = 0, limit: int | None = None) -> Task:
-    """Return a workload; with `limit`, of its first samples alone. Raises DataError where files are missing."""
-    return LOADERS[name](name, data_dir, seed, limit)
+def load(
+    name: str, data_dir: str | None = None, seed: int = 0, limit: int | None = None, hidden: int | None = None
+) -> Task:
+    """Return a workload; with `limit`, of its first samples alone. Raises DataError where files are missing.
+
+    hidden: the size of a Tree-LSTM for pairs, where it is not the usual one.
+    """
+    loader = LOADERS[name]
+    return loader(name, data_dir, seed, limit) if hidden is None else _pairs(name, data_dir, seed, limit, hidden)
 
 
-def _pairs(name: str, data_dir: str | None, seed: int, limit: int | None) -> Task:
+def _pairs(name: str, data_dir: str | None, seed: int, limit: int | None, hidden: int = MEMORY_SIZE) -> Task:
     """Pairs of sentences with dependency trees."""
     data = name.split("-", 1)[1]
     if data == "synthetic":
@@ -74,10 +80,10 @@ def _pairs(name: str, data_dir: str | None, seed: int, limit: int | None) -> Tas
         note,
         samples,
         SYSTEMS["mxnet"],
-        lambda system: make_net(system, vectors, seed),
+        lambda system: make_net(system, vectors, seed, hidden),
         lambda: relatedness()._replace(optimizer=_optimizer),
         counts.pairs,
-        counts.Sizes(vectors.shape[1], MEMORY_SIZE, CLASSES, HEAD_SIZE),
+        counts.Sizes(vectors.shape[1], hidden, CLASSES, HEAD_SIZE),
         "pairs",
     )
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import gluonjit
 from experiments.bench.base import BaseSystem, Batched, MissingSystem, check_shapes, see_all
 from experiments.bench.jit import REPEATABLY
-from experiments.bench.model import L2, LEARNING_RATE, draw
+from experiments.bench.model import L2, LEARNING_RATE, MEMORY_SIZE, draw
 from experiments.throughput.peers import samples as plain
 from experiments.throughput.peers import with_torch
 from experiments.torch import relatedness, weights
@@ -234,9 +234,9 @@ MODES = {
 }
 
 
-def make_net(vectors: np.ndarray, seed: int) -> nn.Module:
+def make_net(vectors: np.ndarray, seed: int, size: int = MEMORY_SIZE) -> nn.Module:
     """Build the net for pairs; equal seeds give equal weights on all engines."""
-    net = relatedness.Relatedness(*vectors.shape)
+    net = relatedness.Relatedness(vectors.shape[0], vectors.shape[1], size)
     shapes = {name: tuple(one.shape) for name, one in weights.parameters(net, "pairs").items()}
     drawn = {name: array.astype(np.float32) for name, array in draw(shapes, seed).items()}
     weights.set_weights(net, "pairs", {**drawn, "embed_weight": vectors})

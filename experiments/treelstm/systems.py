@@ -9,7 +9,7 @@ import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon
 
-from experiments.bench.model import L2, LEARNING_RATE
+from experiments.bench.model import L2, LEARNING_RATE, MEMORY_SIZE
 from experiments.bench.on_mxnet import Dynamic, Hybridized, PairByPair, Program, System
 from experiments.treelstm import optimizer
 from experiments.treelstm.handbatched import HandBatched
@@ -66,15 +66,15 @@ KINDS: dict[str, tuple[type[System], type[gluon.Block] | None]] = {
 }
 
 
-def make_net(name: str, vectors: np.ndarray, seed: int) -> gluon.Block:
+def make_net(name: str, vectors: np.ndarray, seed: int, size: int = MEMORY_SIZE) -> gluon.Block:
     """Build the net of a system by its name; equal seeds give equal weights in all of them."""
     words, width = vectors.shape
     _, encoder = KINDS[name]
     if encoder is None:
-        net = HandBatched(words, in_size=width)
+        net = HandBatched(words, in_size=width, size=size)
     else:
         whole = PlainRelatedness if issubclass(encoder, PlainTreeLSTM) else Relatedness
-        net = whole(words, encoder, in_size=width)
+        net = whole(words, encoder, in_size=width, size=size)
     initialize(net, vectors, seed)
     return net
 

@@ -1,7 +1,7 @@
 """Steps as fused programs: one call in C for the whole of a step, forward and backward, in float32 on the host."""
 
 from gluonjit.rows.program import CHILD, COMMUTATIVE, NODE, Builder, NotFusable, RowProgram, View, Weight
-from gluonjit.rows.running import NO_FLAGS, Memory, clear_spare, row_flags
+from gluonjit.rows.running import NO_FLAGS, Memory, clear_spare, cores, row_flags
 from gluonjit.rows.steps import Learner, Learning, Steps, Stretch, sources
 
 __all__ = [
@@ -22,4 +22,5 @@ __all__ = [
     "row_flags",
     "sources",
     "clear_spare",
+    "cores",
 ]

@@ -148,7 +148,9 @@ class _Assembling:
         return found
 
     def done(self, code: Sequence[Instr]) -> Assembly:
-        """The assembled program."""
+        """The assembled program. Sums over rows come last, so that threads can share all before them, then them: what
+        they read is written by then, and by nothing after them."""
+        code = sorted(code, key=lambda instr: instr.op in _SUMS)
         self._allot(code)
         rows = [self._row(instr) for instr in code]
         used = {reg for instr in code for reg in _registers(instr)}
@@ -214,6 +216,7 @@ class _Assembling:
 
 
 _AS_WIDE_AS_A = frozenset({"SUMW", "PICK"})
+_SUMS = frozenset({"SCATTER", "GEMM_DW", "COLSUM"})
 
 
 def _registers(instr: Instr) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -124,11 +125,16 @@ class Template:
         return 0, pack.size * _FLOAT
 
 
-class Launches:
-    """The launches of one flush. Weights are packed once for all of them."""
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
-    def __init__(self, arenas: int, blocks: Blocks) -> None:
-        self._arenas, self._blocks = arenas, blocks
+
+class Launches:
+    """The launches of one flush, by so many threads at most. Weights are packed once for all of them."""
+
+    def __init__(self, arenas: int, blocks: Blocks, threads: int) -> None:
+        self._arenas, self._blocks, self._threads = arenas, blocks, threads
         self._packed: dict[tuple[int, Pack], _Memory] = {}
         self._programs: dict[int, tuple[int, Assembly]] = {}
         self.under_way = -1  # the step that is run, or ran last
@@ -165,7 +171,7 @@ class Launches:
         done = 0
         while done < len(steps):  # each few milliseconds Python comes to look at signals
             self.under_way = steps[done]
-            done = ROWS.run(programs, launches, args, _BLOCK, done)
+            done = ROWS.run(programs, launches, args, _BLOCK, done, self._threads)
         return saved, launches[:, 4].tolist()
 
     def __del__(self) -> None:

@@ -10,7 +10,7 @@ from gluonjit.compiled import ROWS
 from gluonjit.graph import Kind
 from gluonjit.rows.assembly import Variant, compiled
 from gluonjit.rows.program import NotFusable, RowProgram
-from gluonjit.rows.running import Flags, Launches, Memory, Template, read_steps
+from gluonjit.rows.running import Flags, Launches, Memory, Template, cores, read_steps
 
 if TYPE_CHECKING:
     from gluonjit.rows.blocks import Form
@@ -86,14 +86,20 @@ class Stretch(NamedTuple):
 
 
 class Steps:
-    """The steps of one flush that run in C. `make(kind)` makes a kind's program, or raises NotFusable.
+    """The steps of one flush that run in C. `make(kind)` makes a kind's program, or raises NotFusable. `threads` tells
+    how many the framework lets an operator take.
 
     Those that follow each other are a stretch, which is one call. A batched program remembers what it is in C
     (`fused`), and why, if it is nothing. Why steps do not run in C goes into `unfused`, by the kind's name.
     """
 
     def __init__(
-        self, plan: Plan, without: Collection[str], make: Callable[[Kind], RowProgram], unfused: dict[str, str]
+        self,
+        plan: Plan,
+        without: Collection[str],
+        make: Callable[[Kind], RowProgram],
+        unfused: dict[str, str],
+        threads: Callable[[], int],
     ) -> None:
         self.plan, self._unfused = plan, unfused
         self.ways: list[Way] = []
@@ -103,9 +109,9 @@ class Steps:
         self._marks: list[Collection[int]] = []
         self._in: set[int] = set()
         if ROWS is not None and "fused" not in without:
-            self._read(make)
+            self._read(make, threads)
 
-    def _read(self, make: Callable[[Kind], RowProgram]) -> None:
+    def _read(self, make: Callable[[Kind], RowProgram], threads: Callable[[], int]) -> None:
         """Find the steps that may run in C."""
         by_kind: dict[int, tuple[int, tuple[int, ...]] | None] = {}
         programs = []
@@ -116,7 +122,7 @@ class Steps:
         self._in.update([number for number, program in enumerate(programs) if program is not None])
         if self._in:
             self._blocks = read_steps(self.plan, programs, self._unfit)
-            self._launches = Launches(len(self.plan.arenas), self._blocks)
+            self._launches = Launches(len(self.plan.arenas), self._blocks, min(threads(), cores()))
 
     def _program(self, kind: Kind, make: Callable[[Kind], RowProgram]) -> tuple[int, tuple[int, ...]] | None:
         if kind.lone is not None:

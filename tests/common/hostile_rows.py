@@ -191,7 +191,13 @@ def stretches() -> Iterator[Case]:
     good: Any = (((code, regs),), one, args, 1, 0)
     yield Case("an empty program", lambda: rows.run(*good), None)
     yield Case("no arguments", lambda: rows.run(), BAD)
-    yield Case("too many", lambda: rows.run(*good, 1), BAD)
+    yield Case("too many", lambda: rows.run(*good, 1, 1), BAD)
+    for threads in (*LARGE, *SMALL, 0):
+        yield Case(f"by {threads} threads", lambda threads=threads: rows.run(*good, threads), None)  # type: ignore[misc]
+    for wrong_number in (2**64, None, "2", Raising()):
+        yield Case(f"by {wrong_number!r:.20}", lambda threads=wrong_number: rows.run(*good, threads), (*BAD, KeyError))  # type: ignore[misc]
+    for work in (-1.0, float("nan"), None, "2"):
+        yield Case(f"worth {work}", lambda work=work: rows.worth(work), BAD)  # type: ignore[misc]
     yield Case("by name", lambda: rows.run(*good[:3], block=1, begin=0), BAD)
     readonly = one.copy()
     readonly.flags.writeable = False

@@ -44,11 +44,11 @@ def extent(matrix: np.ndarray) -> int:
     return sum((count - 1) * stride for count, stride in zip(matrix.shape, matrix.strides)) + matrix.itemsize
 
 
-def launch(code: Any, regs: Any, args: Any, nodes: Any, block: Any) -> None:
+def launch(code: Any, regs: Any, args: Any, nodes: Any, block: Any, threads: int = 1) -> None:
     """Run a program once."""
     slots = args.shape[0] if isinstance(args, np.ndarray) and args.ndim == 2 else 2
     launches = np.array([[0, 0, slots, nodes, 0]], np.int64)
-    done = rows.run(((code, regs),), launches, args, block, 0)
+    done = rows.run(((code, regs),), launches, args, block, 0, threads)
     assert done == 1
     assert launches[0, 4] > 0
 
@@ -91,10 +91,10 @@ class Machine:
     def emit(self, op: str, out: int, a: int, b: int, w: int, x: int = 0, y: int = 0, flags: int = 0) -> None:
         self.code.append((OPS[op], out, a, b, w, x, y, flags))
 
-    def run(self, block: int = 7) -> None:
+    def run(self, block: int = 7, threads: int = 1) -> None:
         code = np.array(self.code, np.int64).reshape(-1, 8)
         regs = np.array(self.regs, np.int32).reshape(-1, 4)
-        launch(code, regs, np.array(self.args, np.int64).reshape(-1, 2), self.nodes, block)
+        launch(code, regs, np.array(self.args, np.int64).reshape(-1, 2), self.nodes, block, threads)
 
     def packed(self, matrix: np.ndarray) -> int:
         """The slot of a packed matrix of any strides."""

@@ -8,8 +8,8 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
+from stretches_support import STEPS, Chain, same
 
 import gluonjit
 from gluonjit.compiled import ROWS
@@ -17,91 +17,21 @@ from gluonjit.compiled import ROWS
 if ROWS is None:
     pytest.skip("steps run in C only where that was built", allow_module_level=True)
 
-WAY: dict[str, Any] = {"granularity": "cell", "scheduler": "depth", "sharing": True}
-STEPS, SIZE = 6, 4
 Run = Callable[[Any, int], Any]
-
-
-class Chain:
-    """A layer, as often as one likes, on a vector: eagerly and batched, with gradients of the layer's weight."""
-
-    def __init__(self, engine: str) -> None:
-        self.engine = engine
-        framework = pytest.importorskip(engine)
-        if engine == "torch":
-            framework.manual_seed(0)
-            self.layer = framework.nn.Linear(SIZE, SIZE)
-            self.inputs = [framework.randn(SIZE) for _ in range(3)]
-            self.stop: Callable[[Any], Any] = framework.special.erfinv  # no row program does it
-        else:
-            framework.random.seed(0)
-            self.layer = framework.gluon.nn.Dense(SIZE, in_units=SIZE)
-            self.layer.initialize()
-            self.inputs = [framework.nd.random.normal(shape=(1, SIZE)) for _ in range(3)]
-            self.stop = framework.nd.erf
-        self.net = self._net(framework)
-
-    def _net(self, framework: Any) -> Any:
-        base = framework.nn.Module if self.engine == "torch" else framework.gluon.Block
-
-        class Net(base):  # type: ignore[misc, valid-type]
-            def __init__(self, layer: Any) -> None:
-                super().__init__()
-                self.layer = layer
-
-            def forward(self, x: Any, steps: int, stop: Any = None) -> Any:
-                for step in range(steps):
-                    x = self.layer(x)
-                    if stop is not None and step == 1:
-                        x = stop(x * 0.01)
-                return x
-
-        return Net(self.layer)
-
-    def __call__(self, batched: bool, stop: Any = None) -> tuple[list[np.ndarray], np.ndarray, gluonjit.Report | None]:
-        """Results, the gradient of the weight, and the report."""
-        if self.engine == "torch":
-            gluonjit.hybridize(self.net, dynamic_batch=batched, **(WAY if batched else {}))
-        else:
-            self.net.hybridize(active=batched, dynamic_batch=batched, **(WAY if batched else {}))
-        report = None
-        recording = import_module("contextlib").nullcontext
-        if self.engine == "mxnet":
-            recording = import_module("mxnet").autograd.record
-        with recording():
-            if batched:
-                with gluonjit.batching(**WAY) as batch:
-                    results = [self.net(x, STEPS, stop) for x in self.inputs]
-                    total = sum(result.sum() for result in results)
-                report = batch.report
-            else:
-                results = [self.net(x, STEPS, stop) for x in self.inputs]
-                total = sum(result.sum() for result in results)
-        if self.engine == "torch":
-            self.layer.zero_grad()
-            total.backward()
-            return [result.detach().numpy() for result in results], self.layer.weight.grad.numpy().copy(), report
-        total.backward()
-        return [result.asnumpy() for result in results], self.layer.weight.grad().asnumpy(), report
 
 
 def instead(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     """Let launches run by something else: `run(the module's own, launch that comes next)`."""
 
-    def replaced(programs: Any, launches: Any, args: Any, block: int, begin: int) -> int:
+    def replaced(programs: Any, launches: Any, args: Any, block: int, begin: int, threads: int) -> int:
         def own(count: int | None = None) -> int:
             until = len(launches) if count is None else begin + count
-            return int(ROWS.run(programs, launches[:until], args, block, begin))
+            return int(ROWS.run(programs, launches[:until], args, block, begin, threads))
 
         return int(run(own, begin))
 
     known = {name: getattr(ROWS, name) for name in ("OPS", "pack", "packed_size")}
     monkeypatch.setattr("gluonjit.rows.running.ROWS", SimpleNamespace(run=replaced, **known))
-
-
-def same(found: tuple[Any, ...], wanted: tuple[Any, ...]) -> None:
-    for mine, eager in zip([*found[0], found[1]], [*wanted[0], wanted[1]]):
-        assert np.abs(mine - eager).max() <= 1e-5 * np.abs(eager).max()
 
 
 @pytest.fixture(params=["mxnet", "torch"])

@@ -164,6 +164,13 @@ def test_systems_begin_with_equal_weights_and_learn_alike() -> None:
     assert not lost
 
 
+def test_systems_have_the_size_that_is_asked_for_and_agree() -> None:
+    task = tasks.load("treelstm-synthetic", limit=6, hidden=40)
+    assert task.weights()["h_weight"].shape == (120, 40)
+    found, lost = agreeing.check(make_systems(task, ("imperative", "handbatched", "dynamic"), ()), task.samples)
+    assert set(found) == {"handbatched", "dynamic", "dynamic, no sharing"} and not lost
+
+
 def test_a_system_that_learns_otherwise_stops_the_run() -> None:
     task = tasks.load("treelstm-synthetic", limit=6)
     systems = make_systems(task, ("imperative", "handbatched"), ())
@@ -197,7 +204,7 @@ class Failing:
 def test_the_run_goes_on_without_a_peer_that_dies(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(agreeing, "check", lambda systems, samples: ({}, {}))
+    monkeypatch.setattr(agreeing, "check", lambda systems, samples, wider: ({}, {}))
     peer = Failing()
     result = bench(wanted(peers=("dynet",)), start=lambda name, task: peer)  # type: ignore[arg-type,return-value]
     assert result["left_out"] == {"dynet": "dynet: its process ended with 9: killed"}
@@ -223,6 +230,8 @@ def test_the_run_goes_on_without_a_peer_that_cannot_be_installed() -> None:
         (["--systems", "torch"], "there is no system 'torch'; the systems are imperative,"),
         (["--batch-size", "4,4"], "a batch size is named twice in 4,4"),
         (["--engine", "jax"], "invalid choice: 'jax'"),
+        (["--hidden", "9", "--against", "."], "--hidden is for treelstm-sick, treelstm-builtin, treelstm-synthetic"),
+        (["--hidden", "9", "--workload", "bilstm"], "--hidden is for treelstm-sick,"),
     ],
 )
 def test_unknown_names_are_refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

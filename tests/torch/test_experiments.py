@@ -134,6 +134,12 @@ def test_compilations_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert system.notes()["compilations"] >= 2
 
 
+def test_a_model_for_pairs_has_the_size_that_is_asked_for() -> None:
+    task = on_torch.load("treelstm-synthetic", None, 0, 4, 40)
+    assert task.weights()["h_weight"].shape == (120, 40)
+    assert task.sizes.size == 40
+
+
 def test_equal_seeds_give_equal_weights_on_both_engines() -> None:
     pytest.importorskip("mxnet")
     from experiments.treelstm.systems import make_system as on_mxnet

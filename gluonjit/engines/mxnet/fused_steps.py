@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from gluonjit.analysis import Plan
 from gluonjit.engines.mxnet.arrays import address_of, device_of, dtype_name, room_for
 from gluonjit.engines.mxnet.fusing import fused_program
+from gluonjit.engines.mxnet.threads import threads
 from gluonjit.graph import Kind
 from gluonjit.graph.modes import is_recorded
 from gluonjit.rows import NO_FLAGS, Learner, NotFusable, RowProgram, Steps, Stretch, row_flags
@@ -44,7 +45,7 @@ class FusedSteps:
         self._constants: dict[int, int] = {}
         self._recorded = [tape is not None and is_recorded(step.mode) for step in plan.steps]
         self._read = NO_FLAGS if tape is None else row_flags(plan)[0]  # which nobody asks for
-        self._steps = Steps(plan, without, _program, unfused)
+        self._steps = Steps(plan, without, _program, unfused, threads)
 
     def __contains__(self, number: int) -> bool:
         """Tells whether a step may run in C."""

@@ -140,6 +140,19 @@ def room_for(spec: Spec, rows: int) -> Any:
     return torch.empty((rows, *spec.row_shape), dtype=dtype_named(spec.dtype), device=device_named(spec.device))
 
 
+def by_one_thread(function: Callable[..., Any], *given: Any, **named: Any) -> Any:
+    """Call something short, after which PyTorch's other threads would look for more for milliseconds, on cores that
+    steps in C want."""
+    threads = torch.get_num_threads()
+    if threads == 1:
+        return function(*given, **named)
+    torch.set_num_threads(1)
+    try:
+        return function(*given, **named)
+    finally:
+        torch.set_num_threads(threads)
+
+
 def sent(numbers: npt.NDArray[np.int64], device: Any) -> Any:
     """Integers of the host as a tensor on a device; the host does not wait until they are there."""
     found = torch.from_numpy(numbers)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple, Protocol
 
+import torch
+
 from gluonjit.analysis import Plan
 from gluonjit.engines.torch.arrays import room_for
 from gluonjit.engines.torch.fusing import fused_program, fused_variadic
@@ -63,7 +65,7 @@ class FusedSteps:
 
     def __init__(self, plan: Plan, arrays: list[Any], without: Collection[str], unfused: dict[str, str]) -> None:
         self.plan, self._arrays = plan, arrays
-        self._steps = Steps(plan, without, _program, unfused)
+        self._steps = Steps(plan, without, _program, unfused, torch.get_num_threads)
         self._recorded = [is_recorded(step.mode) for step in plan.steps]
         self._gradient: Callable[[int], Any] = _nothing
         self._learned: Callable[[Any], Any] = _nothing

@@ -10,7 +10,10 @@ from typing import Any
 
 import torch
 
+from gluonjit.engines.torch.arrays import by_one_thread
 from gluonjit.engines.torch.hooked import applied
+
+_MANY = 1 << 21  # numbers that are looked up at once by as many threads as PyTorch takes
 
 
 class _LookedUp(torch.autograd.Function):  # type: ignore[misc]
@@ -35,6 +38,12 @@ class _LookedUp(torch.autograd.Function):  # type: ignore[misc]
 
 def looked_up(weight: Any, index: Any, attrs: Mapping[str, Any]) -> Any:
     """Entries of a table, with their history where that is recorded."""
+    if index.numel() * weight.shape[-1] <= _MANY:
+        return by_one_thread(_look_up, weight, index, attrs)
+    return _look_up(weight, index, attrs)
+
+
+def _look_up(weight: Any, index: Any, attrs: Mapping[str, Any]) -> Any:
     if torch.is_grad_enabled() and weight.requires_grad:
         return applied(_LookedUp, weight, index, attrs)
     return torch.embedding(weight, index, **attrs)

@@ -15,7 +15,7 @@ import torch
 from gluonjit.analysis import Plan
 from gluonjit.analysis.costs import ObservedBackward
 from gluonjit.analysis.plan import Place
-from gluonjit.engines.torch.arrays import FLOATS, VERSIONS, device_named, dtype_named, with_memory
+from gluonjit.engines.torch.arrays import FLOATS, VERSIONS, by_one_thread, device_named, dtype_named, with_memory
 from gluonjit.engines.torch.chunks import TWICE, Chunk, Readers, current_backward
 from gluonjit.engines.torch.fused_steps import FusedSteps, RanFused
 from gluonjit.engines.torch.held import Held
@@ -230,9 +230,8 @@ class Tape:
         if arenas[number] is None:
             arena = self.plan.arenas[number]
             shape = (arena.rows, *arena.spec.row_shape)
-            arenas[number] = torch.zeros(
-                shape, dtype=dtype_named(arena.spec.dtype), device=device_named(arena.spec.device)
-            )
+            dtype, device = dtype_named(arena.spec.dtype), device_named(arena.spec.device)
+            arenas[number] = by_one_thread(torch.zeros, shape, dtype=dtype, device=device)
         return arenas[number]
 
     def _backward(
@@ -290,9 +289,9 @@ class Tape:
             leaf = self.constant(tensor)
             known = found.get(id(leaf))
             if known is None and not reaches:  # zeros are added, where eagerly there is no gradient
-                return self._spare.setdefault(id(leaf), torch.zeros_like(leaf, requires_grad=False))
+                return self._spare.setdefault(id(leaf), by_one_thread(torch.zeros_like, leaf, requires_grad=False))
             if known is None:
-                known = found[id(leaf)] = torch.zeros_like(leaf, requires_grad=False)
+                known = found[id(leaf)] = by_one_thread(torch.zeros_like, leaf, requires_grad=False)
             elif known.layout is not torch.strided:
                 known = found[id(leaf)] = known.to_dense()
             return known

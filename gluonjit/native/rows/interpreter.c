@@ -12,13 +12,22 @@ typedef struct {
 
 #define MOST_FLOATS ((size_t)PTRDIFF_MAX / 8)
 
+static void *address(const Run *run, ptrdiff_t slot) { return (void *)(intptr_t)run->args[slot].at; }
+
 static Operand operand(const Run *run, int64_t packed) {
-    const Place *place = &run->places[register_of(packed)];
-    Operand found = {place->data + column_of(packed), place->width, run->rows[place->space], place->space};
+    const Register *reg = &run->regs[register_of(packed)];
+    const int space = reg->space;
+    const ptrdiff_t width = reg->width, begin = run->begin[space];
+    Operand found = {NULL, width, run->rows[space], space};
+    if (reg->home == SCRATCH)
+        found.data = run->scratch + run->sizes[reg->where] + (begin - run->held[space]) * width;
+    else if (reg->home == SAVED)
+        found.data = (float *)address(run, 1) + run->args[reg->where].at + begin * width;
+    else
+        found.data = (float *)address(run, reg->where) + begin * width;
+    found.data += column_of(packed);
     return found;
 }
-
-static void *address(const Run *run, ptrdiff_t slot) { return (void *)(intptr_t)run->args[slot].at; }
 
 static void call(const Run *run, int op, int accumulate, const View *view) {
     run->kernels->functions[op][accumulate](view);
@@ -45,12 +54,13 @@ static void gather(const Run *run, const Instruction *code, int accumulate) {
     }
 }
 
-static void scatter(const Run *run, const Instruction *code) {
+/* Columns from one to another. */
+static void scatter(const Run *run, const Instruction *code, ptrdiff_t from, ptrdiff_t to) {
     const Operand a = operand(run, code->a);
     const int32_t *index = address(run, code->x + 1);
     const ptrdiff_t w = code->w, begin = run->begin[a.space];
-    float *base = address(run, code->x);
-    View view = {.out = base + begin * w, .a = a.data, .rows = a.rows, .w = w, .ldo = w, .lda = a.ld};
+    float *base = (float *)address(run, code->x) + from;
+    View view = {.out = base + begin * w, .a = a.data + from, .rows = a.rows, .w = to - from, .ldo = w, .lda = a.ld};
     ptrdiff_t r;
     if (index == NULL) {
         call(run, OP_COPY, 1, &view);
@@ -123,24 +133,42 @@ static void with_number(const Run *run, const Instruction *code, int accumulate)
     }
 }
 
-static void products(const Run *run, const Instruction *code, int accumulate) {
-    const Operand a = operand(run, code->a);
-    if (code->op == OP_GEMM) {
-        const Operand out = operand(run, code->out);
-        const View view = {.out = out.data, .a = a.data, .b = address(run, code->x), .rows = out.rows, .w = code->w,
-                           .ldo = out.ld, .lda = a.ld};
-        run->kernels->product(&view, code->b, code->y < 0 ? NULL : address(run, code->y), accumulate);
+static void product(const Run *run, const Instruction *code, int accumulate) {
+    const Operand a = operand(run, code->a), out = operand(run, code->out);
+    const View view = {.out = out.data, .a = a.data, .b = address(run, code->x), .rows = out.rows, .w = code->w,
+                       .ldo = out.ld, .lda = a.ld};
+    run->kernels->product(&view, code->b, code->y < 0 ? NULL : address(run, code->y), accumulate);
+}
+
+/* a^T @ b, added to rows of a matrix from one to another. */
+static void update(const Run *run, const Instruction *code, ptrdiff_t from, ptrdiff_t to) {
+    const Operand a = operand(run, code->a), b = operand(run, code->b);
+    const ptrdiff_t apart = (ptrdiff_t)run->args[code->x + 1].at;
+    View view = {.out = (float *)address(run, code->x) + from * apart, .a = a.data + from, .b = b.data,
+                 .rows = to - from, .w = code->y, .ldo = apart, .lda = a.ld, .ldb = b.ld};
+    if (a.rows <= FEW && 2 * code->y >= run->kernels->panel) {
+        run->kernels->updated(&view, a.rows);
+        return;
+    }
+    view.b = run->panels;
+    rows_pack(b.data, a.rows, code->y, b.ld, 1, run->panels, run->kernels->panel);
+    run->kernels->transposed(&view, a.rows);
+}
+
+/* One of several parts of a sum over rows: of its matrix some rows, or of its rows some columns, lines of the cache. */
+void rows_sum(const Run *run, const Instruction *code, ptrdiff_t part, ptrdiff_t parts) {
+    const ptrdiff_t w = code->w;
+    const ptrdiff_t from = w * part / parts / 16 * 16, to = part + 1 == parts ? w : w * (part + 1) / parts / 16 * 16;
+    if (from >= to && part > 0) return;
+    if (code->op == OP_SCATTER) {
+        scatter(run, code, from, to);
+    } else if (code->op == OP_GEMM_DW) {
+        update(run, code, from, to);
     } else {
-        const Operand b = operand(run, code->b);
-        View view = {.out = address(run, code->x), .a = a.data, .b = b.data, .rows = code->w, .w = code->y,
-                     .ldo = (ptrdiff_t)run->args[code->x + 1].at, .lda = a.ld, .ldb = b.ld};
-        if (a.rows <= FEW && 2 * code->y >= run->kernels->panel) {
-            run->kernels->updated(&view, a.rows);
-            return;
-        }
-        view.b = run->panels;
-        rows_pack(b.data, a.rows, code->y, b.ld, 1, run->panels, run->kernels->panel);
-        run->kernels->transposed(&view, a.rows);
+        const Operand a = operand(run, code->a);
+        const View view = {.out = (float *)address(run, code->x) + from, .a = a.data + from, .rows = a.rows,
+                           .w = to - from, .lda = a.ld};
+        call(run, OP_COPY, 1, &view);
     }
 }
 
@@ -165,23 +193,18 @@ static void plain(const Run *run, const Instruction *code, int accumulate) {
     call(run, code->op, accumulate, &view);
 }
 
-static void run_block(const Run *run) {
+/* Run instructions from one to another. */
+void rows_code(const Run *run, ptrdiff_t begin, ptrdiff_t end) {
     ptrdiff_t i;
-    for (i = 0; i < run->instructions; i++) {
+    for (i = begin; i < end; i++) {
         const Instruction *code = &run->code[i];
         const int accumulate = code->flags & ACC;
         switch (code->op) {
             case OP_GATHER: gather(run, code, accumulate); break;
-            case OP_SCATTER: scatter(run, code); break;
-            case OP_GEMM:
-            case OP_GEMM_DW: products(run, code, accumulate); break;
-            case OP_COLSUM: {
-                const Operand a = operand(run, code->a);
-                const View view = {
-                    .out = address(run, code->x), .a = a.data, .rows = a.rows, .w = code->w, .lda = a.ld};
-                call(run, OP_COPY, 1, &view);
-                break;
-            }
+            case OP_GEMM: product(run, code, accumulate); break;
+            case OP_SCATTER:
+            case OP_GEMM_DW:
+            case OP_COLSUM: rows_sum(run, code, 0, 1); break;
             case OP_SPREAD:
             case OP_SEGSUM: along_children(run, code, accumulate); break;
             case OP_PICK:
@@ -196,25 +219,12 @@ static void run_block(const Run *run) {
     }
 }
 
-static void set_block(Run *run, ptrdiff_t begin, ptrdiff_t end) {
-    ptrdiff_t i;
+/* Turn to the rows of some nodes. */
+void rows_some(Run *run, ptrdiff_t begin, ptrdiff_t end) {
     run->begin[NODE] = begin;
     run->rows[NODE] = end - begin;
     run->begin[CHILD] = run->first == NULL ? 0 : run->first[begin];
     run->rows[CHILD] = run->first == NULL ? 0 : run->first[end] - run->first[begin];
-    for (i = 0; i < run->registers; i++) {
-        const Register *reg = &run->regs[i];
-        const ptrdiff_t skipped = run->begin[reg->space] * reg->width;
-        Place *place = &run->places[i];
-        place->space = reg->space;
-        place->width = reg->width;
-        if (reg->home == SCRATCH)
-            place->data = run->scratch + run->sizes[reg->where];
-        else if (reg->home == SAVED)
-            place->data = (float *)address(run, 1) + run->args[reg->where].at + skipped;
-        else
-            place->data = (float *)address(run, reg->where) + skipped;
-    }
 }
 
 /* Add to a number of floats as many as lines of the cache take: 0, or -1 where that is too many. */
@@ -223,44 +233,62 @@ static int add_lines(size_t *all, size_t floats) {
                                                                                                                   : 0;
 }
 
-/* How many floats the scratch buffers take together, and where each begins (sizes): 0, or -1 where no memory has room
-   for so many. */
-int rows_scratch(Run *run, size_t *floats) {
-    ptrdiff_t begin, i, most[2] = {run->nodes < run->block ? run->nodes : run->block, 0};
-    size_t all = 0, packed = 0, size;
-    for (begin = 0; run->first != NULL && begin < run->nodes; begin += run->block) {
-        const ptrdiff_t end = run->nodes - begin < run->block ? run->nodes : begin + run->block;
+/* The most rows of so many nodes that follow each other, from a multiple of that number on. */
+static void most_rows(const Run *run, ptrdiff_t nodes, ptrdiff_t *most) {
+    ptrdiff_t begin;
+    most[NODE] = run->nodes < nodes ? run->nodes : nodes;
+    most[CHILD] = 0;
+    for (begin = 0; run->first != NULL && begin < run->nodes; begin += nodes) {
+        const ptrdiff_t end = run->nodes - begin < nodes ? run->nodes : begin + nodes;
         const ptrdiff_t children = run->first[end] - run->first[begin];
         if (children > most[CHILD]) most[CHILD] = children;
     }
+}
+
+/* Whether registers in one buffer have rows alike, so that each row has its place in it, whatever register it is of. */
+static int are_alike(const Run *run) {
+    ptrdiff_t i;
+    memset(run->sizes, 0, (size_t)run->registers * sizeof(size_t));
+    for (i = 0; i < run->registers; i++) {
+        const Register *reg = &run->regs[i];
+        const size_t rows = (size_t)reg->width << 1 | (size_t)reg->space;
+        if (reg->home != SCRATCH || reg->width == 0) continue;
+        if (run->sizes[reg->where] != 0 && run->sizes[reg->where] != rows) return 0;
+        run->sizes[reg->where] = rows;
+    }
+    return 1;
+}
+
+/* How many floats of scratch are needed, and where each buffer begins (sizes): 0, or -1 where no memory has room for so
+   many. */
+int rows_scratch(Run *run, Division *division, size_t *floats) {
+    ptrdiff_t i, most[2];
+    size_t all = 0, packed = 0, threads, size;
+    if (division->threads > 1 && !division->apart && !are_alike(run)) rows_alone(run, division);
+    threads = (size_t)division->threads;
+    most_rows(run, division->held, most);
     memset(run->sizes, 0, (size_t)run->registers * sizeof(size_t));
     for (i = 0; i < run->registers; i++) {
         const Register *reg = &run->regs[i];
         if (__builtin_mul_overflow((size_t)reg->width, (size_t)most[reg->space], &size)) return -1;
         if (reg->home == SCRATCH && size > run->sizes[reg->where]) run->sizes[reg->where] = size;
     }
+    for (i = 0; i < run->registers; i++) {
+        size = run->sizes[i];
+        run->sizes[i] = all;
+        if (add_lines(&all, size) < 0) return -1;
+    }
+    most_rows(run, run->block, most);
     for (i = 0; i < run->instructions; i++) {
         const Instruction *code = &run->code[i];
         if (code->op != OP_GEMM_DW) continue;
         if (rows_packed(most[run->regs[register_of(code->a)].space], code->y, run->kernels->panel, &size) < 0) return -1;
         if (size > packed) packed = size;
     }
-    for (i = 0; i < run->registers; i++) {
-        size = run->sizes[i];
-        run->sizes[i] = all;
-        if (add_lines(&all, size) < 0) return -1;
-    }
-    run->before_panels = all;
-    if (add_lines(&all, packed) < 0) return -1;
-    *floats = all;
+    division->registers = all;
+    division->panels = 0;
+    if (add_lines(&division->panels, packed) < 0) return -1;
+    if (all > MOST_FLOATS / threads || division->panels > MOST_FLOATS / threads) return -1;
+    *floats = (division->apart ? threads : 1) * all + threads * division->panels;
     return 0;
-}
-
-void rows_run(Run *run) {
-    ptrdiff_t begin;
-    run->panels = run->scratch + run->before_panels;
-    for (begin = 0; begin < run->nodes; begin += run->block) {
-        set_block(run, begin, run->nodes - begin < run->block ? run->nodes : begin + run->block);
-        run_block(run);
-    }
 }

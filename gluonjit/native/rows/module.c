@@ -7,12 +7,14 @@
 #include <string.h>
 #include <time.h>
 
+#include "crew.h"
 #include "rows.h"
 
 #define KEPT ((size_t)64 << 20) /* bytes of scratch that stay for the next run, at most */
 #define WHILE 20000000          /* nanoseconds after which a run goes back to Python, which then looks at signals */
 
 static const Kernels *kernels;
+static double least = 40000; /* nanoseconds of work that are worth a second thread */
 
 /* Scratch of an earlier run, of which there is one; whoever takes it holds the GIL. */
 static struct {
@@ -46,25 +48,24 @@ static int is_table(const Py_buffer *buffer, Py_ssize_t size, Py_ssize_t item) {
     return buffer->itemsize == size && buffer->len % item == 0 && (uintptr_t)buffer->buf % (uintptr_t)size == 0;
 }
 
-/* Memory that programs work in: scratch, and where registers lie. It grows as they need it. */
+/* Memory that programs work in: scratch, and where its buffers begin. It grows as they need it. */
 typedef struct {
-    void *scratch, *tables;
+    void *scratch, *sizes;
     size_t bytes, registers;
 } Room;
 
 /* Let a program have room; -1 where there is no memory. */
-static int make_room(Room *room, Run *run) {
+static int make_room(Room *room, Run *run, Division *division) {
     const size_t registers = (size_t)run->registers;
     size_t floats;
-    if (room->tables == NULL || registers > room->registers) {
-        free(room->tables);
-        room->tables = malloc(registers * (sizeof(Place) + sizeof(size_t)) + 1);
-        if (room->tables == NULL) return -1;
+    if (room->sizes == NULL || registers > room->registers) {
+        free(room->sizes);
+        room->sizes = malloc(registers * sizeof(size_t) + 1);
+        if (room->sizes == NULL) return -1;
         room->registers = registers;
     }
-    run->places = room->tables;
-    run->sizes = (size_t *)(run->places + registers);
-    if (rows_scratch(run, &floats) < 0) return -1;
+    run->sizes = room->sizes;
+    if (rows_scratch(run, division, &floats) < 0) return -1;
     if (room->scratch == NULL || room->bytes < floats * sizeof(float) + 64) {
         free(room->scratch);
         room->bytes = (floats * sizeof(float) + 64) / 2 * 3;
@@ -78,13 +79,15 @@ static int make_room(Room *room, Run *run) {
 static const char NO_MEMORY[] = "there is no memory";
 
 /* Run a program, if it can be run: NULL, or what is wrong. */
-static const char *run_program(Run *run, Room *room) {
+static const char *run_program(Run *run, Room *room, int threads) {
     const char *wrong = rows_check(run);
+    Division division;
     if (wrong != NULL || run->nodes <= 0) return wrong;
     if (run->block <= 0 || run->block > run->nodes) run->block = run->nodes;
     if (run->block > LARGEST_BLOCK) run->block = LARGEST_BLOCK;
-    if (make_room(room, run) < 0) return NO_MEMORY;
-    rows_run(run);
+    rows_divide(run, threads, least, &division);
+    if (make_room(room, run, &division) < 0) return NO_MEMORY;
+    rows_run(run, &division);
     return NULL;
 }
 
@@ -104,6 +107,7 @@ typedef struct {
     Py_buffer launches, args;
     int held; /* of these two */
     ptrdiff_t block;
+    int threads;
 } Stretch;
 
 static void release(Stretch *stretch) {
@@ -180,7 +184,7 @@ static const char *run_launch(const Stretch *stretch, const Launch *launch, Room
     run.args = (const Slot *)stretch->args.buf + launch->begin;
     run.slots = launch->slots;
     run.first = (const int32_t *)(intptr_t)run.args[0].at;
-    return run_program(&run, room);
+    return run_program(&run, room, stretch->threads);
 }
 
 static int64_t now(void) {
@@ -204,15 +208,16 @@ static int64_t run_launches(const Stretch *stretch, int64_t number, Room *room, 
     return number;
 }
 
-/* run(programs, launches, args, block, begin) -> number of the launch that comes next */
+/* run(programs, launches, args, block, begin[, threads]) -> number of the launch that comes next */
 static PyObject *run(PyObject *module, PyObject *const *given, Py_ssize_t count) {
     Stretch stretch = {0};
     Room room = {0};
     const char *wrong = NULL;
     Py_ssize_t begin, end = 0;
+    long threads = 1;
     (void)module;
-    if (count != 5) {
-        PyErr_SetString(PyExc_TypeError, "_rows.run takes programs, launches, args, block and begin");
+    if (count != 5 && count != 6) {
+        PyErr_SetString(PyExc_TypeError, "_rows.run takes programs, launches, args, block, begin and, maybe, threads");
         return NULL;
     }
     begin = PyLong_AsSsize_t(given[4]);
@@ -220,10 +225,13 @@ static PyObject *run(PyObject *module, PyObject *const *given, Py_ssize_t count)
         if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "_rows.run: begin is no launch");
         return NULL;
     }
+    if (count == 6) threads = PyLong_AsLong(given[5]);
+    if (threads == -1 && PyErr_Occurred()) return NULL;
     if (hold(&stretch, given) != 0) {
         release(&stretch);
         return NULL;
     }
+    stretch.threads = crew_take(threads < 1 ? 1 : threads > MOST_THREADS ? MOST_THREADS : (int)threads);
     room.scratch = spare.memory;
     room.bytes = spare.bytes;
     spare.memory = NULL;
@@ -231,8 +239,9 @@ static PyObject *run(PyObject *module, PyObject *const *given, Py_ssize_t count)
     Py_BEGIN_ALLOW_THREADS
     end = (Py_ssize_t)run_launches(&stretch, begin, &room, &wrong);
     Py_END_ALLOW_THREADS
+    if (stretch.threads > 1) crew_leave();
     give_back(room.scratch, room.bytes);
-    free(room.tables);
+    free(room.sizes);
     release(&stretch);
     if (wrong == NULL || end > begin) return PyLong_FromSsize_t(end); /* what is wrong is said at the next call */
     if (wrong == NO_MEMORY) return PyErr_NoMemory();
@@ -300,12 +309,22 @@ static PyObject *use(PyObject *module, PyObject *name) {
     return PyBool_FromLong(found != NULL);
 }
 
+static PyObject *worth(PyObject *module, PyObject *nanoseconds) {
+    const double before = least, wanted = PyFloat_AsDouble(nanoseconds);
+    (void)module;
+    if (wanted == -1.0 && PyErr_Occurred()) return NULL;
+    if (!(wanted >= 0.0)) return PyErr_Format(PyExc_ValueError, "_rows.worth: no work takes %R nanoseconds", nanoseconds);
+    least = wanted;
+    return PyFloat_FromDouble(before);
+}
+
 static PyMethodDef methods[] = {
     {"run", (PyCFunction)(void (*)(void))run, METH_FASTCALL, "Run row programs, each over the nodes of a step, for a while."},
     {"pack", pack, METH_VARARGS, "Write the right operand of a product in panels."},
     {"packed_size", packed_size, METH_VARARGS, "How many floats the panels of a (k, n) matrix take."},
     {"features", features, METH_NOARGS, "The kernels in use: avx512, avx2 or generic."},
     {"use", use, METH_O, "Use other kernels; False where the processor can't. What was packed has to be packed anew."},
+    {"worth", worth, METH_O, "Let launches of so many nanoseconds of work, and longer ones, be shared by threads; what it was."},
     {NULL, NULL, 0, NULL},
 };
 

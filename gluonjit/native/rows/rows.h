@@ -109,28 +109,36 @@ typedef struct {
 extern const Kernels rows_generic, rows_avx2, rows_avx512;
 
 typedef struct {
-    float *data; /* of the block's first row */
-    ptrdiff_t width;
-    int space;
-} Place;
-
-typedef struct {
     const Kernels *kernels;
     const Instruction *code;
     const Register *regs;
     const Slot *args;
     ptrdiff_t instructions, registers, slots, nodes, block;
     const int32_t *first; /* NULL without child values */
-    Place *places;        /* of registers */
     size_t *sizes;        /* of scratch buffers, then where they begin */
-    size_t before_panels; /* floats of scratch before the panels */
     float *scratch, *panels;
-    ptrdiff_t begin[2], rows[2]; /* of the block in each space */
+    ptrdiff_t held[2];           /* the rows that scratch begins with, in each space */
+    ptrdiff_t begin[2], rows[2]; /* those that instructions work on */
 } Run;
 
+/* How a launch is done by several threads (shared.c). */
+typedef struct {
+    int threads;
+    int apart;       /* whether each thread has registers of its own in scratch */
+    ptrdiff_t sums;  /* the instruction from which on all are sums over rows, or the number of instructions */
+    ptrdiff_t held;  /* nodes whose registers scratch holds at once */
+    ptrdiff_t piece; /* nodes that one thread does at a time */
+    size_t registers, panels; /* floats of scratch: registers, once or for each thread; then panels for each thread */
+} Division;
+
 const char *rows_check(const Run *run);
-int rows_scratch(Run *run, size_t *floats);
-void rows_run(Run *run);
+int rows_scratch(Run *run, Division *division, size_t *floats);
+void rows_divide(const Run *run, int threads, double least, Division *division);
+void rows_alone(const Run *run, Division *division);
+void rows_run(Run *run, const Division *division);
+void rows_some(Run *run, ptrdiff_t begin, ptrdiff_t end);
+void rows_code(const Run *run, ptrdiff_t begin, ptrdiff_t end);
+void rows_sum(const Run *run, const Instruction *code, ptrdiff_t part, ptrdiff_t parts);
 void rows_pack(const float *source, ptrdiff_t k, ptrdiff_t n, ptrdiff_t row, ptrdiff_t column, float *target,
                int panel);
 int rows_packed(ptrdiff_t k, ptrdiff_t n, int panel, size_t *floats);

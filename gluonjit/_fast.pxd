@@ -3,6 +3,7 @@ cimport cython
 from cpython.array cimport array as cython_array, resize_smart
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
+from libc.string cimport memcpy
 
 cdef extern from "fast.h":
     ctypedef struct Core:

@@ -3,6 +3,10 @@ cimport cython
 from cpython.array cimport array as cython_array
 from gluonjit._fast cimport BatchRoom, GraphRows, Record, _append_unread, _code, _find, _remember, _value_at
 
+cdef extern from "Python.h":
+    int Py_EnterRecursiveCall(const char *where) except *
+    void Py_LeaveRecursiveCall()
+
 
 @cython.final
 cdef class Replay:
@@ -16,6 +20,8 @@ cdef class Replay:
     cdef Py_ssize_t _count
     cdef Py_ssize_t _found
 
+    cdef int _add(self, long long row, Py_ssize_t count) except? -1
+    cdef _look_up(self, dict entries, tuple indices)
     cdef Record _record(self, Py_ssize_t number)
     cdef _origin(self, Py_ssize_t number)
     cdef int _note(self, long long kind, Py_ssize_t node) except? -1

@@ -18,6 +18,37 @@ if not cython.compiled:
 
 _MOST: cython.Py_ssize_t = 2**31 - 1  # rows of a graph: indices have 32 bits
 
+OTHER, ARRAY, LAZY, LISTED, NAMED = range(5)
+"""The ways of a class of arguments: no array, an array, one that was captured, a list or tuple, a dictionary."""
+
+
+def gather(item, ways: dict, way_of, arrays: list):
+    """Append the arrays in nested arguments; False where one of them was captured.
+
+    `ways` are those of the classes that were met, `way_of` finds that of another one.
+    """
+    kind = item.__class__
+    found = ways.get(kind)
+    if found is None:
+        found = ways[kind] = way_of(kind)
+    way: cython.int = found
+    if way == 0:
+        return True
+    if way < 3:
+        arrays.append(item)
+        return way == 1
+    known = True
+    if cython.compiled:
+        Py_EnterRecursiveCall(b" in arguments")
+    try:
+        for part in item if way == 3 else item.values():
+            if not gather(part, ways, way_of, arrays):
+                known = False
+    finally:
+        if cython.compiled:
+            Py_LeaveRecursiveCall()
+    return known
+
 
 class Replay:
     """What the numbers of recordings stand for in one graph, and of the recording that was begun last its rows.
@@ -36,54 +67,35 @@ class Replay:
         self._found = 0  # of nodes
         self._codes = array("q", bytes(8 * 64))  # of one node's operands
 
-    def unknown(self, kinds: tuple, first: cython.Py_ssize_t):
-        """The place, from the first one on, of a kind without a record, or whose guards do not hold; -1: none."""
+    def begin(self, kinds: tuple, lookups: tuple):
+        """Begin a recording that has nodes of these kinds and first of all these rows: entries of tables, by number.
+
+        Gives -1; or where it is not known what a number stands for, or a kind's guards do not hold, the place of that
+        among the kinds and then the tables.
+        """
         place: cython.Py_ssize_t
         number: cython.Py_ssize_t
-        for place in range(max(first, 0), len(kinds)):
+        self._count = self._found = 0
+        for place in range(len(kinds)):
             number = kinds[place]
             if not 0 <= number < len(self.records) or self.records[number] is None:
                 return place
             record: Record = self.records[number]
             if record.guards is not None and not record.guards.hold():
                 return place
+        for place in range(len(lookups)):
+            table: tuple = lookups[place]
+            if len(table) != 2:
+                raise ValueError(f"a look-up is a table and indices, not {table}")
+            number = table[0]
+            if not 0 <= number < len(self.entries) or self.entries[number] is None:
+                return len(kinds) + place
+            self._look_up(self.entries[number], table[1])
         return -1
-
-    def begin(self):
-        """Begin the next recording, which has no rows yet."""
-        self._count = self._found = 0
 
     def add(self, row: cython.longlong, count: cython.Py_ssize_t):
         """Let so many rows from this one on be the next ones of the recording."""
-        k: cython.Py_ssize_t
-        if row < 0 or count < 0 or row + count > _MOST:
-            raise OverflowError(f"a graph has no {count} rows from {row} on")
-        if self._count + count > len(self._rows):
-            self._rows = _longer(self._rows, self._count + count)
-        for k in range(count):
-            _set(self._rows, self._count + k, row + k)
-        self._count += count
-
-    def look_up(self, number: cython.Py_ssize_t, indices: tuple):
-        """Let the rows of these entries of a table be the next ones; False where it is not known which table it is."""
-        if not 0 <= number < len(self.entries) or self.entries[number] is None:
-            return False
-        entries: dict = self.entries[number]
-        graph: GraphRows = self.graph
-        count: cython.Py_ssize_t = self._count
-        if count + len(indices) > len(self._rows):
-            self._rows = _longer(self._rows, count + len(indices))
-        for index in indices:
-            row = entries.get(index)
-            if row is None:
-                if not 0 <= graph.rows < _MOST:
-                    raise OverflowError(f"a batch has no row after {graph.rows}")
-                row = entries[index] = graph.rows
-                graph.rows += 1
-            _set(self._rows, count, row)
-            count += 1
-        self._count = count
-        return True
+        self._add(row, count)
 
     def capture(self, batch: BatchRoom, code: cython_array):
         """Capture the nodes of a recording: those that are there, and new ones. Raises ValueError where it is none."""
@@ -113,7 +125,7 @@ class Replay:
                     _remember(record, node)
             record.calls += _number(code, head + 1)
             self._note(_number(code, head), node)
-            self.add(_get(record._bases, node), record.height)
+            self._add(_get(record._bases, node), record.height)
 
     def row(self, number: cython.Py_ssize_t):
         """The row that a number of the recording stands for."""
@@ -136,6 +148,35 @@ class Replay:
         if not 0 <= k < record.results:
             raise IndexError(f"a node of {record.results} values has no value {k}")
         return _value_at(record, _get(self._nodes, 2 * number + 1) * record.results + k)
+
+    def _add(self, row: cython.longlong, count: cython.Py_ssize_t) -> cython.int:
+        """The same, where nobody else has asked for it."""
+        k: cython.Py_ssize_t
+        if row < 0 or count < 0 or row + count > _MOST:
+            raise OverflowError(f"a graph has no {count} rows from {row} on")
+        if self._count + count > len(self._rows):
+            self._rows = _longer(self._rows, self._count + count)
+        for k in range(count):
+            _set(self._rows, self._count + k, row + k)
+        self._count += count
+        return 0
+
+    def _look_up(self, entries: dict, indices: tuple):
+        """Let the rows of these entries of a table be the next ones."""
+        graph: GraphRows = self.graph
+        count: cython.Py_ssize_t = self._count
+        if count + len(indices) > len(self._rows):
+            self._rows = _longer(self._rows, count + len(indices))
+        for index in indices:
+            row = entries.get(index)
+            if row is None:
+                if not 0 <= graph.rows < _MOST:
+                    raise OverflowError(f"a batch has no row after {graph.rows}")
+                row = entries[index] = graph.rows
+                graph.rows += 1
+            _set(self._rows, count, row)
+            count += 1
+        self._count = count
 
     def _record(self, number: cython.Py_ssize_t) -> Record:
         """The record of a kind."""

@@ -13,7 +13,7 @@ from hostile_support import Case, run
 import gluonjit
 from gluonjit import _fast as fast
 from gluonjit.graph import Record, intern_spec
-from gluonjit.graph.replay import Replay
+from gluonjit.graph.replay import Replay, gather
 from gluonjit.hybrid.capture.guards.facts import ABSENT, CELL, CONTENTS, ENTRY, ITEM, SIZE, alike, look
 
 Value = fast.Value
@@ -67,6 +67,8 @@ THINGS: tuple[Any, ...] = (
     int,
     Hostile(),
 )
+CIRCLE: list[Any] = []
+CIRCLE.append(CIRCLE)
 
 
 def value(rows: Any = 0, depth: Any = 0, spec: Any = SPEC) -> Any:
@@ -248,7 +250,7 @@ def replaying(named: str = "", thing: Any = None) -> Replay:
     graph.rows = 3
     found = Replay(graph, thing if named == "origins" else [None])
     found.records, found.entries = [Record(kind_of(), 0, 0.0)], [{0: 0}]
-    found.begin()
+    found.begin((), ())
     found.add(0, 3)
     if named in ("records", "entries"):
         setattr(found, named, thing)
@@ -264,17 +266,18 @@ def of_replays() -> Iterator[Case]:
                 made = lambda named=named, item=item: replaying(named, item)  # type: ignore[misc]  # noqa: E731
                 told = f"of {named} {item!r:.9} ({k})"
                 yield Case(f"replay {told}", lambda made=made: made().capture(batch, plain), None)  # type: ignore[misc]
-                yield Case(f"look-up {told}", lambda made=made: made().look_up(0, (0, 1)), None)  # type: ignore[misc]
-                yield Case(f"kinds {told}", lambda made=made: made().unknown((0, 1), 0), None)  # type: ignore[misc]
+                yield Case(f"look-up {told}", lambda made=made: made().begin((), ((0, (0, 1)),)), None)  # type: ignore[misc]
+                yield Case(f"kinds {told}", lambda made=made: made().begin((0, 1), ()), None)  # type: ignore[misc]
         for given in ((thing, plain), (batch, thing)):
             yield Case(f"replay of thing {k}", lambda given=given: replaying().capture(*given), ANY)  # type: ignore[misc]
         for name, given in (
-            ("unknown", (thing, 0)),
-            ("unknown", ((thing,), 0)),
-            ("unknown", ((0,), thing)),
-            ("look_up", (thing, (0,))),
-            ("look_up", (0, thing)),
-            ("look_up", (0, (thing,))),
+            ("begin", (thing, ())),
+            ("begin", ((thing,), ())),
+            ("begin", ((), thing)),
+            ("begin", ((), (thing,))),
+            ("begin", ((), ((thing, (0,)),))),
+            ("begin", ((), ((0, thing),))),
+            ("begin", ((), ((0, (thing,)),))),
             ("add", (thing, 1)),
             ("add", (0, thing)),
             ("row", (thing,)),
@@ -284,6 +287,14 @@ def of_replays() -> Iterator[Case]:
         ):
             made = lambda name=name, given=given: getattr(replaying(), name)(*given)  # type: ignore[misc]  # noqa: E731
             yield Case(f"{name}{given!r:.30} of thing {k}", made, None)
+        for given in ((thing, {}, int, []), (1, thing, int, []), (1, {}, thing, []), (1, {}, int, thing)):
+            yield Case(f"gather {k}", lambda given=given: gather(*given), None)  # type: ignore[misc]
+        for way in (thing, 1, 3, 4, 9):
+            made = lambda way=way, thing=thing: gather([thing], {}, lambda kind: way, [])  # type: ignore[misc]  # noqa: E731
+            yield Case(f"gather {k} by {way!r:.9}", made, None)
+    yield Case("gather in a circle", lambda: gather(CIRCLE, {}, lambda kind: 3, []), RecursionError)
+    for lookups in (((),), ((0,),), ((-1, (0,)),), ((2**40, (0,)),)):
+        yield Case(f"begin with {lookups}", lambda lookups=lookups: replaying().begin((), lookups), None)  # type: ignore[misc]
     for code in (
         (0,),
         (0, 1, 1, 0, 1),

@@ -161,7 +161,7 @@ def _captured(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
     if not state.inside:
         if batch.options is not cell.options:
             batch = _with_options(batch, cell, module)
-        if batch.own.hooked is not any(map(len, _GLOBAL_HOOKS)):
+        if batch.own.hooked is not any(_GLOBAL_HOOKS):
             changes.look_again(batch)
             batch.own.hooked = not batch.own.hooked
     noted = batch.noted.get(id(module))
@@ -171,8 +171,9 @@ def _captured(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
         key = cell.reuse(*args, **kwargs)
         if key is not None:
             run = partial(_node_or_parts, module, cell, args, kwargs, batch, noted[1], True)
+            given = (args, kwargs) if kwargs else args
             with Sample(batch):
-                return reused(REUSING, batch, module, cell.recordings, (args, kwargs), key, run)
+                return reused(REUSING, batch, module, cell.recordings, given, key, run)
     return _node_or_parts(module, cell, args, kwargs, batch, noted[1])
 
 
@@ -261,7 +262,7 @@ def _hooked(module: Any) -> bool:
 
 def _noted(batch: Batch, module: Any) -> tuple[Any, bool]:
     """Let the batch know this module, once: its parameters and buffers, and whether anything in it has hooks."""
-    hooked_inside = any(map(len, _GLOBAL_HOOKS))
+    hooked_inside = any(_GLOBAL_HOOKS)
     for inner in parts_of(module):
         hooked_inside = hooked_inside or _hooked(inner)
         for tensor in (*inner._parameters.values(), *inner._buffers.values()):

@@ -63,12 +63,12 @@ class Sample:
         LOCAL.state.inside += 1
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        batch = self._batch
         try:
             if isinstance(error, Exception):
-                raise of_sample(error, batch)
+                raise of_sample(error, self._batch)
         finally:
             del error, trace  # else the error, its frames and this one would hold each other
             LOCAL.state.inside -= 1
+            batch = self._batch
             batch.end_sample()
-            batch.report.note(f"sample {batch.sample - 1}", "capture", self._begin, perf_counter())
+            batch.report.note(batch.sample - 1, "capture", self._begin, perf_counter())

@@ -6,13 +6,11 @@ from itertools import islice
 from typing import Any
 
 from gluonjit.graph import Leaf
-from gluonjit.graph.replay import Replay
+from gluonjit.graph.replay import ARRAY, LAZY, LISTED, NAMED, OTHER, Replay, gather
 from gluonjit.hybrid.capture.reusable import Plain, Returned, Reusing, Source, layout_of
 from gluonjit.hybrid.capture.reuse import CaptureTemplate, Recordings, Unfit, made
 from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.run.batch import Batch
-
-_OTHER, _ARRAY, _LAZY, _LISTED, _NAMED = range(5)
 
 
 class Here:
@@ -45,36 +43,21 @@ class Here:
 
     def gather(self, item: Any, arrays: list[Any]) -> bool:
         """Append the arrays in nested arguments; False where one of them was captured."""
-        kind = item.__class__
-        way = self._ways.get(kind)
-        if way is None:
-            way = self._ways[kind] = self._way_of(kind)
-        if way == _OTHER:
-            return True
-        if way == _ARRAY or way == _LAZY:
-            arrays.append(item)
-            return way == _ARRAY
-        return all([self.gather(part, arrays) for part in (item.values() if way == _NAMED else item)])
+        return gather(item, self._ways, self._way_of, arrays)
 
     def _way_of(self, kind: type) -> int:
         if issubclass(kind, self.reusing.array):
-            return _LAZY if issubclass(kind, self.reusing.lazy) else _ARRAY
+            return LAZY if issubclass(kind, self.reusing.lazy) else ARRAY
         if issubclass(kind, dict):
-            return _NAMED
-        return _LISTED if issubclass(kind, (list, tuple)) else _OTHER
+            return NAMED
+        return LISTED if issubclass(kind, (list, tuple)) else OTHER
 
     def capture(self, batch: Batch, template: CaptureTemplate, arrays: list[Any]) -> None:
         """Capture a template, for a call with these arrays among its arguments. Raises Unfit."""
-        replay, kinds = self._replay, template.kinds
-        place = replay.unknown(kinds, 0)
-        while place >= 0:
-            self._find_record(batch, kinds[place])
-            place = replay.unknown(kinds, place + 1)
-        replay.begin()
-        for number, indices in template.lookups:
-            if not replay.look_up(number, indices):
-                self._find_table(batch, number)
-                replay.look_up(number, indices)
+        replay, kinds, lookups = self._replay, template.kinds, template.lookups
+        place = replay.begin(kinds, lookups)
+        if place >= 0:
+            self._find(batch, kinds, lookups, place)
         for source in template.leaves:
             if source.way == "argument":
                 source = Source("array", arrays[source.what])
@@ -93,7 +76,9 @@ class Here:
         """Returns what that call returns."""
         structure, wrapped = template.structure, self.reusing.wrapped
         if structure.__class__ is Returned:
-            return wrapped(self.result(batch, template, 0), structure.kind)
+            result = template.results[0]
+            value = self._replay.value(*result) if result.__class__ is tuple else self.result(batch, template, 0)
+            return wrapped(value, structure.kind)
         arrays: list[Any] = []
 
         def part(item: Any) -> Any:
@@ -107,6 +92,18 @@ class Here:
         for number, base, key in template.views:
             self.reusing.link(arrays[number], arrays[base], key)
         return found
+
+    def _find(self, batch: Batch, kinds: Any, lookups: Any, place: int) -> None:
+        """Find what kinds and tables are here, from a place on among them. Raises Unfit."""
+        for _ in range(len(kinds) + len(lookups)):
+            if place < len(kinds):
+                self._find_record(batch, kinds[place])
+            else:
+                self._find_table(batch, lookups[place - len(kinds)][0])
+            place = self._replay.begin(kinds, lookups)
+            if place < 0:
+                return
+        raise Unfit("what it depends on changes while it is captured")
 
     def _find_record(self, batch: Batch, number: int) -> None:
         """Find the record of a kind. Raises Unfit where calls of this signature now are of another kind."""

@@ -111,12 +111,14 @@ class Recordings:
 
     def get(self, key: Hashable, shared: Shared) -> Known | None:
         """Returns what is known of a key, in these numbers."""
-        with self.lock:
-            found = self.entries.get(key)
-            if found is None or shared is not self.shared:
-                return None
+        found = self.entries.get(key)
+        if found is None or shared is not self.shared:
+            return None
+        try:
             self.entries.move_to_end(key)
-            return found
+        except KeyError:  # another thread has dropped it meanwhile
+            return None
+        return found
 
     def put(self, key: Hashable, known: Known, shared: Shared) -> None:
         """Keep what was learned of a key, in the place of others if there are too many; not if all were forgotten."""

@@ -150,7 +150,7 @@ class Report:
     last: Provenance | None = field(default=None, repr=False)  # of the last flush
     model: Callable[[], CostModel] | None = field(default=None, repr=False)  # of its engine
     # Plain tuples: the collector of garbage stops looking at those.
-    _events: deque[tuple[str, str, float, float]] = field(
+    _events: deque[tuple[str | int, str, float, float]] = field(
         default_factory=lambda: deque(maxlen=_KEPT_EVENTS), repr=False
     )
     _last_calls: int = field(default=0, repr=False)
@@ -244,14 +244,14 @@ class Report:
             self._step_seconds[part][step] += end - begin
         self.note(name, part, begin, end)
 
-    def note(self, name: str, part: str, begin: float, end: float) -> None:
-        """Show something in the timeline that is a part of what is counted elsewhere."""
+    def note(self, name: str | int, part: str, begin: float, end: float) -> None:
+        """Show something in the timeline that is a part of what is counted elsewhere: a number is a sample's."""
         self._events.append((name, part, begin, end))
 
     @property
     def timeline(self) -> list[Event]:
         """The notes taken, the latest 20,000."""
-        return [Event(*event) for event in self._events]
+        return [Event(f"sample {of}" if isinstance(of, int) else of, part, *at) for of, part, *at in self._events]
 
     def step_seconds(self, part: str) -> list[float]:
         """Seconds of "gather" or "compute" in each step of the last flush."""

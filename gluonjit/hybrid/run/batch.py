@@ -69,6 +69,7 @@ class _Held(NamedTuple):
 
 
 _NO_RECORDS: list[Record] = []
+_MARK = tuple.__new__  # two a sample, which take half as long so
 
 
 class Results(NamedTuple):
@@ -154,14 +155,16 @@ class Batch(BatchRoom):
         """Begins the next sample: what is captured from here on belongs to it."""
         if self.failed >= 0:
             self._number_anew()
-        if self.empty:
+        graph = self.graph
+        if not self.records:
             self._choose()
             note_look(self.chooser if self.chooser.explores(self.setting) else None)
         if self.setting.granularity == "graph":  # samples that share a node do not run as one
             for record in self.records.values():
                 record.set_aside()
-        self.graph.begin()
-        self.graph.marks.append(Mark(self.graph.rows, self.sample))
+        if not graph.begun:
+            graph.begin()
+        graph.marks.append(_MARK(Mark, (graph.rows, self.sample)))
         self.samples += 1
         self.sample += 1
 
@@ -178,7 +181,8 @@ class Batch(BatchRoom):
 
     def end_sample(self) -> None:
         """Ends the sample: what is captured from here on belongs to none by itself, as losses do."""
-        self.graph.marks.append(Mark(self.graph.rows, None))
+        graph = self.graph
+        graph.marks.append(_MARK(Mark, (graph.rows, None)))
         flush_at = self.chooser.flush_at
         if flush_at is not None and self.samples >= flush_at:
             self.flush(f"{self.samples} samples, as flush_at={self.options.flush_at!r} says")

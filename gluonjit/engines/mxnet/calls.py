@@ -153,7 +153,7 @@ def _outermost(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
         return _node(block, cell, args)
     key = None if cell.reuse is None else cell.reuse(*args)
     batch = outermost_batch(ENGINE, cell.options)
-    with Sample(batch), in_place(block, lambda: blocks_of(block), KNOWN):
+    with Sample(batch):
         _note_parameters(batch, block)
         if key is None:
             return _sample(block, args)
@@ -162,11 +162,12 @@ def _outermost(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
 
 def _sample(block: gluon.Block, args: tuple[Any, ...]) -> Any:
     """Returns what an outermost block gives, whose arrays are lazy there."""
-    args = tuple([_lazy(arg) for arg in args])
-    for hook in block._forward_pre_hooks.values():
-        hook(block, args)
-    out = block.forward(*args)
-    after_forward(block, args, out)
+    with in_place(block, lambda: blocks_of(block), KNOWN):
+        args = tuple([_lazy(arg) for arg in args])
+        for hook in block._forward_pre_hooks.values():
+            hook(block, args)
+        out = block.forward(*args)
+        after_forward(block, args, out)
     return out
 
 

@@ -412,6 +412,8 @@ def _value_at(record: Record, place: cython.Py_ssize_t) -> Value:
     if record._values[place] is None:
         node: cython.Py_ssize_t = place // record.results
         k: cython.Py_ssize_t = place - node * record.results
+        if node >= len(record._bases) or node >= len(record._depths):
+            raise IndexError(f"there is half a node {node}")
         row = _get(record._bases, node) + _get(record._offsets, k)
         value = _value(row, _get(record._depths, node), record._specs[k], record._graph, record.mode >= 2)
         if cython.compiled:  # see _append

@@ -3,6 +3,7 @@ cimport cython
 from cpython.array cimport array as cython_array, resize_smart
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
+from libc.string cimport memcpy
 
 cdef extern from "fast.h":
     ctypedef struct Core:
@@ -76,6 +77,7 @@ cdef class Record:
     cdef cython_array _bases
     cdef list _origins
     cdef list _values
+    cdef object _graph
     cdef list _lists
     cdef dict _numbers
     cdef Shares _shares
@@ -83,6 +85,11 @@ cdef class Record:
     cdef public object base_rows
 
 
+cdef Py_ssize_t _find(Record record, long long *codes) except? -2
+cdef int _remember(Record record, Py_ssize_t node) except? -1
+cdef long long _code(Record record, object rows) except? 0
+cdef Value _value_at(Record record, Py_ssize_t place)
+cdef Py_ssize_t _append_unread(Record record, GraphRows graph, long long *codes, long long depth, object origin) except? -1
 cdef Py_ssize_t _node_of(PyObject *batch, PyObject *graph, PyObject *of, PyObject **given, int count, int sharing) except -1
 cdef PyObject *_value_of(PyObject *of, Py_ssize_t node, Py_ssize_t k) except NULL
 cdef PyObject *_make_value(

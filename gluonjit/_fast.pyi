@@ -93,6 +93,3 @@ def look(array: Any) -> tuple[tuple[int, ...], int, int, int] | None:
 
 def entry(record: Any) -> Any:
     """Returns what a capture needs of a record and its kind."""
-
-def replay(batch: Any, entries: Any, origins: Any, code: Any, table: list[int]) -> list[tuple[Any, ...]]:
-    """Capture the nodes of a recording in the open batch, and return their values: hybrid.replaying.replayed."""

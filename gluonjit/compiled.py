@@ -25,7 +25,8 @@ def load(name: str) -> tuple[Any, str]:
 
 FAST, WHY_NOT = load("_fast")
 """The module that captures calls, or None and why."""
-PARTS = ("gluonjit.graph.frames", "gluonjit.graph.values", "gluonjit.graph.slices", "gluonjit.graph.entries")
+_GRAPH = ("frames", "values", "slices", "entries", "replay")
+PARTS = tuple([f"gluonjit.graph.{name}" for name in _GRAPH])
 """Modules that were built together with it, into the same file."""
 
 

@@ -76,12 +76,12 @@ def _run(options: argparse.Namespace) -> list[str]:
 
 def _timed(engine: Engine, options: argparse.Namespace) -> list[Row]:
     """Time every sort of call, without gradients and with them."""
-    from experiments.host.measure import Calls, Trees, measure
+    from experiments.host.measure import Calls, Replayed, Trees, measure
     from experiments.host.table import line
 
     nets = engine.calls(False, options.seed), engine.calls(True, options.seed)
     programs: list[Program] = [Calls(engine, nets, sort, options.calls) for sort in engine.SORTS]
-    programs.append(Trees(engine, options.samples, options.seed))
+    programs += [Trees(engine, options.samples, options.seed), Replayed(engine, 8 * options.samples, options.seed)]
     rows: list[Row] = []
     for program in programs:
         rows += [measure(engine, program, gradients, options.rounds, options.seed) for gradients in (False, True)]

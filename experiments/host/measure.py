@@ -141,6 +141,31 @@ class Trees:
         clock(lambda: [net(tokens, tree) for tokens, tree in given])
 
 
+class Replayed:
+    """Samples of the TreeModel that come again, with `reuse=`: a call of the model over the nodes of its recording."""
+
+    name, unit, stub = "a node replayed", "µs", None
+
+    def __init__(self, engine: Engine, samples: int, seed: int) -> None:
+        draw = np.random.RandomState(seed)
+        drawn = [sentence(draw) for _ in range(samples)]
+        self.samples = [(engine.words(words), tree) for words, tree in drawn]  # which stay, and are told by their trees
+        self.nets = engine.trees(False, seed), engine.trees(True, seed, reuse=lambda tokens, tree: id(tree))
+        with gluonjit.batching(**WAY) as batch:
+            clock = Clock(engine)
+            self.run(self.nets[1], self.samples, clock)
+        self.per = batch.report.calls
+        self.scale = 1e6 / self.per
+
+    def draw(self, draw: np.random.RandomState) -> list[Any]:
+        """Draw an order of the samples."""
+        return [self.samples[place] for place in draw.permutation(len(self.samples))]
+
+    def run(self, net: Any, given: list[Any], clock: Clock) -> None:
+        """Let the clock call the model with each sample."""
+        clock(lambda: [net(tokens, tree) for tokens, tree in given])
+
+
 def measure(engine: Engine, program: Program, gradients: bool, rounds: int, seed: int) -> Row:
     """Time a program. Raises ValueError where calls that are to be captured alone have run."""
     off, nodes = _compared(engine, program, gradients, seed)

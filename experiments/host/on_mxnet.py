@@ -112,11 +112,11 @@ def calls(batched: bool, seed: int) -> Calls:
     return _batched(net) if batched else net
 
 
-def trees(batched: bool, seed: int) -> TreeModel:
-    """Return the TreeModel."""
+def trees(batched: bool, seed: int, **options: Any) -> TreeModel:
+    """Return the TreeModel; `options` are more of how it is batched."""
     net = _initialized(TreeModel(), seed)
     net(mx.nd.zeros(2), (0, [(1, [])]))
-    return _batched(net) if batched else net
+    return _batched(net, **options) if batched else net
 
 
 def _initialized(net: Any, seed: int) -> Any:
@@ -126,8 +126,8 @@ def _initialized(net: Any, seed: int) -> Any:
     return net
 
 
-def _batched(net: Any) -> Any:
-    net.hybridize(dynamic_batch=True, **WAY)
+def _batched(net: Any, **options: Any) -> Any:
+    net.hybridize(dynamic_batch=True, **WAY, **options)
     return net
 
 

@@ -97,14 +97,14 @@ def calls(batched: bool, seed: int) -> Calls:
     return _batched(Calls(batched)) if batched else Calls(batched)
 
 
-def trees(batched: bool, seed: int) -> TreeModel:
-    """Return the TreeModel."""
+def trees(batched: bool, seed: int, **options: Any) -> TreeModel:
+    """Return the TreeModel; `options` are more of how it is batched."""
     torch.manual_seed(seed)
-    return _batched(TreeModel()) if batched else TreeModel()
+    return _batched(TreeModel(), **options) if batched else TreeModel()
 
 
-def _batched(net: Any) -> Any:
-    return gluonjit.hybridize(net, dynamic_batch=True, **WAY)
+def _batched(net: Any, **options: Any) -> Any:
+    return gluonjit.hybridize(net, dynamic_batch=True, **WAY, **options)
 
 
 def operands(net: Calls, words: np.ndarray) -> Operands:

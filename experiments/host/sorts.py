@@ -49,8 +49,8 @@ class Engine(Protocol):
     def calls(self, batched: bool, seed: int) -> Any:
         """Return the model in which calls are made."""
 
-    def trees(self, batched: bool, seed: int) -> Any:
-        """Return the TreeModel."""
+    def trees(self, batched: bool, seed: int, **options: Any) -> Any:
+        """Return the TreeModel; `options` are more of how it is batched."""
 
     def operands(self, net: Any, words: np.ndarray) -> Operands:
         """Make operands of these words, all different, with the layers of `calls`."""

@@ -65,12 +65,16 @@ class Graph(GraphRows):
 
     def lookup_rows(self, table: Any, spec: Spec, indices: Sequence[int]) -> tuple[int, ...]:
         """Rows of these entries of a table; equal entries are equal rows."""
+        return rows_of(self, self.entries(table, spec), indices)
+
+    def entries(self, table: Any, spec: Spec) -> dict[int, int]:
+        """The rows of a table's entries that have been asked for, by index; each entry looks like `spec`."""
         entries = self.lookups.get(table)
         if entries is None:
             self.begin()
             entries = self.lookups[table] = {}
             self.lookup_specs[table] = spec
-        return rows_of(self, entries, indices)
+        return entries
 
     def begin(self) -> None:
         """Note the time of the first capture."""

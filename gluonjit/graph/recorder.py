@@ -119,7 +119,8 @@ class Record:
         self._depths = array("q")
         self._bases = array("q")
         self._origins = []
-        self._values = []  # of all nodes, one after the other
+        self._values = []  # of all nodes, one after the other; None for one that nobody has asked for
+        self._graph = None  # whose such values are
         self._lists = []
         self._numbers = {}
         self._shares = Shares()
@@ -162,6 +163,7 @@ class Record:
     def release(self):
         """Let go of all values. What is left are numbers."""
         self._values = []
+        self._graph = None
         self._shares = Shares()
 
     @property
@@ -211,7 +213,7 @@ class Record:
     def values(self, node: cython.Py_ssize_t):
         """The values of a node."""
         self._check(node)
-        return tuple(self._values[node * self.results : (node + 1) * self.results])
+        return tuple([_value_at(self, k) for k in range(node * self.results, (node + 1) * self.results)])
 
     def _check(self, node: cython.Py_ssize_t):
         if not 0 <= node < len(self._bases):
@@ -261,7 +263,7 @@ class Record:
         """A record of another kind for the same calls: depths, origins and values are in common."""
         found = Record(kind, self.mode, 0.0)
         found.calls, found._depths, found._bases = self.calls, self._depths, self._bases
-        found._origins, found._values = self._origins, self._values
+        found._origins, found._values, found._graph = self._origins, self._values, self._graph
         return found
 
     def forget(self, node: cython.Py_ssize_t):
@@ -348,9 +350,12 @@ def _push(to: cython_array, number: cython.longlong) -> cython.int:
 @cython.exceptval(-1)
 def _put(record: Record, codes: cython.p_longlong, depth: cython.longlong, base: cython.longlong, origin) -> cython.int:
     """Append a node but for its values."""
-    k: cython.Py_ssize_t
-    for k in range(record.arity):
-        _push(record._codes, codes[k])
+    if cython.compiled:
+        count: cython.Py_ssize_t = len(record._codes)
+        resize_smart(record._codes, count + record.arity)
+        memcpy(record._codes.data.as_longlongs + count, codes, record.arity * cython.sizeof(cython.longlong))
+    else:
+        record._codes.extend(codes)
     _push(record._depths, depth)
     _push(record._bases, base)
     record._origins.append(origin)
@@ -398,6 +403,41 @@ def _append(
     if record.results == 1:  # to divide takes long
         return first
     return first // record.results if record.results else len(record._bases) - 1
+
+
+@cython.cfunc
+def _value_at(record: Record, place: cython.Py_ssize_t) -> Value:
+    """The value at a place among those of all nodes, which is made where it is the first time that somebody asks."""
+    if not 0 <= place < len(record._values):
+        raise IndexError(f"there is no value {place} among {len(record._values)}")
+    if record._values[place] is None:
+        node: cython.Py_ssize_t = place // record.results
+        k: cython.Py_ssize_t = place - node * record.results
+        if node >= len(record._bases) or node >= len(record._depths):
+            raise IndexError(f"there is half a node {node}")
+        row = _get(record._bases, node) + _get(record._offsets, k)
+        value = _value(row, _get(record._depths, node), record._specs[k], record._graph, record.mode >= 2)
+        if cython.compiled:  # see _append
+            PyObject_GC_UnTrack(cython.cast(cython.pointer(PyObject), value))
+        record._values[place] = value
+    return record._values[place]
+
+
+@cython.cfunc
+@cython.exceptval(-1)
+def _append_unread(
+    record: Record, graph: GraphRows, codes: cython.p_longlong, depth: cython.longlong, origin
+) -> cython.Py_ssize_t:
+    """Append a node whose values nobody has asked for yet: its number."""
+    base: cython.Py_ssize_t = graph.rows
+    if base < 0 or base > MOST_ROWS - record.height:
+        raise OverflowError(f"a batch has no {record.height} rows after {base}")
+    record._graph = graph
+    for _ in range(record.results):
+        record._values.append(None)
+    _put(record, codes, depth, base, origin)
+    graph.rows = base + record.height
+    return len(record._bases) - 1
 
 
 @cython.cfunc
@@ -493,11 +533,12 @@ def _known(record: Record) -> list:
 @cython.cfunc
 @cython.exceptval(-1)
 def _references(values: list, k: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """The references to a value, with those that counting makes."""
+    """The references to a value, with those that counting makes; 0 where it has not been made."""
     if cython.compiled:  # to hold the object meanwhile would be to write to it
-        return cython.cast(cython.pointer(PyObject), PyList_GET_ITEM(values, k)).ob_refcnt
+        found: cython.pointer(PyObject) = PyList_GET_ITEM(values, k)
+        return 0 if found == cython.cast(cython.pointer(PyObject), None) else found.ob_refcnt
     else:
-        return getrefcount(values[k])
+        return 0 if values[k] is None else getrefcount(values[k])
 
 
 _UNREAD: cython.Py_ssize_t = _references([object()], 0)
@@ -611,58 +652,6 @@ def _read_operands(
     return 0
 
 
-def _row(table: list, number: cython.Py_ssize_t):
-    """The thing that a number of a recording stands for."""
-    if not 0 <= number < len(table):
-        raise IndexError(number)
-    return table[number]
-
-
-def replay(batch: BatchRoom, graph: GraphRows, sharing: cython.bint, records: dict, origins: list, code, table: list):
-    """Capture the nodes of a recording (see `hybrid.replaying`), and return their values.
-
-    `table` has the rows that were there before, and gets those of the nodes. Raises ValueError where `code` is none.
-    """
-    numbers: list = list(code)
-    found: list = []
-    at: cython.Py_ssize_t = 0
-    deeper: cython.longlong = 0  # how much the deepest of the nodes that were there is deeper than it was recorded
-    depth: cython.longlong
-    node: cython.Py_ssize_t
-    row: cython.Py_ssize_t
-    try:
-        while at < len(numbers):
-            record: Record = records[numbers[at]]
-            depth = numbers[at + 2]
-            operands: list = []
-            head = at
-            at += 5
-            for _ in range(numbers[head + 4]):
-                if numbers[at] >= 0:
-                    operands.append(_row(table, numbers[at]))
-                    at += 1
-                else:
-                    last = at + 1 - numbers[at]
-                    operands.append(tuple([_row(table, each) for each in numbers[at + 1 : last]]))
-                    at = last
-            codes = record._coded(tuple(operands))
-            node = _find(record, _numbers_in(codes)) if sharing else -1
-            if node >= 0:
-                deeper = max(deeper, _get(record._depths, node) - depth)
-            else:
-                node = _append(record, graph, _numbers_in(codes), depth + deeper, _row(origins, numbers[head + 3]))
-                batch.room -= record.share
-                if sharing:
-                    _remember(record, node)
-            record.calls += numbers[head + 1]
-            row = _get(record._bases, node)
-            table.extend(range(row, row + record.height))
-            found.append(record.values(node))
-    except (IndexError, KeyError, TypeError) as error:
-        raise ValueError("a recording is no list of nodes") from error
-    return found
-
-
 def mapped(item, visit):
     """A structure with `visit` applied to what is in it but numbers, strings and None; `item` where nothing changes.
 
@@ -743,6 +732,7 @@ def _value_of(of: cython.pointer(PyObject), node: cython.Py_ssize_t, k: cython.P
     record: Record = cython.cast(Record, of)
     if not 0 <= k < record.results or (node + 1) * record.results > len(record._values):
         raise IndexError(f"there is no value {k} of node {node}")
+    _value_at(record, node * record.results + k)
     return PyList_GET_ITEM(record._values, node * record.results + k)
 
 

@@ -1,6 +1,6 @@
 """Values, and the nodes of one signature."""
 
-from collections.abc import Callable, Mapping, MutableSequence, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from gluonjit.graph.frames import Origin
@@ -90,12 +90,3 @@ def read(
     operands: Any,
     alive: Any,
 ) -> None: ...
-def replay(
-    batch: BatchRoom,
-    graph: GraphRows,
-    sharing: bool,
-    records: Mapping[int, Record],
-    origins: Sequence[Origin],
-    code: Sequence[int],
-    table: MutableSequence[int],
-) -> list[tuple[Value, ...]]: ...

@@ -101,8 +101,7 @@ def reshaped(value: Value, shape: Shape) -> Value | None:
 def joined(values: Sequence[Value], shape: Shape, mode: str) -> Value | None:
     """Values of one `mode`, one after the other along axis 0; together they have this shape."""
     first = values[0].spec
-    for value in values:
-        spec = value.spec
+    for spec in {value.spec for value in values}:
         if (spec.mode, spec.row_shape, spec.dtype, spec.device) != (
             mode,
             first.row_shape,

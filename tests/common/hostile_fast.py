@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from array import array
 from collections.abc import Callable, Iterator
 from types import CellType, SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ from hostile_support import Case, run
 import gluonjit
 from gluonjit import _fast as fast
 from gluonjit.graph import Record, intern_spec
+from gluonjit.graph.replay import Replay, gather
 from gluonjit.hybrid.capture.guards.facts import ABSENT, CELL, CONTENTS, ENTRY, ITEM, SIZE, alike, look
 
 Value = fast.Value
@@ -65,6 +67,8 @@ THINGS: tuple[Any, ...] = (
     int,
     Hostile(),
 )
+CIRCLE: list[Any] = []
+CIRCLE.append(CIRCLE)
 
 
 def value(rows: Any = 0, depth: Any = 0, spec: Any = SPEC) -> Any:
@@ -240,6 +244,77 @@ def told_of() -> None:
     """A function to quicken."""
 
 
+def replaying(named: str = "", thing: Any = None) -> Replay:
+    """A replay that knows one kind and one table and has three rows; with a thing in the place of one of its lists."""
+    graph = fast.GraphRows()
+    graph.rows = 3
+    found = Replay(graph, thing if named == "origins" else [None])
+    found.records, found.entries = [Record(kind_of(), 0, 0.0)], [{0: 0}]
+    found.begin((), ())
+    found.add(0, 3)
+    if named in ("records", "entries"):
+        setattr(found, named, thing)
+    return found
+
+
+def of_replays() -> Iterator[Case]:
+    plain = array("i", (0, 1, 1, 0, 1, 0))
+    batch = fast.BatchRoom()
+    for k, thing in enumerate(THINGS):
+        for named in ("records", "entries", "origins"):
+            for item in (thing, [thing]):
+                made = lambda named=named, item=item: replaying(named, item)  # type: ignore[misc]  # noqa: E731
+                told = f"of {named} {item!r:.9} ({k})"
+                yield Case(f"replay {told}", lambda made=made: made().capture(batch, plain), None)  # type: ignore[misc]
+                yield Case(f"look-up {told}", lambda made=made: made().begin((), ((0, (0, 1)),)), None)  # type: ignore[misc]
+                yield Case(f"kinds {told}", lambda made=made: made().begin((0, 1), ()), None)  # type: ignore[misc]
+        for given in ((thing, plain), (batch, thing)):
+            yield Case(f"replay of thing {k}", lambda given=given: replaying().capture(*given), ANY)  # type: ignore[misc]
+        for name, given in (
+            ("begin", (thing, ())),
+            ("begin", ((thing,), ())),
+            ("begin", ((), thing)),
+            ("begin", ((), (thing,))),
+            ("begin", ((), ((thing, (0,)),))),
+            ("begin", ((), ((0, thing),))),
+            ("begin", ((), ((0, (thing,)),))),
+            ("add", (thing, 1)),
+            ("add", (0, thing)),
+            ("row", (thing,)),
+            ("values", (thing,)),
+            ("value", (thing, 0)),
+            ("value", (0, thing)),
+        ):
+            made = lambda name=name, given=given: getattr(replaying(), name)(*given)  # type: ignore[misc]  # noqa: E731
+            yield Case(f"{name}{given!r:.30} of thing {k}", made, None)
+        for given in ((thing, {}, int, []), (1, thing, int, []), (1, {}, thing, []), (1, {}, int, thing)):
+            yield Case(f"gather {k}", lambda given=given: gather(*given), None)  # type: ignore[misc]
+        for way in (thing, 1, 3, 4, 9):
+            made = lambda way=way, thing=thing: gather([thing], {}, lambda kind: way, [])  # type: ignore[misc]  # noqa: E731
+            yield Case(f"gather {k} by {way!r:.9}", made, None)
+    yield Case("gather in a circle", lambda: gather(CIRCLE, {}, lambda kind: 3, []), RecursionError)
+    for lookups in (((),), ((0,),), ((-1, (0,)),), ((2**40, (0,)),)):
+        yield Case(f"begin with {lookups}", lambda lookups=lookups: replaying().begin((), lookups), None)  # type: ignore[misc]
+    for code in (
+        (0,),
+        (0, 1, 1, 0, 1),
+        (1, 1, 1, 0, 1, 0),
+        (-1, 1, 1, 0, 1, 0),
+        (0, 1, 1, 1, 1, 0),
+        (0, 1, 1, -1, 1, 0),
+        (0, 1, 1, 0, 0),
+        (0, 1, 1, 0, 2, 0, 0),
+        (0, 1, 1, 0, 1, 3),
+        (0, 1, 1, 0, 1, -2, 0),
+        (0, 1, 1, 0, 1, -1, 3),
+        (0, 1, 1, 0, 1, -1, -1),
+        (0, 1, 1, 0, 1, -(2**31)),
+    ):
+        damaged = array("i", code)
+        yield Case(f"replay of {code}", lambda damaged=damaged: replaying().capture(batch, damaged), ValueError)  # type: ignore[misc]
+    yield Case("replay of long numbers", lambda: replaying().capture(batch, array("q", plain)), TypeError)
+
+
 def of_functions() -> Iterator[Case]:
     for k, thing in enumerate(THINGS):
         yield Case(f"tensor(thing {k})", lambda thing=thing: fast.tensor(thing), TypeError)  # type: ignore[misc]
@@ -253,11 +328,6 @@ def of_functions() -> Iterator[Case]:
             wanted = TypeError if place == 2 and thing.__class__ is not tuple else None
             wanted = TypeError if place == 3 and thing.__class__ is not dict else wanted
             yield Case(f"capture, {place} is thing {k}", lambda given=given: fast.capture(*given), wanted)  # type: ignore[misc]
-        for place in range(7):
-            given = [fast.BatchRoom(), fast.GraphRows(), True, {}, [], [0] * 5, []]
-            given[place] = thing
-            wanted = None if place == 5 else ANY
-            yield Case(f"replay, {place} is thing {k}", lambda given=given: fast.replay(*given), wanted)  # type: ignore[misc]
     for section in ("package", "mxnet", "torch", "none"):
         for named in ({}, {"State": int}, {"LazyTensor": 3}, {"Cell": Hostile}):
             made: Any = lambda section=section, named=named: fast.configure(section, **named)  # type: ignore[misc]  # noqa: E731
@@ -396,7 +466,7 @@ def of_guards() -> Iterator[Case]:
     yield Case("guards of themselves", lambda: own_circle(100), None)
 
 
-CASES = [*of_values(), *of_hooks(), *of_doors(), *of_signs(), *of_cells(), *of_functions(), *of_guards()]
+CASES = [*of_values(), *of_hooks(), *of_doors(), *of_signs(), *of_cells(), *of_functions(), *of_replays(), *of_guards()]
 
 if __name__ == "__main__":
     run(CASES)

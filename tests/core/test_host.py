@@ -41,7 +41,7 @@ def test_every_sort_of_call_is_timed_and_gives_what_eager_gives(
     assert result["capture"].startswith("in ") and result["environment"][name]
     rows = result["rows"]
     sorts = {sort.name: sort for sort in engine.SORTS}
-    names = [*sorts, "2 samples of the TreeModel"]
+    names = [*sorts, "2 samples of the TreeModel", "a node replayed"]
     assert [(row["sort"], row["gradients"]) for row in rows] == [(each, on) for each in names for on in (False, True)]
     for row in rows:
         assert 0 <= row["off"] <= TOLERANCE
@@ -50,6 +50,8 @@ def test_every_sort_of_call_is_timed_and_gives_what_eager_gives(
             assert row["calls"] == 3 and row["unit"] == "µs"
             assert row["nodes"] == NODES.get(row["sort"], 1)
             assert (row["door"] is None) == (sorts[row["sort"]].stub is None)
+        elif row["sort"] == "a node replayed":
+            assert row["unit"] == "µs" and row["calls"] > 4 and 0 < row["nodes"] <= 1
         else:
             assert row["unit"] == "ms" and row["nodes"] > 4
     assert [row["samples"] for row in result["planning"]] == [2, 3]

@@ -186,7 +186,8 @@ def _captured(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
         key = cell.reuse(*args, **kwargs)
         if key is not None:
             run = partial(_node_or_parts, module, cell, args, kwargs, batch, noted[1], True)
-            return sampled(batch, reused, REUSING, batch, module, cell.recordings, (args, kwargs), key, run)
+            given = (args, kwargs) if kwargs else args
+            return sampled(batch, reused, REUSING, batch, module, cell.recordings, given, key, run)
     return _node_or_parts(module, cell, args, kwargs, batch, noted[1])
 
 

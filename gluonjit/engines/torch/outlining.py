@@ -101,7 +101,7 @@ class _Torch(Known):
         if isinstance(space["_parameters"].get(name), torch.nn.Parameter):
             return WEIGHT
         module = space["_modules"].get(name)
-        if module is None or any(map(len, _GLOBAL_HOOKS)):
+        if module is None or any(_GLOBAL_HOOKS):
             return ""
         if type(module) is torch.nn.Embedding:
             return LOOKUP if module.max_norm is None and _is_plain(module) else ""

@@ -1,7 +1,7 @@
 """Recordings of calls in numbers of their own: rows that were there before, then those of their nodes, in order.
 
-So it can be captured again in any graph: `replayed` looks each node up among those that are there, and appends it where
-it is new, as the call itself would.
+So it can be captured again in any graph: `graph.replay` looks each node up among those that are there, and appends it
+where it is new, as the call itself would.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from gluonjit.graph import Record, Value
+from gluonjit.graph import Kind, Record, Value
 from gluonjit.hybrid.run.batch import Batch
 
 
@@ -39,6 +39,11 @@ class Known(NamedTuple):
     layout: tuple[Any, ...]
     mode: int
     name: str
+
+
+def layout_of(kind: Kind) -> tuple[Any, ...]:
+    """The layout of a kind: what a template depends on."""
+    return kind.operands, kind.outputs, kind.rows, kind.pure
 
 
 class Reusing:

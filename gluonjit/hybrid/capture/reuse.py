@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from array import array
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from itertools import count
 from operator import is_not
 from threading import Lock
-from typing import Any, NamedTuple, Union
+from typing import Any, NamedTuple, Protocol, Union
 
 from gluonjit.graph import Record, Rows, Value
 from gluonjit.hybrid.run.batch import Batch
@@ -111,12 +111,14 @@ class Recordings:
 
     def get(self, key: Hashable, shared: Shared) -> Known | None:
         """Returns what is known of a key, in these numbers."""
-        with self.lock:
-            found = self.entries.get(key)
-            if found is None or shared is not self.shared:
-                return None
+        found = self.entries.get(key)
+        if found is None or shared is not self.shared:
+            return None
+        try:
             self.entries.move_to_end(key)
-            return found
+        except KeyError:  # another thread has dropped it meanwhile
+            return None
+        return found
 
     def put(self, key: Hashable, known: Known, shared: Shared) -> None:
         """Keep what was learned of a key, in the place of others if there are too many; not if all were forgotten."""
@@ -225,18 +227,6 @@ def refuse(reason: str) -> None:
         apart.reason = apart.reason or reason
 
 
-class Moved:
-    """Rows of a recording in the graph that it was captured in again, found when somebody asks for them."""
-
-    __slots__ = ("_rows", "_table")
-
-    def __init__(self, rows: tuple[int, ...], table: Any) -> None:
-        self._rows, self._table = rows, table
-
-    def __iter__(self) -> Iterator[int]:
-        return map(self._table.__getitem__, self._rows)
-
-
 class Reference(NamedTuple):
     """A result that is made of rows of nodes, the numbers of which are `nodes`."""
 
@@ -246,12 +236,26 @@ class Reference(NamedTuple):
     nodes: tuple[int, ...]
 
 
-def made(result: Any, values: list[tuple[Value, ...]], table: Any, graph: Any) -> Value:
+class Found(Protocol):
+    """The nodes and rows that numbers of a recording stand for."""
+
+    def row(self, number: int) -> int:
+        """The row that a number stands for."""
+        raise NotImplementedError
+
+    def values(self, number: int) -> tuple[Value, ...]:
+        """The values of a node."""
+        raise NotImplementedError
+
+    def value(self, number: int, k: int) -> Value:
+        """The k-th of these."""
+        raise NotImplementedError
+
+
+def made(result: Any, found: Found, graph: Any) -> Value:
     """A result: one of a node's, given as (node, which), or a reference."""
     if not isinstance(result, Reference):
-        node, which = result
-        found: Value = values[node][which]
-        return found
-    rows = tuple([table[row] for row in result.rows]) if isinstance(result.rows, tuple) else table[result.rows]
-    used = [value for node in result.nodes for value in values[node]]
+        return found.value(*result)
+    rows = tuple(map(found.row, result.rows)) if isinstance(result.rows, tuple) else found.row(result.rows)
+    used = [value for node in result.nodes for value in found.values(node)]
     return Value(rows, max([value.depth for value in used]), result.spec, graph, result.taped, tuple(used))

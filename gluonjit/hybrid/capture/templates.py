@@ -3,61 +3,28 @@
 from __future__ import annotations
 
 import gc
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from operator import itemgetter
 from sys import getrefcount
 from typing import Any
 
-from gluonjit.graph import Kind, Leaf, Record, Value
+from gluonjit.graph import Leaf, Value
+from gluonjit.hybrid.capture.here import Here
 from gluonjit.hybrid.capture.replaying import Node, packed, relocated, rows_in, unpacked
-from gluonjit.hybrid.capture.reusable import Known, Plain, Returned, Reusing, Source
-from gluonjit.hybrid.capture.reuse import Apart, CaptureTemplate, Moved, Reference, Shared, Unfit, made
+from gluonjit.hybrid.capture.reusable import Known, Plain, Returned, Reusing, Source, layout_of
+from gluonjit.hybrid.capture.reuse import Apart, CaptureTemplate, Reference, Unfit, made
 from gluonjit.hybrid.run.batch import Batch
 
 _PLAIN = (type(None), bool, int, float, str)
 
 
-class Here:
-    """The open graph, as far as templates of one model need to know it; so many `changes` of models there had been."""
-
-    def __init__(self, batch: Batch, shared: Shared, flags: Any, why: str) -> None:
-        self.changes = batch.changes, batch.parts
-        self.why = why  # no call can be reused, if so
-        self.records: dict[int, Record] = {}  # by the numbers of their kinds
-        self.tables: dict[int, Any] = {}
-        options, setting = batch.options, batch.setting
-        scope = options.without, options.expand, setting.granularity, setting.sharing, flags
-        self.scope = shared.scopes.number(scope, scope)
-        self.sources: dict[int, Any] = {}  # where each row of an input is from: (table, index), or a Leaf
-        self._seen: dict[Any, int] = {}
-
-    def resolve(self, batch: Batch, number: int, known: Known, reusing: Reusing) -> None:
-        """Find the record of a kind. Raises Unfit where calls of this signature now are of another kind."""
-        record = reusing.record(batch, known)
-        if record is None or _layout(record.kind) != known.layout:
-            raise Unfit("what it was recorded with is no more")
-        self.records[number] = record
-
-    def take_in(self, batch: Batch) -> None:
-        """Note the inputs that have come since the last time."""
-        graph = batch.graph
-        for table, entries in graph.lookups.items():
-            new = len(entries) - self._seen.get(table, 0)
-            self._seen[table] = len(entries)
-            self.sources.update([(row, (table, index)) for index, row in islice(reversed(entries.items()), new)])
-        new = len(graph.leaves) - self._seen.get(Leaf, 0)
-        self._seen[Leaf] = len(graph.leaves)
-        for known in islice(reversed(graph.leaves.values()), new):
-            self.sources.update(dict.fromkeys(range(known.base, known.base + known.spec.rows), known))
-
-
 class TemplateMaker:
     """Makes the template of a call with these arrays among its arguments."""
 
-    def __init__(self, reusing: Reusing, batch: Batch, shared: Shared, here: Here, arrays: list[Any]) -> None:
+    def __init__(self, reusing: Reusing, batch: Batch, here: Here, arrays: list[Any]) -> None:
         self.reusing = reusing
         self.batch = batch
-        self.shared = shared
+        self.shared = here.shared
         self.here = here
         self.arrays = arrays
 
@@ -104,7 +71,7 @@ class TemplateMaker:
             if not record.kind.pure or not record.kind.outputs:
                 raise Unfit(f"{record.kind.name} draws at random, or changes something")
             signature = self.reusing.signature(self.batch, key, record)
-            known = Known(signature, _layout(record.kind), record.mode, record.kind.name)
+            known = Known(signature, layout_of(record.kind), record.mode, record.kind.name)
             number = shared.kinds.number(known[:2], known)
             kinds.append(number)
             calls = apart.calls(record)
@@ -155,9 +122,23 @@ class TemplateMaker:
         return source
 
 
-def replayed_copies(template: CaptureTemplate, table: Any) -> list[Moved]:
-    """The rows that arrays with memory of their own refer to, as `graph.copies` has them."""
-    return [Moved(template.copies, table)] if template.copies else []
+class _Recorded:
+    """The nodes of a recording that is being made, the rows of which are those of the graph."""
+
+    def __init__(self, values: list[tuple[Value, ...]]) -> None:
+        self._values = values
+
+    def row(self, number: int) -> int:
+        """The same row."""
+        return number
+
+    def values(self, number: int) -> tuple[Value, ...]:
+        """The values of a node."""
+        return self._values[number]
+
+    def value(self, number: int, k: int) -> Value:
+        """The k-th of these."""
+        return self._values[number][k]
 
 
 def _result(value: Value, values: list[tuple[Value, ...]], own: dict[int, int]) -> Any:
@@ -186,9 +167,9 @@ def _held(apart: Apart, lazies: list[Any], results: list[Any], values: list[tupl
             held = apart.holds()
         return held
     finally:
-        table = range(apart.graph.rows)
+        found = _Recorded(values)
         for array, result in zip(lazies, results):
-            array._v = made(result, values, table, apart.graph)
+            array._v = made(result, found, apart.graph)
 
 
 def _forget_bases(views: list[Any]) -> None:
@@ -198,11 +179,6 @@ def _forget_bases(views: list[Any]) -> None:
         others = sum(other._b is base for other in views)
         if base is not None and getrefcount(base) - 2 > others:  # 2: of this function
             view._b = base
-
-
-def _layout(kind: Kind) -> tuple[Any, ...]:
-    """The layout of a kind: what a template depends on."""
-    return kind.operands, kind.outputs, kind.rows, kind.pure
 
 
 def first_difference(one: CaptureTemplate, other: CaptureTemplate) -> tuple[int, Node | None, Node | None] | None:

@@ -163,7 +163,8 @@ class Batch(BatchRoom):
         if self.setting.granularity == "graph":  # samples that share a node do not run as one
             for record in self.records.values():
                 record.set_aside()
-        graph.begin()
+        if not graph.begun:
+            graph.begin()
         graph.marks.append(_mark(Mark, (graph.rows, self.sample)))
         self.samples += 1
         self.sample += 1

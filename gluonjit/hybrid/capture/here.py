@@ -1,0 +1,138 @@
+"""The open graph as the templates of one model see it: what stands there for their numbers. See `reusing`."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+from gluonjit.graph import Leaf
+from gluonjit.graph.replay import ARRAY, LAZY, LISTED, NAMED, OTHER, Replay, gather
+from gluonjit.hybrid.capture.reusable import Plain, Returned, Reusing, Source, layout_of
+from gluonjit.hybrid.capture.reuse import CaptureTemplate, Recordings, Unfit, made
+from gluonjit.hybrid.capture.structure import map_structure
+from gluonjit.hybrid.run.batch import Batch
+
+
+class Here:
+    """What templates of one model need to know of the open graph, until something of the model changes.
+
+    why: the reason why no call can be reused, if there is one.
+    """
+
+    def __init__(self, reusing: Reusing, batch: Batch, net: Any, cache: Recordings) -> None:
+        self.reusing = reusing
+        self.shared = cache.hold_for(reusing.parts(net))  # which another thread may forget
+        self.changes, self.parts, self.setting = batch.changes, batch.parts, batch.setting
+        self.why = reusing.why_not(net)
+        ways = batch.options.without, batch.options.expand, self.setting.granularity, self.setting.sharing
+        scope = *ways, reusing.flags(net)
+        self.scope = self.shared.scopes.number(scope, scope)
+        self.sources: dict[int, Any] = {}  # where each row of an input is from: (table, index), or a Leaf
+        self._replay = Replay(batch.graph, self.shared.origins.things)
+        self._seen: dict[Any, int] = {}
+        self._ways: dict[type, int] = {}
+
+    def holds(self, batch: Batch, cache: Recordings) -> bool:
+        """Tells whether it is as it was."""
+        return (
+            self.changes == batch.changes
+            and self.parts == batch.parts
+            and self.setting is batch.setting
+            and self.shared is cache.shared
+        )
+
+    def gather(self, item: Any, arrays: list[Any]) -> bool:
+        """Append the arrays in nested arguments; False where one of them was captured."""
+        return gather(item, self._ways, self._way_of, arrays)
+
+    def _way_of(self, kind: type) -> int:
+        if issubclass(kind, self.reusing.array):
+            return LAZY if issubclass(kind, self.reusing.lazy) else ARRAY
+        if issubclass(kind, dict):
+            return NAMED
+        return LISTED if issubclass(kind, (list, tuple)) else OTHER
+
+    def capture(self, batch: Batch, template: CaptureTemplate, arrays: list[Any]) -> None:
+        """Capture a template, for a call with these arrays among its arguments. Raises Unfit."""
+        replay, kinds, lookups = self._replay, template.kinds, template.lookups
+        place = replay.begin(kinds, lookups)
+        if place >= 0:
+            self._find(batch, kinds, lookups, place)
+        for source in template.leaves:
+            if source.way == "argument":
+                source = Source("array", arrays[source.what])
+            value = self.reusing.leaf(batch, source)
+            assert isinstance(value.rows, int)
+            replay.add(value.rows, value.spec.rows)
+        replay.capture(batch, template.code)
+        if template.copies:
+            batch.graph.copies.append([replay.row(number) for number in template.copies])
+
+    def result(self, batch: Batch, template: CaptureTemplate, number: int) -> Any:
+        """The value of an array that the call returns of which the template was captured last."""
+        return made(template.results[number], self._replay, batch.graph)
+
+    def returned(self, batch: Batch, template: CaptureTemplate) -> Any:
+        """Returns what that call returns."""
+        structure, wrapped = template.structure, self.reusing.wrapped
+        if structure.__class__ is Returned:
+            result = template.results[0]
+            value = self._replay.value(*result) if result.__class__ is tuple else self.result(batch, template, 0)
+            return wrapped(value, structure.kind)
+        arrays: list[Any] = []
+
+        def part(item: Any) -> Any:
+            if item.__class__ is Plain:
+                return item.value
+            assert isinstance(item, Returned)
+            arrays.append(wrapped(self.result(batch, template, item.number), item.kind))
+            return arrays[-1]
+
+        found = map_structure(structure, part)
+        for number, base, key in template.views:
+            self.reusing.link(arrays[number], arrays[base], key)
+        return found
+
+    def _find(self, batch: Batch, kinds: Any, lookups: Any, place: int) -> None:
+        """Find what kinds and tables are here, from a place on among them. Raises Unfit."""
+        for _ in range(len(kinds) + len(lookups)):
+            if place < len(kinds):
+                self._find_record(batch, kinds[place])
+            else:
+                self._find_table(batch, lookups[place - len(kinds)][0])
+            place = self._replay.begin(kinds, lookups)
+            if place < 0:
+                return
+        raise Unfit("what it depends on changes while it is captured")
+
+    def _find_record(self, batch: Batch, number: int) -> None:
+        """Find the record of a kind. Raises Unfit where calls of this signature now are of another kind."""
+        known = self.shared.kinds.things[number]
+        record = self.reusing.record(batch, known)
+        if record is None or layout_of(record.kind) != known.layout:
+            raise Unfit("what it was recorded with is no more")
+        _put(self._replay.records, number, record)
+
+    def _find_table(self, batch: Batch, number: int) -> None:
+        """Find the rows of a table's entries."""
+        known, spec = self.shared.tables.things[number]
+        entries = batch.graph.entries(self.reusing.found_table(batch, known), spec)
+        _put(self._replay.entries, number, entries)
+
+    def take_in(self, batch: Batch) -> None:
+        """Note the inputs that have come since the last time."""
+        graph = batch.graph
+        for table, entries in graph.lookups.items():
+            new = len(entries) - self._seen.get(table, 0)
+            self._seen[table] = len(entries)
+            self.sources.update([(row, (table, index)) for index, row in islice(reversed(entries.items()), new)])
+        new = len(graph.leaves) - self._seen.get(Leaf, 0)
+        self._seen[Leaf] = len(graph.leaves)
+        for known in islice(reversed(graph.leaves.values()), new):
+            self.sources.update(dict.fromkeys(range(known.base, known.base + known.spec.rows), known))
+
+
+def _put(things: list[Any], number: int, thing: Any) -> None:
+    """Let this be the thing of a number."""
+    things.extend([None] * (number + 1 - len(things)))
+    things[number] = thing

@@ -5,8 +5,6 @@
 #include "crew.h"
 
 #if defined(_WIN32)
-static int rests(void) { return crew.rest && now() < crew.rested; }
-
 int crew_take(int threads) { return (void)threads, 1; }
 void crew_leave(void) {}
 void crew_share(int threads, ptrdiff_t pieces, Piece piece, void *work) {

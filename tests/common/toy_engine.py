@@ -19,7 +19,7 @@ from gluonjit.errors import CaptureError
 from gluonjit.graph import BatchedProgram, Kind, Spec, Value, Work, intern_spec, natural_mode, outputs_of
 from gluonjit.graph.references import indexed, table_rows
 from gluonjit.hybrid import LOCAL, Adapter, Batch, Options, Report, Session, register
-from gluonjit.hybrid.capture.capturing import Sample, captured, open_batch, outermost_batch
+from gluonjit.hybrid.capture.capturing import captured, open_batch, outermost_batch, sampled
 from gluonjit.hybrid.capture.functions import CellFunction
 from gluonjit.hybrid.capture.guards import Follower, Known, Noted, Refused, follow
 from gluonjit.hybrid.capture.signatures import Same, Signatures, signature_of
@@ -69,8 +69,7 @@ class Model:
             return state.trace.follower.call(state.trace.follower.get(self, "forward"), *args)
         if state.paused or state.inside or self.options is None:
             return self.forward(*args)
-        with Sample(outermost_batch(ENGINE, self.options)):
-            return self.forward(*args)
+        return sampled(outermost_batch(ENGINE, self.options), self.forward, *args)
 
 
 def captures() -> bool:

@@ -1,4 +1,4 @@
-"""How many threads a measurement takes, and the machine and software that it runs on."""
+"""The threads that a measurement takes, and the machine and software that it runs on."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Figures:
 
 
 REPEATABLY = {"granularity": "cell", "scheduler": "agenda", "sharing": True}
-"""How a net is batched in a way that no measurement changes, so that equal runs give equal bits."""
+"""Options by which a net is batched in a way that no measurement changes, so that equal runs give equal bits."""
 
 
 def last_figures() -> Figures:

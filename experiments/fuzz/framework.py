@@ -30,7 +30,7 @@ class Net(NamedTuple):
 
 
 class Framework(ABC):
-    """How programs of a framework are drawn, written and judged."""
+    """Draws, writes and judges programs of a framework."""
 
     name: str
     choices: Choices

@@ -5,4 +5,4 @@ from typing import Any
 MOST_CALLS = 4096  # each on a word of its own
 
 WAY: dict[str, Any] = {"granularity": "cell", "scheduler": "depth", "sharing": True}
-"""How calls are captured: nothing is left to be chosen while they are timed."""
+"""Options by which calls are captured: nothing is left to be chosen while they are timed."""

@@ -107,7 +107,7 @@ def _launched(engine: Engine, options: argparse.Namespace) -> tuple[Launched, li
 
 
 def _capture() -> str:
-    """How calls are captured here, as `python -m gluonjit doctor` says it."""
+    """Says how calls are captured here, as `python -m gluonjit doctor` does."""
     done = subprocess.run([sys.executable, "-m", "gluonjit", "doctor"], cwd=ROOT, capture_output=True, text=True)
     lines = done.stdout.splitlines()
     return lines[lines.index("capture") + 1].strip()

@@ -123,7 +123,7 @@ def _timed(
 
 
 def _apart(engine: Engine, row: Row, nets: tuple[Any, Any], batch_size: int, seed: int, training: bool) -> float:
-    """How far losses and gradients are apart now, after as many steps."""
+    """The largest differences of losses and gradients now, after as many steps."""
     samples = engine.samples(row, batch_size, seed)
     wanted, found = (engine.run(net, samples, row, training) for net in nets)
     return distance(dict(zip(wanted, found.values())), wanted)

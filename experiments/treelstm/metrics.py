@@ -1,4 +1,4 @@
-"""How well predicted scores fit the given ones."""
+"""Measures of how well predicted scores fit the given ones."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Outputs:
-    """Where a run is written to, and where it reads from."""
+    """Folders that a run is written to, and that it reads from."""
 
     data_dir: str | None = None
     checkpoint: Path | None = None

@@ -136,7 +136,7 @@ class Study:
     _mean: float = 0.0  # and since
 
     def capture(self, look: bool = True) -> Capture:
-        """How the next flush should be captured; as in the best known way if it is not to `look` at others."""
+        """The way to capture the next flush; the best known one if it is not to `look` at others."""
         if self.chosen is not None:
             return self.chosen.capture
         if self._todo and look:

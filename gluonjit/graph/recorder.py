@@ -35,13 +35,13 @@ class GraphRows:
 
 
 class BatchRoom:
-    """What of a batch changes by the call, or with models: a base of batches, as above."""
+    """Holds what of a batch changes by the call, or with models: a base of batches, as above."""
 
     __slots__ = ("changes", "room", "sharing")
 
 
 class StateNumbers:
-    """What a state counts: a base of states, as above."""
+    """Holds what a state counts: a base of states, as above."""
 
     __slots__ = ("eagerly", "inside", "mode", "numpy", "paused", "spare", "spare_mode")
 

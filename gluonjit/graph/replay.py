@@ -51,7 +51,7 @@ def gather(item, ways: dict, way_of, arrays: list):
 
 
 class Replay:
-    """What the numbers of recordings stand for in one graph, and of the recording that was begun last its rows.
+    """Holds what numbers of recordings stand for in one graph, and the rows of the recording that was begun last.
 
     `records` are by the numbers of kinds, `entries` (rows by index) by those of tables: None for what is not known yet.
     """

@@ -1,4 +1,4 @@
-"""How models in MXNet are made, batched and differentiated."""
+"""Making, batching and differentiating models in MXNet."""
 
 from __future__ import annotations
 

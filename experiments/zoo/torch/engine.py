@@ -1,4 +1,4 @@
-"""How models in PyTorch are made, batched and differentiated."""
+"""Making, batching and differentiating models in PyTorch."""
 
 from __future__ import annotations
 

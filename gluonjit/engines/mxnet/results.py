@@ -48,7 +48,7 @@ def tape_of(value: Value) -> Tape | None:
 
 
 def places_of(value: Value) -> list[Place]:
-    """Where the rows of a flushed value lie in its batch: one place, or one for each row."""
+    """The places of a flushed value's rows in its batch: one for all, or one for each row."""
     if value.result is not None:
         begin = value.result.position
         return [Place(value.result.arena, begin, begin + value.spec.rows)]

@@ -62,7 +62,7 @@ def device_named(name: str) -> Any:
 
 
 class Look:
-    """What free-standing tensors of one shape, dtype and device have in common.
+    """Knows what free-standing tensors of one shape, dtype and device have in common.
 
     unfit: they are no operands of a batch; numbers: they are whole numbers of at most one dimension, each of which
     looks like `number`;

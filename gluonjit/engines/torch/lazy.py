@@ -43,7 +43,7 @@ def _read(lazy: LazyTensor) -> Any:
 
 
 class _NoSigns:
-    """What has no signs of its own: a base of lazy tensors, in C one that has them, where that was built."""
+    """A base of lazy tensors without signs of its own; in C, where that was built, one that has them."""
 
     __slots__ = ()
 

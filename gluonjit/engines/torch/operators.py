@@ -24,7 +24,7 @@ def captured(func: Any, args: tuple[Any, ...]) -> Any:
 
 
 def capturing(func: Any) -> Callable[..., Any]:
-    """What captures many calls of a function, each as one node. A call raises Refusal where that cannot be."""
+    """Makes a function that captures calls of `func`, each as one node. A call raises Refusal where that cannot be."""
     open_batch()
     cell = cell_of(func, func.__name__)
     quick = None if FAST is None else FAST.capture

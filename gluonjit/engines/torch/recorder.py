@@ -23,7 +23,7 @@ _BY_NUMBERS = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
 _NONE: frozenset[int] = frozenset()
 
 FLAG = torch.Tensor.requires_grad
-"""Where a tensor has whether it learns."""
+"""The slot in which a tensor has whether it learns."""
 
 
 class TraceTensor(torch.Tensor):  # type: ignore[misc]

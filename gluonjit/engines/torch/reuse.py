@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from gluonjit.engines.torch.arrays import spec_of
+from gluonjit.engines.torch.arrays import bytes_of, look_of
 from gluonjit.engines.torch.cells import casts
 from gluonjit.engines.torch.hooked import autocast
 from gluonjit.engines.torch.known import is_whole
@@ -111,11 +111,12 @@ class _PyTorch(Reusing):
         return "a module in it has hooks, which run for each call" if hooks else ""
 
     def look(self, array: Any) -> Any:
-        """How it looks and whether it learns, and whole numbers on the host, which may be read at any time."""
-        numbers = array.numpy().tobytes() if is_whole(array) else b""
+        """Its spec, whether it learns, and whole numbers on the host, which may be read at any time."""
+        look = look_of(array)
+        numbers = bytes_of(look, array) if is_whole(array) else b""
         if len(numbers) > _SHORT:
             numbers = blake2b(numbers).digest()
-        return spec_of(array), array.requires_grad, numbers
+        return look.spec, array.requires_grad, numbers
 
     @contextmanager
     def watched(self, batch: Batch, net: Any, arrays: list[Any]) -> Iterator[None]:

@@ -52,7 +52,7 @@ WAYS: dict[str, tuple[Callable[..., Any], str, tuple[str, ...]]] = {
     "index_copy": (_index_copy, "self dim index source", ()),
     "scatter_reduce": (_scatter_reduce, "self dim index src", ("reduce", "include_self")),
 }
-"""How rows go into rows: what does it for all nodes; the arguments of the operator that does it for one."""
+"""Ways for rows to go into rows: what does it for all nodes; the arguments of the operator that does it for one."""
 
 
 def into_rows(base: Any, source: Any, index: Any, rows: Any, count: Any, way: str, *settings: Any) -> Any:

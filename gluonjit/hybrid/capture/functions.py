@@ -14,7 +14,7 @@ from gluonjit.hybrid.run.state import ENGINES, LOCAL
 
 
 class _Bound:
-    """What is bound as a function is: a base of cells, in C where that was built."""
+    """A base of cells that are bound as functions are, in C where that was built."""
 
     def __get__(self: Any, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else MethodType(self, instance)

@@ -14,7 +14,7 @@ from gluonjit.hybrid.run.batch import Batch
 
 
 class Here:
-    """What templates of one model need to know of the open graph, until something of the model changes.
+    """Knows of the open graph what templates of one model need, until something of the model changes.
 
     why: the reason why no call can be reused, if there is one.
     """

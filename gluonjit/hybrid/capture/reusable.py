@@ -61,7 +61,7 @@ class Reusing:
         raise NotImplementedError
 
     def flags(self, net: Any) -> Any:
-        """What capture depends on of a model's parts: which of them train, or learn. Looked at as seldom as `parts`."""
+        """The flags of a model's parts that capture depends on: which train, or learn. Asked as seldom as `parts`."""
         return ()
 
     def parts(self, net: Any) -> list[Any]:
@@ -94,7 +94,7 @@ class Reusing:
         raise NotImplementedError
 
     def signature(self, batch: Batch, key: Any, record: Record) -> Any:
-        """What a record is found by in any batch. Raises Unfit where calls of it are not to be reused."""
+        """The key by which a record is found in any batch. Raises Unfit where calls of it are not to be reused."""
         return key
 
     def record(self, batch: Batch, known: Known) -> Record | None:
@@ -102,7 +102,7 @@ class Reusing:
         raise NotImplementedError
 
     def table(self, table: Any) -> tuple[Any, ...]:
-        """What a table of look-ups is found by in any batch: a weight, or None, and more."""
+        """The key by which a table of look-ups is found in any batch: a weight, or None, and more."""
         raise NotImplementedError
 
     def found_table(self, batch: Batch, known: tuple[Any, ...]) -> Any:

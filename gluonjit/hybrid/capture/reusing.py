@@ -55,14 +55,14 @@ def reused(
 
 
 def _looks(reusing: Reusing, arrays: list[Any]) -> list[Any]:
-    """What tells calls apart whose arguments are these: how each array looks, and which of them are the same one."""
+    """The part of a key that arrays among the arguments make: how each looks, and which are the same one."""
     places = list(map(id, arrays))
     same = tuple(map(places.index, places)) if len(set(places)) < len(places) else ()
     return [same, *map(reusing.look, arrays)]
 
 
 def _known(cache: Recordings, key: Any, here: Here, net: Any, name: Any) -> CaptureTemplate | Refusal | None:
-    """What is known of calls of this key. Raises OptionError where it can be none."""
+    """The template or refusal of calls of this key. Raises OptionError where it can be no key."""
     try:
         return cache.get(key, here.shared)
     except TypeError as error:

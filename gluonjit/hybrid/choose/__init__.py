@@ -1,1 +1,1 @@
-"""How a flush is captured and scheduled, or that calls run eagerly: what is measured, chosen and kept."""
+"""Choices of how a flush is captured and scheduled, or that calls run eagerly: measured, made and kept."""

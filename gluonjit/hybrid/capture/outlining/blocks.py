@@ -17,7 +17,7 @@ from gluonjit.hybrid.capture.outlining.effects import Effects
 from gluonjit.hybrid.capture.outlining.known import LAYER, WEIGHT, Scope, loads, stores
 
 PREFIX = "_gluonjit_"
-"""How the names begin that are added to a function."""
+"""The beginning of names that are added to a function."""
 
 _PARTED = (ast.Call, ast.Subscript, ast.Attribute, ast.Tuple, ast.List)
 _FIXED = (ast.Constant, ast.Slice, ast.Tuple, ast.UnaryOp, ast.USub, ast.Load)

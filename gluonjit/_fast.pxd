@@ -42,8 +42,6 @@ cdef class StateNumbers:
 
 
 @cython.final
-@cython.freelist(4096)
-@cython.trashcan(True)
 cdef class Value:
     cdef public object rows
     cdef public object spec

@@ -24,6 +24,16 @@ no_gc = cfunc
 inline = cfunc
 
 
+def freelist(size: int) -> Callable[[_Function], _Function]:
+    """Mark a class of which so many objects that have ended are kept to be used again."""
+    return cfunc
+
+
+def trashcan(wanted: bool) -> Callable[[_Function], _Function]:
+    """Mark a class whose objects end one by one, however long a chain of them is."""
+    return cfunc
+
+
 def exceptval(*value: object, check: bool = True) -> Callable[[_Function], _Function]:
     """Mark what a function gives that raises, which is nothing where it is interpreted."""
     return cfunc

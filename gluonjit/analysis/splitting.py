@@ -70,7 +70,7 @@ def _cut(captured: Captured, number: int, split: Split, wanted: dict[Any, list[_
 
 def _add_products(captured: Captured, wanted: dict[Any, list[_Calls]], sharing: Sharing, marks: Sequence[Mark]) -> None:
     """Add the records of products, and tell the calls where to find theirs."""
-    starts = filled([mark.row for mark in marks] if sharing == "sample" else ())
+    starts = filled([row for row, _ in marks] if sharing == "sample" else ())
     known, stamps = room(captured.rows), room(captured.rows)
     stamp = 0
     for (kind, mode), calls in wanted.items():

@@ -49,8 +49,8 @@ class _Capture:
 
     def __init__(self, nodes: Nodes, marks: Sequence[Mark]) -> None:
         self.nodes = nodes
-        starts = np.array([mark.row for mark in marks], dtype=np.int64)
-        of_mark = np.array([-1 if mark.sample is None else k for k, mark in enumerate(marks)], dtype=np.int64)
+        starts = np.array([row for row, _ in marks], dtype=np.int64)
+        of_mark = np.array([-1 if sample is None else k for k, (_, sample) in enumerate(marks)], dtype=np.int64)
         at = np.searchsorted(starts, nodes.bases, side="right") - 1
         self.sample: Index = np.where(at >= 0, of_mark[at], -1) if len(marks) else np.full(nodes.count, -1)
 

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dis import findlinestarts
 from types import CodeType, TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 from gluonjit.graph.frames import LIBRARIES, Origin, is_library
 
@@ -34,11 +34,9 @@ class Line(NamedTuple):
         return text
 
 
-class Mark(NamedTuple):
-    """Rows from `row` on belong to this sample, or where that is None to none."""
-
-    row: int
-    sample: int | None
+Mark = tuple[int, Optional[int]]
+"""Rows from the first number on belong to this sample, or where that is None to none. There are two a sample: Python's
+collector need not look at plain tuples of numbers."""
 
 
 def is_own(item: Any) -> bool:
@@ -87,5 +85,5 @@ def _read_line(code: CodeType, offset: int) -> Line:
 
 def sample_at(marks: Sequence[Mark], row: int) -> int | None:
     """The sample during whose call a row was captured, if it was during one."""
-    position = bisect_right([mark.row for mark in marks], row) - 1
-    return marks[position].sample if position >= 0 else None
+    position = bisect_right([begin for begin, _ in marks], row) - 1
+    return marks[position][1] if position >= 0 else None

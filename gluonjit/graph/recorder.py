@@ -46,6 +46,9 @@ class StateNumbers:
     __slots__ = ("eagerly", "inside", "mode", "numpy", "paused", "spare", "spare_mode")
 
 
+@cython.freelist(32768)
+@cython.trashcan(True)
+@cython.cclass
 class Value:
     """One captured array: its rows in `graph`, and after the flush where its result lies.
 

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 from gluonjit.analysis import Plan
-from gluonjit.graph import Graph, Kind, Mark, Output, Record, Spec, Value, intern_spec, split_kind
+from gluonjit.graph import Graph, Kind, Output, Record, Spec, Value, intern_spec, split_kind
 
 ROW = intern_spec((4,), "float32", "cpu(0)", "stack")
 WIDE = intern_spec((8,), "float32", "cpu(0)", "stack")
@@ -61,7 +61,7 @@ def random_graph(seed: int) -> tuple[Graph, Kinds, list[Value]]:
     held: list[Value] = []
     for number in range(rng.randint(1, 60)):
         if rng.random() < 0.2:
-            graph.marks.append(Mark(graph.rows, None if rng.random() < 0.3 else number))
+            graph.marks.append((graph.rows, None if rng.random() < 0.3 else number))
         if rng.random() < 0.05:
             held += _chain(rng, graph, kinds, rows)
         else:
@@ -159,7 +159,7 @@ def _apart(graph: Graph, calls: list[Node], sharing: str) -> list[list[Node]]:
             continue
         base, reads, nodes = call.base, [call.reads[of] for of in split.kept], []
         for argument, kind in split.products:
-            sample = sum(mark.row <= base for mark in graph.marks)
+            sample = sum(row <= base for row, _ in graph.marks)
             key = {"batch": (), "sample": (sample,), "none": (base,)}[sharing]
             made = known.setdefault((kind, call.mode, call.reads[argument], *key), base)
             if made == base:

@@ -16,7 +16,8 @@ from experiments.host.measure import Trees
 from gluonjit import hot
 from gluonjit.analysis.plan import Gather, Place
 from gluonjit.analysis.planner import make_plan
-from gluonjit.graph import Graph, Kind, Output, Record, Spec, intern_spec
+from gluonjit.compiled import FAST
+from gluonjit.graph import Graph, Kind, Output, Record, Spec, Value, intern_spec
 
 ROW: Spec = intern_spec((4,), "float32", "cpu", "stack")
 
@@ -85,3 +86,26 @@ def test_the_command_tells_of_pauses(name: str, tmp_path: Path, capsys: pytest.C
     assert 0 <= found["long_by_the_collector"] <= found["long"] <= 12 and found["median_ms"] <= found["longest_ms"]
     assert found["objects"]["captured"] > 0 and found["objects"]["forward"] > 0
     assert "12 minibatches of 3" in capsys.readouterr().out
+
+
+def _values(count: int) -> list[Value]:
+    spec = intern_spec((3,), "float32", "cpu", "stack")
+    return [Value(row, 0, spec, None, False) for row in range(count)]
+
+
+def test_values_that_have_ended_are_used_again() -> None:
+    """A minibatch makes thousands: the collector of garbage runs once in so many new objects of the process."""
+    if FAST is None:
+        pytest.skip("objects of classes in Python are always new")
+    _values(2000)
+    before = gc.get_count()[0]
+    held = _values(1000)
+    assert gc.get_count()[0] - before < 100 and len(held) == 1000
+
+
+def test_a_long_chain_of_references_ends_one_by_one() -> None:
+    spec = intern_spec((3,), "float32", "cpu", "stack")
+    value: Any = None
+    for row in range(200_000):
+        value = Value(row, 0, spec, None, False, value)
+    del value

@@ -11,7 +11,7 @@ import pytest
 from gluonjit.__main__ import main
 from gluonjit.analysis import lower_bound, make_plan, traces
 from gluonjit.analysis.schedulers import SCHEDULERS
-from gluonjit.graph import Graph, Kind, Mark, Output, Record, Value, intern_spec
+from gluonjit.graph import Graph, Kind, Output, Record, Value, intern_spec
 from tests.core.test_bound import captured, random_nodes
 from tests.core.test_environments import run
 
@@ -26,12 +26,12 @@ def chains(*lengths: int) -> tuple[Graph, list[Value]]:
     loss = graph.records["loss"] = Record(Kind("loss", (ROW,), (Output(ROW, 0),), 1, None, lone="why"), 0, 0.0)
     kept = []
     for sample, length in enumerate(lengths):
-        graph.marks.append(Mark(graph.rows, sample))
+        graph.marks.append((graph.rows, sample))
         row = leaf
         for depth in range(length):
             (value,) = graph.add_node(node, (row,), depth + 1)
             row = value.row_list()[0]
-        graph.marks.append(Mark(graph.rows, None))
+        graph.marks.append((graph.rows, None))
         kept += graph.add_node(loss, (row,), length + 1)
     node.calls, loss.calls = sum(lengths), len(lengths)
     return graph, kept

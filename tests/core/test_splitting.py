@@ -9,7 +9,7 @@ from gluonjit.analysis import make_plan
 from gluonjit.analysis.operands import operand_matrices
 from gluonjit.analysis.plan import Step
 from gluonjit.analysis.splitting import Sharing, captured_nodes
-from gluonjit.graph import Graph, Kind, Mark, Output, Record, intern_spec, split_kind
+from gluonjit.graph import Graph, Kind, Output, Record, intern_spec, split_kind
 
 ROW = intern_spec((4,), "float32", "cpu(0)", "stack")
 WIDE = intern_spec((8,), "float32", "cpu(0)", "stack")
@@ -47,9 +47,9 @@ CALLS = [(0, -1), (1, 0), (0, 1), (1, -1), (0, -1)]
 def test_equal_products_are_one_as_far_as_is_shared(sharing: Sharing, products: int) -> None:
     graph = Graph()
     words = leaves(graph, 2)
-    graph.marks.append(Mark(graph.rows, 0))
+    graph.marks.append((graph.rows, 0))
     first = cells(graph, CALLS[:3], words[0])
-    graph.marks.append(Mark(graph.rows, 1))
+    graph.marks.append((graph.rows, 1))
     rows = first + cells(graph, CALLS[3:], words[0])
     rest, product = captured_nodes(graph, sharing).records
     assert (rest.kind, product.kind) == (REST, PRODUCT)

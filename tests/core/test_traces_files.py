@@ -13,7 +13,7 @@ import pytest
 
 from gluonjit.analysis import make_plan, traces
 from gluonjit.errors import GluonJITError, TraceError
-from gluonjit.graph import Graph, Kind, Mark, Output, Record, Value, intern_spec
+from gluonjit.graph import Graph, Kind, Output, Record, Value, intern_spec
 
 
 def example() -> tuple[Graph, list[Value]]:
@@ -26,7 +26,7 @@ def example() -> tuple[Graph, list[Value]]:
     pair = Record(Kind("pair", (two,), (Output(row, 0), Output(two, 1)), 3, None, operator=True, poly=True), 3, 0.0)
     lone = Record(Kind("lone", (row,), (Output(row, 0),), 1, None, pure=False, lone="it has to"), 0, 0.0)
     graph.records.update(pair=pair, lone=lone)
-    graph.marks += [Mark(graph.rows, 4), Mark(graph.rows + 3, None)]
+    graph.marks += [(graph.rows, 4), (graph.rows + 3, None)]
     first, second = graph.add_node(pair, (leaf,), 1)
     graph.add_node(pair, ((words[1], words[0]),), 1)
     (last,) = graph.add_node(lone, (second.row_list()[1],), 2)

@@ -178,6 +178,6 @@ def _marks(trace: Trace) -> list[Mark]:
         nodes = trace.nodes[kind]
         sample = int(nodes.samples[position])
         if sample != last:
-            marks.append(Mark(int(nodes.bases[position]), None if sample == NO_SAMPLE else sample))
+            marks.append((int(nodes.bases[position]), None if sample == NO_SAMPLE else sample))
             last = sample
     return marks

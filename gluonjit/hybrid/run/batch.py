@@ -21,7 +21,7 @@ from gluonjit.analysis.splitting import Sharing
 from gluonjit.analysis.traces import save_graph
 from gluonjit.compiled import FAST
 from gluonjit.errors import BatchClosedError
-from gluonjit.graph import Graph, Line, Mark, Record, Value, line_of, user_line
+from gluonjit.graph import Graph, Line, Record, Value, line_of, user_line
 from gluonjit.graph.modes import is_recorded
 from gluonjit.graph.recorder import BatchRoom
 from gluonjit.hybrid.choose.choice import Choice
@@ -69,7 +69,6 @@ class _Held(NamedTuple):
 
 
 _NO_RECORDS: list[Record] = []
-_mark = tuple.__new__  # a call of Mark takes longer, and there are two of them a sample
 
 
 class Results(NamedTuple):
@@ -165,7 +164,7 @@ class Batch(BatchRoom):
                 record.set_aside()
         if not graph.begun:
             graph.begin()
-        graph.marks.append(_mark(Mark, (graph.rows, self.sample)))
+        graph.marks.append((graph.rows, self.sample))
         self.samples += 1
         self.sample += 1
 
@@ -183,7 +182,7 @@ class Batch(BatchRoom):
     def end_sample(self) -> None:
         """Ends the sample: what is captured from here on belongs to none by itself, as losses do."""
         graph = self.graph
-        graph.marks.append(_mark(Mark, (graph.rows, None)))
+        graph.marks.append((graph.rows, None))
         flush_at = self.chooser.flush_at
         if flush_at is not None and self.samples >= flush_at:
             self.flush(f"{self.samples} samples, as flush_at={self.options.flush_at!r} says")

@@ -68,7 +68,7 @@ def of_sample(error: Exception, batch: Batch) -> Exception:
     the user's own code raises is left as it is.
     """
     number = batch.sample - 1
-    batch.failed = next((mark.row for mark in reversed(batch.graph.marks) if mark.sample == number), 0)
+    batch.failed = next((row for row, sample in reversed(batch.graph.marks) if sample == number), 0)
     line = raised_at(error.__traceback__) or line_of(user_line())
     where = f" (In sample {number}, at {line}.)"
     if isinstance(error, CaptureError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from functools import partial
 from typing import Any
 
@@ -61,10 +62,17 @@ def _stale_weight() -> list[Patch]:
 def _shared_buffer() -> list[Patch]:
     """Inputs are not copied when they are captured."""
 
+    original = operands.look_of
+
     def shared(tensor: Any, version: int) -> Any:
         return held.Held(tensor, version, tensor)
 
-    return [(operands, "_copied", shared)]
+    def look_of(tensor: Any) -> Any:
+        found = copy(original(tensor))
+        found.bytes_at = None
+        return found
+
+    return [(operands, "_copied", shared), (operands, "look_of", look_of)]
 
 
 PLANTS: dict[str, Callable[[], list[Patch]]] = {

@@ -29,6 +29,8 @@ _MOST = 8  # looks after which it is decided by what there is: tracing is what t
 _WORSE = 1.1  # batches that have become so much slower than eager was are compared anew
 _MANY = 9  # batched stretches whose median may not be above that of the eager ones
 _KEPT = 15  # stretches of each way whose median counts
+_DOUBTED = 3  # eager stretches that are timed of a choice that an earlier process has made
+_OTHERWISE = 1.5  # and compared anew if the fastest of them is so much faster or slower than eager calls were then
 _AGAIN = 256  # stretches after which eager is compared anew, and twice as many each time
 
 
@@ -84,6 +86,8 @@ class Pace:
         "batched",
         "calls",
         "decided",
+        "doubted",
+        "doubts",
         "eager",
         "hopeless",
         "looks",
@@ -125,6 +129,8 @@ class Pace:
         self.unit = 0.0
         self.decided: bool | None = None  # True: eager
         self.origin = ""  # of what an earlier process has learned
+        self.doubted: list[float] = []  # seconds of an eager call, in the first stretches since
+        self.doubts = 0  # such stretches that are to come
         self.size = 0  # calls of the stretch by which it was decided
         self.since = 0  # stretches since
         self.unlike = 0  # of them, one after the other, that were of another size or slower
@@ -158,7 +164,12 @@ class Pace:
     @property
     def settled(self) -> bool:
         """Tells whether the next stretch runs eagerly and nothing is to be known of it: it need not be timed."""
-        return self.wants_eager and (self.decided is not None or not self._turns)
+        return self.wants_eager and not self.doubts and (self.decided is not None or not self._turns)
+
+    @property
+    def compares(self) -> bool:
+        """Tells whether the next stretch has to be timed to its very end."""
+        return self.decided is None or self.doubts > 0
 
     @property
     def may_look(self) -> bool:
@@ -229,6 +240,8 @@ class Pace:
 
     def _watch(self, ran: Outcome, each: float, usual: bool) -> None:
         """Compare anew where stretches are of another size, batches slower than eager, or long after the last time."""
+        if ran.eager and ran.seconds and self.doubts:
+            self._doubt(each)
         marked = self.training or not ran.eager  # else there is no telling how many calls come together
         self.since += 1 if marked else max(1, ran.calls // max(self.size, 1))
         if usual and not ran.eager:
@@ -242,6 +255,14 @@ class Pace:
         if self.unlike >= _ENOUGH or late:
             self.again *= 2 if late else 1
             self.calls = 0 if other else self.calls
+            self.compare()
+
+    def _doubt(self, each: float) -> None:
+        """Compare anew what an earlier process has chosen where other things went on, as between its calls."""
+        self.doubts -= 1
+        self.doubted.append(each)
+        ratio = min(self.doubted) / median(self.eager)
+        if not self.doubts and not 1 / _OTHERWISE < ratio < _OTHERWISE:
             self.compare()
 
     def _slow(self, each: float) -> bool:
@@ -277,3 +298,4 @@ class Pace:
         self.calls, self.way, self.origin = int(learned["calls"]), str(learned["way"]), origin
         self.seconds = eager[0] * self.calls
         self._keep(learned["eagerly"])
+        self.doubts = _DOUBTED if self.decided else 0

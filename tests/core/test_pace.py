@@ -157,3 +157,19 @@ def test_eager_stretches_between_looks_need_not_be_timed() -> None:
         waited += 1
         pace.add(Outcome(True, 0.0, CALLS))
     assert 20 < waited < 200 and not pace.wants_eager and len(pace.eager) == 3
+
+
+@pytest.mark.parametrize(("now", "anew"), [(1e-3, False), (1.3e-3, False), (0.25e-3, True), (4e-3, True)])
+def test_a_kept_choice_is_compared_anew_where_eager_calls_take_another_time(now: float, anew: bool) -> None:
+    """An earlier process may have timed other things of the program's, between its calls or beside them."""
+    pace = Pace(False)
+    kept = {"eagerly": True, "eager": 1e-3, "batched": 1.05e-3, "calls": CALLS, "way": "cell/depth"}
+    pace.restore(kept, "a day")
+    assert not pace.settled
+    for _ in range(3):
+        assert pace.wants_eager and pace.compares
+        pace.add(Outcome(True, CALLS * now, CALLS))
+    assert (pace.decided is None) is anew
+    assert pace.settled is not anew
+    run(pace, now, 0.3 * now, 20)
+    assert (pace.decided is False) is anew

@@ -132,7 +132,7 @@ class Stretch:
         self.eager = pace.wants_eager if self.free else named or (forced and FORCED[-1]())
         self.timed = self.free and not pace.settled
         settled = self.eager and not self.timed
-        unmarked = self.eager and not training and not (named or pace.decided)
+        unmarked = self.eager and not training and not named and pace.compares
         self.most = (pace.calls or _UNMARKED) if unmarked else _LONGEST
         self.calls = 0
         self.given = 0  # calls that run eagerly without coming here, at most
@@ -151,7 +151,7 @@ class Stretch:
         self.rate = 0.0  # seconds of a call that was batched, where this was abandoned
         self.way = ""
         self.pauses = False  # the rest of this call runs eagerly
-        if self.timed and pace.decided is None:
+        if self.timed and pace.compares:
             self.wait()
         self.last = perf_counter()
 
@@ -215,7 +215,7 @@ class Stretch:
         """Tell what it took."""
         if not self.calls or not self.free:
             return
-        if self.timed and self.pace.decided is None:
+        if self.timed and self.pace.compares:
             self.enter()
             self.wait()
             self.leave()

@@ -246,7 +246,8 @@ class Batch(BatchRoom):
                 report.add_plan(plan, f"{reason}, {line}" if line else reason, planned, provenance)
                 times["analysis"] = self._took("analysis", "analysis", begin)
                 options = self._run_options()
-                history = self._run(graph, plan, held.samples, provenance, options, times)
+                with self.engine.running():
+                    history = self._run(graph, plan, held.samples, provenance, options, times)
         except BaseException as error:
             graph.owner = f"its batch failed: {error}"
             self.sample = 0  # the minibatch is lost

@@ -11,6 +11,7 @@ import torch
 
 from gluonjit.analysis import Plan
 from gluonjit.analysis.plan import LeafChunk, LookupChunk, Place
+from gluonjit.engines.torch.arrays import of_bytes
 from gluonjit.engines.torch.chunks import TWICE
 from gluonjit.engines.torch.held import version_of
 from gluonjit.engines.torch.hooked import plain
@@ -21,6 +22,7 @@ from gluonjit.engines.torch.session import Session
 from gluonjit.engines.torch.tape import Tape
 from gluonjit.engines.torch.written import modified
 from gluonjit.errors import GluonJITError
+from gluonjit.graph import Spec
 from gluonjit.hybrid import Options, Report
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.run.reach import Reach, Route, part_of, rows_at
@@ -77,6 +79,10 @@ class ReplaySession(Session):
         # What a program keeps of an input is read from here: by then other rows lie in the static plan, and the
         # program may have written to its own tensor.
         self._kept[place] = plain_rows if own else plain_rows.clone()
+
+    def put_numbers(self, place: Place, raw: bytes, spec: Spec) -> None:
+        """Put rows of an input, as bytes, into the static plan."""
+        self.put(place, of_bytes(raw, spec))
 
     def run(self, number: int) -> None:
         """Run the whole plan in the place of its first step."""

@@ -49,7 +49,8 @@ class Readers:
 class Chunk:
     """All rows of one result of a step. `tensor` has their history once the flush is over.
 
-    size: rows of each node's value, 0 where they are not equally many, or there is no history; plan, place: where they were in the flush.
+    size: rows of each node's value, 0 where they are not equally many, or there is no history; plan, place: where they
+    were in the flush.
     """
 
     __slots__ = ("pieces", "place", "plan", "readers", "size", "tensor")

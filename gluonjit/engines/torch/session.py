@@ -36,7 +36,6 @@ from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.run.failures import both
 from gluonjit.hybrid.run.session import ArraySession
 
-
 _NOW = nullcontext()
 
 

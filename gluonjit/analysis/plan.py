@@ -54,7 +54,7 @@ class LookupChunk(NamedTuple):
         return LookupChunk(None, self.spec, self.indices, self.place)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)  # frozen it would take three times as long to make
 class Plan:
     """The steps to run, in order, and where every row will lie: row r is row `position[r]` of arena `arena[r]`.
 

@@ -107,8 +107,7 @@ class Minibatch(threading.local):
         """
         kinds = frozenset([id(step.kind) for step in plan.steps])
         before, self._early = self._early, None
-        launches = sum(step.count if step.kind.lone else 1 for step in plan.steps)
-        little = samples == 1 or (not samples and plan.nodes < TOO_FEW * launches)
+        little = samples == 1 or (not samples and plan.nodes < TOO_FEW * plan.launches)
         if middle and kinds and (middle == "sample" or little):
             self._early = Early(line, middle, kinds, caller)
         if before is None or not apart or not (before.kinds & kinds):

@@ -63,6 +63,8 @@ class Session(ArraySession):
         self._inputs: dict[Place, list[Input]] = {}
         self.lost: list[tuple[Place, CaptureError]] = []  # rows of tensors that were written to before this
         self._chunks: dict[Place, Chunk] = {}
+        self._read: set[int] | None = None  # arenas that steps read
+        self._unread: list[LookupChunk] = []
         self._makers: dict[Place, int] = {}  # steps, by the places of their results
         self._prepare(options, samples)
 
@@ -90,17 +92,35 @@ class Session(ArraySession):
     def put_lookup(self, chunk: LookupChunk) -> None:
         """Look the entries up; where the table is learned, gradients go on to it."""
         table = chunk.table
-        rows = self._lookup_index(chunk)
         if table.weight is None:
-            rows = rows.to(dtype_named(chunk.spec.dtype))
-        elif table.taped:
-            with LEARNING:
-                rows = table.entries(rows)
-        else:
-            rows = table.entries(rows)
+            if self._wanted(chunk):
+                self.put(chunk.place, self._lookup_index(chunk).to(dtype_named(chunk.spec.dtype)))
+            return
+        index = self._lookup_index(chunk)
+        if not table.taped:
+            if self._has_room(chunk.place) and table.fits:
+                torch.index_select(table.weight, 0, index, out=self.at(chunk.place))
+            else:
+                self.put(chunk.place, table.entries(index))
+            return
+        with LEARNING:
+            rows = table.entries(index)
         self.put(chunk.place, rows)
         if rows.requires_grad:
             self._note_inputs(chunk.place, [rows])
+
+    def _wanted(self, chunk: LookupChunk) -> bool:
+        """Tells whether a step reads numbers of the program's; else they are put into their place when somebody does.
+
+        Of most programs they are indices, which are known.
+        """
+        if self._read is None:
+            self._read = {gather.place.arena for step in self.plan.steps for gather in step.gathers}
+        arena = chunk.place.arena
+        if arena in self._read:
+            return True
+        self._unread.append(chunk)
+        return False
 
     def _lookup_index(self, chunk: LookupChunk) -> Any:
         return sent(np.array(chunk.indices, dtype=np.int64), device_named(chunk.spec.device))
@@ -127,12 +147,15 @@ class Session(ArraySession):
 
     def put_numbers(self, place: Place, raw: bytes, spec: Spec) -> None:
         """Put rows of an input, as bytes in the host's memory, into their place."""
-        arena = self.plan.arenas[place.arena]
-        if arena.sole or self.finite is not None:
+        if not self._has_room(place):
             self.put(place, of_bytes(raw, spec))
             return
         array = self.arrays[place.arena]  # to a copy by PyTorch there are five calls
         memmove(array.data_ptr() + place.begin * len(raw) // (place.end - place.begin), raw, len(raw))
+
+    def _has_room(self, place: Place) -> bool:
+        """Tells whether rows of an input can be computed in their place, which `put` has nothing to add to."""
+        return self.finite is None and not self.plan.arenas[place.arena].sole
 
     def _written_to(self, place: Place, leaf: Leaf) -> None:
         """The tensor of these rows is another one by now: nobody may read them."""
@@ -272,6 +295,8 @@ class Session(ArraySession):
         for place, error in self.lost:
             if place.arena == arena and any(place.begin <= position < place.end for position in positions):
                 raise error
+        if self._unread:
+            self._put_unread()
         parts, begin = [], 0
         while begin < len(positions):
             place = self.place_of(arena, positions[begin])
@@ -281,6 +306,12 @@ class Session(ArraySession):
             parts.append(self._rows_of(place, positions[begin:end]))
             begin = end
         return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def _put_unread(self) -> None:
+        """Put numbers into their place that no step has read."""
+        unread, self._unread = self._unread, []
+        for chunk in unread:
+            self.put(chunk.place, self._lookup_index(chunk).to(dtype_named(chunk.spec.dtype)))
 
     def _rows_of(self, place: Place, positions: Sequence[int]) -> Any:
         learned = self._inputs.get(place)

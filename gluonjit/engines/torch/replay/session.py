@@ -11,7 +11,6 @@ import torch
 
 from gluonjit.analysis import Plan
 from gluonjit.analysis.plan import LeafChunk, LookupChunk, Place
-from gluonjit.engines.torch.arrays import of_bytes
 from gluonjit.engines.torch.chunks import TWICE
 from gluonjit.engines.torch.held import version_of
 from gluonjit.engines.torch.hooked import plain
@@ -22,7 +21,6 @@ from gluonjit.engines.torch.session import Session
 from gluonjit.engines.torch.tape import Tape
 from gluonjit.engines.torch.written import modified
 from gluonjit.errors import GluonJITError
-from gluonjit.graph import Spec
 from gluonjit.hybrid import Options, Report
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.run.reach import Reach, Route, part_of, rows_at
@@ -67,6 +65,9 @@ class ReplaySession(Session):
     def _lookup_index(self, chunk: LookupChunk) -> Any:
         return self._sent[chunk.place] if self._static is not None else super()._lookup_index(chunk)
 
+    def _wanted(self, chunk: LookupChunk) -> bool:
+        return True
+
     def put(self, place: Place, rows: Any, own: bool = True) -> None:
         """Put rows of an input into the static plan."""
         static = self._static
@@ -80,9 +81,8 @@ class ReplaySession(Session):
         # program may have written to its own tensor.
         self._kept[place] = plain_rows if own else plain_rows.clone()
 
-    def put_numbers(self, place: Place, raw: bytes, spec: Spec) -> None:
-        """Put rows of an input, as bytes, into the static plan."""
-        self.put(place, of_bytes(raw, spec))
+    def _has_room(self, place: Place) -> bool:
+        return self._static is None and super()._has_room(place)
 
     def run(self, number: int) -> None:
         """Run the whole plan in the place of its first step."""

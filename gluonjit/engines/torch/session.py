@@ -63,6 +63,7 @@ class Session(ArraySession):
         self._inputs: dict[Place, list[Input]] = {}
         self.lost: list[tuple[Place, CaptureError]] = []  # rows of tensors that were written to before this
         self._chunks: dict[Place, Chunk] = {}
+        self._chunk: Chunk | None = None  # the last that was asked for
         self._read: set[int] | None = None  # arenas that steps read
         self._unread: list[LookupChunk] = []
         self._makers: dict[Place, int] = {}  # steps, by the places of their results
@@ -79,7 +80,8 @@ class Session(ArraySession):
             self.tape.fused = fused
         graphs = [number for number in range(len(plan.steps)) if number not in fused]
         self._indices = Indices({}, {})
-        self._indices.upload(plan, graphs)
+        if graphs:
+            self._indices.upload(plan, graphs)
 
     def _fusing(self, options: Options) -> FusedSteps:
         return FusedSteps(self.plan, self.arrays, options.without, self.report.unfused)
@@ -265,16 +267,23 @@ class Session(ArraySession):
 
     def result(self, arena: int, position: int) -> Result:
         """Finds a live value's rows: in a copy of those of its step, so that the arena can go."""
-        place = self.place_of(arena, position)
+        chunk = self._chunk
+        if chunk is None or chunk.place.arena != arena or not chunk.place.begin <= position < chunk.place.end:
+            chunk = self._chunk = self._chunk_at(self.place_of(arena, position))
+        chunk.readers.values += 1
+        return Result(chunk, position - chunk.place.begin)
+
+    def _chunk_at(self, place: Place) -> Chunk:
+        """The rows of a step's result."""
         chunk = self._chunks.get(place)
         if chunk is None:
+            arena = place.arena
             # Not the arena itself: what can be read gets a history, which the history would then hold.
             rows = self.arrays[arena].detach() if self._whole(arena) else self.at(place).clone()
             chunk = self._chunks[place] = Chunk(rows, self.plan, place)
             if self.tape is not None:
                 self._note_nodes(chunk, place)
-        chunk.readers.values += 1
-        return Result(chunk, position - place.begin)
+        return chunk
 
     def _note_nodes(self, chunk: Chunk, place: Place) -> None:
         """Tell a chunk that may get a history of the nodes that it is from."""

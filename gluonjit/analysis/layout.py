@@ -94,12 +94,14 @@ class _Arenas:
 
 def _inputs(graph: Graph, arenas: _Arenas) -> tuple[tuple[LeafChunk | LookupChunk, ...], list[tuple[int, list[int]]]]:
     """Groups what was there before the batch: leaves with equal rows, then one a table; and the rows of each."""
-    alike: dict[Spec, list[Leaf]] = {}
+    alike: dict[Any, list[Leaf]] = {}
     for leaf in graph.leaves.values():
         alike.setdefault(leaf.spec, []).append(leaf)
-    groups: dict[Any, list[Leaf]] = {}
-    for spec, leaves in alike.items():
-        groups.setdefault((spec.row_shape, spec.dtype, spec.device, spec.mode), []).extend(leaves)
+    groups = alike
+    if len(alike) > 1:
+        groups = {}
+        for spec, leaves in alike.items():
+            groups.setdefault((spec.row_shape, spec.dtype, spec.device, spec.mode), []).extend(leaves)
     inputs: list[LeafChunk | LookupChunk] = []
     given: list[tuple[int, list[int]]] = []
     sizes: dict[int, int] = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,7 +55,7 @@ class LookupChunk(NamedTuple):
         return LookupChunk(None, self.spec, self.indices, self.place)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)  # frozen it would take three times as long to make
 class Plan:
     """The steps to run, in order, and where every row will lie: row r is row `position[r]` of arena `arena[r]`.
 
@@ -78,6 +79,11 @@ class Plan:
     captured: Captured = field(repr=False)
     overwritten: list[tuple[int, int]] = field(default_factory=list)
     rewritten: list[tuple[int, int, int]] = field(default_factory=list)
+
+    @cached_property
+    def launches(self) -> int:
+        """The launches of all steps: one, or one a node where they run alone."""
+        return sum([step.count if step.kind.lone else 1 for step in self.steps])
 
     def without_inputs(self) -> Plan:
         """The same plan without the arrays that it begins with: only their places, and how many there were."""

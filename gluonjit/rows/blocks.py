@@ -43,6 +43,14 @@ class Form:
         self.slots = array("q", slots or [0])  # a view of Cython's is of something
 
 
+@cython.cfunc
+def _part(whole: cython.longlong[::1], ends: list, k: cython.Py_ssize_t) -> cython.longlong[::1]:
+    """Part k of an array."""
+    begin: cython.Py_ssize_t = ends[k]
+    end: cython.Py_ssize_t = ends[k + 1]
+    return whole[begin:end]
+
+
 @cython.cclass
 class Blocks:
     """Steps of a plan as numbers: what each reads and writes, and where its rows lie.
@@ -80,29 +88,36 @@ class Blocks:
     def __init__(self, tables: list, rows: list, strides: list, packed: Any) -> None:
         """The tables are those that `read` has filled; rows and bytes of a row for each arena; packed indices."""
         k: cython.Py_ssize_t
-        (
-            self.program,
-            self.nodes,
-            self.children,
-            self.counts,
-            self.apart,
-            self.first,
-            self.operand_at,
-            self.arenas,
-            self.begins,
-            self.sizes,
-            self.spaces,
-            self.indices,
-            self.result_at,
-            self.result_arenas,
-            self.result_begins,
-        ) = [array("q", table or [0]) for table in tables]
-        self.rows, self.strides = array("q", rows or [0]), array("q", strides or [0])
-        self.offsets = array("q", bytes(8 * (len(rows) + 1)))
-        for k in range(len(rows)):
+        arenas: cython.Py_ssize_t = len(rows)
+        found: list = [*tables, rows, strides, [0] * (arenas + 1), [0] * (arenas + 1), [0] * (len(tables[0]) + 1)]
+        numbers: list = []
+        ends: list = [0]
+        for table in found:
+            numbers += table
+            ends.append(len(numbers))
+        whole: cython.longlong[::1] = array("q", numbers)  # one for all: each has its price
+        self.program = _part(whole, ends, 0)
+        self.nodes = _part(whole, ends, 1)
+        self.children = _part(whole, ends, 2)
+        self.counts = _part(whole, ends, 3)
+        self.apart = _part(whole, ends, 4)
+        self.first = _part(whole, ends, 5)
+        self.operand_at = _part(whole, ends, 6)
+        self.arenas = _part(whole, ends, 7)
+        self.begins = _part(whole, ends, 8)
+        self.sizes = _part(whole, ends, 9)
+        self.spaces = _part(whole, ends, 10)
+        self.indices = _part(whole, ends, 11)
+        self.result_at = _part(whole, ends, 12)
+        self.result_arenas = _part(whole, ends, 13)
+        self.result_begins = _part(whole, ends, 14)
+        self.rows = _part(whole, ends, 15)
+        self.strides = _part(whole, ends, 16)
+        self.offsets = _part(whole, ends, 17)
+        self.addresses = _part(whole, ends, 18)
+        self.saved = _part(whole, ends, 19)
+        for k in range(arenas):
             self.offsets[k + 1] = self.offsets[k] + self.rows[k]
-        self.addresses = array("q", bytes(8 * (len(rows) + 1)))
-        self.saved = array("q", bytes(8 * (len(tables[0]) + 1)))
         self.packed, self.at = packed, -1
         self.packed_at = packed.buffer_info()[0]
 

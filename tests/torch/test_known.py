@@ -14,6 +14,7 @@ from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 import gluonjit  # noqa: E402
+from gluonjit.engines.torch.session import Session  # noqa: E402
 from gluonjit.errors import EarlyFlushWarning  # noqa: E402
 
 SIZE, TAGS, WORDS = 6, 5, 20
@@ -383,3 +384,42 @@ def test_a_transformer_that_does_not_train_is_taken_apart(learning: bool) -> Non
     report = gluonjit.explain()
     assert not report.alone and report.flushes == 1 and report.launches <= (20 if learning else 6)
     assert torch.backends.mha.get_fastpath_enabled()
+
+
+def test_numbers_that_no_step_reads_are_put_into_their_place_when_somebody_reads_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those of a look-up are known: the flush looks entries up, and sends nothing else."""
+
+    class Words(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed, self.out = nn.Embedding(9, 4), nn.Linear(4, 3)
+
+        def forward(self, tokens: Any) -> Any:
+            return self.out(self.embed(tokens)), tokens[1:]
+
+    asked: list[tuple[Session, Any]] = []
+    original = Session._lookup_index
+
+    def lookup_index(self: Session, chunk: Any) -> Any:
+        asked.append((self, chunk))
+        return original(self, chunk)
+
+    monkeypatch.setattr(Session, "_lookup_index", lookup_index)
+    eager = Words()
+    net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True)
+    tokens = [torch.tensor([1, 2, 7]), torch.tensor([4, 0, 8])]
+    for recording in (False, True):
+        asked.clear()
+        with torch.set_grad_enabled(recording), gluonjit.batching() as batch:
+            found = [net(each) for each in tokens]
+            batch.flush("to be seen")
+        ((session, chunk),) = asked
+        assert chunk.table.weight is net.embed.weight
+        for each, (result, rest) in zip(tokens, found):
+            assert torch.allclose(result, eager(each)[0], atol=1e-6)
+            assert torch.equal(rest, each[1:])
+        (known,) = [chunk for chunk in session.plan.inputs if chunk.table.weight is None]
+        rows = session.rows(known.place.arena, range(known.place.begin, known.place.end))
+        assert rows.tolist() == list(known.indices) == [1, 2, 7, 4, 0, 8]

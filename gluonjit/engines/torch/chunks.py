@@ -49,14 +49,15 @@ class Readers:
 class Chunk:
     """All rows of one result of a step. `tensor` has their history once the flush is over.
 
-    size: rows of each node's value, 0 where they are not equally many; plan, place: where they were in the flush.
+    size: rows of each node's value, 0 where they are not equally many, or there is no history; plan, place: where they
+    were in the flush.
     """
 
     __slots__ = ("pieces", "place", "plan", "readers", "size", "tensor")
 
-    def __init__(self, tensor: Any, size: int, plan: Plan, place: Place) -> None:
+    def __init__(self, tensor: Any, plan: Plan, place: Place) -> None:
         self.tensor = tensor
-        self.size = size
+        self.size = 0
         self.plan = plan
         self.place = place
         self.readers = Readers()

@@ -19,7 +19,7 @@ from gluonjit.engines.torch.cells import capture, expand, open_batch
 from gluonjit.engines.torch.dynamic import disable, enable
 from gluonjit.engines.torch.executors import session_for
 from gluonjit.engines.torch.failures import unfit
-from gluonjit.engines.torch.hooked import current_mode
+from gluonjit.engines.torch.hooked import current_mode, plain
 from gluonjit.engines.torch.lazy import waits
 from gluonjit.engines.torch.opkinds import clear_kinds, kind_count, sum_kind
 from gluonjit.engines.torch.ops import call_operator
@@ -66,6 +66,10 @@ class TorchEngine(Adapter):
     def account(self) -> Account:
         """Makes the account of weights, buffers and hooks while a batch is open."""
         return Account()
+
+    def running(self) -> plain:
+        """For `with`: operators inside run at once, unrecorded."""
+        return plain()
 
     def session(self, plan: Plan, report: Report, options: Options, samples: int, provenance: Provenance) -> Session:
         """Make room for a flush."""

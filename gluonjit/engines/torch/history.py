@@ -9,7 +9,7 @@ import torch
 
 from gluonjit.analysis.plan import Place
 from gluonjit.engines.torch.chunks import Chunk, is_asked_for, keeps_graph
-from gluonjit.engines.torch.hooked import applied, plain
+from gluonjit.engines.torch.hooked import LEARNING, applied, plain
 from gluonjit.engines.torch.tape import Tape
 from gluonjit.errors import CaptureError
 
@@ -40,9 +40,9 @@ class Flush(torch.autograd.Function):  # type: ignore[misc]
 
 
 def joined_history(tape: Tape, chunks: Mapping[Place, Chunk]) -> None:
-    """Give what can be read its history in PyTorch's autograd."""
+    """Give what can be read its history in PyTorch's autograd; inside of `plain`."""
     outputs, sources = tape.begin(chunks), tape.sources()
     if outputs and sources:
-        with torch.enable_grad():
+        with LEARNING:
             for chunk, tensor in zip(outputs, applied(Flush, tape, [chunk.tensor for chunk in outputs], *sources)):
                 chunk.tensor = tensor

@@ -44,6 +44,21 @@ def current_mode() -> int:
     return RECORDING if torch.is_grad_enabled() else 0
 
 
+class _Learning:
+    """For `with`, inside of `plain`: operators are recorded."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        torch._C._set_grad_enabled(True)
+
+    def __exit__(self, *error: object) -> None:
+        torch._C._set_grad_enabled(False)
+
+
+LEARNING = _Learning()
+
+
 class plain:
     """For `with`: operators inside run at once, are no part of the program, and are recorded where `learning`.
 

@@ -32,6 +32,12 @@ class Table:
         device = name_of_device(weight.device)
         self.row = intern_spec(tuple(weight.shape[dims:]), name_of_dtype(weight.dtype), device, "stack")
 
+    @property
+    def fits(self) -> bool:
+        """Tells whether an entry is a row of the weight, in plain memory."""
+        weight = self.weight
+        return weight.dim() == 2 and self.dims == 1 and weight.is_contiguous() and not weight.is_neg()
+
     def entries(self, numbers: Any) -> Any:
         """The entries of these numbers, a tensor, with their history where that is recorded."""
         weight = self.weight

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from ctypes import memmove
 from itertools import groupby
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -21,18 +23,20 @@ from gluonjit.engines.torch.finite import Finite
 from gluonjit.engines.torch.fused_steps import FusedSteps
 from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.history import joined_history
-from gluonjit.engines.torch.hooked import plain
+from gluonjit.engines.torch.hooked import LEARNING
 from gluonjit.engines.torch.indices import Indices
 from gluonjit.engines.torch.inputs import AsItWas
 from gluonjit.engines.torch.program import join, pieces, program_of
 from gluonjit.engines.torch.tape import Tape
 from gluonjit.errors import CaptureError, GluonJITError
-from gluonjit.graph import Leaf
+from gluonjit.graph import Leaf, Spec
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid import Options, Report
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.run.failures import both
 from gluonjit.hybrid.run.session import ArraySession
+
+_NOW = nullcontext()
 
 
 class Input(NamedTuple):
@@ -59,22 +63,25 @@ class Session(ArraySession):
         self._inputs: dict[Place, list[Input]] = {}
         self.lost: list[tuple[Place, CaptureError]] = []  # rows of tensors that were written to before this
         self._chunks: dict[Place, Chunk] = {}
-        self._makers = {place: number for number, step in enumerate(plan.steps) for place in step.places}
+        self._chunk: Chunk | None = None  # the last that was asked for
+        self._read: set[int] | None = None  # arenas that steps read
+        self._unread: list[LookupChunk] = []
+        self._makers: dict[Place, int] = {}  # steps, by the places of their results
         self._prepare(options, samples)
 
     def _prepare(self, options: Options, samples: int) -> None:
         """Make room for rows, and find out how each step runs."""
         plan = self.plan
-        with plain():
-            self.make_room()
-        taped = any(is_recorded(step.mode) for step in plan.steps)
+        self.make_room()
+        taped = any([is_recorded(step.mode) for step in plan.steps])
         self.tape = Tape(self.report, plan, samples, options.profile, self.finite) if taped else None
         fused = self._fused = self._fusing(options)
         if self.tape is not None:
             self.tape.fused = fused
         graphs = [number for number in range(len(plan.steps)) if number not in fused]
         self._indices = Indices({}, {})
-        self._indices.upload(plan, graphs)
+        if graphs:
+            self._indices.upload(plan, graphs)
 
     def _fusing(self, options: Options) -> FusedSteps:
         return FusedSteps(self.plan, self.arrays, options.without, self.report.unfused)
@@ -87,16 +94,35 @@ class Session(ArraySession):
     def put_lookup(self, chunk: LookupChunk) -> None:
         """Look the entries up; where the table is learned, gradients go on to it."""
         table = chunk.table
-        with plain(table.taped):
-            rows = self._lookup_index(chunk)
-            if table.weight is None:
-                rows = rows.to(dtype_named(chunk.spec.dtype))
+        if table.weight is None:
+            if self._wanted(chunk):
+                self.put(chunk.place, self._lookup_index(chunk).to(dtype_named(chunk.spec.dtype)))
+            return
+        index = self._lookup_index(chunk)
+        if not table.taped:
+            if self._has_room(chunk.place) and table.fits:
+                torch.index_select(table.weight, 0, index, out=self.at(chunk.place))
             else:
-                rows = table.entries(rows)
-        with plain():
-            self.put(chunk.place, rows)
+                self.put(chunk.place, table.entries(index))
+            return
+        with LEARNING:
+            rows = table.entries(index)
+        self.put(chunk.place, rows)
         if rows.requires_grad:
             self._note_inputs(chunk.place, [rows])
+
+    def _wanted(self, chunk: LookupChunk) -> bool:
+        """Tells whether a step reads numbers of the program's; else they are put into their place when somebody does.
+
+        Of most programs they are indices, which are known.
+        """
+        if self._read is None:
+            self._read = {gather.place.arena for step in self.plan.steps for gather in step.gathers}
+        arena = chunk.place.arena
+        if arena in self._read:
+            return True
+        self._unread.append(chunk)
+        return False
 
     def _lookup_index(self, chunk: LookupChunk) -> Any:
         return sent(np.array(chunk.indices, dtype=np.int64), device_named(chunk.spec.device))
@@ -112,16 +138,26 @@ class Session(ArraySession):
                     self._written_to(place, leaf)
                 if self.tape is not None:
                     self.tape.note_read(place, leaf.payload)
-        with plain():
-            if tensors:
-                rows = join(spec, tensors)
-                own = rows is not tensors[0] or chunk.leaves[0].payload.tensor is not rows
-            else:
-                rows, own = of_bytes(b"".join(raws), spec), True
-            self.put(chunk.place, rows, own)
-        if any(leaf.taped for leaf in chunk.leaves):
-            with plain(True):
+        if tensors:
+            rows = join(spec, tensors)
+            self.put(chunk.place, rows, rows is not tensors[0] or chunk.leaves[0].payload.tensor is not rows)
+        else:
+            self.put_numbers(chunk.place, b"".join(raws), spec)
+        if any([leaf.taped for leaf in chunk.leaves]):
+            with LEARNING:
                 self._note_inputs(chunk.place, tensors if spec.mode == "rows" else [x.unsqueeze(0) for x in tensors])
+
+    def put_numbers(self, place: Place, raw: bytes, spec: Spec) -> None:
+        """Put rows of an input, as bytes in the host's memory, into their place."""
+        if not self._has_room(place):
+            self.put(place, of_bytes(raw, spec))
+            return
+        array = self.arrays[place.arena]  # to a copy by PyTorch there are five calls
+        memmove(array.data_ptr() + place.begin * len(raw) // (place.end - place.begin), raw, len(raw))
+
+    def _has_room(self, place: Place) -> bool:
+        """Tells whether rows of an input can be computed in their place, which `put` has nothing to add to."""
+        return self.finite is None and not self.plan.arenas[place.arena].sole
 
     def _written_to(self, place: Place, leaf: Leaf) -> None:
         """The tensor of these rows is another one by now: nobody may read them."""
@@ -158,7 +194,7 @@ class Session(ArraySession):
     def run(self, number: int) -> None:
         """Gather the operands of a step, run it, and put its results into their places."""
         try:
-            with plain(), as_captured(self.snapshots):
+            with as_captured(self.snapshots) if self.snapshots else _NOW:
                 if not self._run_fused(number, number + 1):
                     self._run(number)
         except GluonJITError:
@@ -171,7 +207,7 @@ class Session(ArraySession):
         if self._fused is None or self.profile or self.finite is not None or number not in self._fused:
             return super().run_from(number)
         try:
-            with plain(), as_captured(self.snapshots):
+            with as_captured(self.snapshots) if self.snapshots else _NOW:
                 end = number + self._run_fused(number, self._fused.end(number))
         except GluonJITError:
             raise
@@ -231,19 +267,33 @@ class Session(ArraySession):
 
     def result(self, arena: int, position: int) -> Result:
         """Finds a live value's rows: in a copy of those of its step, so that the arena can go."""
-        place = self.place_of(arena, position)
+        chunk = self._chunk
+        if chunk is None or chunk.place.arena != arena or not chunk.place.begin <= position < chunk.place.end:
+            chunk = self._chunk = self._chunk_at(self.place_of(arena, position))
+        chunk.readers.values += 1
+        return Result(chunk, position - chunk.place.begin)
+
+    def _chunk_at(self, place: Place) -> Chunk:
+        """The rows of a step's result."""
         chunk = self._chunks.get(place)
         if chunk is None:
-            sizes = {spec.rows for spec in _specs_at(self.plan, self._makers[place], place)}
-            whole = self._whole(arena)
-            with plain():
-                # Not the arena itself: what can be read gets a history, which the history would then hold.
-                rows = self.arrays[arena].detach() if whole else self.at(place).clone()
-            chunk = self._chunks[place] = Chunk(rows, sizes.pop() if len(sizes) == 1 else 0, self.plan, place)
-            parts = self.plan.steps[self._makers[place]].parts
-            chunk.readers.shared = any(record.calls > len(record) for record, _ in parts)
-        chunk.readers.values += 1
-        return Result(chunk, position - place.begin)
+            arena = place.arena
+            # Not the arena itself: what can be read gets a history, which the history would then hold.
+            rows = self.arrays[arena].detach() if self._whole(arena) else self.at(place).clone()
+            chunk = self._chunks[place] = Chunk(rows, self.plan, place)
+            if self.tape is not None:
+                self._note_nodes(chunk, place)
+        return chunk
+
+    def _note_nodes(self, chunk: Chunk, place: Place) -> None:
+        """Tell a chunk that may get a history of the nodes that it is from."""
+        if not self._makers:
+            self._makers = {place: number for number, step in enumerate(self.plan.steps) for place in step.places}
+        step = self.plan.steps[self._makers[place]]
+        output = step.places.index(place)
+        sizes = {record.kind.outputs[output].spec.rows for record, _ in step.parts}
+        chunk.size = sizes.pop() if len(sizes) == 1 else 0
+        chunk.readers.shared = any([record.calls > len(record) for record, _ in step.parts])
 
     def _whole(self, arena: int) -> bool:
         """Tells whether a single place is all of an arena, which nothing else is written to."""
@@ -254,6 +304,8 @@ class Session(ArraySession):
         for place, error in self.lost:
             if place.arena == arena and any(place.begin <= position < place.end for position in positions):
                 raise error
+        if self._unread:
+            self._put_unread()
         parts, begin = [], 0
         while begin < len(positions):
             place = self.place_of(arena, positions[begin])
@@ -263,6 +315,12 @@ class Session(ArraySession):
             parts.append(self._rows_of(place, positions[begin:end]))
             begin = end
         return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def _put_unread(self) -> None:
+        """Put numbers into their place that no step has read."""
+        unread, self._unread = self._unread, []
+        for chunk in unread:
+            self.put(chunk.place, self._lookup_index(chunk).to(dtype_named(chunk.spec.dtype)))
 
     def _rows_of(self, place: Place, positions: Sequence[int]) -> Any:
         learned = self._inputs.get(place)
@@ -292,11 +350,4 @@ class Session(ArraySession):
         """Give the values that somebody can read their history, and forget what only the run needed."""
         self._indices = Indices({}, {})
         if self.tape is not None:
-            with plain(True):
-                joined_history(self.tape, self._chunks)
-
-
-def _specs_at(plan: Plan, number: int, place: Place) -> list[Any]:
-    """The specs of the results of a step's nodes that lie at this place."""
-    output = plan.steps[number].places.index(place)
-    return [record.kind.outputs[output].spec for record, _ in plan.steps[number].parts]
+            joined_history(self.tape, self._chunks)

@@ -12,7 +12,7 @@ from threading import Lock
 from time import perf_counter
 from typing import Any
 
-from gluonjit.analysis.choice import Allowed, Seen, Setting, Study, counts_of, samples_that_pay
+from gluonjit.analysis.choice import Allowed, Capture, Seen, Setting, Study, counts_of, samples_that_pay
 from gluonjit.analysis.costs import CostModel
 from gluonjit.analysis.plan import Plan
 from gluonjit.analysis.planner import Planner
@@ -98,6 +98,39 @@ class Chooser:
         model: Callable[[], CostModel],
     ) -> Plan:
         """The plan of a flush, by what is the best scheduler for all that is known."""
+        capture = captured.capture
+        training = any([is_recorded(record.mode) for record in records])
+        key = (training, samples.bit_length())
+        study = self._studies.get(key)
+        if study is None:
+            study = self._studies[key] = Study(self._allowed)
+        self._last[training] = study
+        study.count(capture)
+        open_ = not self._pinned and may_look()
+        profiled = open_ and study.profiles(capture)
+        looked = open_ and study.wants(capture)
+        plans: dict[tuple[str, ...], Plan] = {}
+        if profiled:
+            study.profiled.add(capture)
+        elif looked:
+            plans = self._look(study, planner, capture, Seen(counts_of(records), samples, training), model())
+        setting = Setting(*capture, study.scheduler(capture))
+        way = setting.scheduler, setting.granularity
+        plan = plans[way] if way in plans else planner.plan(*way)
+        if self._waits == AUTO and samples:
+            seen = Seen(counts_of(records), samples, training)
+            self._pays = self._samples_that_pay(plan, seen, setting, model())
+        if study.drifted(capture, plan.nodes, max(samples, 1)):
+            del self._studies[key]
+        ranked = tuple(sorted(study.estimates.values(), key=lambda each: each.per_sample)) if study.estimates else ()
+        origin = "" if ranked else self._origin  # which no study of this process has followed
+        self.choice = Choice(setting, study.chosen is not None, looked, profiled, ranked, dict(study.ruled_out), origin)
+        return plan
+
+    def _look(
+        self, study: Study, planner: Planner, capture: Capture, seen: Seen, model: CostModel
+    ) -> dict[tuple[str, ...], Plan]:
+        """Look at other schedulers; the plans that were made for it."""
 
         def plan_by(*way: str) -> Plan:
             if way not in plans:
@@ -108,32 +141,12 @@ class Chooser:
 
         plans: dict[tuple[str, ...], Plan] = {}
         took: dict[tuple[str, ...], float] = {}
-        training = any([is_recorded(record.mode) for record in records])
-        key = (training, samples.bit_length())
-        study = self._last[training] = self._studies.setdefault(key, Study(self._allowed))
-        study.count(captured.capture)
-        open_ = not self._pinned and may_look()
-        profiled = open_ and study.profiles(captured.capture)
-        looked = open_ and study.wants(captured.capture)
-        if profiled:
-            study.profiled.add(captured.capture)
-        elif looked:
-            study.look(captured.capture, plan_by, Seen(counts_of(records), samples, training), model())
-            for (scheduler, granularity), seconds in took.items():
-                study.made(Setting(granularity, captured.sharing, scheduler), seconds)
-            if study.chosen is not None and self.told is not None:
-                self.told()
-        setting = Setting(*captured.capture, study.scheduler(captured.capture))
-        plan = plan_by(setting.scheduler, setting.granularity)
-        if self._waits == AUTO and samples:
-            seen = Seen(counts_of(records), samples, training)
-            self._pays = self._samples_that_pay(plan, seen, setting, model())
-        if study.drifted(captured.capture, plan.nodes, max(samples, 1)):
-            del self._studies[key]
-        ranked = tuple(sorted(study.estimates.values(), key=lambda each: each.per_sample)) if study.estimates else ()
-        origin = "" if ranked else self._origin  # which no study of this process has followed
-        self.choice = Choice(setting, study.chosen is not None, looked, profiled, ranked, dict(study.ruled_out), origin)
-        return plan
+        study.look(capture, plan_by, seen, model)
+        for (scheduler, granularity), seconds in took.items():
+            study.made(Setting(granularity, capture.sharing, scheduler), seconds)
+        if study.chosen is not None and self.told is not None:
+            self.told()
+        return plans
 
     def _samples_that_pay(self, plan: Plan, seen: Seen, setting: Setting, model: CostModel) -> int:
         """For how many samples the next flush should wait, where the fixed part of its time is that of this one."""

@@ -161,8 +161,8 @@ _ASKED = ("flush_at=", "max_nodes")  # in reasons to run that are options
 def _small(flush: Provenance, samples: int, reason: str, line: Line | None) -> None:
     """One sample at a time, or batches in which hardly anything runs together."""
     plan = flush.plan
-    launches = sum(step.count if step.kind.lone else 1 for step in plan.steps)
-    asked = any(option in reason for option in _ASKED)
+    launches = plan.launches
+    asked = any([option in reason for option in _ASKED])
     single = samples == 1 and plan.nodes < _MANY * launches and not asked
     if samples or asked:  # else it goes on with the sample before
         _streaks.alone = _streaks.alone + 1 if single else 0

@@ -72,16 +72,21 @@ class Minibatch(threading.local):
 
     def ran(self, batch: Any, carried: bool, history: Any) -> None:
         """Note a flush; `carried` where it used earlier results, `history` is what it can be differentiated by."""
-        if self._goes_on(batch, carried):
-            self.pieces = self._with(batch)
-        else:
-            self.pieces = [self._marks.get(id(batch.report)) or Piece(batch.report, None, ref(batch))]
-            if self.ended:
-                self.ended, self._marks, self._early = False, {}, None
-        piece = next(piece for piece in self.pieces if piece.report is batch.report)
-        self._recent.append((piece, None if history is None else ref(history)))
-        while self._recent and (self._recent[0][1] is None or self._recent[0][1]() is None):
-            del self._recent[0]  # nobody can go back through it any more
+        report, ended = batch.report, self.ended
+        piece = None if ended else next((piece for piece in self.pieces if piece.report is report), None)
+        if piece is None:
+            if not ended and (batch.explicit or carried):
+                piece = Piece(report, None, ref(batch))
+                self.pieces = [*self.pieces, piece]
+            else:
+                piece = self._marks.get(id(report)) or Piece(report, None, ref(batch))
+                self.pieces = [piece]
+                if ended:
+                    self.ended, self._marks, self._early = False, {}, None
+        recent = self._recent
+        recent.append((piece, None if history is None else ref(history)))
+        while recent and ((first := recent[0][1]) is None or first() is None):
+            del recent[0]  # nobody can go back through it any more
 
     def _goes_on(self, batch: Any, carried: bool) -> bool:
         """Tells whether what a batch runs is of the same minibatch as what ran last."""
@@ -102,8 +107,7 @@ class Minibatch(threading.local):
         """
         kinds = frozenset([id(step.kind) for step in plan.steps])
         before, self._early = self._early, None
-        launches = sum(step.count if step.kind.lone else 1 for step in plan.steps)
-        little = samples == 1 or (not samples and plan.nodes < TOO_FEW * launches)
+        little = samples == 1 or (not samples and plan.nodes < TOO_FEW * plan.launches)
         if middle and kinds and (middle == "sample" or little):
             self._early = Early(line, middle, kinds, caller)
         if before is None or not apart or not (before.kinds & kinds):

@@ -242,7 +242,7 @@ class Report:
         self.ms[part] += (end - begin) * 1e3
         if step is not None:
             self._step_seconds[part][step] += end - begin
-        self.note(name, part, begin, end)
+        self._events.append((name, part, begin, end))
 
     def note(self, name: str | int, part: str, begin: float, end: float) -> None:
         """Show something in the timeline that is a part of what is counted elsewhere: a number is that of a sample."""

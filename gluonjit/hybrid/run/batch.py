@@ -246,7 +246,8 @@ class Batch(BatchRoom):
                 report.add_plan(plan, f"{reason}, {line}" if line else reason, planned, provenance)
                 times["analysis"] = self._took("analysis", "analysis", begin)
                 options = self._run_options()
-                history = self._run(graph, plan, held.samples, provenance, options, times)
+                with self.engine.running():
+                    history = self._run(graph, plan, held.samples, provenance, options, times)
         except BaseException as error:
             graph.owner = f"its batch failed: {error}"
             self.sample = 0  # the minibatch is lost
@@ -306,7 +307,8 @@ class Batch(BatchRoom):
         self, plan: Plan, provenance: Provenance, held: _Held, reason: str, middle: str, line: Line | None
     ) -> None:
         """Warn of what could be better in the user's program."""
-        apart = len(set(held.numbers) - held.carried) if self.sample else int(not held.carried)
+        carried = held.carried
+        apart = len(held.numbers) - sum([n in held.numbers for n in carried]) if self.sample else int(not carried)
         early = MINIBATCH.came_early(plan, held.samples, apart, middle, line, self.caller)
         granularity = held.captured.granularity
         if self.options.granularity == granularity or granularity != "op":  # else operators are the library's own idea

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from time import perf_counter
 from typing import Any
 
@@ -187,8 +188,12 @@ class Adapter:
 
     # Running
 
+    def running(self) -> AbstractContextManager[Any]:
+        """For `with`: a flush runs inside, whatever the program's own contexts say."""
+        return nullcontext()
+
     def session(self, plan: Plan, report: Report, options: Options, samples: int, provenance: Provenance) -> Session:
-        """Make room for a flush of so many samples. Times go into the report.
+        """Make room for a flush of so many samples. Times go into the report. All of it is inside of `running`.
 
         With `options.profile` the engine waits for each part, with `check_finite` it looks at every number. What
         fails raises FlushError, or NotFiniteError, that names the node by `provenance`.

@@ -65,6 +65,9 @@ class ReplaySession(Session):
     def _lookup_index(self, chunk: LookupChunk) -> Any:
         return self._sent[chunk.place] if self._static is not None else super()._lookup_index(chunk)
 
+    def _wanted(self, chunk: LookupChunk) -> bool:
+        return True
+
     def put(self, place: Place, rows: Any, own: bool = True) -> None:
         """Put rows of an input into the static plan."""
         static = self._static
@@ -77,6 +80,9 @@ class ReplaySession(Session):
         # What a program keeps of an input is read from here: by then other rows lie in the static plan, and the
         # program may have written to its own tensor.
         self._kept[place] = plain_rows if own else plain_rows.clone()
+
+    def _has_room(self, place: Place) -> bool:
+        return self._static is None and super()._has_room(place)
 
     def run(self, number: int) -> None:
         """Run the whole plan in the place of its first step."""

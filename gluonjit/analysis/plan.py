@@ -1,4 +1,4 @@
-"""The plan of a flush: frozen once made.
+"""The plan of a flush, which nobody changes once it is made, but for what the program has written over since.
 
 Rows of one shape lie in one arena, in the order in which they are made: leaves and look-ups first, then the
 results of one step after the other. What a step is, and what it reads, is in `flat/placing.py`.

@@ -12,6 +12,7 @@ import torch
 from experiments.fuzz.framework import Patch
 from experiments.fuzz.plants import but_the_last, lost_effect, stale_parameter, stale_state, wrong_order, wrong_row
 from gluonjit.engines.torch import (
+    arrays,
     cells,
     dynamic,
     fused_steps,
@@ -62,7 +63,7 @@ def _stale_weight() -> list[Patch]:
 def _shared_buffer() -> list[Patch]:
     """Inputs are not copied when they are captured."""
 
-    original = operands.look_of
+    original = arrays.look_of
 
     def shared(tensor: Any, version: int) -> Any:
         return held.Held(tensor, version, tensor)

@@ -353,7 +353,9 @@ def _push(to: cython_array, number: cython.longlong) -> cython.int:
 @cython.exceptval(-1)
 def _put(record: Record, codes: cython.p_longlong, depth: cython.longlong, base: cython.longlong, origin) -> cython.int:
     """Append a node but for its values."""
-    if cython.compiled:
+    if not record.arity:
+        pass
+    elif cython.compiled:
         count: cython.Py_ssize_t = len(record._codes)
         resize_smart(record._codes, count + record.arity)
         memcpy(record._codes.data.as_longlongs + count, codes, record.arity * cython.sizeof(cython.longlong))

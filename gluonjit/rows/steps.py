@@ -73,7 +73,7 @@ class Learner(Protocol):
         """The weights of a kind that learn, in the engine's own words. Asked once a flush."""
 
     def learning(self, kind: Kind, operands: frozenset[int], weights: Any) -> Learning:
-        """What learns, given operands and weights that do: the same in every flush."""
+        """Finds what learns, given operands and weights that do: the same in every flush."""
 
 
 class Stretch(NamedTuple):

@@ -64,20 +64,19 @@ def device_named(name: str) -> Any:
 class Look:
     """Knows what free-standing tensors of one shape, dtype and device have in common.
 
-    unfit: they are no operands of a batch; numbers: they are whole numbers of at most one dimension, each of which
-    looks like `number`;
+    unfit: they are no operands of a batch; number: the look of each one, of whole numbers of at most one dimension;
     bytes_at: reads the bytes of a small one at an address, None where a batch does not tell them by their numbers.
     """
 
-    __slots__ = ("bytes_at", "learns", "number", "numbers", "spec", "unfit")
+    __slots__ = ("bytes_at", "learns", "number", "spec", "unfit")
 
     def __init__(self, tensor: Any) -> None:
         shape = tuple(tensor.shape)
         dtype, device = name_of_dtype(tensor.dtype), name_of_device(tensor.device)
         self.spec = spec = intern_spec(shape, dtype, device, natural_mode(shape))
         self.unfit = not spec.bytes or tensor.is_complex() or tensor.is_quantized or device == "meta"
-        self.numbers = dtype in INTEGERS and len(shape) <= 1
-        self.number = intern_spec((), dtype, device, "stack") if self.numbers else None
+        whole = dtype in INTEGERS and len(shape) <= 1
+        self.number = intern_spec((), dtype, device, "stack") if whole else None
         self.learns = dtype in FLOATS
         self.bytes_at: Callable[[int], Any] | None = None
         if spec.bytes <= _SMALL and device == "cpu" and dtype in _BY_NUMBERS:
@@ -106,8 +105,8 @@ def bytes_of(look: Look, tensor: Any) -> bytes:
     if look.bytes_at is not None and tensor.is_contiguous() and not tensor.is_neg():
         address = tensor.data_ptr()
         if address:
-            return bytes(look.bytes_at(address).raw)
-    return bytes(tensor.clone().numpy().tobytes())
+            return look.bytes_at(address).raw  # type: ignore[no-any-return]
+    return tensor.clone().numpy().tobytes()  # type: ignore[no-any-return]
 
 
 def of_bytes(raw: bytes, spec: Spec) -> Any:

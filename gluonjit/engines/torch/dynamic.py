@@ -176,7 +176,7 @@ def _captured(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
     if not state.inside:
         if batch.options is not cell.options:
             batch = _with_options(batch, cell, module)
-        if batch.own.hooked is not _hooked_everywhere():
+        if batch.own.hooked is not hooked.hooks_everywhere():
             changes.look_again(batch)
             batch.own.hooked = not batch.own.hooked
     noted = batch.noted.get(id(module))
@@ -266,17 +266,6 @@ def _with_options(batch: Batch, cell: Cell, module: Any) -> Batch:
     return open_batch(cell.options)
 
 
-_PRE_HOOKS, _HOOKS, _BACKWARD_PRE_HOOKS, _BACKWARD_HOOKS = (
-    getattr(torch.nn.modules.module, f"_global_{name}_hooks")
-    for name in ("forward_pre", "forward", "backward_pre", "backward")
-)
-
-
-def _hooked_everywhere() -> bool:
-    """Tells whether there are hooks of all modules."""
-    return bool(_PRE_HOOKS or _HOOKS or _BACKWARD_PRE_HOOKS or _BACKWARD_HOOKS)
-
-
 def _hooked(module: Any) -> bool:
     return bool(
         module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
@@ -285,7 +274,7 @@ def _hooked(module: Any) -> bool:
 
 def _noted(batch: Batch, module: Any) -> tuple[Any, bool]:
     """Let the batch know this module, once: its parameters and buffers, and whether anything in it has hooks."""
-    hooked_inside = _hooked_everywhere()
+    hooked_inside = hooked.hooks_everywhere()
     for inner in parts_of(module):
         hooked_inside = hooked_inside or _hooked(inner)
         for tensor in (*inner._parameters.values(), *inner._buffers.values()):

@@ -51,7 +51,7 @@ class _Learner(NamedTuple):
         return frozenset([k for k, tensor in enumerate(consts) if tensor.requires_grad])
 
     def learning(self, kind: Kind, operands: frozenset[int], weights: frozenset[int]) -> Learning:
-        """What learns, given operands and weights that do."""
+        """The results that learn, given operands and weights that do."""
         results = []
         for k in range(len(kind.outputs)):
             read, consts = sources(kind, (k,))

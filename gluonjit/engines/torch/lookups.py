@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
-from gluonjit.engines.torch.arrays import Look, name_of_device, name_of_dtype
+from gluonjit.engines.torch.arrays import name_of_device, name_of_dtype
 from gluonjit.engines.torch.buffers import note_version
 from gluonjit.engines.torch.inputs import looked_up
 from gluonjit.graph import Spec, Value, intern_spec
@@ -94,10 +94,9 @@ def entries(batch: Batch, table: Table, numbers: list[int], single: bool) -> Val
     return _rows_of(batch, table, table.row, numbers, single, table.taped, None)
 
 
-def host_rows(batch: Batch, tensor: Any, look: Look) -> Value:
-    """An integer, or a one-dimensional tensor of them, as rows numbered by value."""
-    row, listed = look.number, tensor.tolist()
-    assert row is not None
+def host_rows(batch: Batch, tensor: Any, row: Spec) -> Value:
+    """An integer, or a one-dimensional tensor of them, as rows numbered by value, each of which looks like `row`."""
+    listed = tensor.tolist()
     single = listed.__class__ is not list
     table = integers_of(batch, row.dtype, row.device)
     return _rows_of(batch, table, row, [listed] if single else listed, single, False, tensor)

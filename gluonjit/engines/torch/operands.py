@@ -131,9 +131,9 @@ def _new_leaf(batch: Batch, tensor: Any, version: int) -> tuple[Value, Held]:
     spec = look.spec
     if look.unfit:
         raise Unfit(f"an argument of shape {spec.shape} and dtype {spec.dtype} has no rows of numbers")
-    if look.numbers:
+    if look.number is not None:
         if spec.device == "cpu":
-            return host_rows(batch, tensor, look), Held(tensor, version, None)
+            return host_rows(batch, tensor, look.number), Held(tensor, version, None)
         if spec.shape:  # not read, which would wait for the device; but of any number, as those of the host
             spec = intern_spec(spec.shape, spec.dtype, spec.device, "rows")
     taped = look.learns and tensor.requires_grad

@@ -14,6 +14,7 @@ from gluonjit.compiled import FAST
 from gluonjit.engines.torch.aside import KEY
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import capture, open_batch
+from gluonjit.engines.torch.hooked import hooks_everywhere
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.records import ASKED, Refusal
 from gluonjit.hybrid import LOCAL
@@ -56,10 +57,6 @@ _CREATING = {
 }
 _NEVER = (torch.nn.RNNBase, torch.nn.EmbeddingBag, torch.nn.modules.batchnorm._NormBase)
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-_GLOBAL_HOOKS = [
-    getattr(torch.nn.modules.module, f"_global_{name}_hooks")
-    for name in ("forward_pre", "forward", "backward_pre", "backward")
-]
 _NONE: dict[str, Any] = {}
 
 
@@ -101,7 +98,7 @@ class _Torch(Known):
         if isinstance(space["_parameters"].get(name), torch.nn.Parameter):
             return WEIGHT
         module = space["_modules"].get(name)
-        if module is None or any(_GLOBAL_HOOKS):
+        if module is None or hooks_everywhere():
             return ""
         if type(module) is torch.nn.Embedding:
             return LOOKUP if module.max_norm is None and _is_plain(module) else ""

@@ -72,6 +72,7 @@ class RowProgram:
     """Registers are numbered, those of operands first; each has a space and a width, and is written once.
 
     results: what is stored, in order; `stops` are instructions (by position) that no gradient goes back through.
+    limits: operands that are whole numbers, each with what it has to lie below, or the step runs otherwise.
     """
 
     spaces: tuple[int, ...]
@@ -80,6 +81,7 @@ class RowProgram:
     code: tuple[Instr, ...]
     results: tuple[View, ...]
     stops: frozenset[int] = frozenset()
+    limits: tuple[tuple[int, int], ...] = ()
 
     def sources(self, results: Collection[int]) -> tuple[frozenset[int], frozenset[int]]:
         """The operands and constants that gradients of these results go to."""
@@ -102,6 +104,7 @@ class Builder:
     widths: list[int] = field(default_factory=list)
     code: list[Instr] = field(default_factory=list)
     stops: set[int] = field(default_factory=set)
+    limits: list[tuple[int, int]] = field(default_factory=list)
     operands: int = 0
 
     def register(self, space: int, width: int) -> View:
@@ -167,6 +170,11 @@ class Builder:
         self.code.append(Instr("FILL", out, number=number))
         return out
 
+    def pick(self, a: View, number: View, operand: int) -> View:
+        """The column of a matrix that a whole number says, which has been read from this operand."""
+        self.limits.append((operand, a.width))
+        return self.emit("PICK", a, number, width=1)
+
     def total(self, a: View, mean: bool) -> View:
         """The sum, or the mean, along each row, as a column."""
         out = self.emit("SUMW", a, width=1)
@@ -216,4 +224,5 @@ class Builder:
             tuple(self.code),
             tuple(stored),
             frozenset(self.stops),
+            tuple(self.limits),
         )

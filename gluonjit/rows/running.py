@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from gluonjit.analysis.measures import row_bytes
 from gluonjit.analysis.plan import Plan
 from gluonjit.compiled import ROWS
 from gluonjit.hot import hot
@@ -58,13 +59,13 @@ def row_flags(plan: Plan) -> tuple[Flags, list[Flags]]:
     return flags, found
 
 
-def read_steps(plan: Plan, programs: list[tuple[int, tuple[int, ...]] | None], unfit: Any) -> Blocks:
-    """Steps as `Blocks`, each with the number of its program and the spaces of its operands, or None.
+def read_steps(plan: Plan, programs: list[tuple[int, tuple[int, ...], bool] | None], unfit: Any) -> Blocks:
+    """Steps as `Blocks`, each with the number of its program, the spaces of its operands and whether it has limits, or None.
 
     Those whose rows are not as its program takes them are told to `unfit`, by their number and why.
     """
     rows = [arena.rows for arena in plan.arenas]
-    strides = [prod(arena.spec.row_shape) * _FLOAT for arena in plan.arenas]
+    strides = [row_bytes(arena.spec) for arena in plan.arenas]
     found: Blocks = _blocks.read(plan.steps, programs, unfit, rows, strides)
     return found
 

@@ -188,6 +188,13 @@ def _pick(to: Deriving, instr: Instr, dy: View) -> None:
     to.add(instr.a, Instr("DPICK", a=dy, b=instr.b))
 
 
+def _log_of_sum(to: Deriving, instr: Instr, dy: View) -> None:
+    """dy exp(a - y)."""
+    if to.wants(instr.a):
+        assert instr.a is not None
+        to.add(instr.a, Instr("MULW", a=to.temporary("EXP", to.temporary("SUBW", instr.a, instr.out)), b=dy))
+
+
 def _none(to: Deriving, instr: Instr, dy: View) -> None:
     """The result does not change with the operands."""
 
@@ -197,7 +204,7 @@ def unknown(to: Deriving, instr: Instr, dy: View) -> None:
     raise NotFusable(f"{instr.op} has no derivative")
 
 
-CONSTANT = frozenset({"FILL", "SIGN", "GE", "LT"})
+CONSTANT = frozenset({"FILL", "SIGN", "GE", "LT", "WHOLE"})
 """Instructions whose result changes with no operand."""
 
 RULES: dict[str, Rule] = {
@@ -241,6 +248,7 @@ RULES: dict[str, Rule] = {
     "LOGSOFTMAX": _by_output("DLOGSOFTMAX"),
     "SOFTMAX": _by_output("DSOFTMAX"),
     "PICK": _pick,
+    "LOGSUMEXP": _log_of_sum,
     **dict.fromkeys(CONSTANT, _none),
 }
 """By instruction."""

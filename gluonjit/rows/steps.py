@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Sequence
+from ctypes import c_uint64
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
 
 from gluonjit.analysis import Plan
 from gluonjit.compiled import ROWS
@@ -108,23 +111,27 @@ class Steps:
         self._known: list[dict[bytes, int]] = []  # ways by program
         self._marks: list[Collection[int]] = []
         self._in: set[int] = set()
+        self._limited: list[int] = []  # steps that read whole numbers, which have their limits
         if ROWS is not None and "fused" not in without:
             self._read(make, threads)
 
     def _read(self, make: Callable[[Kind], RowProgram], threads: Callable[[], int]) -> None:
         """Find the steps that may run in C."""
-        by_kind: dict[int, tuple[int, tuple[int, ...]] | None] = {}
+        by_kind: dict[int, tuple[int, tuple[int, ...], bool] | None] = {}
         programs = []
         for step in self.plan.steps:
             if id(step.kind) not in by_kind:
                 by_kind[id(step.kind)] = self._program(step.kind, make)
             programs.append(by_kind[id(step.kind)])
         self._in.update([number for number, program in enumerate(programs) if program is not None])
+        limited = {kind for kind, program in by_kind.items() if program is not None and program[2]}
+        if limited:
+            self._limited += [number for number, step in enumerate(self.plan.steps) if id(step.kind) in limited]
         if self._in:
             self._blocks = read_steps(self.plan, programs, self._unfit)
             self._launches = Launches(len(self.plan.arenas), self._blocks, min(threads(), cores()))
 
-    def _program(self, kind: Kind, make: Callable[[Kind], RowProgram]) -> tuple[int, tuple[int, ...]] | None:
+    def _program(self, kind: Kind, make: Callable[[Kind], RowProgram]) -> tuple[int, tuple[int, ...], bool] | None:
         if kind.lone is not None:
             return None
         try:
@@ -133,7 +140,7 @@ class Steps:
             self._unfused[kind.name] = str(reason)
             return None
         self._known.append({})
-        return len(self._known) - 1, program.spaces[: program.operands]
+        return len(self._known) - 1, program.spaces[: program.operands], bool(program.limits)
 
     def _unfit(self, number: int, reason: str) -> None:
         self._unfused[self.plan.steps[number].kind.name] = reason
@@ -167,11 +174,28 @@ class Steps:
             self._launches.under_way = number
             return self._way(self.plan.steps[number].kind, look, learner, memory)
 
+        for number in self._limited:
+            if begin <= number < end and not self._in_limits(number, memory):
+                self._unfused[self.plan.steps[number].kind.name] = "a whole number that no entry has"
+                end = number
         flags = learned.view("uint8"), read.view("uint8")
         found: list[int] = self._blocks.choose(begin, end, recorded, *flags, self._known, self._marks, make)
         if not found:
             self._in.discard(begin)
         return found
+
+    def _in_limits(self, number: int, memory: Memory) -> bool:
+        """Tells whether the whole numbers that a step reads are those of entries: no row program of the same stretch
+        computes them, since what these compute are floats."""
+        step = self.plan.steps[number]
+        gathers = [gather for gather, group in zip(step.gathers, step.kind.groups) for _ in group]
+        for operand, limit in step.kind.program.fused.program.limits:
+            place, index = gathers[operand].place, gathers[operand].index
+            rows = self.plan.arenas[place.arena].rows
+            whole = np.frombuffer((c_uint64 * rows).from_address(memory.arena(place.arena)), dtype=np.uint64)
+            if (whole[place.begin : place.end] if index is None else whole[index]).max() >= limit:
+                return False
+        return True
 
     def _way(self, kind: Kind, look: bytes, learner: Learner, memory: Memory) -> int:
         """The number of a new way, -1 where there is none."""

@@ -9,6 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import torch.nn.functional as F  # noqa: E402
+
 import gluonjit  # noqa: E402
 from gluonjit.compiled import ROWS  # noqa: E402
 
@@ -36,6 +38,14 @@ IN_C: dict[str, Body] = {
     "sum of a row": lambda x, y, w: (x * y).sum(-1, keepdim=True) * x,
     "mean of a row": lambda x, y, w: x - y.mean(-1, keepdim=True),
     "column": lambda x, y, w: x / y[..., 2:3],
+    "squared error": lambda x, y, w: F.mse_loss(x, y, reduction="sum") + F.mse_loss(x, y) * F.mse_loss(x, y),
+    "bounded errors": lambda x, y, w: F.smooth_l1_loss(x, y, beta=0.2) * F.huber_loss(x, y, delta=0.3) * F.l1_loss(x, y),
+    "log likelihood": lambda x, y, w: F.binary_cross_entropy_with_logits(x - y, y.detach().clamp(0, 1)) * F.logsigmoid(y),
+    "leaky relu": lambda x, y, w: F.leaky_relu(x - y, 0.2) + F.leaky_relu(x.detach() - x, 0.3),
+    "dot": lambda x, y, w: torch.dot(x.reshape(-1), y.reshape(-1)) * x,
+    "logsumexp": lambda x, y, w: torch.logsumexp(x * 90 - y, -1, keepdim=True) * x,
+    "layer norm": lambda x, y, w: F.layer_norm(x, (WIDTH,), w[0], w[1]) * F.layer_norm(y, (WIDTH,)),
+    "zeros and ones": lambda x, y, w: torch.zeros_like(x) + torch.ones_like(y) * x,
 }
 IN_PYTORCH: dict[str, Body] = {
     "sin": lambda x, y, w: x.sin() * y,
@@ -103,6 +113,67 @@ def test_an_operator_in_c_is_the_operator(name: str, shape: tuple[int, ...], rec
     report = gluonjit.explain()
     assert report.fused >= report.launches - 2, report
     assert_alike(found, expected)
+
+
+def labelled(loss: Callable[[Any, Any], Any], labels: list[Any], recording: bool) -> tuple[list[Any], list[Any], Any]:
+    """Losses and gradients of labelled samples, batched and eagerly, and the report."""
+    found = []
+    for dynamic in (False, True):
+        torch.manual_seed(3)
+        net = torch.nn.Linear(4, WIDTH)
+        if dynamic:
+            gluonjit.hybridize(net, dynamic_batch=True)
+        with torch.set_grad_enabled(recording), gluonjit.batching():
+            losses = [loss(net(x), label) for x, label in zip(torch.rand(len(labels), 4), labels)]
+            total = sum(each.sum() for each in losses)
+        results = [each.detach().clone() for each in losses]
+        if recording:
+            total.backward()
+            results += [parameter.grad for parameter in net.parameters()]
+        found.append(results)
+    return found[1], found[0], gluonjit.explain()
+
+
+LOSSES: dict[str, tuple[Callable[[Any, Any], Any], tuple[int, ...]]] = {
+    "of a row": (lambda x, y: F.cross_entropy(x, y), ()),
+    "of a matrix of one row": (lambda x, y: F.cross_entropy(x[None], y, reduction="sum"), (1,)),
+    "of logarithms": (lambda x, y: F.nll_loss(F.log_softmax(x, -1), y, reduction="none"), ()),
+    "an entry": (lambda x, y: x[y] * x.sum(), ()),
+}
+
+
+@pytest.mark.parametrize("recording", [True, False])
+@pytest.mark.parametrize("name", LOSSES)
+def test_an_entry_by_a_whole_number_is_in_c(name: str, recording: bool) -> None:
+    loss, shape = LOSSES[name]
+    labels = [torch.full(shape, label) for label in (0, 5, 2, 2, 1)]
+    found, expected, report = labelled(loss, labels, recording)
+    assert report.fused == report.launches, report
+    assert_alike(found, expected)
+
+
+def test_a_label_that_is_to_be_ignored_is_left_to_pytorch() -> None:
+    loss, _ = LOSSES["of a row"]
+    labels = [torch.tensor(label) for label in (0, -100, 2)]
+    found, expected, report = labelled(lambda x, y: F.cross_entropy(x, y, reduction="sum"), labels, True)
+    assert report.unfused == {"cross_entropy": "a whole number that no entry has"}
+    assert_alike(found, expected)
+
+
+def test_a_label_that_is_no_class_is_an_error() -> None:
+    with pytest.raises(IndexError, match="Target 6 is out of bounds"):
+        labelled(LOSSES["of a row"][0], [torch.tensor(label) for label in (0, 6)], True)
+
+
+def test_logsumexp_of_what_is_not_finite_is_pytorchs() -> None:
+    lowest = -float("inf")
+    rows = [[lowest, 1.0], [lowest, lowest], [float("inf"), 0.0], [float("nan"), 1.0], [1e30, -1e30]]
+    given = [torch.tensor(row) for row in rows]
+    with gluonjit.batching():
+        found = [torch.logsumexp(row * 1.0, 0) for row in given]
+        assert gluonjit.explain() is not None
+    expected = [torch.logsumexp(row, 0) for row in given]
+    assert [float(value) for value in found] == pytest.approx([float(value) for value in expected], nan_ok=True)
 
 
 @pytest.mark.parametrize("name", IN_PYTORCH)

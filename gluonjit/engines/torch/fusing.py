@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from gluonjit.engines.torch.fusing_operators import OPERATORS, Anything, Const, RowMatrix, rows_in, two
+from gluonjit.engines.torch.fusing_operators import OPERATORS, Anything, Const, RowMatrix, Whole, rows_in, two
 from gluonjit.engines.torch.trace import Operand, Trace
 from gluonjit.graph import Kind
 from gluonjit.hybrid.capture.variadic import ADD_UP, GATHER_UP, SPREAD, Roles, Variadic
@@ -26,6 +26,9 @@ def fused_program(kind: Kind, trace: Trace, results: Sequence[int], consts: Sequ
             if not lead and spec.rows != 1:
                 raise NotFusable("an operand of several rows")
             values[position] = RowMatrix(_operand(builder, spec, NODE), spec.shape, lead)
+    for position, value in values.items():
+        if trace.operands[position].dtype == "int64":
+            values[position] = _whole(builder, value)
     for number, (position, _) in enumerate(trace.consts):
         values[position] = _constant(number, consts[number])
     for op in trace.ops:
@@ -51,6 +54,9 @@ def fused_variadic(kind: Kind, variadic: Variadic, roles: Roles, consts: Sequenc
                 if spec.rows != 1:
                     raise NotFusable("an operand of several rows")
                 found[None, shared.index(role[0])] = RowMatrix(_operand(builder, spec, NODE), spec.shape)
+    for number, position in enumerate(shared):
+        if kind.operands[position].dtype == "int64":
+            found[None, number] = _whole(builder, found[None, number])
     values: dict[int, Anything] = {}
     constants = 0
     for number, source in enumerate(variadic.sources):
@@ -92,9 +98,18 @@ def _sums_rows(kind: Kind, trace: Trace) -> bool:
 
 
 def _operand(builder: Builder, spec: Any, space: int) -> View:
+    if spec.dtype == "int64" and prod(spec.row_shape) == 1 and space == NODE:
+        return builder.operand(space, 2)  # which has 64 bits
     if spec.dtype != "float32" or not prod(spec.row_shape):
         raise NotFusable(f"an operand of {spec.dtype}")
     return builder.operand(space, prod(spec.row_shape))
+
+
+def _whole(builder: Builder, value: RowMatrix) -> Whole:
+    """A whole number of each node. Raises NotFusable where there are any number of them."""
+    if value.lead:
+        raise NotFusable("an operand of int64 with several rows")
+    return Whole(builder.emit("WHOLE", value.view, width=1), value.shape, value.view.reg)
 
 
 def _constant(number: int, tensor: Any) -> Const:

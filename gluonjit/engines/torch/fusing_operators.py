@@ -24,6 +24,14 @@ class RowMatrix(NamedTuple):
         return self.shape[1:] if self.lead else self.shape
 
 
+class Whole(NamedTuple):
+    """A whole number of each node, which instructions take as a column of floats; operand: where it comes from."""
+
+    view: View
+    shape: Shape
+    operand: int
+
+
 class Const(NamedTuple):
     """A constant tensor of one or two dimensions; with `turned` it is the transpose of what lies in memory."""
 
@@ -181,6 +189,8 @@ def _linear(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
 def _reshaped(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
     """The same numbers in the same order, in another shape."""
     a, shape = args["self"], shapes[0]
+    if isinstance(a, Whole):
+        return a._replace(shape=shape)
     if (
         isinstance(a, Const)
         and not a.turned
@@ -268,6 +278,124 @@ def _softmax(op: str) -> Rule:
     return emit
 
 
+def _picked(a: Anything, number: Anything, builder: Builder) -> View:
+    """The entry of a row that a whole number says."""
+    a = rows_in(a)
+    if a.lead or not isinstance(number, Whole) or a.shape[-1:] != (prod(a.shape),):
+        raise NotFusable("entries of several rows")
+    return builder.pick(a.view, number.view, number.operand)
+
+
+def _index_select(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
+    a = rows_in(args["self"])
+    if len(a.shape) != 1:
+        raise NotFusable("rows by number")
+    return RowMatrix(_picked(a, args["index"], builder), shapes[0])
+
+
+def _nll_loss(builder: Builder, args: Args, shapes: Sequence[Shape]) -> list[Anything]:
+    """The loss of one row, which its mean and its sum are, too; not the weight that it is divided by."""
+    if args.get("weight") is not None:
+        raise NotFusable("a loss with weights")
+    picked = _picked(args["self"], args["target"], builder)
+    return [RowMatrix(builder.emit("NEG", picked), shapes[0]), None]
+
+
+def _loss(entries: Callable[[Builder, Args, View, View], View]) -> Rule:
+    """A loss of each entry, and their mean (1, which is not told) or sum (2), or all of them (0)."""
+
+    def emit(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
+        a, b = rows_in(args["self"]), rows_in(args["target"])
+        reduction = args.get("reduction", 1)
+        if a.shape != b.shape or a.lead != b.lead or (a.lead and reduction):
+            raise NotFusable("a loss over rows")
+        view = entries(builder, args, a.view, b.view)
+        return RowMatrix(builder.total(view, reduction == 1) if reduction else view, shapes[0], a.lead)
+
+    return emit
+
+
+def _squared_error(builder: Builder, args: Args, a: View, b: View) -> View:
+    return builder.emit("SQUARE", builder.emit("SUB", a, b))
+
+
+def _linear_from(limit: str, scaled: bool) -> Callable[[Builder, Args, View, View], View]:
+    """The square of a difference up to a limit, and linear from there on: of the smaller of both, m, and the rest."""
+
+    def entries(builder: Builder, args: Args, a: View, b: View) -> View:
+        at = float(args.get(limit, 1.0))
+        if at <= 0.0:
+            raise NotFusable(f"{limit} of {at}")
+        apart = builder.emit("ABS", builder.emit("SUB", a, b))
+        near = builder.emit("MINS", apart, number=at)
+        square = builder.with_number("MUL", builder.emit("SQUARE", near), 0.5 / at if scaled else 0.5)
+        rest = builder.emit("SUB", apart, near)
+        return builder.emit("ADD", square, rest if scaled else builder.with_number("MUL", rest, at))
+
+    return entries
+
+
+def _log_likelihood(builder: Builder, args: Args, a: View, b: View) -> View:
+    """(1 - b) a + log(1 + exp(-a)), the loss of a number before the sigmoid."""
+    if args.get("weight") is not None or args.get("pos_weight") is not None:
+        raise NotFusable("a loss with weights")
+    rest = builder.emit("MUL", builder.with_number("RSUB", b, 1.0), a)
+    return builder.emit("ADD", rest, builder.emit("SOFTRELU", builder.emit("NEG", a)))
+
+
+def _log_sigmoid(builder: Builder, args: Args, shapes: Sequence[Shape]) -> list[Anything]:
+    a = rows_in(args["self"])
+    view = builder.emit("NEG", builder.emit("SOFTRELU", builder.emit("NEG", a.view)))
+    return [a._replace(view=view), None]
+
+
+def _leaky(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
+    """Two terms, the second with the slope at 0."""
+    a = rows_in(args["self"])
+    below = builder.with_number("MUL", builder.emit("MINS", a.view), float(args.get("negative_slope", 0.01)))
+    return a._replace(view=builder.emit("ADD", builder.emit("RELU", a.view), below))
+
+
+def _dot(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
+    a, b = rows_in(args["self"]), rows_in(args["tensor"])
+    return RowMatrix(builder.total(builder.emit("MUL", a.view, b.view), False), shapes[0])
+
+
+def _logsumexp(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
+    a = rows_in(args["self"])
+    dims = {dim % max(len(a.shape), 1) for dim in args["dim"]}
+    kept = prod([size for dim, size in enumerate(a.shape) if dim not in dims])
+    if a.lead or not a.shape or kept != 1:
+        raise NotFusable("a sum over rows")
+    return RowMatrix(builder.emit("LOGSUMEXP", a.view, width=1), shapes[0])
+
+
+def _layer_norm(builder: Builder, args: Args, shapes: Sequence[Shape]) -> list[Anything]:
+    """A row less its mean, over its deviation; not the two themselves."""
+    a, weight, bias = rows_in(args["input"]), args.get("weight"), args.get("bias")
+    if a.inner[-1:] != (a.view.width,) or tuple(args["normalized_shape"]) != a.inner[-1:]:
+        raise NotFusable("a norm of several rows")
+    if not all(row is None or _is_row(row, a.view.width) for row in (weight, bias)):
+        raise NotFusable("a norm with factors that are no constant row")
+    centred = builder.combined("SUB", a.view, builder.total(a.view, True))
+    variance = builder.total(builder.emit("SQUARE", centred), True)
+    deviation = builder.emit("SQRT", builder.with_number("ADD", variance, float(args["eps"])))
+    view = builder.combined("DIV", centred, deviation)
+    for op, row in (("MUL", weight), ("ADD", bias)):
+        view = view if row is None else builder.with_row(op, view, row.weight)
+    return [a._replace(view=view), None, None]
+
+
+def _like(number: float) -> Rule:
+    def emit(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
+        a = rows_in(args["self"])
+        if args.get("dtype") is not None:
+            raise NotFusable("numbers of another type")
+        return a._replace(view=builder.filled(a.view, number))
+
+    return emit
+
+
 _UNARY = {
     "SIGMOID": ("sigmoid.default",),
     "TANH": ("tanh.default",),
@@ -318,6 +446,19 @@ OPERATORS: dict[str, Rule] = {
     "sum.dim_IntList": _total(False),
     "mean.default": _total(True),
     "mean.dim": _total(True),
+    "index_select.default": _index_select,
+    "nll_loss_forward.default": _nll_loss,
+    "mse_loss.default": _loss(_squared_error),
+    "smooth_l1_loss.default": _loss(_linear_from("beta", True)),
+    "huber_loss.default": _loss(_linear_from("delta", False)),
+    "binary_cross_entropy_with_logits.default": _loss(_log_likelihood),
+    "log_sigmoid_forward.default": _log_sigmoid,
+    "leaky_relu.default": _leaky,
+    "dot.default": _dot,
+    "logsumexp.default": _logsumexp,
+    "native_layer_norm.default": _layer_norm,
+    "zeros_like.default": _like(0.0),
+    "ones_like.default": _like(1.0),
     "_log_softmax.default": _softmax("LOGSOFTMAX"),
     "_softmax.default": _softmax("SOFTMAX"),
 }

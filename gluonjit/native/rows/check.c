@@ -119,6 +119,7 @@ static const char *check_instruction(const Run *run, const Instruction *code, co
     form = &rows_forms[code->op];
     if (code->w < 0 || ((code->op == OP_GEMM || code->op == OP_GEMM_DW) && k < 0))
         return "an instruction has a negative width";
+    if (code->op == OP_WHOLE && code->w != 2) return "a whole number is not in two columns";
     if (!is_operand(run, code, form->out, code->out, k) || !is_operand(run, code, form->a, code->a, k) ||
         !is_operand(run, code, form->b, code->b, k))
         return "an instruction names columns that no register has";

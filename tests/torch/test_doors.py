@@ -380,3 +380,41 @@ def test_a_call_outside_of_samples_is_in_the_timeline(asked: list[Any]) -> None:
     assert torch.allclose(found, 3.5 * (results[0].detach().clone() + results[1].detach().clone()))
     asked.clear()
     assert (found * 3.5).__class__ is torch.Tensor and asked  # it waits for nothing
+
+
+class Own(torch.Tensor):  # type: ignore[misc]
+    """A class of the program's own, which has a say in functions."""
+
+    asked: list[Any] = []
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        cls.asked.append(func)
+        with torch._C.DisableTorchFunctionSubclass():
+            given = [arg.as_subclass(torch.Tensor) if isinstance(arg, Own) else arg for arg in args]
+        return func(*given, **(kwargs or {}))
+
+
+def test_functions_in_python_are_captured_and_modes_see_them() -> None:
+    seen = []
+
+    def work(x: Any, y: Any) -> Any:
+        with Counting() as mode:
+            functional.relu(x)
+        seen.append(mode.seen)
+        return functional.mse_loss(functional.softmax(x, -1), y, reduction="none") + functional.relu(x)
+
+    agree(work)
+    assert functional.relu in seen[0] and functional.relu in seen[2]
+
+
+def test_a_class_that_overrides_functions_is_asked_beside_lazy_tensors() -> None:
+    Own.asked.clear()
+    own = torch.ones(3).as_subclass(Own)
+    agree(lambda x, y: functional.mse_loss(own, x, reduction="none") * y)
+    assert Own.asked.count(functional.mse_loss) == 3  # eagerly, and each of the two times that it was captured
+
+
+def test_functions_in_python_are_compiled_as_before() -> None:
+    work = torch.compile(lambda x: functional.relu(x) + functional.mse_loss(x, x), backend="eager", fullgraph=True)
+    assert torch.equal(work(SAMPLE), functional.relu(SAMPLE))

@@ -39,8 +39,10 @@ IN_C: dict[str, Body] = {
     "mean of a row": lambda x, y, w: x - y.mean(-1, keepdim=True),
     "column": lambda x, y, w: x / y[..., 2:3],
     "squared error": lambda x, y, w: F.mse_loss(x, y, reduction="sum") + F.mse_loss(x, y) * F.mse_loss(x, y),
-    "bounded errors": lambda x, y, w: F.smooth_l1_loss(x, y, beta=0.2) * F.huber_loss(x, y, delta=0.3) * F.l1_loss(x, y),
-    "log likelihood": lambda x, y, w: F.binary_cross_entropy_with_logits(x - y, y.detach().clamp(0, 1)) * F.logsigmoid(y),
+    "smooth and plain error": lambda x, y, w: F.smooth_l1_loss(x, y, beta=0.2) * F.l1_loss(x, y),
+    "huber error": lambda x, y, w: F.huber_loss(x, y, delta=0.3) * x,
+    "log likelihood": lambda x, y, w: F.binary_cross_entropy_with_logits(x - y, y.detach().clamp(0, 1)) * x,
+    "logsigmoid": lambda x, y, w: F.logsigmoid(x - y) * x,
     "leaky relu": lambda x, y, w: F.leaky_relu(x - y, 0.2) + F.leaky_relu(x.detach() - x, 0.3),
     "dot": lambda x, y, w: torch.dot(x.reshape(-1), y.reshape(-1)) * x,
     "logsumexp": lambda x, y, w: torch.logsumexp(x * 90 - y, -1, keepdim=True) * x,
@@ -153,7 +155,6 @@ def test_an_entry_by_a_whole_number_is_in_c(name: str, recording: bool) -> None:
 
 
 def test_a_label_that_is_to_be_ignored_is_left_to_pytorch() -> None:
-    loss, _ = LOSSES["of a row"]
     labels = [torch.tensor(label) for label in (0, -100, 2)]
     found, expected, report = labelled(lambda x, y: F.cross_entropy(x, y, reduction="sum"), labels, True)
     assert report.unfused == {"cross_entropy": "a whole number that no entry has"}

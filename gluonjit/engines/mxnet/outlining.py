@@ -10,11 +10,13 @@ from mxnet import gluon, nd
 from mxnet.gluon.parameter import ParameterDict
 from mxnet.ndarray import NDArray
 
+from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet.cell import KEY, Cell
 from gluonjit.engines.mxnet.cells import capture_cell
 from gluonjit.engines.mxnet.lazy import LazyArray
 from gluonjit.hybrid import LOCAL, engine_of
 from gluonjit.hybrid.capture.outlining import LAYER, LOOKUP, Known
+from gluonjit.hybrid.capture.outlining.entering import MadeCall
 from gluonjit.hybrid.capture.outlining.known import is_among
 
 _FUNCTIONS = {
@@ -77,19 +79,19 @@ class _MXNet(Known):
     ) -> Callable[..., Any]:
         cell = Cell(name, options)
 
-        def run(*args: Any) -> Any:
+        def otherwise(args: tuple[Any, ...]) -> Any:
             state = LOCAL.state
             batch = state.batch
             if state.paused or state.trace is not None or state.numpy:
                 return None
             if batch is None or batch.engine is not engine_of("mxnet"):
                 return None
-            found = capture_cell(cell, holder, function, (holder, *args))
+            found = capture_cell(cell, holder, function, args)
             if cell.expanded:
                 refused(next(iter(cell.expanded.values())))
             return found
 
-        return run
+        return MadeCall(cell, holder, None if FAST is None else FAST.capture, otherwise)
 
 
 def _is_layer(block: Any) -> bool:

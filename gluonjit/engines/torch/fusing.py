@@ -41,7 +41,7 @@ def fused_variadic(kind: Kind, variadic: Variadic, roles: Roles, consts: Sequenc
     """The program of a variadic trace, for nodes with any number of children. Raises NotFusable."""
     builder = Builder()
     of_role = {role: number for number, role in enumerate(kind.children)}
-    found: dict[tuple[int | None, int], RowMatrix] = {}
+    found: dict[tuple[int | None, int], Anything] = {}
     listed = {position for role in kind.children for position in role}
     shared = [position for position in range(len(kind.operands)) if position not in listed]
     for group in kind.groups:

@@ -19,6 +19,7 @@ from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.records import ASKED, Refusal
 from gluonjit.hybrid import LOCAL
 from gluonjit.hybrid.capture.outlining import LAYER, LOOKUP, WEIGHT, Known
+from gluonjit.hybrid.capture.outlining.entering import MadeCall
 from gluonjit.hybrid.capture.outlining.known import is_among
 
 _NOT = set(
@@ -124,13 +125,8 @@ class _Torch(Known):
     ) -> Callable[..., Any]:
         cell = Cell(name, options)
         cell.made = True
-        quick = None if FAST is None else FAST.capture
 
-        def run(*args: Any) -> Any:
-            args = (holder, *args)
-            found = None if quick is None else quick(cell, holder, args, _NONE)
-            if found is not None:
-                return found
+        def otherwise(args: tuple[Any, ...]) -> Any:
             state = LOCAL.state
             if state.paused or state.trace is not None:
                 return None
@@ -142,7 +138,7 @@ class _Torch(Known):
                 refused(why)
             return None
 
-        return run
+        return MadeCall(cell, holder, None if FAST is None else FAST.capture, otherwise)
 
 
 def _is_layer(module: Any) -> bool:

@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary, ref
 from gluonjit.hybrid.capture.guards.owners import is_user_function
 from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
 from gluonjit.hybrid.capture.guards.sources import code_of
+from gluonjit.hybrid.capture.outlining.entering import AsWritten, Entry
 from gluonjit.hybrid.capture.outlining.known import Known
 from gluonjit.hybrid.capture.outlining.placing import Outlined, Site, outlined
 from gluonjit.hybrid.run.batch import Batch
@@ -54,13 +55,13 @@ class Made:
             report.outlined[self.name] = reason
 
 
-class Outline:
+class Outline(Entry):
     """A method, and its code with cells: `made`, None where it is left alone. depth: how many samples use it now."""
 
     def __init__(self, function: FunctionType, owner: Any, known: Known) -> None:
+        super().__init__(LOCAL, AS_WRITTEN)
         self.name = function.__qualname__
         self.depth = 0
-        self.methods: list[tuple[str, Any]] = []
         self._known = known
         self._function = ref(function)
         self._original = code_of(function)
@@ -73,23 +74,7 @@ class Outline:
     def __reduce__(self) -> Any:
         return _as_it_was, ()
 
-    def __call__(self, owner: Any) -> Any:
-        """The cells for a call of the method, or None where it runs as it was: asked first in each call."""
-        state = LOCAL.state
-        if not state.inside or state.paused or state.trace is not None or state.batch is None or AS_WRITTEN.depth:
-            return None
-        batch = state.batch
-        found = batch.outlined.get((id(self), id(owner)))
-        if found is None or found[1] != batch.changes:
-            found = batch.outlined[id(self), id(owner)] = self._cells(batch, owner), batch.changes, owner
-        if self.methods:
-            space, kind = owner.__dict__, owner.__class__
-            for name, function in self.methods:
-                if getattr(kind, name, None) is not function() or name in space:
-                    return None
-        return found[0]
-
-    def _cells(self, batch: Any, owner: Any) -> list[Any] | None:
+    def cells_of(self, batch: Any, owner: Any) -> list[Any] | None:
         """The cells of a model, made when they are first asked for, where its parts are what the code rests on."""
         known, made = self._known, self.made
         options = known.options(owner)
@@ -151,19 +136,8 @@ class Placed:
                 outline.take()
 
 
-class _AsWritten:
-    """For `with`: no cells are made from source, so that every call that a program makes is seen."""
-
-    depth = 0
-
-    def __enter__(self) -> None:
-        self.depth += 1
-
-    def __exit__(self, *error: object) -> None:
-        self.depth -= 1
-
-
-AS_WRITTEN = _AsWritten()
+AS_WRITTEN = AsWritten()
+"""For `with`: no cells are made from source."""
 _LOCK = RLock()
 _NOTHING = Placed(())
 

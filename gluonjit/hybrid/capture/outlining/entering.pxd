@@ -1,0 +1,19 @@
+# The types of entering.py where it is compiled.
+cimport cython
+from gluonjit._fast cimport BatchRoom, StateNumbers
+
+cdef class AsWritten:
+    cdef public Py_ssize_t depth
+
+cdef class Entry:
+    cdef public object local
+    cdef public AsWritten as_written
+    cdef public list methods
+    cdef object __weakref__
+
+cdef class MadeCall:
+    cdef public object cell
+    cdef public object holder
+    cdef public object quick
+    cdef public object otherwise
+    cdef public dict no_names

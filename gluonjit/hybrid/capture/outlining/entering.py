@@ -1,0 +1,77 @@
+"""What each call of a method pays whose code has cells in it: the question for its cells, and calls of these.
+
+In Cython's pure-Python mode, as `graph/recorder` (`entering.pxd` has the types).
+"""
+# cython: language_level=3, boundscheck=False, wraparound=False, nonecheck=True, binding=False
+
+from __future__ import annotations
+
+try:
+    import cython
+except ImportError:
+    from gluonjit import standin as cython
+
+if not cython.compiled:
+    from gluonjit.graph.recorder import BatchRoom, StateNumbers
+
+
+class AsWritten:
+    """For `with`: no cells are made from source, so that every call that a program makes is seen."""
+
+    def __init__(self):
+        self.depth = 0
+
+    def __enter__(self):
+        self.depth += 1
+
+    def __exit__(self, *error):
+        self.depth -= 1
+
+
+class Entry:
+    """The entry of a method: called with its owner, it gives the cells for this call, or None where it runs as it was.
+
+    local: has the state of this thread. `methods` are names of the owner's methods that the cells rest on, each with
+    a weak reference to what it has to be; `cells_of(batch, owner)` finds the cells when they are first asked for.
+    """
+
+    def __init__(self, local, as_written: AsWritten):
+        self.local, self.as_written = local, as_written
+        self.methods = []
+
+    def __call__(self, owner):
+        state: StateNumbers = self.local.state
+        if state.inside <= 0 or state.paused or self.as_written.depth or state.trace is not None or state.batch is None:
+            return None
+        batch: BatchRoom = state.batch
+        known: dict = batch.outlined
+        place = (id(self), id(owner))
+        found = known.get(place)
+        if found is None or found[1] != batch.changes:
+            found = known[place] = (self.cells_of(batch, owner), batch.changes, owner)
+        if self.methods:
+            space, kind = owner.__dict__, owner.__class__
+            for name, function in self.methods:
+                if getattr(kind, name, None) is not function() or name in space:
+                    return None
+        return found[0]
+
+
+class MadeCall:
+    """A made cell as its method calls it: gives what it captures, or None where the method goes on as it was written.
+
+    quick(cell, holder, args, {}): captures as nearly every call is, or gives None; None where it was not built.
+    otherwise(args): captures any call. The holder of the parts is the first argument of both.
+    """
+
+    def __init__(self, cell, holder, quick, otherwise):
+        self.cell, self.holder, self.quick, self.otherwise = cell, holder, quick, otherwise
+        self.no_names = {}
+
+    def __call__(self, *args):
+        given: tuple = (self.holder, *args)
+        if self.quick is not None:
+            found = self.quick(self.cell, self.holder, given, self.no_names)
+            if found is not None:
+                return found
+        return self.otherwise(given)

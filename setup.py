@@ -7,9 +7,12 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError
 
 NATIVE = "gluonjit/native/"
-CAPTURE = ("signatures", "guards", "capture", "bodies", "slices", "arrays")
+CAPTURE = ("signatures", "capture", "bodies", "slices", "arrays")
 # Files in Cython's pure-Python mode that are compiled together with these; the first one is the module `_fast`.
-PARTS = ("graph/recorder", "graph/frames", "graph/values", "graph/slices", "graph/entries", "graph/replay")
+PARTS = (
+    *[f"graph/{name}" for name in ("recorder", "frames", "values", "slices", "entries", "replay")],
+    "hybrid/capture/guards/facts",
+)
 SOURCES = ("module", "names", "modes", *CAPTURE, "torch", "doors", "signs", "cells", "operators", "hooks", "functions")
 ROWS = ("module", "check", "pack", "interpreter", "shared", "crew", "generic", "avx2", "avx512")
 ROWS_HEADERS = ("rows", "crew", "kernels", "functions", "elements", "lines", "products", "updates")

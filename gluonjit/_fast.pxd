@@ -11,6 +11,7 @@ cdef extern from "fast.h":
         PyObject *(*value_of)(PyObject *, Py_ssize_t, Py_ssize_t) except NULL
         PyObject *(*make_value)(PyObject *, Py_ssize_t, PyObject *, PyObject *, int, PyObject *) except NULL
         PyObject *spec_type
+        PyObject *guards_type
     Core core
     object user_line()
     int fill_module(object module, object value, object record, object graph, object batch, object state) except -1

@@ -74,7 +74,7 @@ typedef struct {
     PyObject *(*value_of)(PyObject *record, Py_ssize_t node, Py_ssize_t k);
     PyObject *(*make_value)(PyObject *rows, Py_ssize_t depth, PyObject *spec, PyObject *graph, int taped, PyObject *base);
     PyTypeObject *value_type, *record_type, *graph_type, *batch_type, *state_type;
-    PyObject *spec_type;
+    PyObject *spec_type, *guards_type;
 } Core;
 
 extern Core core;
@@ -239,11 +239,19 @@ Py_hash_t hash_parts(const void **parts, int count);
 /* The record of a signature for what Python's state is now: 1, 0 where Python has to see to it, -1 and an exception. */
 int signatures_current(Entry *entry, PyObject *batch);
 
-/* guards.c: what of Python's state has to hold for a traced call to be that of now */
-
-extern PyTypeObject GuardsType;
-
+/* hybrid/capture/guards/facts.py: what of Python's state has to hold for a traced call to be that of now: 1, 0, or -1
+   and an exception */
 int guards_hold(PyObject *guards);
+
+/* What every change of a dict or a class changes: 0 where there is nothing of the sort. */
+static inline int64_t version_of(PyObject *container) {
+    if (PyType_Check(container) && PyType_HasFeature((PyTypeObject *)container, Py_TPFLAGS_VALID_VERSION_TAG))
+        return (int64_t)((PyTypeObject *)container)->tp_version_tag;
+#if PY_VERSION_HEX < 0x030C0000
+    if (PyDict_Check(container)) return (int64_t)((PyDictObject *)container)->ma_version_tag;
+#endif
+    return 0;
+}
 
 /* capture.c: whether a call that was found is to be traced again */
 

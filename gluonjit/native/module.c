@@ -39,8 +39,8 @@ PyObject *value_new(PyObject *rows, Py_ssize_t depth, PyObject *spec, PyObject *
 }
 
 int fill_module(PyObject *module, PyObject *value, PyObject *record, PyObject *graph, PyObject *batch, PyObject *state) {
-    PyTypeObject *types[] = {&SignaturesType, &HookType, &SilentType, &GuardsType, &DoorType, &SignsType, &CelledType};
-    const char *named[] = {"Signatures", "Hook", "Silent", "Guards", "Door", "Signs", "Celled"};
+    PyTypeObject *types[] = {&SignaturesType, &HookType, &SilentType, &DoorType, &SignsType, &CelledType};
+    const char *named[] = {"Signatures", "Hook", "Silent", "Door", "Signs", "Celled"};
     size_t k;
     if (!is_alike(value, sizeof(Value)) || !is_alike(record, sizeof(Record)) || !is_alike(graph, sizeof(GraphRows)) ||
         !is_alike(batch, sizeof(BatchRoom)) ||

@@ -65,7 +65,7 @@ static Entry *entry_new(PyObject *record) {
 static int holds(PyObject *record) {
     PyObject *guards = ((Record *)record)->guards;
     if (guards == Py_None) return 1;
-    return Py_TYPE(guards) == &GuardsType ? guards_hold(guards) : 0;
+    return (PyObject *)Py_TYPE(guards) == core.guards_type ? guards_hold(guards) : 0;
 }
 
 /* Let an entry be that of another record, which Python has found for its signature. */

@@ -232,7 +232,7 @@ extern PyTypeObject SignaturesType;
 
 void entry_free(Entry *entry);
 Entry *signatures_find(Signatures *self, const void **parts, int count, Py_hash_t hash);
-/* `key` keeps alive what the parts point to. NULL without an exception where the record is none that the fast path can serve. */
+/* `key` keeps alive what the parts point to; without a record it is all that is kept. NULL and an exception. */
 Entry *signatures_add(Signatures *self, PyObject *record, PyObject *key, const void **parts, int count, Py_hash_t hash);
 Py_hash_t hash_parts(const void **parts, int count);
 
@@ -284,7 +284,6 @@ typedef struct {
     Value *values[MOST]; /* references of our own: calling Python may change the arrays */
     PyObject *held[MOST];   /* the same of parts that are no one's else */
     int count, arguments, holds;
-    int named, bits; /* of the parts that are but a sign for the next one */
 } Call;
 
 /* Whether a call can be one of the open batch, of which it then holds what it needs; `what` is called. */
@@ -325,6 +324,9 @@ PyObject *rows_by(PyObject *value, PyObject *key);
 
 /* graph/entries.py: the value of a look-up in a table of so many entries, or None where Python has to see to it */
 PyObject *entries_at(PyObject *graph, PyObject *entries, PyObject *numbers, Py_ssize_t size, PyObject *spec, int taped);
+
+void forget_operators(void);
+PyObject *keep_call(PyObject *module, PyObject *const *args, Py_ssize_t count);
 
 /* slices.c */
 

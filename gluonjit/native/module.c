@@ -8,6 +8,7 @@ static PyMethodDef methods[] = {
     {"look", look, METH_O, "Shape and codes of dtype and device of an array, or None where Python has to look."},
     {"capture", (PyCFunction)(void (*)(void))capture_call, METH_FASTCALL,
      "What a call gives that is one node, or None where Python has to see to it."},
+    {"keep", (PyCFunction)(void (*)(void))keep_call, METH_FASTCALL, "Let equal calls be nodes of this record."},
     {"keep_operator", (PyCFunction)(void (*)(void))keep_operator, METH_FASTCALL,
      "Let equal calls of an operator of MXNet's be nodes of this record."},
     {"main_door", main_door, METH_NOARGS, "What stands in the place of __torch_function__ of lazy tensors."},

@@ -128,9 +128,8 @@ static int grow(Signatures *self) {
 Entry *signatures_add(Signatures *self, PyObject *record, PyObject *key, const void **parts, int count, Py_hash_t hash) {
     Entry *entry;
     size_t place;
-    if (Py_TYPE(record) != core.record_type) return NULL;
-    entry = entry_new(record);
-    if (entry == NULL) return NULL;
+    entry = record == NULL ? PyMem_Calloc(1, sizeof(Entry)) : entry_new(record);
+    if (entry == NULL) return record == NULL ? (Entry *)PyErr_NoMemory() : NULL;
     entry->parts = PyMem_Malloc(sizeof(void *) * (size_t)count);
     if (entry->parts == NULL) {
         PyErr_NoMemory();

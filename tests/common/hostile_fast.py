@@ -328,12 +328,23 @@ def of_functions() -> Iterator[Case]:
             wanted = TypeError if place == 2 and thing.__class__ is not tuple else None
             wanted = TypeError if place == 3 and thing.__class__ is not dict else wanted
             yield Case(f"capture, {place} is thing {k}", lambda given=given: fast.capture(*given), wanted)  # type: ignore[misc]
+        for place in range(6):
+            given = [None, None, (), {}, (), Record(kind_of(), 0, 0.0)]
+            given[place] = thing
+            wanted = (
+                None
+                if place in (0, 1) or (place, thing.__class__) in ((2, tuple), (3, dict), (4, tuple))
+                else TypeError
+            )
+            yield Case(f"keep, {place} is thing {k}", lambda given=given: fast.keep(*given), wanted)  # type: ignore[misc]
     for section in ("package", "mxnet", "torch", "none"):
         for named in ({}, {"State": int}, {"LazyTensor": 3}, {"Cell": Hostile}):
             made: Any = lambda section=section, named=named: fast.configure(section, **named)  # type: ignore[misc]  # noqa: E731
             yield Case(f"configure({section}, {list(named)})", made, (TypeError, AttributeError))
     for given in ((), (1,), (1, 2, 3), (None, None, (), {}, 5)):
         yield Case(f"capture{given}", lambda given=given: fast.capture(*given), TypeError)  # type: ignore[misc]
+    for given in ((), (1,), (None, None, (), {}, ()), (None, None, (), {}, (), Record(kind_of(), 0, 0.0), 5)):
+        yield Case(f"keep{given!r:.30}", lambda given=given: fast.keep(*given), TypeError)  # type: ignore[misc]
     for given in ((), (1,), (1, [], [], [], None), (1, [], [], [], Record(kind_of(), 0, 0.0), 5)):
         yield Case(f"keep_operator{given!r:.30}", lambda given=given: fast.keep_operator(*given), TypeError)  # type: ignore[misc]
     yield Case("spare_bodies(1)", lambda: fast.spare_bodies(1), TypeError)

@@ -13,6 +13,7 @@ from mxnet.ndarray import NDArray
 from mxnet.ndarray.sparse import BaseSparseNDArray
 from mxnet.numpy import ndarray
 
+from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet.cell import Cell
 from gluonjit.engines.mxnet.computing import waits
 from gluonjit.engines.mxnet.hooked import current_mode
@@ -77,6 +78,8 @@ def capture_cell(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: t
         record = made
     elif AGAIN.due():
         _trace_again(cell, owner, run or owner.forward, args, batch, key)
+    if FAST is not None:
+        FAST.keep(cell, owner, args, {}, key, record)
     results = captured(batch, record, values)
     if begin:
         batch.report.note(cell.name, "capture", begin, perf_counter())

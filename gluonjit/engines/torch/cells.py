@@ -114,6 +114,8 @@ def capture(
         record = made
     elif not cell.operator and AGAIN.due():
         trace_again(Call(cell, owner, run, args, kwargs, values, batch, Noted()), key, record)
+    if FAST is not None:
+        FAST.keep(cell, owner, args, kwargs, key, record)
     results = captured(batch, record, values)
     if begin:
         batch.report.note(cell.name, "capture", begin, perf_counter())

@@ -93,6 +93,10 @@ def modes() -> tuple[bool, bool, bool]:
 def spare_bodies() -> int:
     """The number of tensors that lie ready to be lazy ones."""
 
+def numbers(array: Any) -> list[int] | None:
+    """The whole numbers of an array of one axis, cut where they are none and -1 where they are out of range; None where
+    Python has to look."""
+
 def look(array: Any) -> tuple[tuple[int, ...], int, int, int] | None:
     """Shape and codes of dtype, type of device and its number of an array, or None where Python has to look."""
 

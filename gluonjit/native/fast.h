@@ -98,19 +98,19 @@ typedef struct {
     PyObject *value_of; /* (batch, array) -> Value, or raises `empty` */
     PyObject *empty;
     PyObject *original; /* the call of a block or module as it was */
+    PyObject *look_up;  /* (cell, batch, indices, mode) -> a Value; in PyTorch (cell, batch, indices, learning) -> a lazy
+                           tensor; None where that is no look-up */
     PyObject *rebuild;  /* (structure, values) -> what the call returns; in PyTorch (structure, values, arguments) */
 } Framework;
 
 typedef struct {
     Framework mxnet, torch;
-    PyTypeObject *state_type, *batch_type, *graph_type, *spec_type, *table_type, *torch_table_type, *hybrid_type;
+    PyTypeObject *state_type, *batch_type, *graph_type, *spec_type, *hybrid_type;
     Py_ssize_t state_batch, state_explicit, state_spare_of, state_trace;
-    Py_ssize_t batch_engine, batch_foreign, batch_graph, batch_imports, batch_noted, batch_parameters, batch_records,
-        batch_signatures, batch_tables;
+    Py_ssize_t batch_engine, batch_foreign, batch_graph, batch_noted, batch_parameters, batch_records,
+        batch_signatures;
     Py_ssize_t cell_chooses;
     Py_ssize_t cell_is_node;
-    Py_ssize_t table_known, table_row, table_size, table_taped;
-    Py_ssize_t torch_table_row, torch_table_size, torch_table_taped, torch_table_weight;
     Py_ssize_t array_handle;
     PyObject *local;       /* the thread's state is its attribute `state` */
     PyObject *key;         /* of a block's cell in its __dict__ */
@@ -128,7 +128,6 @@ typedef struct {
     PyObject *operate;     /* (func, types, args, kwargs): what a call without a door gives */
     PyObject *error_of;    /* (func, args, kwargs, error) -> what is raised for an error in such a call */
     PyObject *make;        /* (value) -> a new LazyTensor */
-    PyObject *look_up;     /* (cell, batch, indices, learning) -> a LazyTensor, or None where that is no look-up */
     PyObject *again;       /* (batch, cell, key): the record of an operator that another batch has had, or None */
     PyObject *expanded;    /* (batch, cell, class): a call with such an argument was expanded */
     void *get_shape, *get_dtype, *get_context, *copy_out; /* MXNDArrayGetShapeEx64 and so on */
@@ -136,7 +135,7 @@ typedef struct {
 
 extern Names names;
 extern PyObject *str_state, *str_hooks, *str_pre_hooks, *str_value,
-    *str_index, *str_forward, *str_requires_grad, *str_tolist, *str_parameters, *str_buffers, *str_modules, *str_copies,
+    *str_forward, *str_parameters, *str_buffers, *str_modules, *str_copies,
     *str_dim, *str_inplace, *str_out, *str_row_list, *str_call, *str_mxnet, *str_torch;
 
 int names_init(void);
@@ -322,9 +321,6 @@ PyObject *capture(const Framework *of, PyObject *state, PyObject *cell, PyObject
 /* graph/slices.py: rows of a Value by a slice or a number, or None where Python has to see to it */
 PyObject *rows_by(PyObject *value, PyObject *key);
 
-/* graph/entries.py: the value of a look-up in a table of so many entries, or None where Python has to see to it */
-PyObject *entries_at(PyObject *graph, PyObject *entries, PyObject *numbers, Py_ssize_t size, PyObject *spec, int taped);
-
 void forget_operators(void);
 PyObject *keep_call(PyObject *module, PyObject *const *args, Py_ssize_t count);
 
@@ -335,7 +331,7 @@ PyObject *slice_of(const Framework *of, int interface, PyObject *array, PyObject
 /* arrays.c */
 
 PyObject *look(PyObject *module, PyObject *array);
-PyObject *quick_lookup(PyObject *state, PyObject *cell, PyObject *array);
+PyObject *whole_numbers(PyObject *module, PyObject *array);
 
 /* operators.c: calls of MXNet's operators */
 

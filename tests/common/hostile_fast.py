@@ -320,6 +320,7 @@ def of_functions() -> Iterator[Case]:
         yield Case(f"tensor(thing {k})", lambda thing=thing: fast.tensor(thing), TypeError)  # type: ignore[misc]
         yield Case(f"tensor of spec {k}", lambda thing=thing: fast.tensor(value(spec=thing)), TypeError)  # type: ignore[misc]
         yield Case(f"Record(thing {k})", lambda thing=thing: Record(thing, 0, 0.0), ANY)  # type: ignore[misc]
+        yield Case(f"numbers(thing {k})", lambda thing=thing: none(fast.numbers(thing)), None)  # type: ignore[misc]
         yield Case(f"look(thing {k})", lambda thing=thing: none(fast.look(thing)), None)  # type: ignore[misc]
         yield Case(f"configure(thing {k})", lambda thing=thing: fast.configure(thing), (TypeError, ValueError))  # type: ignore[misc]
         for place in range(4):

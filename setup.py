@@ -10,7 +10,7 @@ NATIVE = "gluonjit/native/"
 CAPTURE = ("signatures", "capture", "bodies", "slices", "arrays")
 # Files in Cython's pure-Python mode that are compiled together with these; the first one is the module `_fast`.
 PARTS = (
-    *[f"graph/{name}" for name in ("recorder", "frames", "values", "slices", "entries", "replay")],
+    *[f"graph/{name}" for name in ("recorder", "frames", "values", "slices", "entries", "joining", "replay")],
     "hybrid/capture/guards/facts",
 )
 SOURCES = ("module", "names", "modes", *CAPTURE, "torch", "doors", "signs", "cells", "operators", "hooks", "functions")

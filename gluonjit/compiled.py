@@ -25,7 +25,7 @@ def load(name: str) -> tuple[Any, str]:
 
 FAST, WHY_NOT = load("_fast")
 """The module that captures calls, or None and why."""
-_GRAPH = ("frames", "values", "slices", "entries", "replay")
+_GRAPH = ("frames", "values", "slices", "entries", "joining", "replay")
 PARTS = (*[f"gluonjit.graph.{name}" for name in _GRAPH], "gluonjit.hybrid.capture.guards.facts")
 """Modules that were built together with it, into the same file."""
 

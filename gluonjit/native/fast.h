@@ -67,20 +67,15 @@ typedef struct {
     Py_ssize_t eagerly, inside, mode, numpy, paused, spare, spare_mode;
 } StateNumbers;
 
-/* Its functions that C calls: the node of a record on these values, found or new; a value of it, borrowed; a new value,
-   which takes no reference over. */
+/* Its functions that C calls: the node of a record on these values, found or new; a value of it, borrowed. */
 typedef struct {
     Py_ssize_t (*node_of)(PyObject *batch, PyObject *graph, PyObject *record, PyObject **values, int count, int sharing);
     PyObject *(*value_of)(PyObject *record, Py_ssize_t node, Py_ssize_t k);
-    PyObject *(*make_value)(PyObject *rows, Py_ssize_t depth, PyObject *spec, PyObject *graph, int taped, PyObject *base);
     PyTypeObject *value_type, *record_type, *graph_type, *batch_type, *state_type;
     PyObject *spec_type, *guards_type;
 } Core;
 
 extern Core core;
-
-/* A new Value, or NULL and an exception; the reference to `rows` is taken over, also where it fails. */
-PyObject *value_new(PyObject *rows, Py_ssize_t depth, PyObject *spec, PyObject *graph, int taped, PyObject *base);
 
 /* Put what is written in C into the module; the types are those of recorder.py. */
 int fill_module(PyObject *module, PyObject *value, PyObject *record, PyObject *graph, PyObject *batch, PyObject *state);
@@ -135,8 +130,8 @@ typedef struct {
 
 extern Names names;
 extern PyObject *str_state, *str_hooks, *str_pre_hooks, *str_value,
-    *str_forward, *str_parameters, *str_buffers, *str_modules, *str_copies,
-    *str_dim, *str_inplace, *str_out, *str_row_list, *str_call, *str_mxnet, *str_torch;
+    *str_forward, *str_parameters, *str_buffers, *str_modules,
+    *str_dim, *str_inplace, *str_out, *str_call, *str_mxnet, *str_torch;
 
 int names_init(void);
 PyObject *configure(PyObject *module, PyObject *args, PyObject *kwargs);
@@ -218,8 +213,6 @@ typedef struct {
     char pure, operator;
     int busy; /* calls that are at it now */
 } Entry;
-
-enum { MOST_ROWS = INT32_MAX }; /* of a graph: indices have 32 bits */
 
 typedef struct {
     PyObject_HEAD
@@ -323,6 +316,10 @@ PyObject *rows_by(PyObject *value, PyObject *key);
 
 void forget_operators(void);
 PyObject *keep_call(PyObject *module, PyObject *const *args, Py_ssize_t count);
+
+/* graph/joining.py: values one after the other, a list of them, or None where Python has to see to it; a copy of one */
+PyObject *joined_rows(PyObject *values, PyObject *mode);
+PyObject *copied_rows(PyObject *value);
 
 /* slices.c */
 

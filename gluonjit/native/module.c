@@ -34,12 +34,6 @@ static int is_alike(PyObject *type, size_t size) {
     return 0;
 }
 
-PyObject *value_new(PyObject *rows, Py_ssize_t depth, PyObject *spec, PyObject *graph, int taped, PyObject *base) {
-    PyObject *value = rows == NULL ? NULL : core.make_value(rows, depth, spec, graph, taped, base);
-    Py_XDECREF(rows);
-    return value;
-}
-
 int fill_module(PyObject *module, PyObject *value, PyObject *record, PyObject *graph, PyObject *batch, PyObject *state) {
     PyTypeObject *types[] = {&SignaturesType, &HookType, &SilentType, &DoorType, &SignsType, &CelledType};
     const char *named[] = {"Signatures", "Hook", "Silent", "Door", "Signs", "Celled"};

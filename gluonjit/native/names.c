@@ -4,8 +4,8 @@
 
 Names names;
 PyObject *str_state, *str_hooks, *str_pre_hooks, *str_value, *str_forward,
-    *str_parameters, *str_buffers, *str_modules, *str_copies, *str_dim, *str_inplace, *str_out,
-    *str_row_list, *str_call, *str_mxnet, *str_torch;
+    *str_parameters, *str_buffers, *str_modules, *str_dim, *str_inplace, *str_out,
+    *str_call, *str_mxnet, *str_torch;
 
 /* What is told together, by one call of configure(). */
 enum { PACKAGE, MXNET, TORCH, SECTIONS };
@@ -133,16 +133,14 @@ int names_init(void) {
     str_parameters = PyUnicode_InternFromString("_parameters");
     str_buffers = PyUnicode_InternFromString("_buffers");
     str_modules = PyUnicode_InternFromString("_modules");
-    str_copies = PyUnicode_InternFromString("copies");
     str_dim = PyUnicode_InternFromString("dim");
     str_inplace = PyUnicode_InternFromString("inplace");
     str_out = PyUnicode_InternFromString("out");
-    str_row_list = PyUnicode_InternFromString("row_list");
     str_call = PyUnicode_InternFromString("__call__");
     str_mxnet = PyUnicode_InternFromString("mxnet");
     str_torch = PyUnicode_InternFromString("torch");
     if (!str_call || !str_mxnet || !str_torch) return -1;
-    if (!str_copies || !str_dim || !str_inplace || !str_out || !str_row_list) return -1;
+    if (!str_dim || !str_inplace || !str_out) return -1;
     if (!str_value || !str_forward) return -1;
     if (!str_parameters || !str_buffers || !str_modules) return -1;
     return str_state && str_hooks && str_pre_hooks ? 0 : -1;

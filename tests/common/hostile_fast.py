@@ -13,6 +13,7 @@ from hostile_support import Case, run
 import gluonjit
 from gluonjit import _fast as fast
 from gluonjit.graph import Record, intern_spec
+from gluonjit.graph.joining import copied, joined
 from gluonjit.graph.replay import Replay, gather
 from gluonjit.hybrid.capture.guards.facts import ABSENT, CELL, CONTENTS, ENTRY, ITEM, SIZE, Guards
 
@@ -320,6 +321,12 @@ def of_functions() -> Iterator[Case]:
         yield Case(f"tensor(thing {k})", lambda thing=thing: fast.tensor(thing), TypeError)  # type: ignore[misc]
         yield Case(f"tensor of spec {k}", lambda thing=thing: fast.tensor(value(spec=thing)), TypeError)  # type: ignore[misc]
         yield Case(f"Record(thing {k})", lambda thing=thing: Record(thing, 0, 0.0), ANY)  # type: ignore[misc]
+        for wrong in (thing, [thing], [value(), thing]):
+            yield Case(f"joined({wrong!r:.20}), {k}", lambda wrong=wrong: joined(wrong, "rows"), None)  # type: ignore[misc]
+        for mode in ("rows", thing):
+            for wrong in ([value(spec=thing)], [value(), value(spec=thing)], [value(rows=thing)]):
+                yield Case(f"joined, {k}, {mode!r:.9}", lambda wrong=wrong, mode=mode: joined(wrong, mode), None)  # type: ignore[misc]
+        yield Case(f"copied(thing {k})", lambda thing=thing: copied(thing), ANY)  # type: ignore[misc]
         yield Case(f"numbers(thing {k})", lambda thing=thing: none(fast.numbers(thing)), None)  # type: ignore[misc]
         yield Case(f"look(thing {k})", lambda thing=thing: none(fast.look(thing)), None)  # type: ignore[misc]
         yield Case(f"configure(thing {k})", lambda thing=thing: fast.configure(thing), (TypeError, ValueError))  # type: ignore[misc]

@@ -61,7 +61,7 @@ setup: $(STAMP)
 	@:
 
 # pip works in silence; when it fails the log has the reason.
-$(STAMP): pyproject.toml setup.py constraints.txt $(wildcard gluonjit/native/* gluonjit/*.pxd gluonjit/graph/*.p* gluonjit/analysis/flat/*.py) gluonjit/rows/blocks.py
+$(STAMP): pyproject.toml setup.py constraints.txt $(wildcard gluonjit/native/* gluonjit/*.pxd gluonjit/graph/*.p* gluonjit/hybrid/capture/guards/facts.p* gluonjit/analysis/flat/*.py) gluonjit/rows/blocks.py
 	@fits() { "$$1" -c 'import sys, venv, ensurepip; sys.exit(not (3, 9) <= sys.version_info[:2] <= (3, 11))' >/dev/null 2>&1; }
 	if ! fits $(BIN)/python; then
 		for python in $${PYTHON:-} $$(type -aP python3 python3.11 python3.10 python3.9 || true); do

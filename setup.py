@@ -7,11 +7,11 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError
 
 NATIVE = "gluonjit/native/"
-CAPTURE = ("signatures", "guards", "capture", "bodies", "slices", "arrays")
+CAPTURE = ("signatures", "capture", "bodies", "slices", "arrays")
 # Files in Cython's pure-Python mode that are compiled together with these; the first one is the module `_fast`.
 PARTS = (
-    *[f"graph/{name}" for name in ("recorder", "frames", "values", "slices", "entries", "replay")],
-    "hybrid/capture/outlining/entering",
+    *[f"graph/{name}" for name in ("recorder", "frames", "values", "slices", "entries", "joining", "replay")],
+    *[f"hybrid/capture/{name}" for name in ("guards/facts", "outlining/entering")],
 )
 SOURCES = ("module", "names", "modes", *CAPTURE, "torch", "doors", "signs", "cells", "operators", "hooks", "functions")
 ROWS = ("module", "check", "pack", "interpreter", "shared", "crew", "generic", "avx2", "avx512")

@@ -2,15 +2,14 @@
 cimport cython
 from cpython.array cimport array as cython_array, resize_smart
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_INCREF
 from libc.string cimport memcpy
 
 cdef extern from "fast.h":
     ctypedef struct Core:
         Py_ssize_t (*node_of)(PyObject *, PyObject *, PyObject *, PyObject **, int, int) except -1
         PyObject *(*value_of)(PyObject *, Py_ssize_t, Py_ssize_t) except NULL
-        PyObject *(*make_value)(PyObject *, Py_ssize_t, PyObject *, PyObject *, int, PyObject *) except NULL
         PyObject *spec_type
+        PyObject *guards_type
     Core core
     object user_line()
     int fill_module(object module, object value, object record, object graph, object batch, object state) except -1
@@ -90,6 +89,3 @@ cdef Value _value_at(Record record, Py_ssize_t place)
 cdef Py_ssize_t _append_unread(Record record, GraphRows graph, long long *codes, long long depth, object origin) except? -1
 cdef Py_ssize_t _node_of(PyObject *batch, PyObject *graph, PyObject *of, PyObject **given, int count, int sharing) except -1
 cdef PyObject *_value_of(PyObject *of, Py_ssize_t node, Py_ssize_t k) except NULL
-cdef PyObject *_make_value(
-    PyObject *rows, Py_ssize_t depth, PyObject *spec, PyObject *graph, int taped, PyObject *base
-) except NULL

@@ -72,6 +72,11 @@ def tensor(value: Any) -> Any:
 def capture(cell: Any, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Captures a call of a cell as a node of the open batch; None where Python has to see to it."""
 
+def keep(
+    cell: Any, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], key: tuple[Any, ...], record: Any
+) -> None:
+    """Let equal calls be nodes of a record, which Python finds by this key in the open batch."""
+
 def keep_operator(handle: int, arrays: Any, keys: Any, vals: Any, record: Any) -> None:
     """Let calls of an operator of MXNet's that are equal to this one, but for the values, be nodes of this record."""
 
@@ -87,6 +92,10 @@ def modes() -> tuple[bool, bool, bool]:
 
 def spare_bodies() -> int:
     """The number of tensors that lie ready to be lazy ones."""
+
+def numbers(array: Any) -> list[int] | None:
+    """The whole numbers of an array of one axis, cut where they are none and -1 where they are out of range; None where
+    Python has to look."""
 
 def look(array: Any) -> tuple[tuple[int, ...], int, int, int] | None:
     """Shape and codes of dtype, type of device and its number of an array, or None where Python has to look."""

@@ -37,3 +37,8 @@ def trashcan(wanted: bool) -> Callable[[_Function], _Function]:
 def exceptval(*value: object, check: bool = True) -> Callable[[_Function], _Function]:
     """Mark what a function gives that raises, which is nothing where it is interpreted."""
     return cfunc
+
+
+def cast(kind: object, value: _Function) -> _Function:
+    """The value, of a type that compiled code then knows."""
+    return value

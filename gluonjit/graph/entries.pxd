@@ -5,4 +5,3 @@ from gluonjit.graph.values cimport Spec
 
 cpdef tuple rows_of(GraphRows graph, dict entries, numbers)
 cpdef entries_value(GraphRows graph, tuple rows, Spec spec, bint taped, base=*)
-cdef public object _found "entries_at" (object graph, dict entries, object numbers, Py_ssize_t size, object spec, int taped)

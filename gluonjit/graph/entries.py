@@ -55,9 +55,8 @@ def _value(graph: GraphRows, rows, spec, taped: cython.bint, base):
         return Value(rows, 0, spec, graph, taped, base)
 
 
-@cython.cfunc
-def _found(graph, entries: dict, numbers, size: cython.Py_ssize_t, spec, taped: cython.int):
-    """The value of a look-up in a table of so many entries, for C: None where a number is that of none of these.
+def entries_at(graph: GraphRows, entries: dict, numbers, size: cython.Py_ssize_t, spec: Spec, taped: cython.bint):
+    """The value of a look-up in a table of so many entries; None where a number is that of none of these.
 
     numbers: a list, or a single one, whose value is one entry by itself.
     """

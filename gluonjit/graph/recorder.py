@@ -741,29 +741,7 @@ def _value_of(of: cython.pointer(PyObject), node: cython.Py_ssize_t, k: cython.P
     return PyList_GET_ITEM(record._values, node * record.results + k)
 
 
-def _make_value(
-    rows: cython.pointer(PyObject),
-    depth: cython.Py_ssize_t,
-    spec: cython.pointer(PyObject),
-    graph: cython.pointer(PyObject),
-    taped: cython.int,
-    base: cython.pointer(PyObject),
-) -> cython.pointer(PyObject):
-    """A new value: a reference of the caller's."""
-    value: Value = Value.__new__(Value)
-    value.rows = cython.cast(object, rows)
-    value.depth = depth
-    value.spec = cython.cast(object, spec)
-    value.graph = cython.cast(object, graph)
-    value.taped = taped
-    value.base = cython.cast(object, base)
-    value._result = None
-    Py_INCREF(value)
-    return cython.cast(cython.pointer(PyObject), value)
-
-
 if cython.compiled:
     core.node_of = _node_of
     core.value_of = _value_of
-    core.make_value = _make_value
     fill_module(_modules[__name__], Value, Record, GraphRows, BatchRoom, StateNumbers)

@@ -98,29 +98,6 @@ def reshaped(value: Value, shape: Shape) -> Value | None:
     return None
 
 
-def joined(values: Sequence[Value], shape: Shape, mode: str) -> Value | None:
-    """Values of one `mode`, one after the other along axis 0; together they have this shape."""
-    first = values[0].spec
-    for spec in {value.spec for value in values}:
-        if (spec.mode, spec.row_shape, spec.dtype, spec.device) != (
-            mode,
-            first.row_shape,
-            first.dtype,
-            first.device,
-        ):
-            return None
-    rows = tuple([number for value in values for number in value.row_list()])
-    values[0].graph.copies.append(rows)
-    return Value(
-        rows,
-        max([value.depth for value in values]),
-        intern_spec(shape, first.dtype, first.device, "rows"),
-        values[0].graph,
-        any([value.taped for value in values]),
-        tuple(values),
-    )
-
-
 def picked(value: Value, numbers: Sequence[int]) -> Value | None:
     """`x[numbers]` for whole numbers, one or more. Raises IndexError where there is no such row."""
     spec = value.spec

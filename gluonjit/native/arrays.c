@@ -89,94 +89,28 @@ static PyObject *listed(const char *data, int code, Py_ssize_t count) {
     return numbers;
 }
 
-/* Let the batch and the table know the value of an index array: a write to the array is noticed. */
-static int note_index(PyObject *batch, PyObject *table, PyObject *array, PyObject *address, PyObject *value) {
-    PyObject *entry = PyTuple_Pack(2, array, value), *place = PyTuple_Pack(2, str_index, address);
-    PyObject *imports = dict_at(batch, names.batch_imports), *known = dict_at(table, names.table_known);
-    int failed = entry == NULL || place == NULL || imports == NULL || known == NULL ||
-                 PyDict_SetItem(imports, place, entry) < 0 || PyDict_SetItem(known, address, entry) < 0;
-    Py_XDECREF(entry);
-    Py_XDECREF(place);
-    return failed ? -1 : 0;
-}
-
-/* The value of a look-up that was not made before in this batch. */
-static PyObject *look_up(PyObject *batch, PyObject *table, PyObject *array, PyObject *key) {
-    PyObject *graph = SLOT(batch, names.batch_graph), *entries = NULL, *tables, *numbers = NULL, *value = NULL;
-    void *address = address_of(array);
+/* numbers(array) -> the whole numbers of an array of one axis, a list, or None where Python has to look. */
+PyObject *whole_numbers(PyObject *module, PyObject *array) {
+    void *address = names.local != NULL && names.mxnet.cell_type != NULL && is_plain(array) ? address_of(array) : NULL;
+    PyObject *numbers = NULL;
     const int64_t *sizes;
-    Py_ssize_t count, size;
+    Py_ssize_t count;
     int axes, code, failed;
     int64_t here[64];
     char *data = (char *)here;
-    if (address == NULL || graph == NULL || Py_TYPE(graph) != names.graph_type) return NULL;
-    tables = dict_at(graph, offsetof(GraphRows, lookups));
-    size = number_at(table, names.table_size);
-    if (tables != NULL && !PyErr_Occurred()) entries = PyDict_GetItemWithError(tables, table);
-    if (entries == NULL || !PyDict_CheckExact(entries)) return NULL;
-    if (((GetShape)names.get_shape)(address, &axes, &sizes) != 0 || axes != 1 || sizes[0] < 1) return NULL;
+    if (address == NULL || ((GetShape)names.get_shape)(address, &axes, &sizes) != 0 || axes != 1) Py_RETURN_NONE;
     count = (Py_ssize_t)sizes[0];
-    if (((GetCode)names.get_dtype)(address, &code) != 0 || size_of(code) == 0) return NULL;
+    if (count < 1 || ((GetCode)names.get_dtype)(address, &code) != 0 || size_of(code) == 0) Py_RETURN_NONE;
     if (count * size_of(code) > (Py_ssize_t)sizeof(here)) {
         data = PyMem_Malloc((size_t)(count * size_of(code)));
         if (data == NULL) return PyErr_NoMemory();
     }
-    Py_INCREF(entries);
-    Py_INCREF(graph);
+    Py_INCREF(array);
     Py_BEGIN_ALLOW_THREADS /* it waits until the array is computed */
     failed = ((CopyOut)names.copy_out)(address, data, (size_t)count);
     Py_END_ALLOW_THREADS
-    if (!failed) numbers = listed(data, code, count);
-    if (numbers != NULL) /* of a number that the table has not, Python says what is wrong */
-        value = entries_at(graph, entries, numbers, size, SLOT(table, names.table_row),
-                           SLOT(table, names.table_taped) == Py_True);
-    Py_XDECREF(numbers);
-    if (value == Py_None) Py_CLEAR(value);
-    if (value != NULL && note_index(batch, table, array, key, value) < 0) Py_CLEAR(value);
-    Py_DECREF(entries);
-    Py_DECREF(graph);
-    if (data != (char *)here) PyMem_Free(data);
-    return value;
-}
-
-PyObject *quick_lookup(PyObject *state, PyObject *cell, PyObject *array) {
-    PyObject *batch = SLOT(state, names.state_batch), *place, *table, *tables, *key, *known, *value, *result = NULL;
-    int taped = numbers_of(state)->mode >= 2, k;
-    if (PyErr_Occurred() || batch == NULL || Py_TYPE(batch) != names.batch_type || !has_room(batch)) return NULL;
-    for (k = 0; k < 2; k++)
-        if (Py_TYPE(array) == names.mxnet.lazy[k]) {
-            if (SLOT(array, names.mxnet.lazy_b[k]) != Py_None) return NULL; /* a view, which may be another by now */
-            array = SLOT(array, names.mxnet.lazy_c[k]);
-            break;
-        }
-    if (array == NULL || !is_plain(array)) return NULL;
-    tables = dict_at(batch, names.batch_tables);
-    place = tables == NULL ? NULL : PyTuple_Pack(2, cell, taped ? Py_True : Py_False);
-    if (place == NULL) return NULL;
-    table = PyDict_GetItemWithError(tables, place);
-    Py_DECREF(place);
-    if (table == NULL || Py_TYPE(table) != names.table_type) return NULL;
-    key = PyLong_FromVoidPtr(array);
-    if (key == NULL) return NULL;
-    Py_INCREF(array);
-    Py_INCREF(table);
-    Py_INCREF(batch);
-    known = dict_at(table, names.table_known);
-    if (known != NULL) known = PyDict_GetItemWithError(known, key);
-    if (known != NULL && PyTuple_CheckExact(known) && PyTuple_GET_SIZE(known) == 2 &&
-        Py_TYPE(PyTuple_GET_ITEM(known, 1)) == core.value_type)
-        value = Py_NewRef(PyTuple_GET_ITEM(known, 1));
-    else if (known != NULL)
-        value = no_such_slot(known, core.value_type);
-    else
-        value = PyErr_Occurred() ? NULL : look_up(batch, table, array, key);
-    if (value != NULL) {
-        result = wrap(&names.mxnet, Py_TYPE(array) == names.mxnet.plain[1], value);
-        Py_DECREF(value);
-    }
-    Py_DECREF(key);
     Py_DECREF(array);
-    Py_DECREF(table);
-    Py_DECREF(batch);
-    return result;
+    numbers = failed ? Py_NewRef(Py_None) : listed(data, code, count);
+    if (data != (char *)here) PyMem_Free(data);
+    return numbers;
 }

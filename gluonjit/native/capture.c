@@ -22,7 +22,7 @@ int call_open(Call *call, const Framework *of, PyObject *state, const void *what
     call->graph = Py_NewRef(graph);
     call->signatures = (Signatures *)Py_NewRef(signatures);
     call->owner = Py_None;
-    call->arguments = call->holds = call->named = call->bits = 0;
+    call->arguments = call->holds = 0;
     call->parts[0] = what;
     call->count = 1;
     return 1;
@@ -66,11 +66,8 @@ int append_bits(Call *call, const void *sort, uint64_t bits) {
     if (sizeof(void *) < sizeof bits) return 0;
     call->parts[call->count++] = sort;
     call->parts[call->count++] = (const void *)(size_t)(bits << 4 | bits >> 60);
-    call->bits++;
     return 1;
 }
-
-static uint64_t bits_of(const void *part) { return (uint64_t)(size_t)part >> 4 | (uint64_t)(size_t)part << 60; }
 
 int append_number(Call *call, PyObject *arg) {
     uint64_t bits;
@@ -142,68 +139,6 @@ static int begins_with_zeros(const Call *call) {
         zeros |= call->values[k]->base == names.zero;
     }
     return zeros;
-}
-
-/* What a part of a signature is in Python: a new reference. */
-static PyObject *part_of(const void *part) {
-    if (part == &NONE_GIVEN) return PyTuple_Pack(2, (PyObject *)Py_TYPE(Py_None), Py_None);
-    if (PyBool_Check((PyObject *)part) || PyUnicode_Check((PyObject *)part))
-        return PyTuple_Pack(2, (PyObject *)Py_TYPE(part), (PyObject *)part);
-    return Py_NewRef((PyObject *)part);
-}
-
-/* The same of bits that are no address. */
-static PyObject *part_of_bits(const void *sort, uint64_t bits) {
-    double number;
-    if (sort == &CONSTANT) return Py_BuildValue("(sN)", "constant", PyLong_FromVoidPtr((void *)(size_t)bits));
-    if (sort == &NUMBER) return Py_BuildValue("(OL)", &PyLong_Type, (long long)bits);
-    memcpy(&number, &bits, sizeof number);
-    if (number == 0) return Py_BuildValue("(Os)", &PyFloat_Type, signbit(number) ? "-0.0" : "0.0");
-    return Py_BuildValue("(Od)", &PyFloat_Type, number);
-}
-
-static int is_bits(const void *part) { return part == &NUMBER || part == &REAL || part == &CONSTANT; }
-
-/* The signature as Python has it. */
-static PyObject *key_of(Call *call, PyObject *state) {
-    int k, next, torch = call->of == &names.torch, less = call->named + call->bits, modules;
-    PyObject *key = PyTuple_New(call->count + 1 - less);
-    if (key == NULL) return NULL;
-    modules = torch && call->owner != Py_None;
-    PyTuple_SET_ITEM(key, 0, Py_NewRef((PyObject *)call->parts[0]));
-    if (torch) {
-        size_t modes = (size_t)call->parts[1];
-        PyTuple_SET_ITEM(key, 1, PyBool_FromLong(modes & LEARNING));
-        PyTuple_SET_ITEM(key, 2, Py_NewRef(Py_False));
-        if (modules) PyTuple_SET_ITEM(key, 3, PyLong_FromSsize_t(((BatchRoom *)call->batch)->changes));
-        PyTuple_SET_ITEM(key, call->count - less, Py_NewRef((PyObject *)call->parts[call->count - 1]));
-    } else {
-        PyTuple_SET_ITEM(key, 1, PyLong_FromSsize_t(numbers_of(state)->mode));
-        PyTuple_SET_ITEM(key, 2, PyLong_FromSsize_t(numbers_of(state)->numpy));
-    }
-    if (PyTuple_GET_ITEM(key, 1) == NULL || PyTuple_GET_ITEM(key, 2) == NULL ||
-        (modules && PyTuple_GET_ITEM(key, 3) == NULL)) {
-        Py_DECREF(key);
-        return NULL;
-    }
-    next = 3 + modules;
-    for (k = 2 + modules; k < call->count - torch; k++) {
-        PyObject *part;
-        if (call->parts[k] == &NAMED) {
-            part = Py_NewRef((PyObject *)call->parts[++k]);
-        } else if (is_bits(call->parts[k])) {
-            part = part_of_bits(call->parts[k], bits_of(call->parts[k + 1]));
-            k++;
-        } else {
-            part = part_of(call->parts[k]);
-        }
-        if (part == NULL) {
-            Py_DECREF(key);
-            return NULL;
-        }
-        PyTuple_SET_ITEM(key, next++, part);
-    }
-    return key;
 }
 
 PyObject *wrapped(const Framework *of, int interface, PyObject *record, Py_ssize_t node, Py_ssize_t k) {
@@ -340,7 +275,6 @@ static int flatten_named(Call *call, PyObject *name, PyObject *arg) {
     int taken;
     if (call->count + 2 > MOST) return 0;
     call->parts[call->count++] = &NAMED;
-    call->named++;
     call_hold(call, name);
     Py_INCREF(arg);
     taken = flatten(call, arg);
@@ -359,46 +293,66 @@ PyObject *due(PyObject *module, PyObject *ignored) {
     return PyBool_FromLong(enough);
 }
 
+/* Look at what a call is made with: 1, 0 where Python has to see to it, or -1 and an exception. */
+static int look_at(Call *call, PyObject *state, PyObject *const *args, Py_ssize_t count, PyObject *named) {
+    PyObject *name, *arg;
+    Py_ssize_t at = 0, k;
+    int taken = call_begin(call, state);
+    for (k = 0; k < count && taken > 0; k++) taken = flatten(call, args[k]);
+    while (named != NULL && taken > 0 && PyDict_Next(named, &at, &name, &arg)) taken = flatten_named(call, name, arg);
+    if (taken > 0 && begins_with_zeros(call)) taken = 0;
+    if (taken > 0) taken = end(call);
+    if (PyErr_Occurred()) return -1;
+    return taken > 0 && SLOT(call->batch, names.batch_graph) == call->graph; /* what an array was may have run the batch */
+}
+
+/* Operators of PyTorch's that were nodes of a batch, with the keys by which Python finds their records in the next. */
+static Signatures *operators;
+enum { MOST_OPERATORS = 4096 };
+
+void forget_operators(void) { Py_CLEAR(operators); }
+
+static void note_operator(Call *call, PyObject *key, Py_hash_t hash) {
+    if (operators == NULL || operators->used >= MOST_OPERATORS)
+        Py_XSETREF(operators, (Signatures *)SignaturesType.tp_alloc(&SignaturesType, 0));
+    if (operators != NULL && signatures_find(operators, call->parts, call->count, hash) == NULL)
+        signatures_add(operators, NULL, key, call->parts, call->count, hash);
+}
+
 /* The entry of a call: borrowed, or NULL where Python has not made it one node, or with an exception. */
-static Entry *entry_of(Call *call, PyObject *state) {
+static Entry *entry_of(Call *call) {
     Py_hash_t hash = hash_parts(call->parts, call->count);
     Entry *entry = signatures_find(call->signatures, call->parts, call->count, hash);
-    PyObject *key, *records, *record;
-    if (entry != NULL) return entry;
-    key = key_of(call, state);
-    records = key == NULL ? NULL : dict_at(call->batch, names.batch_records);
-    Py_XINCREF(records);
-    record = records == NULL ? NULL : Py_XNewRef(PyDict_GetItemWithError(records, key));
-    if (record == NULL && records != NULL && call->of == &names.torch && call->owner == Py_None && !PyErr_Occurred())
+    PyObject *records, *record = NULL, *key;
+    if (entry != NULL || operators == NULL || call->of != &names.torch || call->owner != Py_None) return entry;
+    entry = signatures_find(operators, call->parts, call->count, hash);
+    if (entry == NULL) return NULL;
+    key = Py_NewRef(entry->key);
+    records = dict_at(call->batch, names.batch_records);
+    if (records != NULL) record = Py_XNewRef(PyDict_GetItemWithError(records, key));
+    if (record == NULL && !PyErr_Occurred())
         record = PyObject_CallFunctionObjArgs(names.again, call->batch, (PyObject *)call->parts[0], key, NULL);
-    if (record != NULL) entry = signatures_add(call->signatures, record, key, call->parts, call->count, hash);
+    entry = record == NULL || Py_TYPE(record) != core.record_type
+                ? NULL
+                : signatures_add(call->signatures, record, key, call->parts, call->count, hash);
     Py_XDECREF(record);
-    Py_XDECREF(records);
-    Py_XDECREF(key);
+    Py_DECREF(key);
     return entry;
 }
 
 PyObject *capture(const Framework *of, PyObject *state, PyObject *cell, PyObject *owner, PyObject *const *args,
                   Py_ssize_t count, PyObject *named) {
-    PyObject *name, *arg, *batch = SLOT(state, names.state_batch), *result = NULL;
-    Py_ssize_t at = 0, k;
+    PyObject *batch = SLOT(state, names.state_batch), *result = NULL;
     Call call;
     Entry *entry;
-    int taken;
     /* A batch of the other framework runs first, before it knows anything of this call. */
     if (of == &names.mxnet && names.engine != NULL && batch != NULL && Py_TYPE(batch) == names.batch_type &&
         SLOT(batch, names.batch_engine) == names.engine)
         return NULL;
     if (!call_open(&call, of, state, cell)) return NULL;
     call.owner = owner;
-    taken = call_begin(&call, state);
-    for (k = 0; k < count && taken > 0; k++) taken = flatten(&call, args[k]);
-    while (named != NULL && taken > 0 && PyDict_Next(named, &at, &name, &arg)) taken = flatten_named(&call, name, arg);
-    if (taken > 0 && begins_with_zeros(&call)) taken = 0;
-    if (taken > 0) taken = end(&call);
-    /* What an array was before may have run the batch. */
-    if (taken > 0 && SLOT(call.batch, names.batch_graph) == call.graph && !PyErr_Occurred()) {
-        entry = entry_of(&call, state);
+    if (look_at(&call, state, args, count, named) > 0) {
+        entry = entry_of(&call);
         if (entry != NULL && (entry->operator || ++found < EVERY) && signatures_current(entry, call.batch) > 0) {
             entry->busy++; /* what it calls in Python may capture calls of the same signature */
             result = captured(&call, entry, ((BatchRoom *)call.batch)->sharing);
@@ -407,4 +361,42 @@ PyObject *capture(const Framework *of, PyObject *state, PyObject *cell, PyObject
     }
     call_close(&call);
     return result;
+}
+
+/* Whether a record is what Python finds by this key now: 1, 0, or -1 and an exception. */
+static int is_found(Call *call, PyObject *key, PyObject *record) {
+    PyObject *records = dict_at(call->batch, names.batch_records);
+    if (call->of == &names.torch && call->owner != Py_None) { /* what has changed since the key was made? */
+        Py_ssize_t changes = PyTuple_GET_SIZE(key) < 4 ? -1 : PyLong_AsSsize_t(PyTuple_GET_ITEM(key, 3));
+        if (changes != ((BatchRoom *)call->batch)->changes) return PyErr_Occurred() ? -1 : 0;
+    }
+    if (records == NULL) return -1;
+    if (PyDict_GetItemWithError(records, key) != record) return PyErr_Occurred() ? -1 : 0;
+    return ((Record *)record)->arity == call->arguments;
+}
+
+/* keep(cell, owner, args, kwargs, key, record): let equal calls be nodes of a record, which Python finds by this key. */
+PyObject *keep_call(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    PyObject *state;
+    Call call;
+    const Framework *of = count == 6 && Py_TYPE(args[0]) == names.mxnet.cell_type ? &names.mxnet : &names.torch;
+    if (count != 6 || !PyTuple_CheckExact(args[2]) || !PyDict_CheckExact(args[3]) || !PyTuple_CheckExact(args[4]) ||
+        Py_TYPE(args[5]) != core.record_type || of->cell_type == NULL)
+        return PyErr_Format(PyExc_TypeError, "keep() takes a cell, an owner, a tuple, a dict, a key and its Record");
+    state = state_here();
+    if (state == NULL) return NULL;
+    if (is_running(state) && call_open(&call, of, state, args[0])) {
+        call.owner = args[1];
+        if (look_at(&call, state, &PyTuple_GET_ITEM(args[2], 0), PyTuple_GET_SIZE(args[2]), args[3]) > 0 &&
+            is_found(&call, args[4], args[5]) > 0) {
+            Py_hash_t hash = hash_parts(call.parts, call.count);
+            Entry *entry = signatures_find(call.signatures, call.parts, call.count, hash);
+            if (entry == NULL) entry = signatures_add(call.signatures, args[5], args[4], call.parts, call.count, hash);
+            if (entry != NULL && entry->operator && of == &names.torch) note_operator(&call, args[4], hash);
+        }
+        call_close(&call);
+    }
+    Py_DECREF(state);
+    if (PyErr_Occurred()) return NULL;
+    Py_RETURN_NONE;
 }

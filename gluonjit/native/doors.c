@@ -51,90 +51,33 @@ static Value *sliceable(PyObject *arg, PyObject *graph) {
     return Py_TYPE(value->spec) == names.spec_type && (!value->taped || is_learning() > 0) ? value : NULL;
 }
 
-/* Whether what a graph has copied was noted. */
-static int note_copied(PyObject *graph, PyObject *rows) {
-    PyObject *copies = PyObject_GetAttr(graph, str_copies);
-    int failed = copies == NULL;
-    if (!failed && !PyList_CheckExact(copies)) failed = no_such_slot(copies, &PyList_Type) == NULL;
-    if (!failed) failed = PyList_Append(copies, rows) < 0;
-    Py_XDECREF(copies);
-    return !failed;
-}
-
-/* A lazy tensor of a new value of these rows; the reference to `rows` is taken over. */
-static PyObject *referring(PyObject *rows, Py_ssize_t depth, PyObject *spec, PyObject *graph, int taped, PyObject *base) {
-    PyObject *value = value_new(rows, depth, spec, graph, (char)taped, base), *tensor;
-    tensor = value == NULL ? NULL : tensor_of(value);
+/* A lazy tensor of a new value, the reference to which is taken over; None has none. */
+static PyObject *referring(PyObject *value) {
+    PyObject *tensor = value == NULL || value == Py_None ? NULL : tensor_of(value);
     Py_XDECREF(value);
     return tensor;
 }
 
 /* `0 + x`, with which the built-in `sum` begins. */
 static PyObject *plus_nothing(PyObject *graph, PyObject *tensor) {
-    PyObject *value = Py_XNewRef((PyObject *)sliceable(tensor, graph)), *rows, *found = NULL;
-    if (value == NULL) return NULL;
-    rows = PyObject_CallMethodNoArgs(value, str_row_list);
-    if (rows != NULL && note_copied(graph, rows)) {
-        Value *of = (Value *)value;
-        found = referring(Py_NewRef(of->rows), of->depth, of->spec, graph, of->taped, value);
-    }
-    Py_XDECREF(rows);
-    Py_DECREF(value);
+    PyObject *value = Py_XNewRef((PyObject *)sliceable(tensor, graph));
+    PyObject *found = value == NULL ? NULL : referring(copied_rows(value));
+    Py_XDECREF(value);
     return found;
 }
 
-/* Values of one look, or NULL where these are others: a new tuple. */
-static PyObject *alike(PyObject *listed, PyObject *graph) {
-    Py_ssize_t count = PySequence_Fast_GET_SIZE(listed), k;
-    PyObject *values = PyTuple_New(count);
-    for (k = 0; values != NULL && k < count; k++) {
-        Value *value = k < PySequence_Fast_GET_SIZE(listed) ? sliceable(PySequence_Fast_GET_ITEM(listed, k), graph) : NULL;
-        if (value == NULL || value->spec != ((Value *)(k ? PyTuple_GET_ITEM(values, 0) : (PyObject *)value))->spec) {
-            Py_CLEAR(values);
-            break;
-        }
-        PyTuple_SET_ITEM(values, k, Py_NewRef((PyObject *)value));
-    }
-    return values;
-}
-
-/* The numbers of all rows of these values. */
-static PyObject *rows_of(PyObject *values) {
-    PyObject *rows = PyList_New(0), *all;
-    Py_ssize_t k;
-    for (k = 0; rows != NULL && k < PyTuple_GET_SIZE(values); k++) {
-        PyObject *own = PyObject_CallMethodNoArgs(PyTuple_GET_ITEM(values, k), str_row_list);
-        if (own == NULL || PyList_SetSlice(rows, PyList_GET_SIZE(rows), PyList_GET_SIZE(rows), own) < 0) Py_CLEAR(rows);
-        Py_XDECREF(own);
-    }
-    all = rows == NULL ? NULL : PyList_AsTuple(rows);
-    Py_XDECREF(rows);
-    return all;
-}
-
 /* What torch.cat and torch.stack give along axis 0 of arrays that are whole rows. */
-static PyObject *joined(PyObject *graph, PyObject *listed, int sort) {
-    PyObject *values = alike(listed, graph), *rows = NULL, *spec = NULL, *found = NULL;
-    Py_ssize_t depth = 0, k;
-    int taped = 0;
-    if (values == NULL) return NULL;
-    for (k = 0; k < PyTuple_GET_SIZE(values); k++) {
-        Value *value = (Value *)PyTuple_GET_ITEM(values, k);
-        if (value->depth > depth) depth = value->depth;
-        taped |= value->taped;
+static PyObject *joined(PyObject *graph, PyObject *listed) {
+    PyObject *values = PyList_New(0), *mode = NULL, *found = NULL;
+    Py_ssize_t k;
+    for (k = 0; values != NULL && k < PySequence_Fast_GET_SIZE(listed); k++) {
+        PyObject *value = (PyObject *)sliceable(PySequence_Fast_GET_ITEM(listed, k), graph);
+        if (value == NULL || PyList_Append(values, value) < 0) Py_CLEAR(values);
+        if (k == 0 && values != NULL) mode = Py_XNewRef(((Spec *)((Value *)value)->spec)->mode);
     }
-    rows = rows_of(values);
-    if (rows != NULL) {
-        PyObject *of = ((Value *)PyTuple_GET_ITEM(values, 0))->spec;
-        spec = PyObject_CallMethod(of, sort == ROWS ? "with_rows" : "stacked", "n", PyTuple_GET_SIZE(rows));
-    }
-    if (spec != NULL && note_copied(graph, rows)) {
-        found = referring(rows, depth, spec, graph, taped, values);
-        rows = NULL;
-    }
-    Py_XDECREF(spec);
-    Py_XDECREF(rows);
-    Py_DECREF(values);
+    if (values != NULL && mode != NULL) found = referring(joined_rows(values, mode));
+    Py_XDECREF(values);
+    Py_XDECREF(mode);
     return found;
 }
 
@@ -181,7 +124,7 @@ static int refers(PyObject *graph, int sort, PyObject *const *args, Py_ssize_t c
         if (axis > 0) return 1;
         if (axis < 0) return 0;
         if (!is_joined(args[0], sort)) return 1;
-        *result = joined(graph, args[0], sort);
+        *result = joined(graph, args[0]);
         return 0;
     }
     return sort == FREE;
@@ -270,6 +213,7 @@ PyObject *forget_doors(PyObject *module, PyObject *ignored) {
         Py_CLEAR(latest[k].func);
         Py_CLEAR(latest[k].door);
     }
+    forget_operators();
     Py_RETURN_NONE;
 }
 

@@ -67,20 +67,15 @@ typedef struct {
     Py_ssize_t eagerly, inside, mode, numpy, paused, spare, spare_mode;
 } StateNumbers;
 
-/* Its functions that C calls: the node of a record on these values, found or new; a value of it, borrowed; a new value,
-   which takes no reference over. */
+/* Its functions that C calls: the node of a record on these values, found or new; a value of it, borrowed. */
 typedef struct {
     Py_ssize_t (*node_of)(PyObject *batch, PyObject *graph, PyObject *record, PyObject **values, int count, int sharing);
     PyObject *(*value_of)(PyObject *record, Py_ssize_t node, Py_ssize_t k);
-    PyObject *(*make_value)(PyObject *rows, Py_ssize_t depth, PyObject *spec, PyObject *graph, int taped, PyObject *base);
     PyTypeObject *value_type, *record_type, *graph_type, *batch_type, *state_type;
-    PyObject *spec_type;
+    PyObject *spec_type, *guards_type;
 } Core;
 
 extern Core core;
-
-/* A new Value, or NULL and an exception; the reference to `rows` is taken over, also where it fails. */
-PyObject *value_new(PyObject *rows, Py_ssize_t depth, PyObject *spec, PyObject *graph, int taped, PyObject *base);
 
 /* Put what is written in C into the module; the types are those of recorder.py. */
 int fill_module(PyObject *module, PyObject *value, PyObject *record, PyObject *graph, PyObject *batch, PyObject *state);
@@ -98,19 +93,19 @@ typedef struct {
     PyObject *value_of; /* (batch, array) -> Value, or raises `empty` */
     PyObject *empty;
     PyObject *original; /* the call of a block or module as it was */
+    PyObject *look_up;  /* (cell, batch, indices, mode) -> a Value; in PyTorch (cell, batch, indices, learning) -> a lazy
+                           tensor; None where that is no look-up */
     PyObject *rebuild;  /* (structure, values) -> what the call returns; in PyTorch (structure, values, arguments) */
 } Framework;
 
 typedef struct {
     Framework mxnet, torch;
-    PyTypeObject *state_type, *batch_type, *graph_type, *spec_type, *table_type, *torch_table_type, *hybrid_type;
+    PyTypeObject *state_type, *batch_type, *graph_type, *spec_type, *hybrid_type;
     Py_ssize_t state_batch, state_explicit, state_spare_of, state_trace;
-    Py_ssize_t batch_engine, batch_foreign, batch_graph, batch_imports, batch_noted, batch_parameters, batch_records,
-        batch_signatures, batch_tables;
+    Py_ssize_t batch_engine, batch_foreign, batch_graph, batch_noted, batch_parameters, batch_records,
+        batch_signatures;
     Py_ssize_t cell_chooses;
     Py_ssize_t cell_is_node;
-    Py_ssize_t table_known, table_row, table_size, table_taped;
-    Py_ssize_t torch_table_row, torch_table_size, torch_table_taped, torch_table_weight;
     Py_ssize_t array_handle;
     PyObject *local;       /* the thread's state is its attribute `state` */
     PyObject *key;         /* of a block's cell in its __dict__ */
@@ -128,7 +123,6 @@ typedef struct {
     PyObject *operate;     /* (func, types, args, kwargs): what a call without a door gives */
     PyObject *error_of;    /* (func, args, kwargs, error) -> what is raised for an error in such a call */
     PyObject *make;        /* (value) -> a new LazyTensor */
-    PyObject *look_up;     /* (cell, batch, indices, learning) -> a LazyTensor, or None where that is no look-up */
     PyObject *again;       /* (batch, cell, key): the record of an operator that another batch has had, or None */
     PyObject *expanded;    /* (batch, cell, class): a call with such an argument was expanded */
     void *get_shape, *get_dtype, *get_context, *copy_out; /* MXNDArrayGetShapeEx64 and so on */
@@ -136,8 +130,8 @@ typedef struct {
 
 extern Names names;
 extern PyObject *str_state, *str_hooks, *str_pre_hooks, *str_value,
-    *str_index, *str_forward, *str_requires_grad, *str_tolist, *str_parameters, *str_buffers, *str_modules, *str_copies,
-    *str_dim, *str_inplace, *str_out, *str_row_list, *str_call, *str_mxnet, *str_torch;
+    *str_forward, *str_parameters, *str_buffers, *str_modules,
+    *str_dim, *str_inplace, *str_out, *str_call, *str_mxnet, *str_torch;
 
 int names_init(void);
 PyObject *configure(PyObject *module, PyObject *args, PyObject *kwargs);
@@ -220,8 +214,6 @@ typedef struct {
     int busy; /* calls that are at it now */
 } Entry;
 
-enum { MOST_ROWS = INT32_MAX }; /* of a graph: indices have 32 bits */
-
 typedef struct {
     PyObject_HEAD
     Entry **table;
@@ -232,18 +224,26 @@ extern PyTypeObject SignaturesType;
 
 void entry_free(Entry *entry);
 Entry *signatures_find(Signatures *self, const void **parts, int count, Py_hash_t hash);
-/* `key` keeps alive what the parts point to. NULL without an exception where the record is none that the fast path can serve. */
+/* `key` keeps alive what the parts point to; without a record it is all that is kept. NULL and an exception. */
 Entry *signatures_add(Signatures *self, PyObject *record, PyObject *key, const void **parts, int count, Py_hash_t hash);
 Py_hash_t hash_parts(const void **parts, int count);
 
 /* The record of a signature for what Python's state is now: 1, 0 where Python has to see to it, -1 and an exception. */
 int signatures_current(Entry *entry, PyObject *batch);
 
-/* guards.c: what of Python's state has to hold for a traced call to be that of now */
-
-extern PyTypeObject GuardsType;
-
+/* hybrid/capture/guards/facts.py: what of Python's state has to hold for a traced call to be that of now: 1, 0, or -1
+   and an exception */
 int guards_hold(PyObject *guards);
+
+/* What every change of a dict or a class changes: 0 where there is nothing of the sort. */
+static inline int64_t version_of(PyObject *container) {
+    if (PyType_Check(container) && PyType_HasFeature((PyTypeObject *)container, Py_TPFLAGS_VALID_VERSION_TAG))
+        return (int64_t)((PyTypeObject *)container)->tp_version_tag;
+#if PY_VERSION_HEX < 0x030C0000
+    if (PyDict_Check(container)) return (int64_t)((PyDictObject *)container)->ma_version_tag;
+#endif
+    return 0;
+}
 
 /* capture.c: whether a call that was found is to be traced again */
 
@@ -276,7 +276,6 @@ typedef struct {
     Value *values[MOST]; /* references of our own: calling Python may change the arrays */
     PyObject *held[MOST];   /* the same of parts that are no one's else */
     int count, arguments, holds;
-    int named, bits; /* of the parts that are but a sign for the next one */
 } Call;
 
 /* Whether a call can be one of the open batch, of which it then holds what it needs; `what` is called. */
@@ -315,8 +314,12 @@ PyObject *capture(const Framework *of, PyObject *state, PyObject *cell, PyObject
 /* graph/slices.py: rows of a Value by a slice or a number, or None where Python has to see to it */
 PyObject *rows_by(PyObject *value, PyObject *key);
 
-/* graph/entries.py: the value of a look-up in a table of so many entries, or None where Python has to see to it */
-PyObject *entries_at(PyObject *graph, PyObject *entries, PyObject *numbers, Py_ssize_t size, PyObject *spec, int taped);
+void forget_operators(void);
+PyObject *keep_call(PyObject *module, PyObject *const *args, Py_ssize_t count);
+
+/* graph/joining.py: values one after the other, a list of them, or None where Python has to see to it; a copy of one */
+PyObject *joined_rows(PyObject *values, PyObject *mode);
+PyObject *copied_rows(PyObject *value);
 
 /* slices.c */
 
@@ -325,7 +328,7 @@ PyObject *slice_of(const Framework *of, int interface, PyObject *array, PyObject
 /* arrays.c */
 
 PyObject *look(PyObject *module, PyObject *array);
-PyObject *quick_lookup(PyObject *state, PyObject *cell, PyObject *array);
+PyObject *whole_numbers(PyObject *module, PyObject *array);
 
 /* operators.c: calls of MXNet's operators */
 

@@ -64,6 +64,21 @@ static PyObject *outside(PyObject *state, PyObject *cell, PyObject *const *args,
     return result;
 }
 
+/* A call of a cell that is nothing but a look-up. */
+static PyObject *look_up(PyObject *state, PyObject *cell, PyObject *indices) {
+    PyObject *batch = SLOT(state, names.state_batch), *mode, *value, *result = NULL;
+    if (batch == NULL || Py_TYPE(batch) != names.batch_type || !has_room(batch)) return NULL;
+    if (names.engine != NULL && SLOT(batch, names.batch_engine) == names.engine) return NULL; /* of the other framework */
+    mode = PyLong_FromSsize_t(numbers_of(state)->mode);
+    if (mode == NULL) return NULL;
+    value = PyObject_CallFunctionObjArgs(names.mxnet.look_up, cell, batch, indices, mode, NULL);
+    Py_DECREF(mode);
+    if (value != NULL && Py_TYPE(value) == core.value_type)
+        result = wrap(&names.mxnet, PyObject_TypeCheck(indices, names.mxnet.plain[1]), value);
+    Py_XDECREF(value);
+    return result;
+}
+
 /* The cell of a block that nobody hybridized: a new reference, or NULL. */
 static PyObject *automatic(PyObject *state, PyObject *const *args, Py_ssize_t count) {
     PyObject *rest, *cell;
@@ -106,7 +121,7 @@ static PyObject *quick_call(PyObject *const *args, Py_ssize_t count) {
     if (SLOT(cell, names.cell_is_node) != Py_True)
         result = inside ? forward(state, dict, args, count) : NULL;
     else if (SLOT(cell, names.mxnet.cell_lookup) != Py_None)
-        result = count == 2 ? quick_lookup(state, cell, args[1]) : NULL;
+        result = count == 2 ? look_up(state, cell, args[1]) : NULL;
     else if (inside)
         result = capture(&names.mxnet, state, cell, args[0], args + 1, count - 1, NULL);
     else

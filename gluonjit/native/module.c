@@ -6,8 +6,10 @@ static PyMethodDef methods[] = {
     {"configure", (PyCFunction)(void (*)(void))configure, METH_VARARGS | METH_KEYWORDS,
      "Tell the fast path the classes and functions of the package that it works with."},
     {"look", look, METH_O, "Shape and codes of dtype and device of an array, or None where Python has to look."},
+    {"numbers", whole_numbers, METH_O, "The whole numbers of an array of one axis, or None where Python has to look."},
     {"capture", (PyCFunction)(void (*)(void))capture_call, METH_FASTCALL,
      "What a call gives that is one node, or None where Python has to see to it."},
+    {"keep", (PyCFunction)(void (*)(void))keep_call, METH_FASTCALL, "Let equal calls be nodes of this record."},
     {"keep_operator", (PyCFunction)(void (*)(void))keep_operator, METH_FASTCALL,
      "Let equal calls of an operator of MXNet's be nodes of this record."},
     {"main_door", main_door, METH_NOARGS, "What stands in the place of __torch_function__ of lazy tensors."},
@@ -32,15 +34,9 @@ static int is_alike(PyObject *type, size_t size) {
     return 0;
 }
 
-PyObject *value_new(PyObject *rows, Py_ssize_t depth, PyObject *spec, PyObject *graph, int taped, PyObject *base) {
-    PyObject *value = rows == NULL ? NULL : core.make_value(rows, depth, spec, graph, taped, base);
-    Py_XDECREF(rows);
-    return value;
-}
-
 int fill_module(PyObject *module, PyObject *value, PyObject *record, PyObject *graph, PyObject *batch, PyObject *state) {
-    PyTypeObject *types[] = {&SignaturesType, &HookType, &SilentType, &GuardsType, &DoorType, &SignsType, &CelledType};
-    const char *named[] = {"Signatures", "Hook", "Silent", "Guards", "Door", "Signs", "Celled"};
+    PyTypeObject *types[] = {&SignaturesType, &HookType, &SilentType, &DoorType, &SignsType, &CelledType};
+    const char *named[] = {"Signatures", "Hook", "Silent", "Door", "Signs", "Celled"};
     size_t k;
     if (!is_alike(value, sizeof(Value)) || !is_alike(record, sizeof(Record)) || !is_alike(graph, sizeof(GraphRows)) ||
         !is_alike(batch, sizeof(BatchRoom)) ||

@@ -3,9 +3,9 @@
 #include "fast.h"
 
 Names names;
-PyObject *str_state, *str_hooks, *str_pre_hooks, *str_value, *str_index, *str_forward,
-    *str_requires_grad, *str_tolist, *str_parameters, *str_buffers, *str_modules, *str_copies, *str_dim, *str_inplace, *str_out,
-    *str_row_list, *str_call, *str_mxnet, *str_torch;
+PyObject *str_state, *str_hooks, *str_pre_hooks, *str_value, *str_forward,
+    *str_parameters, *str_buffers, *str_modules, *str_dim, *str_inplace, *str_out,
+    *str_call, *str_mxnet, *str_torch;
 
 /* What is told together, by one call of configure(). */
 enum { PACKAGE, MXNET, TORCH, SECTIONS };
@@ -26,20 +26,14 @@ static Where slots[] = {
     {PACKAGE, "Batch", "engine", &names.batch_engine},
     {PACKAGE, "Batch", "foreign", &names.batch_foreign},
     {PACKAGE, "Batch", "graph", &names.batch_graph},
-    {PACKAGE, "Batch", "imports", &names.batch_imports},
     {PACKAGE, "Batch", "noted", &names.batch_noted},
     {PACKAGE, "Batch", "parameters", &names.batch_parameters},
     {PACKAGE, "Batch", "records", &names.batch_records},
     {PACKAGE, "Batch", "signatures", &names.batch_signatures},
-    {PACKAGE, "Batch", "tables", &names.batch_tables},
     {MXNET, "Cell", "chooses", &names.cell_chooses},
     {MXNET, "Cell", "is_node", &names.cell_is_node},
     {MXNET, "Cell", "lookup", &names.mxnet.cell_lookup},
     {MXNET, "Cell", "paces", &names.mxnet.cell_paces},
-    {MXNET, "Table", "known", &names.table_known},
-    {MXNET, "Table", "row", &names.table_row},
-    {MXNET, "Table", "size", &names.table_size},
-    {MXNET, "Table", "taped", &names.table_taped},
     {MXNET, "NDArrayBase", "handle", &names.array_handle},
     {MXNET, "LazyArray", "_v", &names.mxnet.lazy_v[0]},
     {MXNET, "LazyArray", "_c", &names.mxnet.lazy_c[0]},
@@ -51,10 +45,6 @@ static Where slots[] = {
     {MXNET, "LazyNumpy", "_k", &names.mxnet.lazy_k[1]},
     {TORCH, "Cell", "lookup", &names.torch.cell_lookup},
     {TORCH, "Cell", "paces", &names.torch.cell_paces},
-    {TORCH, "Table", "row", &names.torch_table_row},
-    {TORCH, "Table", "size", &names.torch_table_size},
-    {TORCH, "Table", "taped", &names.torch_table_taped},
-    {TORCH, "Table", "weight", &names.torch_table_weight},
     {TORCH, "LazyTensor", "_v", &names.torch.lazy_v[0]},
     {TORCH, "LazyTensor", "_c", &names.torch.lazy_c[0]},
     {TORCH, "LazyTensor", "_b", &names.torch.lazy_b[0]},
@@ -77,13 +67,11 @@ static struct {
     {MXNET, "LazyNumpy", &names.mxnet.lazy[1]},
     {MXNET, "NDArray", &names.mxnet.plain[0]},
     {MXNET, "ndarray", &names.mxnet.plain[1]},
-    {MXNET, "Table", &names.table_type},
     {MXNET, "HybridBlock", &names.hybrid_type},
     {MXNET, "Block", &names.mxnet.block_type},
     {TORCH, "Cell", &names.torch.cell_type},
     {TORCH, "LazyTensor", &names.torch.lazy[0]},
     {TORCH, "Tensor", &names.torch.plain[0]},
-    {TORCH, "Table", &names.torch_table_type},
     {TORCH, "Parameter", &names.parameter_type},
     {TORCH, "Module", &names.torch.block_type},
     {0, NULL, NULL},
@@ -105,6 +93,7 @@ static struct {
     {MXNET, "rebuild", &names.mxnet.rebuild},
     {MXNET, "automatic", &names.automatic},
     {MXNET, "after", &names.after},
+    {MXNET, "look_up", &names.mxnet.look_up},
     {TORCH, "key", &names.key},
     {TORCH, "value_of", &names.torch.value_of},
     {TORCH, "empty", &names.torch.empty},
@@ -117,7 +106,7 @@ static struct {
     {TORCH, "operate", &names.operate},
     {TORCH, "error_of", &names.error_of},
     {TORCH, "make", &names.make},
-    {TORCH, "look_up", &names.look_up},
+    {TORCH, "look_up", &names.torch.look_up},
     {TORCH, "original", &names.torch.original},
     {TORCH, "expanded", &names.expanded},
     {TORCH, "again", &names.again},
@@ -140,24 +129,19 @@ int names_init(void) {
     str_hooks = PyUnicode_InternFromString("_forward_hooks");
     str_pre_hooks = PyUnicode_InternFromString("_forward_pre_hooks");
     str_value = PyUnicode_InternFromString("value");
-    str_index = PyUnicode_InternFromString("index");
     str_forward = PyUnicode_InternFromString("forward");
-    str_requires_grad = PyUnicode_InternFromString("requires_grad");
-    str_tolist = PyUnicode_InternFromString("tolist");
     str_parameters = PyUnicode_InternFromString("_parameters");
     str_buffers = PyUnicode_InternFromString("_buffers");
     str_modules = PyUnicode_InternFromString("_modules");
-    str_copies = PyUnicode_InternFromString("copies");
     str_dim = PyUnicode_InternFromString("dim");
     str_inplace = PyUnicode_InternFromString("inplace");
     str_out = PyUnicode_InternFromString("out");
-    str_row_list = PyUnicode_InternFromString("row_list");
     str_call = PyUnicode_InternFromString("__call__");
     str_mxnet = PyUnicode_InternFromString("mxnet");
     str_torch = PyUnicode_InternFromString("torch");
     if (!str_call || !str_mxnet || !str_torch) return -1;
-    if (!str_copies || !str_dim || !str_inplace || !str_out || !str_row_list) return -1;
-    if (!str_value || !str_index || !str_forward || !str_requires_grad || !str_tolist) return -1;
+    if (!str_dim || !str_inplace || !str_out) return -1;
+    if (!str_value || !str_forward) return -1;
     if (!str_parameters || !str_buffers || !str_modules) return -1;
     return str_state && str_hooks && str_pre_hooks ? 0 : -1;
 }

@@ -65,7 +65,7 @@ static Entry *entry_new(PyObject *record) {
 static int holds(PyObject *record) {
     PyObject *guards = ((Record *)record)->guards;
     if (guards == Py_None) return 1;
-    return Py_TYPE(guards) == &GuardsType ? guards_hold(guards) : 0;
+    return (PyObject *)Py_TYPE(guards) == core.guards_type ? guards_hold(guards) : 0;
 }
 
 /* Let an entry be that of another record, which Python has found for its signature. */
@@ -128,9 +128,8 @@ static int grow(Signatures *self) {
 Entry *signatures_add(Signatures *self, PyObject *record, PyObject *key, const void **parts, int count, Py_hash_t hash) {
     Entry *entry;
     size_t place;
-    if (Py_TYPE(record) != core.record_type) return NULL;
-    entry = entry_new(record);
-    if (entry == NULL) return NULL;
+    entry = record == NULL ? PyMem_Calloc(1, sizeof(Entry)) : entry_new(record);
+    if (entry == NULL) return record == NULL ? (Entry *)PyErr_NoMemory() : NULL;
     entry->parts = PyMem_Malloc(sizeof(void *) * (size_t)count);
     if (entry->parts == NULL) {
         PyErr_NoMemory();

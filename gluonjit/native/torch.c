@@ -49,73 +49,12 @@ static PyObject *expand(PyObject *state, PyObject *batch, PyObject *cell, PyObje
     return result;
 }
 
-/* The table that a look-up reads, as Python has noted it: a new reference, or NULL where it has to look. */
-static PyObject *table_of(PyObject *batch, PyObject *cell, PyObject *lookup, int learning) {
-    PyObject *changes, *tables = dict_at(batch, names.batch_tables);
-    PyObject *place, *table, *weight, *learned = NULL;
-    int taped;
-    if (tables == NULL) return NULL;
-    changes = PyLong_FromSsize_t(((BatchRoom *)batch)->changes);
-    place = changes == NULL ? NULL : PyTuple_Pack(3, cell, learning ? Py_True : Py_False, changes);
-    Py_XDECREF(changes);
-    if (place == NULL) return NULL;
-    table = Py_XNewRef(PyDict_GetItemWithError(tables, place));
-    Py_DECREF(place);
-    if (table == NULL || Py_TYPE(table) != names.torch_table_type) goto other;
-    if (lookup == NULL || !PyTuple_CheckExact(lookup) || PyTuple_GET_SIZE(lookup) < 1) goto other;
-    weight = PyTuple_GET_ITEM(lookup, 0);
-    if (weight != SLOT(table, names.torch_table_weight)) goto other;
-    learned = PyObject_GetAttr(weight, str_requires_grad);
-    taped = learning && learned == Py_True;
-    if (learned == NULL || taped != (SLOT(table, names.torch_table_taped) == Py_True)) goto other;
-    Py_DECREF(learned);
-    return table;
-other:
-    Py_XDECREF(learned);
-    Py_XDECREF(table);
-    return NULL;
-}
-
-/* A look-up in a table that the batch knows, by whole numbers that are there. */
-static PyObject *quick_rows(PyObject *batch, PyObject *cell, PyObject *indices, int learning) {
-    PyObject *table, *lookup, *graph, *entries = NULL, *tables, *listed = NULL, *value = NULL, *result = NULL;
-    Py_ssize_t size;
-    if (Py_TYPE(indices) == names.torch.lazy[0] && is_stale(indices)) return NULL;
-    if (Py_TYPE(indices) == names.torch.lazy[0]) indices = SLOT(indices, names.torch.lazy_c[0]);
-    if (indices == NULL || Py_TYPE(indices) != names.torch.plain[0]) return NULL;
-    Py_INCREF(indices);
-    lookup = Py_XNewRef(SLOT(cell, names.torch.cell_lookup));
-    table = table_of(batch, cell, lookup, learning);
-    graph = table == NULL ? NULL : Py_XNewRef(held_at(batch, names.batch_graph, names.graph_type));
-    tables = graph == NULL ? NULL : dict_at(graph, offsetof(GraphRows, lookups));
-    if (tables != NULL) entries = Py_XNewRef(PyDict_GetItemWithError(tables, table));
-    if (entries != NULL && PyDict_CheckExact(entries)) listed = PyObject_CallMethodNoArgs(indices, str_tolist);
-    if (listed != NULL && (PyList_CheckExact(listed) || PyLong_CheckExact(listed)) &&
-        SLOT(batch, names.batch_graph) == graph) {
-        size = number_at(table, names.torch_table_size);
-        if (!PyErr_Occurred())
-            value = entries_at(graph, entries, listed, size, SLOT(table, names.torch_table_row),
-                               SLOT(table, names.torch_table_taped) == Py_True);
-    }
-    if (value != NULL && value != Py_None) result = tensor_of(value);
-    Py_XDECREF(value);
-    Py_XDECREF(listed);
-    Py_XDECREF(entries);
-    Py_XDECREF(graph);
-    Py_XDECREF(table);
-    Py_XDECREF(lookup);
-    Py_DECREF(indices);
-    return result;
-}
-
 /* A call of a cell that is nothing but a look-up. */
 static PyObject *look_up(PyObject *batch, PyObject *cell, PyObject *const *args, Py_ssize_t count) {
     PyObject *result;
     int learning = is_learning();
     if (learning < 0 || count != 2 || !has_room(batch)) return NULL;
-    result = quick_rows(batch, cell, args[1], learning);
-    if (result == NULL && !PyErr_Occurred())
-        result = PyObject_CallFunctionObjArgs(names.look_up, cell, batch, args[1], learning ? Py_True : Py_False, NULL);
+    result = PyObject_CallFunctionObjArgs(names.torch.look_up, cell, batch, args[1], learning ? Py_True : Py_False, NULL);
     if (result == Py_None) Py_CLEAR(result);
     return result;
 }

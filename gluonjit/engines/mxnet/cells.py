@@ -13,6 +13,7 @@ from mxnet.ndarray import NDArray
 from mxnet.ndarray.sparse import BaseSparseNDArray
 from mxnet.numpy import ndarray
 
+from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet.cell import Cell
 from gluonjit.engines.mxnet.computing import waits
 from gluonjit.engines.mxnet.hooked import current_mode
@@ -77,6 +78,8 @@ def capture_cell(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: t
         record = made
     elif AGAIN.due():
         _trace_again(cell, owner, run or owner.forward, args, batch, key)
+    if FAST is not None:
+        FAST.keep(cell, owner, args, {}, key, record)
     results = captured(batch, record, values)
     if begin:
         batch.report.note(cell.name, "capture", begin, perf_counter())
@@ -134,20 +137,25 @@ def _unknown(arg: Any) -> str:
 
 def _captured_lookup(cell: Cell, batch: Batch, indices: Any, mode: int) -> Any:
     """A call that is nothing but a look-up, by integers that are known."""
-    if isinstance(indices, Lazy):
-        waits(indices)  # a view is renewed
-    array = indices._c if isinstance(indices, Lazy) else indices
-    if not isinstance(array, NDArray):
-        return None
-    table = batch.tables.get((cell, is_recorded(mode)))
-    if table is None:
-        parameter, attrs = cell.lookup
-        table = table_of(batch, parameter.data(array.context), attrs, is_recorded(mode))
-        batch.tables[(cell, is_recorded(mode))] = table
-    value = look_up(batch, array, table)
+    value = looked_up(cell, batch, indices, mode)
     if value is None:
         return None
-    return wrap_np(value) if isinstance(array, ndarray) else wrap(value)
+    return wrap_np(value) if isinstance(indices, ndarray) else wrap(value)
+
+
+def looked_up(cell: Cell, batch: Batch, indices: Any, mode: int) -> Value | None:
+    """The value of such a call; None where the integers are not known."""
+    if isinstance(indices, Lazy):
+        waits(indices)  # a view is renewed
+        indices = indices._c
+    if not isinstance(indices, NDArray):
+        return None
+    place = (cell, is_recorded(mode))
+    table = batch.tables.get(place)
+    if table is None:
+        parameter, attrs = cell.lookup
+        table = batch.tables[place] = table_of(batch, parameter.data(indices.context), attrs, is_recorded(mode))
+    return look_up(batch, indices, table)
 
 
 def _record(

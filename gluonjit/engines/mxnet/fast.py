@@ -14,11 +14,10 @@ from mxnet.numpy import ndarray
 from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet import calls, hooked
 from gluonjit.engines.mxnet.cell import KEY, Cell
-from gluonjit.engines.mxnet.cells import rebuild
+from gluonjit.engines.mxnet.cells import looked_up, rebuild
 from gluonjit.engines.mxnet.dynamic import automatic_cell
 from gluonjit.engines.mxnet.lazy import LazyArray
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy
-from gluonjit.engines.mxnet.lookups import Table
 from gluonjit.engines.mxnet.operands import ZERO, Empty, value_of
 from gluonjit.hybrid.capture.fast import configure
 
@@ -41,12 +40,12 @@ def block_call() -> Any:
         empty=Empty,
         zero=ZERO,
         rebuild=rebuild,
-        Table=Table,
         NDArrayBase=NDArrayBase,
         HybridBlock=gluon.HybridBlock,
         Block=gluon.Block,
         automatic=automatic_cell,
         after=calls.after_forward,
+        look_up=looked_up,
         get_shape=_address(_LIB.MXNDArrayGetShapeEx64),
         get_dtype=_address(_LIB.MXNDArrayGetDType),
         get_context=_address(_LIB.MXNDArrayGetContext),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet.arrays import device_of, dtype_name
 from gluonjit.engines.mxnet.shared import SHARED
 from gluonjit.engines.mxnet.trace import Attrs
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Value, intern_spec
+from gluonjit.graph.entries import entries_at
 from gluonjit.graph.references import table_rows
 from gluonjit.hybrid import Batch
 
@@ -61,6 +63,12 @@ def look_up(batch: Batch, indices: Any, table: Table) -> Value | None:
     known = table.known.get(id(indices))
     if known is not None:
         return known[1]
+    listed = None if FAST is None else FAST.numbers(indices)
+    if listed is not None:
+        graph = batch.graph
+        value = entries_at(graph, graph.entries(table, table.row), listed, table.size, table.row, table.taped)
+        if value is not None:
+            return _noted(batch, indices, table, value)
     numbers = indices.asnumpy()
     if numbers.ndim != 1 or not numbers.size:
         return None
@@ -71,9 +79,13 @@ def look_up(batch: Batch, indices: Any, table: Table) -> Value | None:
             f"Embedding: index {wrong} in a look-up of {len(listed)} entries, but the table has {table.size} "
             f"rows (0 to {table.size - 1}). Check the vocabulary that made the indices."
         )
-    value = table_rows(batch.graph, table, table.row, listed, table.taped)
+    return _noted(batch, indices, table, table_rows(batch.graph, table, table.row, listed, table.taped))
+
+
+def _noted(batch: Batch, indices: Any, table: Table, value: Value) -> Value:
+    """The value of an index array, which the batch and the table know from now on: a write to the array is noticed."""
     if indices.__class__ not in SHARED:
-        table.known[id(indices)] = batch.imports["index", id(indices)] = (indices, value)  # a write to it is noticed
+        table.known[id(indices)] = batch.imports["index", id(indices)] = (indices, value)
     return value
 
 

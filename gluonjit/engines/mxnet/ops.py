@@ -48,13 +48,8 @@ _WITHOUT_GRADIENT = {"_contrib_getnnz", "_npx_nonzero", "_npi_unique", "_npi_bin
 def capture_op(
     handle: int, arrays: Sequence[Any], keys: Sequence[str], vals: Sequence[Any], is_np: bool, as_list: bool
 ) -> Any:
-    """Capture an operator on arrays; what cannot be captured runs at once. C does the same for what is in `ops`."""
+    """Capture an operator on arrays; what cannot be captured runs at once. C does the same for what it was told of."""
     state = LOCAL.state
-    like = _likeness(state, handle, arrays, keys, vals)
-    record = None if like is None else state.batch.ops.get(like)  # type: ignore[union-attr]
-    if record is not None:
-        operands = [array._v for array in arrays if isinstance(array, Lazy)]
-        return _wrapped(captured(state.batch, record, operands), is_np, as_list)  # type: ignore[arg-type]
     batch = state.batch
     if batch is None or batch.engine.name != "mxnet":
         state.mode = current_mode()
@@ -93,10 +88,8 @@ def capture_op(
         elif name in _WITHOUT_GRADIENT:
             arrays = [concrete(array) if isinstance(array, Lazy) else array for array in arrays]
         return original_invoke(handle, arrays, keys, vals, None, is_np, as_list)
-    if like is not None and record is not None and len(record.kind.operands) == sum(v is not None for v in values):
-        batch.ops[like] = record
-        if FAST is not None:
-            FAST.keep_operator(handle, arrays, keys, vals, record)
+    if FAST is not None and record is not None and len(record.kind.operands) == sum(v is not None for v in values):
+        FAST.keep_operator(handle, arrays, keys, vals, record)
     return _wrapped(results, is_np, as_list)
 
 
@@ -118,34 +111,6 @@ def _wrapped(values: Sequence[Value], is_np: bool, as_list: bool) -> Any:
     if as_list or len(values) > 1:
         return [wrap(value) for value in values]
     return wrap(values[0])
-
-
-def _likeness(
-    state: State, handle: int, arrays: Sequence[Any], keys: Sequence[str], vals: Sequence[Any]
-) -> tuple[Any, ...] | None:
-    """The key that calls which are nodes of one record have in common; None where that is not plain to see."""
-    batch = state.batch
-    if batch is None or not arrays or batch.room < 0:
-        return None
-    graph, parameters = batch.graph, batch.parameters
-    parts: list[Any] = [handle, state.mode, state.numpy, len(keys), *keys, *vals]
-    if 0.0 in vals:  # 0.0 == -0.0
-        parts.append(str(vals))
-    for array in arrays:
-        if array.__class__ is LazyArray or array.__class__ is LazyNumpy:
-            if array._v.graph is not graph:
-                return None
-            parts.append(array._v.spec)
-        elif id(array) in parameters:
-            parts.append(id(array))
-        else:
-            return None
-    like = tuple(parts)
-    try:
-        hash(like)
-    except TypeError:  # an attribute given as a list
-        return None
-    return like
 
 
 def _weights(batch: Batch, name: str, arrays: Sequence[Any]) -> set[int]:

@@ -11,11 +11,11 @@ from typing import Optional
 
 from gluonjit.engines.mxnet.rules import Attributes
 from gluonjit.graph import Value
+from gluonjit.graph.joining import joined
 from gluonjit.graph.references import (
     Copied,
     Shape,
     indexed,
-    joined,
     reshaped,
     row,
     row_range,
@@ -41,11 +41,11 @@ def _slice_axis(values: Sequence[Value], attrs: Attributes, shape: Shape) -> Val
 
 
 def _concat(values: Sequence[Value], attrs: Attributes, shape: Shape) -> Value | None:
-    return joined(values, shape, "rows") if attrs.integer("dim", 1) == 0 else None
+    return joined(values, "rows") if attrs.integer("dim", 1) == 0 else None
 
 
 def _stack(values: Sequence[Value], attrs: Attributes, shape: Shape) -> Value | None:
-    return joined(values, shape, "stack") if attrs.integer("axis", 0) == 0 else None
+    return joined(values, "stack") if attrs.integer("axis", 0) == 0 else None
 
 
 def _same(values: Sequence[Value], attrs: Attributes, shape: Shape) -> Value | None:
@@ -63,7 +63,7 @@ def _float_plus_nothing(values: Sequence[Value], attrs: Attributes, shape: Shape
 
 
 def _numpy_joined(values: Sequence[Value], attrs: Attributes, shape: Shape) -> Value | None:
-    return joined(values, shape, "rows") if attrs.optional_integer("axis", 0) == 0 else None
+    return joined(values, "rows") if attrs.optional_integer("axis", 0) == 0 else None
 
 
 REFERENCES: Mapping[str, Reference] = {

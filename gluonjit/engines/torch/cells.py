@@ -22,6 +22,7 @@ from gluonjit.engines.torch.operands import Unfit, current, leaf, value_of
 from gluonjit.engines.torch.records import ASKED, Refusal, record_of, trace_again
 from gluonjit.engines.torch.structure import Constant
 from gluonjit.graph import Record, Value
+from gluonjit.graph.entries import entries_at
 from gluonjit.graph.recorder import mapped
 from gluonjit.hybrid import LOCAL, Batch, Options, engine_of
 from gluonjit.hybrid.capture.capturing import captured
@@ -114,6 +115,8 @@ def capture(
         record = made
     elif not cell.operator and AGAIN.due():
         trace_again(Call(cell, owner, run, args, kwargs, values, batch, Noted()), key, record)
+    if FAST is not None:
+        FAST.keep(cell, owner, args, kwargs, key, record)
     results = captured(batch, record, values)
     if begin:
         batch.report.note(cell.name, "capture", begin, perf_counter())
@@ -196,9 +199,16 @@ def captured_lookup(cell: Cell, batch: Batch, indices: Any, learning: bool) -> A
     """A call that is nothing but a look-up, by integers that are known: those on a device are not waited for."""
     if indices.__class__ is LazyTensor:
         indices = known(indices)
-    if not isinstance(indices, torch.Tensor) or indices.device.type != "cpu":
+    if not isinstance(indices, torch.Tensor) or not indices.is_cpu:
         return None
     weight, attrs, module = cell.lookup
+    taped = learning and weight.requires_grad
+    table = batch.tables.get((cell, learning, batch.changes))
+    if table is not None and table.weight is weight and table.taped is taped:  # as for the sentence before
+        graph = batch.graph
+        value = entries_at(graph, graph.entries(table, table.row), indices.tolist(), table.size, table.row, taped)
+        if value is not None:
+            return wrap(value)
     if batch.own.looked.get(cell) != batch.changes:  # once a batch, and when something has changed
         owner = module()
         if owner is not None and attributes(owner) != cell.seen:
@@ -206,8 +216,7 @@ def captured_lookup(cell: Cell, batch: Batch, indices: Any, learning: bool) -> A
             batch.changes += 1
             return None
         batch.own.looked[cell] = batch.changes
-    table = table_of(batch, weight, attrs, learning and weight.requires_grad)
-    batch.tables[cell, learning, batch.changes] = table  # where C finds it
+    table = batch.tables[cell, learning, batch.changes] = table_of(batch, weight, attrs, taped)
     value = look_up(batch, indices, table)
     return None if value is None else wrap(value)
 

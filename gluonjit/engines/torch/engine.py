@@ -194,6 +194,8 @@ class TorchEngine(Adapter):
         clear_steps()
         clear_looks()
         forget_recordings()
+        if FAST is not None:
+            FAST.forget_doors()
         for cell in cells_known():
             cell.clear()
             cell.never = ""

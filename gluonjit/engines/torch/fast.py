@@ -13,7 +13,6 @@ from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import captured_lookup, rebuild
 from gluonjit.engines.torch.engine import ENGINE
 from gluonjit.engines.torch.lazy import LazyTensor, make
-from gluonjit.engines.torch.lookups import Table
 from gluonjit.engines.torch.operands import Unfit, value_of
 from gluonjit.engines.torch.operators import DOORS
 from gluonjit.engines.torch.records import record_again
@@ -30,7 +29,6 @@ def module_call() -> Any:
         Cell=Cell,
         LazyTensor=LazyTensor,
         Tensor=torch.Tensor,
-        Table=Table,
         Parameter=torch.nn.Parameter,
         Module=torch.nn.Module,
         key=KEY,

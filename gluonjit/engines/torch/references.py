@@ -14,7 +14,8 @@ import torch
 from gluonjit.engines.torch.lazy import wrap
 from gluonjit.engines.torch.operands import Unfit, value_of
 from gluonjit.graph import Value
-from gluonjit.graph.references import joined, reshaped, row, row_range, same_rows
+from gluonjit.graph.joining import copied, joined
+from gluonjit.graph.references import reshaped, row, row_range, same_rows
 from gluonjit.hybrid import Batch
 
 Reference = Callable[[Batch, tuple[Any, ...], dict[str, Any]], Any]
@@ -128,10 +129,7 @@ def _joiner(mode: str) -> Reference:
             if value is None or (mode == "stack" and value.spec.shape != values[0].spec.shape if values else False):
                 return None
             values.append(value)
-        first = values[0].spec
-        rows = sum([value.spec.rows for value in values])
-        shape = (len(values), *first.shape) if mode == "stack" else (rows, *first.row_shape)
-        return _wrapped(joined(values, shape, mode))
+        return _wrapped(joined(values, mode))
 
     return join
 
@@ -150,8 +148,7 @@ def _plus_nothing(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     value = value_to_slice(batch, args[0])
     if value is None or value.spec.dtype == "bool":
         return None
-    batch.graph.copies.append(value.row_list())
-    return wrap(same_rows(value, value.spec, value.rows))
+    return wrap(copied(value))
 
 
 REFERENCES: dict[Any, Reference] = {

@@ -135,7 +135,6 @@ class Batch(BatchRoom):
         self.tables: dict[Any, Any] = {}
         self.signatures: Any = None if FAST is None else FAST.Signatures()  # the records, as C finds them
         self.created: dict[Any, Any] = {}
-        self.ops: dict[Any, Any] = {}  # records by what operator calls of one signature have in common
         self.looks: dict[Any, Any] = {}  # what the models look like that were called, by address
         self.reused: dict[Any, Any] = {}  # what recordings of calls need to know of this graph
         self.room = 1.0

@@ -1,14 +1,26 @@
-"""Facts: what a traced call has read of Python's state, where it was, and whether it is still so."""
+# cython: language_level=3, boundscheck=False, wraparound=False, nonecheck=True, binding=False
+"""Facts: what a traced call has read of Python's state, where it was, and whether it is still so.
+
+In Cython's pure-Python mode: a part of `gluonjit._fast` where that was built (`facts.pxd` has the types), and
+interpreted as it stands elsewhere.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Sequence
 from struct import pack
 from typing import Any, NamedTuple
 
 import numpy as np
 
-ENTRY, ITEM, SIZE, CELL, CLASS, DEFAULTS, CONTENTS, SLOT = range(8)
+try:
+    import cython
+except ImportError:
+    from gluonjit import standin as cython
+
+if not cython.compiled:
+    ENTRY, ITEM, SIZE, CELL, CLASS, DEFAULTS, CONTENTS, SLOT = range(8)
 """Ways to look something up: an entry of a dict, an item of a list, how many there are, what a closure's cell holds, an
 attribute of a class or its bases, a function's defaults, all that is in a container, a slot of an object."""
 
@@ -25,29 +37,43 @@ ABSENT = _Absent()
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), range, np.generic)
 
 
-def is_plain(value: Any) -> bool:
+def is_plain(value: Any) -> cython.bint:
     """Tells whether a value is a constant that is told by its type and content, not by who it is."""
     kind = type(value)
     if kind in _PLAIN or isinstance(value, np.generic):
         return True
-    if isinstance(value, tuple):
-        return all(map(is_plain, value))
-    return kind is frozenset and all(map(is_plain, value))
+    if not isinstance(value, tuple) and kind is not frozenset:
+        return False
+    if cython.compiled:
+        Py_EnterRecursiveCall(b" in a constant")
+    try:
+        return all([is_plain(part) for part in value])
+    finally:
+        if cython.compiled:
+            Py_LeaveRecursiveCall()
 
 
-def alike(one: Any, other: Any) -> bool:
+def alike(one: Any, other: Any) -> cython.bint:
     """Tells whether two plain values are alike: 0.0 and -0.0 are not, nor True and 1, and NaN is like itself."""
     if one is other:
         return True
     kind = type(one)
     if kind is not type(other):
         return False
+    if kind is int or kind is str:
+        return bool(one == other)
     if kind is float:
         return pack("d", one) == pack("d", other)
     if kind is complex:
         return alike((one.real, one.imag), (other.real, other.imag))
     if isinstance(one, tuple):
-        return len(one) == len(other) and all(map(alike, one, other))
+        if cython.compiled:
+            Py_EnterRecursiveCall(b" in a constant")
+        try:
+            return len(one) == len(other) and all([alike(*both) for both in zip(one, other)])
+        finally:
+            if cython.compiled:
+                Py_LeaveRecursiveCall()
     if isinstance(one, np.generic):
         return bool(one.dtype == other.dtype and one.tobytes() == other.tobytes())
     if kind is frozenset:
@@ -55,8 +81,11 @@ def alike(one: Any, other: Any) -> bool:
     return kind in _PLAIN and bool(one == other)
 
 
-def class_attribute(kind: type, name: str) -> Any:
+def class_attribute(kind: Any, name: Any) -> Any:
     """Finds what a class or the first of its bases that has it has under this name; ABSENT where none has it."""
+    if cython.compiled and isinstance(kind, type) and isinstance(name, str):
+        place: cython.pointer(PyObject) = _PyType_Lookup(kind, name)
+        return ABSENT if place == cython.NULL else cython.cast(object, place)
     for base in kind.__mro__:
         found = base.__dict__.get(name, ABSENT)
         if found is not ABSENT:
@@ -73,55 +102,36 @@ def contents(container: Any) -> tuple[Any, ...]:
     return tuple(container)
 
 
-def _entry(container: Any, key: Any) -> Any:
-    return dict.get(container, key, ABSENT)
-
-
-def _item(container: Any, key: Any) -> Any:
-    return container[key] if -len(container) <= key < len(container) else ABSENT
-
-
-def _size(container: Any, key: Any) -> Any:
-    return len(container)
-
-
-def _cell(container: Any, key: Any) -> Any:
-    try:
-        return container.cell_contents
-    except ValueError:
-        return ABSENT
-
-
-def _defaults(container: Any, key: Any) -> Any:
-    return getattr(container, key)
-
-
-def _contents(container: Any, key: Any) -> Any:
-    return contents(container)
-
-
-def _slot(container: Any, key: Any) -> Any:
+def look(way: cython.int, container: Any, key: Any) -> Any:
+    """Returns what is there now. Raises TypeError where a container is none of this way."""
+    if way == ENTRY:
+        if not isinstance(container, dict):
+            raise TypeError(f"a {type(container).__name__} has no entries")
+        return dict.get(container, key, ABSENT)
+    if way == ITEM:
+        return container[key] if -len(container) <= key < len(container) else ABSENT
+    if way == SIZE:
+        return len(container)
+    if way == CELL:
+        if cython.compiled and PyCell_Check(container):
+            place: cython.pointer(PyObject) = PyCell_GET(container)
+            return ABSENT if place == cython.NULL else cython.cast(object, place)
+        try:
+            return container.cell_contents
+        except ValueError:
+            return ABSENT
+    if way == CLASS:
+        return class_attribute(container, key)
+    if way == DEFAULTS:
+        return getattr(container, key)
+    if way == CONTENTS:
+        return contents(container)
+    if way != SLOT:
+        raise TypeError(f"there is no way {way} to look something up")
     try:
         return key.__get__(container, type(container))
     except AttributeError:
         return ABSENT
-
-
-_LOOK: tuple[Callable[[Any, Any], Any], ...] = (
-    _entry,
-    _item,
-    _size,
-    _cell,
-    class_attribute,
-    _defaults,
-    _contents,
-    _slot,
-)
-
-
-def look(way: int, container: Any, key: Any) -> Any:
-    """Returns what is there now."""
-    return _LOOK[way](container, key)
 
 
 class Fact(NamedTuple):
@@ -139,18 +149,45 @@ class Fact(NamedTuple):
         return now is self.found or alike(now, self.found)
 
 
-class PlainGuards:
-    """The guards of a traced call: what has to hold for it to be that of now. `gluonjit._fast.Guards` does it in C."""
+class Guards:
+    """The guards of a traced call: what has to hold for it to be that of now."""
 
-    __slots__ = ("facts",)
-
-    def __init__(self, facts: Sequence[tuple[int, Any, Any, Any]], look: Any, alike: Any, absent: Any) -> None:
-        self.facts = tuple(facts)
+    def __init__(self, facts: Sequence[tuple[int, Any, Any, Any]]) -> None:
+        checked = []
+        for fact in facts:
+            if not isinstance(fact, tuple) or len(fact) != 4 or not isinstance(fact[0], int):
+                raise TypeError(f"Guards: a fact is (way, container, key, found), not {fact!r:.40}")
+            checked.append((fact[0] if 0 <= fact[0] <= SLOT else -1, *fact[1:]))
+        self._facts = tuple(checked)
+        self._versions = array("q", bytes(8 * len(checked)))
 
     def hold(self) -> bool:
         """Tells whether everything is as it was."""
-        for way, container, key, found in self.facts:
-            now = _LOOK[way](container, key)
-            if now is not found and not alike(now, found):
-                return False
-        return True
+        return _hold(self) > 0
+
+
+def _hold(guards: Any) -> cython.int:
+    """The same as C asks it, with Guards."""
+    self: Guards = guards
+    facts: tuple = self._facts
+    k: cython.Py_ssize_t
+    if cython.compiled:
+        versions: cython.p_longlong = self._versions.data.as_longlongs
+    for k in range(len(facts)):
+        fact: tuple = facts[k]
+        container = fact[1]
+        if cython.compiled:
+            version: cython.longlong = version_of(container)
+            if version and version == versions[k]:
+                continue
+        now = look(fact[0], container, fact[2])
+        if now is fact[3]:
+            if cython.compiled and (fact[0] == ENTRY or fact[0] == CLASS):  # nothing has run since
+                versions[k] = version_of(container)
+        elif not alike(now, fact[3]):
+            return 0
+    return 1
+
+
+if cython.compiled:
+    core.guards_type = cython.cast(cython.pointer(PyObject), Guards)  # which this module holds

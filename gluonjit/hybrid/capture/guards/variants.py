@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from gluonjit.compiled import FAST
 from gluonjit.graph import Kind, Record
-from gluonjit.hybrid.capture.guards.facts import ABSENT, CLASS, Fact, PlainGuards, alike, look
+from gluonjit.hybrid.capture.guards.facts import CLASS, Fact, Guards
 
 MOST_VARIANTS = 16
 
@@ -44,9 +43,7 @@ class Noted:
 
     def variant(self, key: Any) -> Variant:
         """The variant, the kind of which is found by this key."""
-        facts = tuple([fact[:4] for fact in self.facts])
-        made: Any = PlainGuards if FAST is None else FAST.Guards
-        guards = made(facts, look, alike, ABSENT) if facts else None
+        guards = Guards([fact[:4] for fact in self.facts]) if self.facts else None
         return Variant(key, guards, self.facts, self.kept, self.traced)
 
 

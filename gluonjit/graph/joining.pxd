@@ -1,0 +1,7 @@
+# The types of joining.py where it is compiled.
+cimport cython
+from gluonjit._fast cimport Value
+from gluonjit.graph.values cimport Spec
+
+cdef public object _joined "joined_rows" (object given, object mode)
+cdef public object _copied "copied_rows" (object given)

@@ -1,0 +1,69 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, nonecheck=True, binding=False
+"""Values of whole rows, one after the other, and copies of one: what `cat`, `stack` and `0 + x` are.
+
+In Cython's pure-Python mode, as `recorder` (`joining.pxd` has the types). Arrays of these have memory of their own,
+which the graph notes.
+"""
+
+from __future__ import annotations
+
+try:
+    import cython
+except ImportError:
+    from gluonjit import standin as cython
+
+if not cython.compiled:
+    from gluonjit.graph.recorder import Value
+
+
+def joined(values, mode):
+    """Values of one `mode`, one after the other along axis 0; None where there are none, or one looks otherwise."""
+    return _joined(list(values), mode)
+
+
+def copied(value: Value):
+    """A value of the same rows."""
+    return _copied(value)
+
+
+@cython.cfunc
+def _joined(given, mode):
+    """The same as C calls it, with a list of Values."""
+    values: list = given
+    value: Value = None
+    spec: Spec
+    first: Spec = None
+    depth: cython.Py_ssize_t = 0
+    taped: cython.bint = False
+    numbers: list = []
+    for each in values:
+        value = each
+        spec = value.spec
+        if first is None:
+            first = spec
+        if spec is not first and (spec.row_shape, spec.dtype, spec.device) != (
+            first.row_shape,
+            first.dtype,
+            first.device,
+        ):
+            return None
+        if spec.mode != mode:
+            return None
+        numbers += value.row_list()
+        if value.depth > depth:
+            depth = value.depth
+        if value.taped:
+            taped = True
+    if value is None or first is None:
+        return None
+    rows = tuple(numbers)
+    value.graph.copies.append(rows)
+    return Value(rows, depth, first.with_rows(len(rows)), value.graph, taped, tuple(values))
+
+
+@cython.cfunc
+def _copied(given):
+    """The same as C calls it, with a Value."""
+    value: Value = given
+    value.graph.copies.append(value.row_list())
+    return Value(value.rows, value.depth, value.spec, value.graph, value.taped, value)

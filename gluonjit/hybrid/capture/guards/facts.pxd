@@ -1,0 +1,30 @@
+# The types of facts.py where it is compiled.
+cimport cython
+from cpython.array cimport array as cython_array
+from cpython.object cimport PyObject
+from gluonjit._fast cimport core
+
+cdef extern from "fast.h":
+    long long version_of(object container)
+
+cdef extern from "Python.h":
+    PyObject *_PyType_Lookup(object kind, object name)
+    bint PyCell_Check(object)
+    PyObject *PyCell_GET(object)
+    int Py_EnterRecursiveCall(const char *where) except *
+    void Py_LeaveRecursiveCall()
+
+cpdef enum:
+    ENTRY, ITEM, SIZE, CELL, CLASS, DEFAULTS, CONTENTS, SLOT
+
+
+@cython.final
+cdef class Guards:
+    cdef tuple _facts
+    cdef cython_array _versions  # of the dicts and classes, when they were last seen to hold; 0 where that is not known
+
+cpdef bint is_plain(object value) except -1
+cpdef bint alike(object one, object other) except -1
+cpdef object look(int way, object container, object key)
+cpdef object class_attribute(object kind, object name)
+cdef public int _hold "guards_hold" (object guards) except -1

@@ -22,7 +22,6 @@ from gluonjit.engines.torch.rules import (
     operator_named,
 )
 
-
 seed = torch.default_generator.manual_seed
 """What `torch.manual_seed` does on the host; for devices that are not there yet it keeps a traceback, a millisecond."""
 

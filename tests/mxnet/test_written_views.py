@@ -12,7 +12,6 @@ from mxnet import autograd, gluon, nd
 
 import gluonjit
 
-
 NUMBERS = [np.random.RandomState(seed).rand(3, 4) for seed in range(3)]
 
 

@@ -5,6 +5,7 @@ import os
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError
+from setuptools.modified import newer_group
 
 NATIVE = "gluonjit/native/"
 CAPTURE = ("signatures", "capture", "bodies", "slices", "arrays")
@@ -22,10 +23,20 @@ OPTIMIZED = [] if "-O" in os.environ.get("CFLAGS", "") else ["-O3"]  # what the 
 
 
 class BuildWithCython(build_ext):
-    """Turns files of Python into C when they are built, not before: a source distribution has what was written."""
+    """Turns files of Python into C when they are built, not before: a source distribution has what was written.
+
+    In the tree itself only what is older than its sources is built: C that was just written is newer than anything.
+    """
+
+    def run(self):
+        self.in_tree = self.inplace  # setuptools builds elsewhere and copies, and says meanwhile that it is not
+        super().run()
 
     def build_extension(self, extension):
         """Build one extension. Raises CompileError where Cython is needed and not there, or too old."""
+        sources = [*extension.sources, *extension.depends]
+        if self.in_tree and not self.force and not newer_group(sources, self.get_ext_filename(extension.name)):
+            return
         parts = [source for source in extension.sources if source.endswith(".py")]
         if parts:
             try:

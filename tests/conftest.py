@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -11,6 +12,12 @@ from gluonjit.hybrid.capture.outlining import AS_WRITTEN
 from gluonjit.hybrid.choose import pacing
 
 pacing.PINNED.append(True)
+
+
+def pytest_collection_finish() -> None:
+    """Let collections of garbage look at what tests make alone, not each time at the frameworks and at all tests."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""What every program is run with, whatever the framework. A printed program begins with this file's text."""
+"""The functions that every program is run with, in any framework. A printed program begins with this text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def scope(batched: bool, **options: Any) -> Any:
 
 
 def kind_of(found: Any, wanted: Any) -> str | None:
-    """How an error is compared: one of gluonjit's is of the eager program's class besides."""
+    """Compare the classes of two errors: one of gluonjit's is of the eager program's class besides."""
     return None if isinstance(found, type(wanted)) else f"{type(found).__name__} instead of {type(wanted).__name__}"
 
 

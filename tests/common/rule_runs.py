@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import mxnet as mx
 import numpy as np
@@ -128,17 +128,44 @@ def close(got: np.ndarray, expected: np.ndarray, what: str) -> None:
     assert worst <= 1e-5 * scale + 1e-30, f"{what}: off by {worst} of {scale}"
 
 
-def check(test: Case, layouts: tuple[str, ...], samples: list[list[Any]], poly: bool = False) -> None:
+class Alone(NamedTuple):
+    """Samples one by one: results, projections of them, and the gradient of every argument under these."""
+
+    samples: list[list[Any]]
+    outputs: list[list[Any]]
+    heads: list[list[Any]]
+    gradients: list[list[np.ndarray | None]]
+
+    def first(self, count: int) -> Alone:
+        """So many of them."""
+        return Alone(*[each[:count] for each in self])
+
+
+def one_by_one(test: Case, samples: list[list[Any]]) -> Alone:
+    """Run the samples of a case imperatively, forward and backward."""
     with mx.util.np_shape(is_numpy(test.op)):
-        compare(test, layouts, samples, poly)
+        outputs = [run_one(test, sample) for sample in samples]
+        random = np.random.RandomState(7)
+        heads = [[array_of(random.uniform(-1, 1, o.shape), o.dtype) for o in output] for output in outputs]
+        learns = test.grad and any(arg.differentiable for arg in test.args)
+        return Alone(samples, outputs, heads, oracle(test, samples, heads) if learns else [])
 
 
-def compare(test: Case, layouts: tuple[str, ...], samples: list[list[Any]], poly: bool) -> None:
-    """Run the batched program and the samples one by one; compare values, then gradients."""
-    program = Program(test, layouts, samples[0], run_one(test, samples[0]), poly)
-    outputs = [run_one(test, sample) for sample in samples]
+def built(test: Case, layouts: tuple[str, ...], sample: list[Any], poly: bool = False) -> Program:
+    """The batched program of a case, which is shown a sample. Raises NotBatchable."""
+    with mx.util.np_shape(is_numpy(test.op)):
+        return Program(test, layouts, sample, run_one(test, sample), poly)
+
+
+def check(test: Case, layouts: tuple[str, ...], program: Program, alone: Alone) -> None:
+    """Run all samples by the program; values, then gradients are those of the samples one by one."""
+    with mx.util.np_shape(is_numpy(test.op)):
+        compare(test, layouts, program, alone)
+
+
+def compare(test: Case, layouts: tuple[str, ...], program: Program, alone: Alone) -> None:
     inputs = [
-        stored(arg, layout, [sample[n] for sample in samples])
+        stored(arg, layout, [sample[n] for sample in alone.samples])
         for n, (arg, layout) in enumerate(zip(test.args, layouts))
     ]
     floats = [array for arg, array in zip(test.args, inputs) if arg.differentiable and test.grad]
@@ -147,27 +174,24 @@ def compare(test: Case, layouts: tuple[str, ...], samples: list[list[Any]], poly
     with mx.autograd.record(train_mode=test.training) if floats else contextlib.nullcontext():
         results = program(inputs)
     for number, (result, value) in enumerate(zip(results, program.results)):
-        per_sample = [output[number].asnumpy() for output in outputs]
+        per_sample = [output[number].asnumpy() for output in alone.outputs]
         reference = per_sample[0] if value.shared else joined(per_sample, value.poly)
         if test.drawn:
             reference = result.asnumpy().reshape(reference.shape)
         close(result.asnumpy(), reference, f"output {number} from {layouts}")
     if not floats:
         return
-    random = np.random.RandomState(7)
-    heads = [[array_of(random.uniform(-1, 1, o.shape), o.dtype) for o in output] for output in outputs]
     mx.autograd.backward(
         results,
         [
-            batched_head(value, [head[number].asnumpy() for head in heads])
+            batched_head(value, [head[number].asnumpy() for head in alone.heads])
             for number, value in enumerate(program.results)
         ],
         train_mode=test.training,
     )
-    expected = oracle(test, samples, heads)
     for number, (arg, layout, array) in enumerate(zip(test.args, layouts, inputs)):
         if arg.differentiable:
-            each = [gradient[number] for gradient in expected]
+            each = [gradient[number] for gradient in alone.gradients]
             reference = np.sum(each, 0) if arg.shared else joined(each, layout == "rows")
             close(array.grad.asnumpy(), reference, f"gradient of argument {number} from {layouts}")
 

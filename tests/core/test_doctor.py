@@ -36,8 +36,20 @@ def visit(tmp_path: Path, mxnet: str | None = None, **variables: str) -> tuple[i
     return done.returncode, done.stdout
 
 
-def test_every_section_is_there(tmp_path: Path) -> None:
-    _, told = visit(tmp_path)
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, str]:
+    """A visit to what is installed, with settings that can stay."""
+    return visit(tmp_path_factory.mktemp("here"), OMP_NUM_THREADS="1")
+
+
+@pytest.fixture(scope="module")
+def unsettled(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, str]:
+    """The same with settings that slow programs down."""
+    return visit(tmp_path_factory.mktemp("unsettled"), OMP_NUM_THREADS="999", MXNET_ENGINE_TYPE="NaiveEngine")
+
+
+def test_every_section_is_there(here: tuple[int, str]) -> None:
+    _, told = here
     for title in ("engines", "numpy", "capture", "threads", "caches", "optional packages"):
         assert f"\n{title}\n  " in told
     assert told.startswith("gluonjit ")
@@ -63,15 +75,15 @@ def test_an_exit_at_import_is_told_too(tmp_path: Path) -> None:
     assert "failed with code 3" in told
 
 
-def test_more_threads_than_cores_is_a_problem_but_no_failure(tmp_path: Path) -> None:
-    code, told = visit(tmp_path, OMP_NUM_THREADS="999")
+def test_more_threads_than_cores_is_a_problem_but_no_failure(here: tuple[int, str], unsettled: tuple[int, str]) -> None:
+    code, told = unsettled
     assert "OMP_NUM_THREADS=999, but this process has" in told
     assert "Next: set OMP_NUM_THREADS to" in told
-    assert code == visit(tmp_path, OMP_NUM_THREADS="1")[0]
+    assert code == here[0]
 
 
-def test_settings_of_mxnet_are_shown(tmp_path: Path) -> None:
-    _, told = visit(tmp_path, MXNET_ENGINE_TYPE="NaiveEngine")
+def test_settings_of_mxnet_are_shown(unsettled: tuple[int, str]) -> None:
+    _, told = unsettled
     assert "  MXNET_ENGINE_TYPE=NaiveEngine\n" in told
     assert "Next: unset MXNET_ENGINE_TYPE" in told
 

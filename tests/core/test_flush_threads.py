@@ -32,7 +32,7 @@ def let(monkeypatch: pytest.MonkeyPatch, engine: str, threads: int, cores: int =
     monkeypatch.setattr("gluonjit.rows.steps.cores", lambda: cores)
     name = "torch.get_num_threads" if engine == "torch" else "gluonjit.engines.mxnet.fused_steps.threads"
     monkeypatch.setattr(name, lambda: threads)
-    if engine == "torch":  # else it is really set where it is put back: a child process then waits for OpenMP for ever
+    if engine == "torch":  # its operators keep theirs: after a fork, a child whose parent's had several hangs
         monkeypatch.setattr("torch.set_num_threads", lambda count: None)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from experiments.bench.base import BaseSystem, check_shapes
+from experiments.data import builtin
 from experiments.treelstm import checkpoint
 from experiments.treelstm.cli import main
 from gluonjit.commands import simulate
@@ -214,7 +215,11 @@ def test_states_of_an_earlier_version_are_not_unpickled(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("engine", ["mxnet", "torch"])
-def test_the_command_says_it_in_a_line(engine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_says_it_in_a_line(
+    engine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(builtin, "SCENES", 8)
+    monkeypatch.setattr(builtin, "SIZES", {"train": 16, "dev": 2, "test": 2})
     if engine == "torch":
         pytest.importorskip("torch")
     command = ["train", "--mode", "dynamic", "--engine", engine, "--limit", "8", "--batch-size", "4", "--epochs", "1"]

@@ -16,7 +16,7 @@ import pytest
 mx = pytest.importorskip("mxnet")
 
 from rule_cases import CASES, Case  # noqa: E402
-from rule_runs import check, draw, layouts_of, run_one  # noqa: E402
+from rule_runs import built, check, draw, layouts_of, one_by_one, run_one  # noqa: E402
 
 from gluonjit.engines.mxnet.rules import RULES, Attributes, NotBatchable, Val, batch_op, canonical, convert  # noqa: E402
 
@@ -60,9 +60,11 @@ def test_batched_equals_one_by_one(cases: list[Case]) -> None:
 
 
 def check_numbers_and_layouts(test: Case) -> None:
+    alone = one_by_one(test, draw(test, 5))
     for number, layouts in enumerate(layouts_of(test)):
+        program = built(test, layouts, alone.samples[0])
         for count in (1, 2, 5) if number == 0 else (3,):
-            check(test, layouts, draw(test, count))
+            check(test, layouts, program, alone.first(count))
 
 
 @pytest.mark.parametrize("cases", by_operator(VARYING), ids=first)
@@ -82,7 +84,8 @@ def check_varying(test: Case) -> None:
         except (mx.base.MXNetError, IndexError):  # means nothing with so many rows
             continue
         try:
-            check(test, layouts, samples, poly=True)
+            program = built(test, layouts, samples[0], poly=True)
+            check(test, layouts, program, one_by_one(test, samples))
         except NotBatchable as error:
             refused.append(str(error))
     assert not (test.poly and refused), refused

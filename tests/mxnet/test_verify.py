@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import mxnet as mx
 import numpy as np
 import pytest
 from mxnet import gluon, nd
@@ -42,6 +43,7 @@ class Net(gluon.Block):
 
 @pytest.fixture
 def net() -> Net:
+    mx.random.seed(1)  # in one of fifteen draws no unit of the cell is active in sample 0: nothing differs there then
     made = Net()
     made.initialize(init="xavier")
     return made
@@ -95,10 +97,7 @@ def test_a_wrong_operator_is_named(net: Net, plant: Any) -> None:
     with pytest.raises(VerifyError) as caught:
         gluonjit.verify(net, samples(2, 1, 4))
     message = str(caught.value)
-    assert (
-        f"the first call that differs is that of tanh in sample 0 at {'tests/'}" in message
-        or "tanh in sample 0" in message
-    )
+    assert "the first call that differs is that of tanh in sample 0 at " in message
     assert f"test_verify.py:{line_of('# the line of the operator')} in " in message
 
 
@@ -117,8 +116,6 @@ def test_granularity_finds_the_operator_in_a_cell(net: Net, plant: Any) -> None:
 
 
 def test_a_wrong_gradient_is_named(net: Net, plant: Any) -> None:
-    import mxnet as mx
-
     plant("Activation", lambda symbol: symbol * 0.5 + mx.sym.BlockGrad(symbol) * 0.5)
     with pytest.raises(VerifyError) as caught:
         gluonjit.verify(net, samples(2, 1, 4))
@@ -168,8 +165,6 @@ class Small(gluon.Block):
 
 
 def test_a_wrong_gradient_that_is_small_is_found(plant: Any) -> None:
-    import mxnet as mx
-
     net = Small()
     net.initialize(init="xavier")
     gluonjit.verify(net, samples(2, 1, 4))
@@ -203,8 +198,6 @@ def test_bad_input(net: Net) -> None:
 
 
 def test_programs_of_the_numpy_interface(plant: Any) -> None:
-    import mxnet as mx
-
     class Head(gluon.Block):
         def __init__(self) -> None:
             super().__init__()

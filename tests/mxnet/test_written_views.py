@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import mxnet as mx
@@ -10,6 +11,8 @@ import pytest
 from mxnet import autograd, gluon, nd
 
 import gluonjit
+
+NUMBERS = [np.random.RandomState(seed).rand(3, 4) for seed in range(3)]
 
 
 class Net(gluon.Block):
@@ -34,22 +37,32 @@ def spaces(**names: Any) -> dict[str, Any]:
 
 def made(text: str, dynamic: bool) -> tuple[Net, list[Any]]:
     """The net, with numbers of its own, and three samples."""
-
-    def array(numbers: Any) -> Any:
-        return mx.np.array(numbers, dtype="float32") if mx.util.is_np_array() else nd.array(numbers)
-
     net = Net(text)
     net.initialize()
     net.layer.weight.set_data(array(np.linspace(-1, 1, 16).reshape(4, 4)))
     net.layer.bias.set_data(array(np.ones(4)))
     if dynamic:
         net.hybridize(dynamic_batch=True)
-    return net, [array(np.random.RandomState(seed).rand(3, 4)) for seed in range(3)]
+    return net, samples()
+
+
+@cache
+def net_for(text: str, dynamic: bool, numpy: bool) -> Net:
+    """The net for programs that change nothing of it: many are run with one."""
+    return made(text, dynamic)[0]
+
+
+def samples() -> list[Any]:
+    return [array(numbers) for numbers in NUMBERS]
+
+
+def array(numbers: Any) -> Any:
+    return mx.np.array(numbers, dtype="float32") if mx.util.is_np_array() else nd.array(numbers, dtype="float32")
 
 
 def values(inside: str, after: str, dynamic: bool) -> Any:
     """All that a program can see: results, inputs, and what it has put into variables."""
-    net, xs = made(inside, dynamic)
+    net, xs = net_for(inside, dynamic, mx.util.is_np_array()), samples()
     hs = [net(x) for x in xs]
     names = spaces(hs=hs, xs=xs, h=hs[0], x=xs[0], net=net)
     exec(after, names)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import cache
 from itertools import product
 from math import exp
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +24,7 @@ from experiments.data.arrays import maker
 from experiments.zoo import measure as measuring
 from experiments.zoo.cli import BATCH_SIZE, NAMES, SEED, main
 from experiments.zoo.measure import RUNS, TOLERANCE, distance, measure
+from experiments.zoo.row import Arrays
 from experiments.zoo.samples import integers
 from experiments.zoo.samples.trees import TAGS
 from experiments.zoo.table import line
@@ -57,14 +60,22 @@ def test_a_fresh_model_learns_its_shapes_batched(name: str) -> None:
 @pytest.mark.parametrize("left_out", [*gluonjit.Options.SWITCHES, "all"])
 @pytest.mark.parametrize("name", NAMES)
 def test_each_optimization_can_be_left_out(name: str, left_out: str) -> None:
-    row = ENGINE.ROWS[name]
-    samples, net = ENGINE.samples(row, 4, seed=3), ENGINE.make_net(row, seed=3)
-    for sample in samples:
-        row.loss(net, sample)
-    expected = ENGINE.run(net, samples, row, training=True)
+    net, samples, expected = case(name)
     without = tuple(gluonjit.Options.SWITCHES) if left_out == "all" else (left_out,)
     ENGINE.batch(net, without=without)
-    assert distance(ENGINE.run(net, samples, row, training=True), expected) <= TOLERANCE
+    found = ENGINE.run(net, samples, ENGINE.ROWS[name], training=True)
+    ENGINE.unbatch(net)
+    assert distance(found, expected) <= TOLERANCE
+
+
+@cache
+def case(name: str) -> tuple[Any, list[Any], Arrays]:
+    """A model, samples of it, and what it gives one by one."""
+    row = ENGINE.ROWS[name]
+    net, samples = ENGINE.make_net(row, seed=3), ENGINE.samples(row, 4, seed=3)
+    for sample in samples:
+        row.loss(net, sample)
+    return net, samples, ENGINE.run(net, samples, row, training=True)
 
 
 def test_the_probabilities_of_all_tags_of_a_tree_add_up_to_one() -> None:

@@ -1,4 +1,4 @@
-"""What every program in this framework is run with; its text is part of each printed program."""
+"""The functions that every program in this framework is run with. Their text is part of each printed program."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
 # The types of facts.py where it is compiled.
 cimport cython
 from cpython.array cimport array as cython_array
-from cpython.object cimport PyObject
+from cpython.object cimport PyObject, PyTypeObject
 from gluonjit._fast cimport core
 
 cdef extern from "fast.h":
     long long version_of(object container)
 
 cdef extern from "Python.h":
-    PyObject *_PyType_Lookup(object kind, object name)
+    PyObject *_PyType_Lookup(PyTypeObject *kind, object name)
     bint PyCell_Check(object)
     PyObject *PyCell_GET(object)
     int Py_EnterRecursiveCall(const char *where) except *

@@ -84,7 +84,7 @@ def alike(one: Any, other: Any) -> cython.bint:
 def class_attribute(kind: Any, name: Any) -> Any:
     """Finds what a class or the first of its bases that has it has under this name; ABSENT where none has it."""
     if cython.compiled and isinstance(kind, type) and isinstance(name, str):
-        place: cython.pointer(PyObject) = _PyType_Lookup(kind, name)
+        place: cython.pointer(PyObject) = _PyType_Lookup(cython.cast(cython.pointer(PyTypeObject), kind), name)
         return ABSENT if place == cython.NULL else cython.cast(object, place)
     for base in kind.__mro__:
         found = base.__dict__.get(name, ABSENT)

@@ -1,9 +1,9 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, nonecheck=True, binding=False
 """Values, and the nodes of one signature as flat arrays of whole numbers: what captures append to, and find again.
 
 In Cython's pure-Python mode: with the files of `native/` it is the module `gluonjit._fast` where there was a compiler
 (`_fast.pxd` has the types), and interpreted as it stands elsewhere.
 """
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, nonecheck=True, binding=False
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, nonecheck=True, binding=False
 """Recordings of calls (see `hybrid.capture.replaying`), captured again in an open graph without running the program.
 
 In Cython's pure-Python mode, as `recorder` (`replay.pxd` has the types).
 """
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, nonecheck=True, binding=False
 
 from __future__ import annotations
 

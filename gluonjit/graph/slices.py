@@ -1,8 +1,8 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, nonecheck=True, binding=False
 """One row of a value, or several in a row: what `x[i]` and `x[begin:end]` are in nearly all programs.
 
 In Cython's pure-Python mode, as `recorder` (`slices.pxd` has the types).
 """
-# cython: language_level=3, boundscheck=False, wraparound=False, nonecheck=True, binding=False
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Specs: what an array looks like. Compiled with `recorder`, where that is (`values.pxd` has the types)."""
 # cython: language_level=3, annotation_typing=False, binding=False
+"""Specs: what an array looks like. Compiled with `recorder`, where that is (`values.pxd` has the types)."""
 
 from __future__ import annotations
 

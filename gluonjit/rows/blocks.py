@@ -1,8 +1,8 @@
+# cython: language_level=3, wraparound=False, initializedcheck=False
 """Argument blocks: what the row programs of a stretch of steps are called with, as flat arrays of whole numbers.
 
 In Cython's pure-Python mode. A block is a line of slots, as `gluonjit._rows` has them: an address and the bytes there.
 """
-# cython: language_level=3, wraparound=False, initializedcheck=False
 
 from __future__ import annotations
 
@@ -450,10 +450,12 @@ def read(steps: tuple, programs: list, unfit: Any, rows_of: list, strides: list)
             continue
         kind = step.kind
         program.append(known[0])
-        nodes.append(step.places[0].end - step.places[0].begin)
-        counts.append(nodes[-1] if kind.poly else step.count)
-        several: cython.bint = kind.poly and step.count != nodes[-1]
-        apart.append(APART if kind.apart or nodes[-1] % counts[-1] else ANY_ROWS if several else 0)
+        rows = step.places[0].end - step.places[0].begin
+        units: cython.longlong = rows if kind.poly else step.count
+        nodes.append(rows)
+        counts.append(units)
+        several: cython.bint = kind.poly and step.count != rows
+        apart.append(APART if kind.apart or rows % units else ANY_ROWS if several else 0)
         groups: tuple = kind.groups
         gathers: tuple = step.gathers
         for k in range(len(gathers)):

@@ -1,10 +1,10 @@
+# cython: language_level=3, wraparound=False, initializedcheck=False
 """The nodes that have to run, and in which order.
 
 In Cython's pure-Python mode. The arrays are those of `reading`; per record there are the rows of a node's results
 (`heights`) and of its operands (`widths`), and the number of its family. Rows are numbered in the order of capture, so
 that a node reads rows below its own.
 """
-# cython: language_level=3, wraparound=False, initializedcheck=False
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
+# cython: language_level=3, wraparound=False, initializedcheck=False
 """Paths through the nodes that run.
 
 In Cython's pure-Python mode. The arrays are those of `reading` and `ordering`.
 """
-# cython: language_level=3, wraparound=False, initializedcheck=False
 
 from __future__ import annotations
 

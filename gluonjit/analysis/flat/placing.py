@@ -1,9 +1,9 @@
+# cython: language_level=3, wraparound=False, initializedcheck=False
 """The place of each row, how the operands of each step are put together, and the steps.
 
 In Cython's pure-Python mode (`_placing.pxd` has the types of its classes: objects of numbers alone are nothing to
 Python's collector). The arrays are those of `reading` and `ordering`.
 """
-# cython: language_level=3, wraparound=False, initializedcheck=False
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
+# cython: language_level=3, wraparound=False, initializedcheck=False
 """From captured calls to the nodes that they run as: products of single arguments apart, chains of additions as sums.
 
 In Cython's pure-Python mode. The arrays are those of `reading`.
 """
-# cython: language_level=3, wraparound=False, initializedcheck=False
 
 from __future__ import annotations
 

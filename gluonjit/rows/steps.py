@@ -13,6 +13,7 @@ from gluonjit.rows.program import NotFusable, RowProgram
 from gluonjit.rows.running import Flags, Launches, Memory, Template, cores, read_steps
 
 if TYPE_CHECKING:
+    from gluonjit._rows import Flight
     from gluonjit.rows.blocks import Form
 
 _MOST_WAYS = 256  # in which one program is called: which operands lie together, and which learn
@@ -83,6 +84,29 @@ class Stretch(NamedTuple):
     ways: list[int]
     saved: Any
     took: list[int]
+
+
+class Ahead(NamedTuple):
+    """Steps that run while Python goes on: their numbers and ways, and their launches."""
+
+    steps: list[int]
+    ways: list[int]
+    flight: Flight
+    launches: Any
+
+    def wait(self) -> tuple[float, float, str | None]:
+        """Wait until they have run: when that began and ended, and what is wrong with the step under way, if it is."""
+        return self.flight.wait()
+
+    @property
+    def stretch(self) -> Stretch:
+        """The steps, when they have run."""
+        return Stretch(self.steps, self.ways, None, self.launches[:, 4].tolist())
+
+    @property
+    def under_way(self) -> int:
+        """The step that runs, or that something is wrong with."""
+        return self.steps[self.flight.next]
 
 
 class Steps:
@@ -201,6 +225,16 @@ class Steps:
         steps = list(range(begin, begin + len(ways)))
         saved, took = self._launches.launch(steps, [self._forms[way] for way in ways], True, memory)
         return Stretch(steps, ways, saved, took)
+
+    def start(self, begin: int, ways: list[int], memory: Memory, arrays: list[Any]) -> Ahead:
+        """Run steps, none of them recorded, while Python goes on. They read copies of weights, as these are now."""
+        steps = list(range(begin, begin + len(ways)))
+        forms = {}
+        for number, way in zip(steps, ways):
+            if way not in forms:
+                consts = self.plan.steps[number].kind.program.consts
+                forms[way] = self._launches.form(self.ways[way].forward, consts, memory, own=True)
+        return Ahead(steps, ways, *self._launches.start(steps, [forms[way] for way in ways], memory, arrays))
 
     def sources(self, number: int, results: tuple[int, ...]) -> tuple[frozenset[int], frozenset[int]]:
         """The operands and constants of a step that gradients of these results go to."""

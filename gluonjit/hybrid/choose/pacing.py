@@ -265,10 +265,10 @@ def measured() -> list[str]:
     return [] if paces is None else [str(shown) for shown in paces.shown()]
 
 
-def undecided() -> bool:
-    """Tells whether this thread's calls are timed, to see whether batches are faster: all that they take has to count."""
+def compares() -> bool:
+    """Tells whether this thread's calls are timed to find the faster way: all that they take has to count."""
     stretch = HERE.stretch
-    return stretch is not None and stretch.timed
+    return stretch is not None and stretch.timed and (stretch.pace.compares or stretch.explores is not None)
 
 
 def note_flush(flushed: Flushed) -> None:

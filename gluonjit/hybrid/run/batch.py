@@ -27,7 +27,7 @@ from gluonjit.graph.recorder import BatchRoom
 from gluonjit.hybrid.choose.choice import Choice
 from gluonjit.hybrid.choose.choosing import chooser_of
 from gluonjit.hybrid.choose.costs import cost_model
-from gluonjit.hybrid.choose.pacing import FLUSH, Flushed, note_flush, note_look, undecided
+from gluonjit.hybrid.choose.pacing import FLUSH, Flushed, compares, note_flush, note_look
 from gluonjit.hybrid.explain.advice import after_flush
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
 from gluonjit.hybrid.explain.provenance import Provenance
@@ -376,7 +376,7 @@ class Batch(BatchRoom):
         session.wait()
         times["inputs"] = self._took("inputs", "gather", begin)
         number = 0
-        wait = wait or undecided()
+        wait = wait or compares()
         while number < len(plan.steps) and (wait or not session.start(number)):
             number = session.run_from(number)
         if session.ahead is not None:

@@ -28,11 +28,11 @@ class Flight:
         """The number of the launch that comes next: so many have run."""
 
     def wait(self) -> tuple[float, float, str | None]:
-        """Wait until all have run, or one cannot: when that began and ended, in seconds of `time.perf_counter`, and what
-        is wrong with the next one, or None. A handler of a signal may raise here; then one can wait again."""
+        """Wait until all have run, or one cannot: when that began and ended, in seconds of `time.perf_counter`, and
+        what is wrong with the next one, or None. A handler of a signal may raise here; then one can wait again."""
 
 def start(programs: Any, launches: Any, args: Any, block: int, threads: int, kept: Any) -> Flight:
-    """Run launches as `run` does, in a thread that has no need of the GIL: one for the process, for one after the other.
+    """Run launches as `run` does, in a thread that has no need of the GIL, one for the process: one after the other.
 
     `kept` is held as long as they run: whatever owns the memory of args. A fork waits for what was started."""
 

@@ -19,7 +19,6 @@ from gluonjit.rows.program import Weight
 
 if TYPE_CHECKING:
     from gluonjit.rows import blocks as _blocks
-    from gluonjit._rows import Flight
     from gluonjit.rows.blocks import Blocks, Form
 else:
     _blocks = hot("gluonjit.rows.blocks")
@@ -170,13 +169,13 @@ class Launches:
 
     def start(
         self, steps: list[int], forms: list[Form], memory: Memory, arrays: list[Any]
-    ) -> tuple[Flight, npt.NDArray[np.int64]]:
-        """Run steps that save nothing, while Python goes on. `arrays` are, when it begins, all that they read and write.
+    ) -> tuple[Any, npt.NDArray[np.int64]]:
+        """Run steps, which save nothing, while Python goes on, to which a core is left.
 
-        One core is left to Python. Returns what to wait for, and the launches, whose last numbers are nanoseconds.
+        `arrays` are all that they read and write, once they begin. Returns a `Flight` and the launches.
         """
         programs, launches, args, _ = self._arguments(steps, forms, False, memory)
-        flight: Flight = ROWS.start(programs, launches, args, _BLOCK, min(self._threads, cores() - 1), (self, *arrays))
+        flight = ROWS.start(programs, launches, args, _BLOCK, min(self._threads, cores() - 1), (self, *arrays))
         return flight, launches
 
     def _arguments(

@@ -13,7 +13,6 @@ from gluonjit.rows.program import NotFusable, RowProgram
 from gluonjit.rows.running import Flags, Launches, Memory, Template, cores, read_steps
 
 if TYPE_CHECKING:
-    from gluonjit._rows import Flight
     from gluonjit.rows.blocks import Form
 
 _MOST_WAYS = 256  # in which one program is called: which operands lie together, and which learn
@@ -87,16 +86,17 @@ class Stretch(NamedTuple):
 
 
 class Ahead(NamedTuple):
-    """Steps that run while Python goes on: their numbers and ways, and their launches."""
+    """Steps that run while Python goes on: their numbers and ways, the `Flight` of `_rows`, and its launches."""
 
     steps: list[int]
     ways: list[int]
-    flight: Flight
+    flight: Any
     launches: Any
 
     def wait(self) -> tuple[float, float, str | None]:
         """Wait until they have run: when that began and ended, and what is wrong with the step under way, if it is."""
-        return self.flight.wait()
+        found: tuple[float, float, str | None] = self.flight.wait()
+        return found
 
     @property
     def stretch(self) -> Stretch:
@@ -106,7 +106,8 @@ class Ahead(NamedTuple):
     @property
     def under_way(self) -> int:
         """The step that runs, or that something is wrong with."""
-        return self.steps[self.flight.next]
+        number: int = self.flight.next
+        return self.steps[number]
 
 
 class Steps:

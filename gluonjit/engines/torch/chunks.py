@@ -92,6 +92,8 @@ class Coming(Chunk):
 
     __slots__ = ("_find", "_found")
 
+    _found: Any
+
     def __init__(self, find: Callable[[Place], Any], plan: Plan, place: Place) -> None:
         self._find: Any = find
         super().__init__(None, plan, place)

@@ -300,7 +300,7 @@ class Session(ArraySession):
         return chunk
 
     def _rows_at(self, place: Place) -> Any:
-        """The rows of a place, but not the arena itself: what can be read gets a history, which the history would hold."""
+        """The rows of a place, but not the arena itself: what can be read gets a history, which would hold that."""
         return self.arrays[place.arena].detach() if self._whole(place.arena) else self.at(place).clone()
 
     def _coming(self, place: Place) -> Any:

@@ -27,8 +27,8 @@ class Session:
     `result` for each value that somebody can read, and `finish`; `wait` after the inputs, and after the results.
     Whoever reads a reference later, such as a slice, asks for its `rows`, so a session lives as long as its values.
 
-    tape: what its results can be differentiated by as long as somebody holds it, or None; ahead: steps that were started
-    and that nobody has waited for.
+    tape: what its results can be differentiated by as long as somebody holds it, or None; ahead: steps that were
+    started and that nobody has waited for.
     """
 
     tape: Any = None

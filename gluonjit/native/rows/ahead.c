@@ -6,10 +6,8 @@
 #include "ahead.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include "crew.h"
@@ -29,13 +27,6 @@ typedef struct Flight {
     atomic_int over, unwanted;
 } Flight;
 
-static struct {
-    pthread_mutex_t lock;
-    pthread_cond_t called, ended;
-    Flight *first, *last; /* the first one is under way */
-    int there;            /* the thread */
-} ahead = {.lock = PTHREAD_MUTEX_INITIALIZER, .called = PTHREAD_COND_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER};
-
 static void fly(Flight *flight, Room *room) {
     const int64_t count = stretch_length(&flight->stretch);
     const int wanted = flight->stretch.threads;
@@ -49,6 +40,21 @@ static void fly(Flight *flight, Room *room) {
     if (flight->stretch.threads > 1) crew_leave();
     flight->ended = rows_now();
 }
+
+#if defined(_WIN32)
+static int is_begun(Flight *flight) { return (void)flight, 0; }
+static void wait_for(Flight *flight, int64_t nanoseconds) { (void)flight, (void)nanoseconds; }
+#else
+
+#include <pthread.h>
+#include <signal.h>
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t called, ended;
+    Flight *first, *last; /* the first one is under way */
+    int there;            /* the thread */
+} ahead = {.lock = PTHREAD_MUTEX_INITIALIZER, .called = PTHREAD_COND_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER};
 
 static void *thread(void *nothing) {
     Room room = {0};
@@ -100,6 +106,22 @@ static int hire(void) {
     return ahead.there;
 }
 
+/* Give a flight to the thread; 0 where the system gives none. */
+static int is_begun(Flight *flight) {
+    int there;
+    pthread_mutex_lock(&ahead.lock);
+    there = hire();
+    if (there) {
+        atomic_store(&flight->over, 0);
+        if (ahead.first == NULL) ahead.first = flight;
+        else ahead.last->after = flight;
+        ahead.last = flight;
+        pthread_cond_signal(&ahead.called);
+    }
+    pthread_mutex_unlock(&ahead.lock);
+    return there;
+}
+
 /* Wait for so long at most, or where that is 0 as long as it takes. */
 static void wait_for(Flight *flight, int64_t nanoseconds) {
     struct timespec until;
@@ -118,6 +140,8 @@ static void wait_for(Flight *flight, int64_t nanoseconds) {
     }
     pthread_mutex_unlock(&ahead.lock);
 }
+
+#endif
 
 static PyObject *flight_wait(Flight *flight, PyObject *none) {
     (void)none;
@@ -170,7 +194,6 @@ int ahead_ready(PyObject *module) {
 PyObject *ahead_start(PyObject *const *given, Py_ssize_t count, const Kernels *kernels, double least) {
     Flight *flight;
     long threads;
-    int there;
     if (count != 6) {
         PyErr_SetString(PyExc_TypeError, "_rows.start takes programs, launches, args, block, threads and kept");
         return NULL;
@@ -192,17 +215,7 @@ PyObject *ahead_start(PyObject *const *given, Py_ssize_t count, const Kernels *k
     }
     flight->stretch.threads = threads < 1 ? 1 : threads > MOST_THREADS ? MOST_THREADS : (int)threads;
     crew_note(&flight->caller);
-    pthread_mutex_lock(&ahead.lock);
-    there = hire();
-    if (there) {
-        atomic_store(&flight->over, 0);
-        if (ahead.first == NULL) ahead.first = flight;
-        else ahead.last->after = flight;
-        ahead.last = flight;
-        pthread_cond_signal(&ahead.called);
-    }
-    pthread_mutex_unlock(&ahead.lock);
-    if (!there) { /* the system gives no thread */
+    if (!is_begun(flight)) {
         Room room = {0};
         Py_BEGIN_ALLOW_THREADS
         fly(flight, &room);

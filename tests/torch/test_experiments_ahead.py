@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from experiments import ahead  # noqa: E402
+from experiments import ahead
 
 GIVEN = ["--workload", "treelstm-builtin", "--limit", "8", "--batch-size", "4", "--turns", "2"]
 

@@ -15,8 +15,8 @@ PARTS = (
     *[f"hybrid/capture/{name}" for name in ("guards/facts", "outlining/entering")],
 )
 SOURCES = ("module", "names", "modes", *CAPTURE, "torch", "doors", "signs", "cells", "operators", "hooks", "functions")
-ROWS = ("module", "check", "pack", "interpreter", "shared", "crew", "generic", "avx2", "avx512")
-ROWS_HEADERS = ("rows", "crew", "kernels", "functions", "elements", "lines", "products", "updates")
+ROWS = ("module", "stretch", "ahead", "check", "pack", "interpreter", "shared", "crew", "generic", "avx2", "avx512")
+ROWS_HEADERS = ("rows", "stretch", "ahead", "crew", "kernels", "functions", "elements", "lines", "products", "updates")
 # Files in Cython's pure-Python mode, which are interpreted as they stand where this does not work.
 HOT = (*[f"analysis/flat/{name}" for name in ("rewriting", "ordering", "paths", "placing")], "rows/blocks")
 OPTIMIZED = [] if "-O" in os.environ.get("CFLAGS", "") else ["-O3"]  # what the builder asks for comes first

@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, nonecheck=False, binding=False
+# cython: language_level=3, nonecheck=False, binding=False
 """The user's line: the innermost frame outside of the libraries, told by module, as generated functions have no file.
 
 In Cython's pure-Python mode: a part of `gluonjit._fast` where that was built (`frames.pxd` has the types, and

@@ -2,7 +2,7 @@
 
 from gluonjit.rows.program import CHILD, COMMUTATIVE, NODE, Builder, NotFusable, RowProgram, View, Weight
 from gluonjit.rows.running import NO_FLAGS, Memory, clear_spare, cores, row_flags
-from gluonjit.rows.steps import Learner, Learning, Steps, Stretch, sources
+from gluonjit.rows.steps import Ahead, Learner, Learning, Steps, Stretch, sources
 
 __all__ = [
     "RowProgram",
@@ -14,6 +14,7 @@ __all__ = [
     "CHILD",
     "COMMUTATIVE",
     "NotFusable",
+    "Ahead",
     "Steps",
     "Stretch",
     "Learner",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from ctypes import string_at
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -139,15 +140,20 @@ class Launches:
         self._arenas, self._blocks, self._threads = arenas, blocks, threads
         self._packed: dict[tuple[int, Pack], _Memory] = {}
         self._programs: dict[int, tuple[int, Assembly]] = {}
+        self._copies: list[Any] = []  # of weights
         self.under_way = -1  # the step that is run, or ran last
 
-    def form(self, template: Template, consts: Sequence[Any], memory: Memory) -> Form:
-        """The form of blocks of a program, with addresses of weights, or of their gradients, as they are now."""
+    def form(self, template: Template, consts: Sequence[Any], memory: Memory, own: bool = False) -> Form:
+        """The form of blocks of a program, with addresses of weights, or of their gradients, as they are now.
+
+        own: no weights but copies, which nobody writes to.
+        """
         number, _ = self._programs.setdefault(id(template.assembly), (len(self._programs), template.assembly))
         slots = template.slots.copy()
         for at, learned, const, begin in template.weights:
             array = consts[const]
-            slots[at] = (memory.learned(array) if learned else memory.constant(array)) + begin
+            address = memory.learned(array) if learned else memory.constant(array)
+            slots[at] = (self._copy(address, begin + slots[at + 1]) if own else address) + begin
         for at, const, pack in template.packs:
             slots[at] = self._pack(consts[const], pack, memory)
         return Form(number, slots, *template.columns)
@@ -156,6 +162,28 @@ class Launches:
         self, steps: list[int], forms: list[Form], saves: bool, memory: Memory
     ) -> tuple[npt.NDArray[np.float32] | None, list[int]]:
         """Run steps, each by its form; what they save for their backward pass, and the nanoseconds that each took."""
+        programs, launches, args, saved = self._arguments(steps, forms, saves, memory)
+        done = 0
+        while done < len(steps):  # each few milliseconds Python comes to look at signals
+            self.under_way = steps[done]
+            done = ROWS.run(programs, launches, args, _BLOCK, done, self._threads)
+        return saved, launches[:, 4].tolist()
+
+    def start(
+        self, steps: list[int], forms: list[Form], memory: Memory, arrays: list[Any]
+    ) -> tuple[Any, npt.NDArray[np.int64]]:
+        """Run steps, which save nothing, while Python goes on, to which a core is left.
+
+        `arrays` are all that they read and write, once they begin. Returns a `Flight` and the launches.
+        """
+        programs, launches, args, _ = self._arguments(steps, forms, False, memory)
+        flight = ROWS.start(programs, launches, args, _BLOCK, min(self._threads, cores() - 1), (self, *arrays))
+        return flight, launches
+
+    def _arguments(
+        self, steps: list[int], forms: list[Form], saves: bool, memory: Memory
+    ) -> tuple[tuple[Any, ...], npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float32] | None]:
+        """Programs, launches and their slots, as `_rows` takes them, and the array of what steps save."""
         blocks, saved = self._blocks, None
         slots, floats = blocks.room(steps, forms)
         if saves and floats:
@@ -170,11 +198,7 @@ class Launches:
             self.under_way = blocks.filled()
             raise
         programs = tuple([(assembly.code, assembly.regs) for _, assembly in self._programs.values()])
-        done = 0
-        while done < len(steps):  # each few milliseconds Python comes to look at signals
-            self.under_way = steps[done]
-            done = ROWS.run(programs, launches, args, _BLOCK, done, self._threads)
-        return saved, launches[:, 4].tolist()
+        return programs, launches, args, saved
 
     def __del__(self) -> None:
         """Leave the memory of packed weights to the next flush: the system's own takes longer than packing."""
@@ -185,6 +209,12 @@ class Launches:
         for packed in self._packed.values():
             _given_back(packed)
         self._packed.clear()
+
+    def _copy(self, address: int, size: int) -> int:
+        """The address of a copy of so many bytes, which is kept."""
+        copy = np.frombuffer(string_at(address, size), dtype=np.uint8)
+        self._copies.append(copy)
+        return copy.ctypes.data
 
     def _pack(self, array: Any, pack: Pack, memory: Memory) -> int:
         """The address of a packed weight."""

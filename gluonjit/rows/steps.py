@@ -88,6 +88,31 @@ class Stretch(NamedTuple):
     took: list[int]
 
 
+class Ahead(NamedTuple):
+    """Steps that run while Python goes on: their numbers and ways, the `Flight` of `_rows`, and its launches."""
+
+    steps: list[int]
+    ways: list[int]
+    flight: Any
+    launches: Any
+
+    def wait(self) -> tuple[float, float, str | None]:
+        """Wait until they have run: when that began and ended, and what is wrong with the step under way, if it is."""
+        found: tuple[float, float, str | None] = self.flight.wait()
+        return found
+
+    @property
+    def stretch(self) -> Stretch:
+        """The steps, when they have run."""
+        return Stretch(self.steps, self.ways, None, self.launches[:, 4].tolist())
+
+    @property
+    def under_way(self) -> int:
+        """The step that runs, or that something is wrong with."""
+        number: int = self.flight.next
+        return self.steps[number]
+
+
 class Steps:
     """The steps of one flush that run in C. `make(kind)` makes a kind's program, or raises NotFusable. `threads` tells
     how many the framework lets an operator take.
@@ -225,6 +250,16 @@ class Steps:
         steps = list(range(begin, begin + len(ways)))
         saved, took = self._launches.launch(steps, [self._forms[way] for way in ways], True, memory)
         return Stretch(steps, ways, saved, took)
+
+    def start(self, begin: int, ways: list[int], memory: Memory, arrays: list[Any]) -> Ahead:
+        """Run steps, none of them recorded, while Python goes on. They read copies of weights, as these are now."""
+        steps = list(range(begin, begin + len(ways)))
+        forms = {}
+        for number, way in zip(steps, ways):
+            if way not in forms:
+                consts = self.plan.steps[number].kind.program.consts
+                forms[way] = self._launches.form(self.ways[way].forward, consts, memory, own=True)
+        return Ahead(steps, ways, *self._launches.start(steps, [forms[way] for way in ways], memory, arrays))
 
     def sources(self, number: int, results: tuple[int, ...]) -> tuple[frozenset[int], frozenset[int]]:
         """The operands and constants of a step that gradients of these results go to."""

@@ -15,7 +15,7 @@ from gluonjit.engines.torch.program import program_of
 from gluonjit.engines.torch.written import modified
 from gluonjit.graph import Kind
 from gluonjit.graph.modes import is_recorded
-from gluonjit.rows import NO_FLAGS, Learning, NotFusable, RowProgram, Steps, Stretch, sources
+from gluonjit.rows import NO_FLAGS, Ahead, Learning, NotFusable, RowProgram, Steps, Stretch, sources
 
 
 class RanFused(NamedTuple):
@@ -95,6 +95,13 @@ class FusedSteps:
             again = [consts[k] for k in self._steps.ways[way].read_again]
             versions[way] = [(tensor, version_of(tensor)) for tensor in again]
         return RanFused(self._steps.run(begin, ways, self), versions)
+
+    def start(self, begin: int) -> Ahead | None:
+        """Run all steps from one on, without recording, while Python goes on; None where one has to run otherwise."""
+        ways = self._steps.choose(begin, len(self.plan.steps), self._recorded, NO_FLAGS, NO_FLAGS, _Learner(None), self)
+        if begin + len(ways) < len(self.plan.steps):
+            return None
+        return self._steps.start(begin, ways, self, self._arrays)
 
     def learns(self, ran: RanFused) -> bool:
         """Tells whether gradients go through any of these steps."""

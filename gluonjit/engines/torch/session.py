@@ -17,13 +17,13 @@ from gluonjit.analysis import Plan
 from gluonjit.analysis.plan import Arena, Gather, LeafChunk, LookupChunk, Place
 from gluonjit.engines.torch.arrays import device_named, dtype_named, of_bytes, room_for, sent
 from gluonjit.engines.torch.buffers import as_captured
-from gluonjit.engines.torch.chunks import Chunk, Result
+from gluonjit.engines.torch.chunks import Chunk, Coming, Result
 from gluonjit.engines.torch.failures import failed
 from gluonjit.engines.torch.finite import Finite
 from gluonjit.engines.torch.fused_steps import FusedSteps
 from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.history import joined_history
-from gluonjit.engines.torch.hooked import LEARNING
+from gluonjit.engines.torch.hooked import LEARNING, plain
 from gluonjit.engines.torch.indices import Indices
 from gluonjit.engines.torch.inputs import AsItWas
 from gluonjit.engines.torch.program import join, pieces, program_of
@@ -215,6 +215,21 @@ class Session(ArraySession):
             raise failed(self.provenance, self.rows, self._fused.under_way, error) from error
         return end if end > number else super().run_from(number)
 
+    def start(self, number: int) -> bool:
+        """Let all steps from one on run while Python goes on, if they run in C and nothing is recorded."""
+        fused = self._fused
+        if fused is None or self.tape is not None or self.profile or self.finite is not None or self.snapshots:
+            return False
+        if fused.end(number) < len(self.plan.steps):
+            return False
+        self.ahead = fused.start(number)
+        return self.ahead is not None
+
+    def failed(self, number: int, error: Exception) -> Exception:
+        """The error to raise for a step that has failed, of those that were started."""
+        with plain():
+            return failed(self.provenance, super().rows, number, error)
+
     def _run(self, number: int) -> None:
         step = self.plan.steps[number]
         tape = self.tape if is_recorded(step.mode) else None
@@ -277,13 +292,21 @@ class Session(ArraySession):
         """The rows of a step's result."""
         chunk = self._chunks.get(place)
         if chunk is None:
-            arena = place.arena
-            # Not the arena itself: what can be read gets a history, which the history would then hold.
-            rows = self.arrays[arena].detach() if self._whole(arena) else self.at(place).clone()
-            chunk = self._chunks[place] = Chunk(rows, self.plan, place)
+            coming = self.ahead is not None
+            made = Coming(self._coming, self.plan, place) if coming else Chunk(self._rows_at(place), self.plan, place)
+            chunk = self._chunks[place] = made
             if self.tape is not None:
                 self._note_nodes(chunk, place)
         return chunk
+
+    def _rows_at(self, place: Place) -> Any:
+        """The rows of a place, but not the arena itself: what can be read gets a history, which would hold that."""
+        return self.arrays[place.arena].detach() if self._whole(place.arena) else self.at(place).clone()
+
+    def _coming(self, place: Place) -> Any:
+        """The same, of steps that were started."""
+        self.join()
+        return self._rows_at(place)
 
     def _note_nodes(self, chunk: Chunk, place: Place) -> None:
         """Tell a chunk that may get a history of the nodes that it is from."""
@@ -301,6 +324,7 @@ class Session(ArraySession):
 
     def rows(self, arena: int, positions: Sequence[int]) -> Any:
         """Rows of an arena with their history, for values that are references to them."""
+        self.join()
         for place, error in self.lost:
             if place.arena == arena and any(place.begin <= position < place.end for position in positions):
                 raise error

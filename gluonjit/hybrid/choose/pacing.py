@@ -265,6 +265,12 @@ def measured() -> list[str]:
     return [] if paces is None else [str(shown) for shown in paces.shown()]
 
 
+def compares() -> bool:
+    """Tells whether this thread's calls are timed to find the faster way: all that they take has to count."""
+    stretch = HERE.stretch
+    return stretch is not None and stretch.timed and (stretch.pace.compares or stretch.explores is not None)
+
+
 def note_flush(flushed: Flushed) -> None:
     """Tell the stretch of a flush; one of a way that is named is of another block, whose report shows no paces."""
     stretch = HERE.stretch

@@ -102,7 +102,8 @@ class Report:
     calls: captured calls; nodes: distinct ones that ran; shared: calls that another call had already made;
     dropped: nodes whose results nobody could read; launches: batched launches of cells and operators;
     units: what was scheduled: nodes, or with granularity "graph" samples; groups: how many of them were told apart;
-    fused: launches that ran in C as a whole; row_ms: milliseconds inside of these, forward and backward;
+    fused: launches that ran in C as a whole; row_ms: milliseconds inside of these, forward and backward; those of a
+    flush with `wait=False` count when somebody has waited for them;
     gathers: launches that put operands together; gathered: bytes that those have copied; padded: nodes that ran
     beside for the size of a static plan alone; executed: what ran the plans;
     ms: milliseconds by part, of which capture is from the first call to the flush, with what the program

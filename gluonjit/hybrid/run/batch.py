@@ -27,7 +27,7 @@ from gluonjit.graph.recorder import BatchRoom
 from gluonjit.hybrid.choose.choice import Choice
 from gluonjit.hybrid.choose.choosing import chooser_of
 from gluonjit.hybrid.choose.costs import cost_model
-from gluonjit.hybrid.choose.pacing import FLUSH, Flushed, note_flush, note_look
+from gluonjit.hybrid.choose.pacing import FLUSH, Flushed, compares, note_flush, note_look
 from gluonjit.hybrid.explain.advice import after_flush
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
 from gluonjit.hybrid.explain.provenance import Provenance
@@ -37,6 +37,9 @@ from gluonjit.hybrid.run.protocol import Adapter, Session
 
 FULL = "the open batch is full (max_nodes, max_bytes)"
 """The reason for running a batch that holds more than it should."""
+
+MOST_AHEAD = 2
+"""Flushes of a batch that may be under way at once: one runs, and the next one is ready."""
 
 RUNNING = threading.RLock()
 """Held while a batch is traced, run or differentiated: batched graphs are shared by threads that each capture."""
@@ -122,6 +125,7 @@ class Batch(BatchRoom):
         self.outlined: dict[tuple[int, int], Any] = {}  # cells made from source, by method and model
         self.placed: dict[int, Any] = {}  # methods that have the code with cells now, by the address of the model
         self.parts = 0  # of these, the changes by which a model got other parts, or trains or not
+        self.ahead: list[Session] = []  # flushed without waiting, the oldest first
         self.own: Any = engine.account()
         self.reset()
 
@@ -206,11 +210,24 @@ class Batch(BatchRoom):
         while self.placed:
             self.placed.popitem()[1].take()
 
-    def flush(self, reason: str, middle: str = "") -> None:
+    def flush(self, reason: str = "batch.flush()", middle: str = "", wait: bool = True) -> None:
         """Run what was captured; in the `middle` of a "sample" or, for a value, of a "scope" of `batching`.
 
-        On an error the batch is empty, and values of the failed graph say why.
+        Without `wait` steps in C run while the program goes on, where nothing is recorded and none but these are left;
+        whoever reads a value waits for them. On an error the batch is empty, and values of the failed graph say why.
         """
+        if not wait:
+            self.join(MOST_AHEAD - 1)
+        self._flush_open(reason, middle, wait)
+        if wait:
+            self.join()
+
+    def join(self, left: int = 0) -> None:
+        """Wait for what was flushed without waiting, all but so many flushes."""
+        while len(self.ahead) > left:
+            self.ahead.pop(0).join()
+
+    def _flush_open(self, reason: str, middle: str, wait: bool) -> None:
         graph = self.graph
         if not graph.records and not graph.lookups and not graph.leaves:
             return
@@ -228,11 +245,11 @@ class Batch(BatchRoom):
         line = line_of(user_line())
         with FLUSH:
             try:
-                self._flush(graph, capture, reason, middle, line)
+                self._flush(graph, capture, reason, middle, line, wait)
             finally:
                 _FLUSHED.seconds += perf_counter() - entered
 
-    def _flush(self, graph: Graph, capture: float, reason: str, middle: str, line: Line | None) -> None:
+    def _flush(self, graph: Graph, capture: float, reason: str, middle: str, line: Line | None, wait: bool) -> None:
         held = self._start_over(graph)
         report, times, planned = self.report, {"capture": capture}, _NO_RECORDS
         try:
@@ -246,7 +263,7 @@ class Batch(BatchRoom):
                 times["analysis"] = self._took("analysis", "analysis", begin)
                 options = self._run_options()
                 with self.engine.running():
-                    history = self._run(graph, plan, held.samples, provenance, options, times)
+                    history = self._run(graph, plan, held.samples, provenance, options, times, wait)
         except BaseException as error:
             graph.owner = f"its batch failed: {error}"
             self.sample = 0  # the minibatch is lost
@@ -344,6 +361,7 @@ class Batch(BatchRoom):
         provenance: Provenance,
         options: Options,
         times: dict[str, float],
+        wait: bool,
     ) -> Any:
         """Run a plan; what its results can be differentiated by, or None."""
         begin = perf_counter()
@@ -357,8 +375,11 @@ class Batch(BatchRoom):
         session.wait()
         times["inputs"] = self._took("inputs", "gather", begin)
         number = 0
-        while number < len(plan.steps):
+        wait = wait or compares()
+        while number < len(plan.steps) and (wait or not session.start(number)):
             number = session.run_from(number)
+        if session.ahead is not None:
+            self.ahead.append(session)
         begin = perf_counter()
         graph.owner = Results(session, plan.arena, plan.position)
         for record, nodes in plan.live:

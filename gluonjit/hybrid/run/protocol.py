@@ -17,7 +17,7 @@ from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.explain.report import Report
 from gluonjit.hybrid.options import AUTO, Options
 from gluonjit.hybrid.run.places import clear_places
-from gluonjit.rows import Stretch
+from gluonjit.rows import Ahead, Stretch
 
 
 class Session:
@@ -27,16 +27,19 @@ class Session:
     `result` for each value that somebody can read, and `finish`; `wait` after the inputs, and after the results.
     Whoever reads a reference later, such as a slice, asks for its `rows`, so a session lives as long as its values.
 
-    tape: what its results can be differentiated by as long as somebody holds it, or None.
+    tape: what its results can be differentiated by as long as somebody holds it, or None; ahead: steps that were
+    started and that nobody has waited for.
     """
 
     tape: Any = None
+    ahead: Ahead | None = None
 
     def __init__(self, plan: Plan, report: Report, options: Options, provenance: Provenance) -> None:
         self.plan = plan
         self.report = report
         self.provenance = provenance
         self.profile = options.profile
+        self.flush = report.flushes  # its number
         self._places: dict[int, tuple[list[int], list[Place]]] = {}  # by arena, and where they begin
 
     def place_of(self, arena: int, position: int) -> Place:
@@ -55,16 +58,17 @@ class Session:
         self.report.took(self.plan.steps[number].kind.name, part, begin, now, number)
         return now
 
-    def laps(self, stretch: Stretch, begin: float) -> None:
+    def laps(self, stretch: Stretch, begin: float, end: float | None = None) -> None:
         """Note steps that have run in one call since then; what was not spent in them counts with the first."""
         self.wait()
         report, steps = self.report, self.plan.steps
         report.fused += len(stretch.steps)
         report.row_ms += sum(stretch.took) / 1e6
-        end = perf_counter() - sum(stretch.took[1:]) / 1e9
+        end = (perf_counter() if end is None else end) - sum(stretch.took[1:]) / 1e9
+        last = report.flushes == self.flush  # of which the report shows steps
         for number, nanoseconds in zip(stretch.steps, [*stretch.took[1:], 0]):
             step = steps[number]
-            report.took(step.kind.name, "compute", begin, end, number)
+            report.took(step.kind.name, "compute", begin, end, number if last else None)
             begin, end = end, end + nanoseconds / 1e9
             for gather in step.gathers:
                 report.gathers += gather.index is not None
@@ -85,6 +89,29 @@ class Session:
         """Run a step, or several from it on where the engine runs them at once; returns the number of the next."""
         self.run(number)
         return number + 1
+
+    def start(self, number: int) -> bool:
+        """Let the steps from one on run while Python goes on, all of them; False where the engine runs them otherwise.
+
+        From then on whoever asks for numbers of a result waits for them, by `join`.
+        """
+        return False
+
+    def join(self) -> None:
+        """Wait for steps that were started. Raises FlushError where one has failed, each time."""
+        ahead = self.ahead
+        if ahead is None:
+            return
+        begin, end, wrong = ahead.wait()
+        if wrong is not None:
+            raise self.failed(ahead.under_way, ValueError(wrong))
+        if self.ahead is not None:  # else another thread was first
+            self.ahead = None
+            self.laps(ahead.stretch, begin, end)
+
+    def failed(self, number: int, error: Exception) -> Exception:
+        """The error to raise for a step that has failed, of those that were started."""
+        return error
 
     def result(self, arena: int, position: int) -> Any:
         """Returns what a value whose rows begin there needs to be materialized: its `result` from then on."""

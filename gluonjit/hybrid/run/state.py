@@ -209,10 +209,10 @@ def batching(**options: Any) -> Iterator[Batch]:
     """Capture everything in this region and run it at its end, or when a value is needed.
 
     Options are those of `hybridize(dynamic_batch=True, ...)` and hold for this region. Yields the batch:
-    `batch.flush("why")` runs what was captured so far, `batch.report` says what was done. On an exception
-    what was captured and has not run is discarded. Scopes of coroutines and generators may end in any order:
-    calls go into the one opened last, which runs when any of those opened before it ends. Raises OptionError for
-    unusable options and EngineError where no framework has been imported.
+    `batch.flush("why")` runs what was captured so far, with `wait=False` while the program goes on, where that can be;
+    `batch.report` says what was done. On an exception what was captured and has not run is discarded. Scopes of
+    coroutines and generators may end in any order: calls go into the one opened last, which runs when any of those
+    opened before it ends. Raises OptionError for unusable options and EngineError where no framework has been imported.
     """
     state = LOCAL.state
     chosen = state.options.updated("batching()", options)

@@ -7,6 +7,8 @@
 #if defined(_WIN32)
 int crew_take(int threads) { return (void)threads, 1; }
 void crew_leave(void) {}
+void crew_note(Caller *caller) { (void)caller; }
+void crew_follow(const Caller *caller) { (void)caller; }
 void crew_share(int threads, ptrdiff_t pieces, Piece piece, void *work) {
     ptrdiff_t i;
     (void)threads;
@@ -51,8 +53,7 @@ static struct {
     int helpers, threads; /* how many there are beside the caller; who take part now */
     Piece piece;
     void *work;
-    unsigned mode;
-    int core; /* the caller's */
+    Caller caller;
     int64_t lost, rest, rested; /* how long it waited in vain; how long the last rest was, and when it ends */
     atomic_int taken, open, inside, waiting;
     pthread_mutex_t lock;
@@ -71,16 +72,26 @@ static int core(void) { return sched_getcpu(); }
 
 /* Leave the caller's core to it, if this process may use others: some kernels keep threads together on one that others
    have to themselves. */
-static void move_away(void) {
+static void move_away(int from) {
     cpu_set_t cores;
-    if (crew.core < 0 || core() != crew.core || sched_getaffinity(getpid(), sizeof cores, &cores) != 0) return;
-    CPU_CLR((unsigned)crew.core, &cores);
+    if (from < 0 || core() != from || sched_getaffinity(getpid(), sizeof cores, &cores) != 0) return;
+    CPU_CLR((unsigned)from, &cores);
     if (CPU_COUNT(&cores) > 0) sched_setaffinity(0, sizeof cores, &cores);
 }
 #else
 static int core(void) { return -1; }
-static void move_away(void) {}
+static void move_away(int from) { (void)from; }
 #endif
+
+void crew_note(Caller *caller) {
+    caller->mode = MODE();
+    caller->core = core();
+}
+
+void crew_follow(const Caller *caller) {
+    SET_MODE(caller->mode);
+    move_away(caller->core);
+}
 
 /* Look for a while whether a number is no longer what it was; whether it is not. */
 static int changes(atomic_uint *number, unsigned was) {
@@ -113,8 +124,7 @@ static void do_pieces(int thread) {
 static void help(int thread) {
     atomic_fetch_add(&crew.inside, 1);
     if (atomic_load(&crew.open) && thread < crew.threads) {
-        SET_MODE(crew.mode);
-        move_away();
+        crew_follow(&crew.caller);
         do_pieces(thread);
     }
     if (atomic_fetch_sub(&crew.inside, 1) == 1 && atomic_load(&crew.waiting)) {
@@ -230,8 +240,7 @@ void crew_share(int threads, ptrdiff_t pieces, Piece piece, void *work) {
     crew.threads = threads;
     crew.piece = piece;
     crew.work = work;
-    crew.mode = MODE();
-    crew.core = core();
+    crew_note(&crew.caller);
     for (k = 0; k < threads; k++) {
         atomic_store_explicit(&crew.members[k].next, pieces * k / threads, memory_order_relaxed);
         crew.members[k].end = pieces * (k + 1) / threads;

@@ -1,14 +1,12 @@
 /* gluonjit._rows: row programs, run by kernels for the processor at hand. */
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "ahead.h"
+
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "crew.h"
-#include "rows.h"
 
 #define KEPT ((size_t)64 << 20) /* bytes of scratch that stay for the next run, at most */
 #define WHILE 20000000          /* nanoseconds after which a run goes back to Python, which then looks at signals */
@@ -43,174 +41,20 @@ static void give_back(void *memory, size_t bytes) {
     spare.bytes = bytes;
 }
 
-/* Whether a buffer holds whole items of so many numbers of that size. */
-static int is_table(const Py_buffer *buffer, Py_ssize_t size, Py_ssize_t item) {
-    return buffer->itemsize == size && buffer->len % item == 0 && (uintptr_t)buffer->buf % (uintptr_t)size == 0;
-}
-
-/* Memory that programs work in: scratch, and where its buffers begin. It grows as they need it. */
-typedef struct {
-    void *scratch, *sizes;
-    size_t bytes, registers;
-} Room;
-
-/* Let a program have room; -1 where there is no memory. */
-static int make_room(Room *room, Run *run, Division *division) {
-    const size_t registers = (size_t)run->registers;
-    size_t floats;
-    if (room->sizes == NULL || registers > room->registers) {
-        free(room->sizes);
-        room->sizes = malloc(registers * sizeof(size_t) + 1);
-        if (room->sizes == NULL) return -1;
-        room->registers = registers;
-    }
-    run->sizes = room->sizes;
-    if (rows_scratch(run, division, &floats) < 0) return -1;
-    if (room->scratch == NULL || room->bytes < floats * sizeof(float) + 64) {
-        free(room->scratch);
-        room->bytes = (floats * sizeof(float) + 64) / 2 * 3;
-        room->scratch = malloc(room->bytes);
-        if (room->scratch == NULL) return -1;
-    }
-    run->scratch = (float *)(((uintptr_t)room->scratch + 63) & ~(uintptr_t)63);
-    return 0;
-}
-
-static const char NO_MEMORY[] = "there is no memory";
-
-/* Run a program, if it can be run: NULL, or what is wrong. */
-static const char *run_program(Run *run, Room *room, int threads) {
-    const char *wrong = rows_check(run);
-    Division division;
-    if (wrong != NULL || run->nodes <= 0) return wrong;
-    if (run->block <= 0 || run->block > run->nodes) run->block = run->nodes;
-    if (run->block > LARGEST_BLOCK) run->block = LARGEST_BLOCK;
-    rows_divide(run, threads, least, &division);
-    if (make_room(room, run, &division) < 0) return NO_MEMORY;
-    rows_run(run, &division);
-    return NULL;
-}
-
-/* What a launch is: a program by its number, the first of its slots and how many they are, and nodes. The nanoseconds
-   that it took are written to it. */
-typedef struct {
-    int64_t program, begin, slots, nodes, took;
-} Launch;
-
-typedef struct {
-    Py_buffer code, regs;
-} Program;
-
-typedef struct {
-    Program *programs;
-    Py_ssize_t count; /* of programs whose buffers are held */
-    Py_buffer launches, args;
-    int held; /* of these two */
-    ptrdiff_t block;
-    int threads;
-} Stretch;
-
-static void release(Stretch *stretch) {
-    if (stretch->held > 1) PyBuffer_Release(&stretch->args);
-    if (stretch->held > 0) PyBuffer_Release(&stretch->launches);
-    while (stretch->count > 0) {
-        Program *program = &stretch->programs[--stretch->count];
-        PyBuffer_Release(&program->code);
-        PyBuffer_Release(&program->regs);
-    }
-    PyMem_Free(stretch->programs);
-}
-
-/* 0, or -1 and an exception. */
-static int hold_program(Program *program, PyObject *pair) {
-    if (!PyTuple_Check(pair) || PyTuple_GET_SIZE(pair) != 2) {
-        PyErr_SetString(PyExc_TypeError, "_rows.run: a program is a tuple of code and regs");
-        return -1;
-    }
-    if (PyObject_GetBuffer(PyTuple_GET_ITEM(pair, 0), &program->code, PyBUF_C_CONTIGUOUS) != 0) return -1;
-    if (PyObject_GetBuffer(PyTuple_GET_ITEM(pair, 1), &program->regs, PyBUF_C_CONTIGUOUS) != 0) {
-        PyBuffer_Release(&program->code);
-        return -1;
-    }
-    return 0;
-}
-
-/* From programs, launches, args and block; 0, or -1 and an exception. */
-static int hold(Stretch *stretch, PyObject *const *given) {
-    PyObject *programs = given[0];
-    Py_ssize_t k;
-    int fits = 1;
-    if (!PyTuple_Check(programs)) {
-        PyErr_SetString(PyExc_TypeError, "_rows.run: programs are a tuple");
-        return -1;
-    }
-    stretch->block = PyLong_AsSsize_t(given[3]);
-    if (stretch->block == -1 && PyErr_Occurred()) return -1;
-    stretch->programs = PyMem_Calloc((size_t)PyTuple_GET_SIZE(programs) + 1, sizeof(Program));
-    if (stretch->programs == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    for (k = 0; k < PyTuple_GET_SIZE(programs); k++, stretch->count++) {
-        const Program *program = &stretch->programs[k];
-        if (hold_program(&stretch->programs[k], PyTuple_GET_ITEM(programs, k)) != 0) return -1;
-        fits = fits && is_table(&program->code, 8, sizeof(Instruction)) && is_table(&program->regs, 4, sizeof(Register));
-    }
-    if (PyObject_GetBuffer(given[1], &stretch->launches, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE) != 0) return -1;
-    stretch->held = 1;
-    if (PyObject_GetBuffer(given[2], &stretch->args, PyBUF_C_CONTIGUOUS) != 0) return -1;
-    stretch->held = 2;
-    if (!fits || !is_table(&stretch->launches, 8, sizeof(Launch)) || !is_table(&stretch->args, 8, sizeof(Slot))) {
-        PyErr_SetString(PyExc_ValueError, "_rows.run: code is int64 (n, 8), regs int32 (n, 4), launches int64 (n, 5) and "
-                                          "args int64 (n, 2)");
-        return -1;
-    }
-    return 0;
-}
-
-/* Run one launch: NULL, or what is wrong. */
-static const char *run_launch(const Stretch *stretch, const Launch *launch, Room *room) {
-    const int64_t slots = stretch->args.len / (Py_ssize_t)sizeof(Slot);
-    const Program *program;
-    Run run = {.kernels = kernels, .nodes = launch->nodes, .block = stretch->block};
-    if (launch->program < 0 || launch->program >= stretch->count) return "a launch has no such program";
-    if (launch->begin < 0 || launch->slots < 1 || launch->begin > slots || launch->slots > slots - launch->begin)
-        return "a launch has no such slots";
-    program = &stretch->programs[launch->program];
-    run.code = program->code.buf;
-    run.regs = program->regs.buf;
-    run.instructions = program->code.len / (Py_ssize_t)sizeof(Instruction);
-    run.registers = program->regs.len / (Py_ssize_t)sizeof(Register);
-    run.args = (const Slot *)stretch->args.buf + launch->begin;
-    run.slots = launch->slots;
-    run.first = (const int32_t *)(intptr_t)run.args[0].at;
-    return run_program(&run, room, stretch->threads);
-}
-
-static int64_t now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
-}
-
 /* Run launches from one on, for a while: the number of the one that comes next. It has not run where something is wrong
    with it. */
 static int64_t run_launches(const Stretch *stretch, int64_t number, Room *room, const char **wrong) {
-    const int64_t count = stretch->launches.len / (Py_ssize_t)sizeof(Launch), begun = now();
-    Launch *launches = stretch->launches.buf;
-    int64_t before = begun, after;
-    for (; number < count && before - begun < WHILE; number++, before = after) {
-        *wrong = run_launch(stretch, &launches[number], room);
+    const int64_t count = stretch_length(stretch), begun = rows_now();
+    for (; number < count && rows_now() - begun < WHILE; number++) {
+        *wrong = stretch_run(stretch, number, room);
         if (*wrong != NULL) break;
-        after = now();
-        launches[number].took = after - before;
     }
     return number;
 }
 
 /* run(programs, launches, args, block, begin[, threads]) -> number of the launch that comes next */
 static PyObject *run(PyObject *module, PyObject *const *given, Py_ssize_t count) {
-    Stretch stretch = {0};
+    Stretch stretch = {.kernels = kernels, .least = least};
     Room room = {0};
     const char *wrong = NULL;
     Py_ssize_t begin, end = 0;
@@ -227,8 +71,8 @@ static PyObject *run(PyObject *module, PyObject *const *given, Py_ssize_t count)
     }
     if (count == 6) threads = PyLong_AsLong(given[5]);
     if (threads == -1 && PyErr_Occurred()) return NULL;
-    if (hold(&stretch, given) != 0) {
-        release(&stretch);
+    if (stretch_hold(&stretch, given) != 0) {
+        stretch_release(&stretch);
         return NULL;
     }
     stretch.threads = crew_take(threads < 1 ? 1 : threads > MOST_THREADS ? MOST_THREADS : (int)threads);
@@ -242,10 +86,16 @@ static PyObject *run(PyObject *module, PyObject *const *given, Py_ssize_t count)
     if (stretch.threads > 1) crew_leave();
     give_back(room.scratch, room.bytes);
     free(room.sizes);
-    release(&stretch);
+    stretch_release(&stretch);
     if (wrong == NULL || end > begin) return PyLong_FromSsize_t(end); /* what is wrong is said at the next call */
-    if (wrong == NO_MEMORY) return PyErr_NoMemory();
+    if (wrong == rows_no_memory) return PyErr_NoMemory();
     return PyErr_Format(PyExc_ValueError, "_rows.run: %s", wrong);
+}
+
+/* start(programs, launches, args, block, threads, kept) -> Flight */
+static PyObject *start(PyObject *module, PyObject *const *given, Py_ssize_t count) {
+    (void)module;
+    return ahead_start(given, count, kernels, least);
 }
 
 /* Whether all elements of a (k, n) matrix with these strides lie in so many bytes. */
@@ -273,7 +123,7 @@ static PyObject *pack(PyObject *module, PyObject *args) {
         return NULL;
     }
     if (PyObject_GetBuffer(into, &target, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE) != 0) return NULL;
-    fits = is_table(&target, sizeof(float), sizeof(float)) && floats <= (size_t)target.len / sizeof(float);
+    fits = rows_is_table(&target, sizeof(float), sizeof(float)) && floats <= (size_t)target.len / sizeof(float);
     if (fits && floats != 0)
         rows_pack((const float *)(intptr_t)source, k, n, row, column, target.buf, kernels->panel);
     else if (!fits)
@@ -320,6 +170,7 @@ static PyObject *worth(PyObject *module, PyObject *nanoseconds) {
 
 static PyMethodDef methods[] = {
     {"run", (PyCFunction)(void (*)(void))run, METH_FASTCALL, "Run row programs, each over the nodes of a step, for a while."},
+    {"start", (PyCFunction)(void (*)(void))start, METH_FASTCALL, "Run row programs likewise, while Python goes on."},
     {"pack", pack, METH_VARARGS, "Write the right operand of a product in panels."},
     {"packed_size", packed_size, METH_VARARGS, "How many floats the panels of a (k, n) matrix take."},
     {"features", features, METH_NOARGS, "The kernels in use: avx512, avx2 or generic."},
@@ -345,7 +196,8 @@ PyMODINIT_FUNC PyInit__rows(void) {
         if (number == NULL || PyDict_SetItemString(ops, op_names[k], number) != 0) Py_CLEAR(ops);
         Py_XDECREF(number);
     }
-    if (module == NULL || ops == NULL || PyModule_AddObjectRef(module, "OPS", ops) != 0) Py_CLEAR(module);
+    if (module == NULL || ops == NULL || PyModule_AddObjectRef(module, "OPS", ops) != 0 || ahead_ready(module) != 0)
+        Py_CLEAR(module);
     Py_XDECREF(ops);
     return module;
 }

@@ -47,6 +47,7 @@ UNARY = [
     Case("LOGSOFTMAX", lambda a: np.log(softmax(a))),
     Case("SOFTMAX", softmax),
     Case("SUMW", lambda a: a.sum(1, keepdims=True), out=1),
+    Case("LOGSUMEXP", lambda a: np.log(np.exp(a).sum(1, keepdims=True)), out=1),
 ]
 BINARY = [
     Case("ADD", np.add, b=0),

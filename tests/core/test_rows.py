@@ -82,6 +82,26 @@ def test_rows_are_filled_spread_and_picked_by_number(flags: int) -> None:
         assert (outs[2][:, 0] == kept).all()
 
 
+@pytest.mark.parametrize("flags", [0, ACC])
+def test_whole_numbers_are_read_from_their_bits(flags: int) -> None:
+    for nodes in COUNTS:
+        machine = Machine(nodes)
+        given = machine.random.integers(-(2**62), 2**62, (nodes, 1)) >> machine.random.integers(0, 63, (nodes, 1))
+        bits_of = np.concatenate([np.zeros((nodes, 1), np.float32), given.view(np.float32)], 1)
+        out = machine.normal(NODE, 1)
+        before = flags * out.astype(np.float64)
+        machine.emit("WHOLE", machine.reg(out), view(machine.reg(bits_of), 1), NONE, 2, flags=flags)
+        machine.run()
+        assert_close(out, before + given)
+
+
+def test_a_whole_number_is_two_columns() -> None:
+    machine = Machine(2)
+    machine.emit("WHOLE", machine.reg(machine.normal(NODE, 1)), machine.reg(machine.normal(NODE, 4)), NONE, 3)
+    with pytest.raises(ValueError, match="not in two columns"):
+        machine.run()
+
+
 @pytest.mark.parametrize("op", ["ADDV", "MULV", "SUBV"])
 def test_a_vector_meets_each_row(op: str) -> None:
     function = {"ADDV": np.add, "MULV": np.multiply, "SUBV": np.subtract}[op]

@@ -117,6 +117,10 @@ def test_index_out_of_range_is_found_at_capture() -> None:
     embed(nd.array([1, 2])).wait_to_read()
     with pytest.raises(CaptureError, match=r"index 4 .* 4 rows"):
         embed(nd.array([0, 4]))
+    with gluonjit.batching() as batch:  # a table of which no entry was asked for is none of the batch's
+        with pytest.raises(CaptureError, match=r"index 5 .* 4 rows"):
+            embed(nd.array([5]))
+        assert not batch.graph.lookups
 
 
 def test_a_value_needed_inside_runs_the_batch(net: Any) -> None:

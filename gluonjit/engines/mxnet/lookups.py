@@ -63,10 +63,10 @@ def look_up(batch: Batch, indices: Any, table: Table) -> Value | None:
     known = table.known.get(id(indices))
     if known is not None:
         return known[1]
-    listed = None if FAST is None else FAST.numbers(indices)
+    entries = batch.graph.lookups.get(table)
+    listed = None if FAST is None or entries is None else FAST.numbers(indices)
     if listed is not None:
-        graph = batch.graph
-        value = entries_at(graph, graph.entries(table, table.row), listed, table.size, table.row, table.taped)
+        value = entries_at(batch.graph, entries, listed, table.size, table.row, table.taped)
         if value is not None:
             return _noted(batch, indices, table, value)
     numbers = indices.asnumpy()

@@ -204,9 +204,11 @@ def captured_lookup(cell: Cell, batch: Batch, indices: Any, learning: bool) -> A
     weight, attrs, module = cell.lookup
     taped = learning and weight.requires_grad
     table = batch.tables.get((cell, learning, batch.changes))
-    entries = None if table is None else batch.graph.lookups.get(table)
-    if entries is not None and table.weight is weight and table.taped is taped:  # as for the sentence before
-        value = entries_at(batch.graph, entries, indices.tolist(), table.size, table.row, taped)
+    if table is not None and table.weight is weight and table.taped is taped:  # as for the sentence before
+        entries = batch.graph.lookups.get(table)
+        value = None
+        if entries is not None:
+            value = entries_at(batch.graph, entries, indices.tolist(), table.size, table.row, taped)
         if value is not None:
             return wrap(value)
     if batch.own.looked.get(cell) != batch.changes:  # once a batch, and when something has changed

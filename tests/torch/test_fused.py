@@ -162,7 +162,7 @@ def test_a_label_that_is_to_be_ignored_is_left_to_pytorch() -> None:
 
 
 def test_a_label_that_is_no_class_is_an_error() -> None:
-    with pytest.raises(IndexError, match="Target 6 is out of bounds"):
+    with pytest.raises(IndexError, match=r"failed when it ran: Target 6 is out of bounds\. \w"):
         labelled(LOSSES["of a row"][0], [torch.tensor(label) for label in (0, 6)], True)
 
 

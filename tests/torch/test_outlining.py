@@ -6,6 +6,7 @@ import copy
 import inspect
 import pickle
 import random
+import sys
 import traceback
 from pathlib import Path
 from typing import Any
@@ -545,3 +546,12 @@ def test_without_a_source_nothing_is_made() -> None:
 def test_an_unusable_value_of_the_option_is_an_error() -> None:
     with pytest.raises(gluonjit.errors.OptionError, match="outline='no', but it is True or False"):
         gluonjit.hybridize(Recursive(), dynamic_batch=True, outline="no")
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="code does not know its qualified name")
+def test_lines_name_functions_as_they_were_written() -> None:
+    net = Recursive()
+    gluonjit.hybridize(net, dynamic_batch=True, **BATCHED)
+    sum(net(sample) for sample in samples()).backward()
+    shown = [row.line for row in gluonjit.explain().steps]
+    assert any(line.endswith("in Recursive.encode") for line in shown) and not any("around" in line for line in shown)

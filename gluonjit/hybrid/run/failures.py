@@ -126,7 +126,7 @@ def failed(
     step = provenance.plan.steps[number]
     record, nodes = step.parts[0]
     text = (
-        f"{step.count} calls of {step.kind.name} run together failed, though each runs by itself: {reason(error)}. "
+        f"{step.count} calls of {step.kind.name} run together failed, though each runs by itself: {reason(error).rstrip('. ')}. "
         f"The first is the {provenance.describe(record, int(nodes[0]))}. {advice}"
     )
     return both(FlushError, type(error), text)
@@ -145,7 +145,7 @@ def _failing(
             try:
                 run(record, node)
             except Exception as own:
-                text = f"The {provenance.describe(record, node)}, failed when it ran: {reason(own)}. {advice}"
+                text = f"The {provenance.describe(record, node)}, failed when it ran: {reason(own).rstrip('. ')}. {advice}"
                 return both(FlushError, type(own), text)
     return None
 

@@ -135,7 +135,14 @@ def compiled(node: Function, owner: str | None, free: Iterable[str], code: CodeT
     for name in ("around", owner, code.co_name):
         if name is not None:
             found = next(part for part in found.co_consts if isinstance(part, CodeType) and part.co_name == name)
-    return found
+    known = getattr(code, "co_qualname", None)  # from Python 3.11 on
+    return found if known is None else _renamed(found, len(found.co_qualname), known)
+
+
+def _renamed(code: CodeType, length: int, name: str) -> CodeType:
+    """Code under the name in place of so many letters of its own, and the functions in it likewise: lines show it."""
+    consts = [_renamed(part, length, name) if isinstance(part, CodeType) else part for part in code.co_consts]
+    return code.replace(co_qualname=name + code.co_qualname[length:], co_consts=tuple(consts))
 
 
 def _node_of(code: CodeType, namespace: dict[str, Any]) -> tuple[Function, str | None]:

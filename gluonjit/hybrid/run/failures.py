@@ -125,8 +125,9 @@ def failed(
         return _older(error)
     step = provenance.plan.steps[number]
     record, nodes = step.parts[0]
+    said = reason(error).rstrip(". ")
     text = (
-        f"{step.count} calls of {step.kind.name} run together failed, though each runs by itself: {reason(error).rstrip('. ')}. "
+        f"{step.count} calls of {step.kind.name} run together failed, though each runs by itself: {said}. "
         f"The first is the {provenance.describe(record, int(nodes[0]))}. {advice}"
     )
     return both(FlushError, type(error), text)
@@ -145,7 +146,8 @@ def _failing(
             try:
                 run(record, node)
             except Exception as own:
-                text = f"The {provenance.describe(record, node)}, failed when it ran: {reason(own).rstrip('. ')}. {advice}"
+                said = reason(own).rstrip(". ")
+                text = f"The {provenance.describe(record, node)}, failed when it ran: {said}. {advice}"
                 return both(FlushError, type(own), text)
     return None
 

@@ -1,4 +1,4 @@
-# cython: language_level=3, nonecheck=True, binding=False
+# cython: language_level=3, binding=False
 """Entries of a table as rows: equal ones are equal rows, and those that nobody has asked for before get the next ones.
 
 In Cython's pure-Python mode, as `recorder` (`entries.pxd` has the types).

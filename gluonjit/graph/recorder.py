@@ -1,4 +1,4 @@
-# cython: language_level=3, initializedcheck=False, nonecheck=True, binding=False
+# cython: language_level=3, initializedcheck=False, binding=False
 """Values, and the nodes of one signature as flat arrays of whole numbers: what captures append to, and find again.
 
 In Cython's pure-Python mode: with the files of `native/` it is the module `gluonjit._fast` where there was a compiler

@@ -1,4 +1,4 @@
-# cython: language_level=3, nonecheck=True, binding=False
+# cython: language_level=3, binding=False
 """One row of a value, or several in a row: what `x[i]` and `x[begin:end]` are in nearly all programs.
 
 In Cython's pure-Python mode, as `recorder` (`slices.pxd` has the types).

@@ -1,4 +1,4 @@
-"""What flushes gain that nobody waits for: ``python -m experiments.ahead --workload treelstm-sick --batch-size 256``.
+"""Times flushes that nobody waits for: ``python -m experiments.ahead --workload treelstm-sick --batch-size 256``.
 
 Minibatches are inferred on PyTorch one after the other in one `gluonjit.batching()`, each read when the next one has
 been flushed, with `flush()` and with `flush(wait=False)`, in turns, on the same samples. Results have to be equal to

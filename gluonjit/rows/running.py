@@ -60,9 +60,8 @@ def row_flags(plan: Plan) -> tuple[Flags, list[Flags]]:
     return flags, found
 
 
-def read_steps(plan: Plan, programs: list[tuple[int, tuple[int, ...], bool] | None], unfit: Any) -> Blocks:
-    """Steps as `Blocks`, each with the number of its program, the spaces of its operands and whether it has limits, or
-    None.
+def read_steps(plan: Plan, programs: list[tuple[int, tuple[int, ...]] | None], unfit: Any) -> Blocks:
+    """Steps as `Blocks`, each with the number of its program and the spaces of its operands, or None.
 
     Those whose rows are not as its program takes them are told to `unfit`, by their number and why.
     """

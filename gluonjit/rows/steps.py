@@ -136,27 +136,27 @@ class Steps:
         self._known: list[dict[bytes, int]] = []  # ways by program
         self._marks: list[Collection[int]] = []
         self._in: set[int] = set()
-        self._limited: list[int] = []  # steps that read whole numbers, which have their limits
+        self._with_limits: set[int] = set()  # kinds that read whole numbers, which have their limits
+        self._limited: list[int] = []  # their steps
         if ROWS is not None and "fused" not in without:
             self._read(make, threads)
 
     def _read(self, make: Callable[[Kind], RowProgram], threads: Callable[[], int]) -> None:
         """Find the steps that may run in C."""
-        by_kind: dict[int, tuple[int, tuple[int, ...], bool] | None] = {}
+        by_kind: dict[int, tuple[int, tuple[int, ...]] | None] = {}
         programs = []
         for step in self.plan.steps:
             if id(step.kind) not in by_kind:
                 by_kind[id(step.kind)] = self._program(step.kind, make)
             programs.append(by_kind[id(step.kind)])
         self._in.update([number for number, program in enumerate(programs) if program is not None])
-        limited = {kind for kind, program in by_kind.items() if program is not None and program[2]}
-        if limited:
-            self._limited += [number for number, step in enumerate(self.plan.steps) if id(step.kind) in limited]
+        if self._with_limits:
+            self._limited += [n for n, step in enumerate(self.plan.steps) if id(step.kind) in self._with_limits]
         if self._in:
             self._blocks = read_steps(self.plan, programs, self._unfit)
             self._launches = Launches(len(self.plan.arenas), self._blocks, min(threads(), cores()))
 
-    def _program(self, kind: Kind, make: Callable[[Kind], RowProgram]) -> tuple[int, tuple[int, ...], bool] | None:
+    def _program(self, kind: Kind, make: Callable[[Kind], RowProgram]) -> tuple[int, tuple[int, ...]] | None:
         if kind.lone is not None:
             return None
         try:
@@ -165,7 +165,9 @@ class Steps:
             self._unfused[kind.name] = str(reason)
             return None
         self._known.append({})
-        return len(self._known) - 1, program.spaces[: program.operands], bool(program.limits)
+        if program.limits:
+            self._with_limits.add(id(kind))
+        return len(self._known) - 1, program.spaces[: program.operands]
 
     def _unfit(self, number: int, reason: str) -> None:
         self._unfused[self.plan.steps[number].kind.name] = reason

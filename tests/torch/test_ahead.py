@@ -120,14 +120,20 @@ def test_no_more_are_under_way_than_one_and_the_next(net: Any) -> None:
             same(found, waited_for(net, number))
 
 
+def two_ahead(net: Any, batch: Any) -> list[list[Any]]:
+    """The results of two minibatches that were flushed without waiting."""
+    results = []
+    for number in range(2):
+        results.append([net(words) for words in minibatch(number)])
+        batch.flush(wait=False)
+    return results
+
+
 @pytest.mark.parametrize("order", [[0, 1, 2, 3, 4, 5], [5, 0, 3, 3, 1]])
 def test_values_are_read_in_any_order(net: Any, order: list[int]) -> None:
     wanted = [waited_for(net, number) for number in range(2)]
     with torch.no_grad(), gluonjit.batching(**WAY) as batch:
-        results = []
-        for number in range(2):
-            results.append([net(words) for words in minibatch(number)])
-            batch.flush(wait=False)
+        results = two_ahead(net, batch)
         for number in (1, 0):
             same([results[number][k] for k in order], [wanted[number][k] for k in order])
 
@@ -208,10 +214,7 @@ WRITES = {f.__name__: f for f in (write_in_place, write_data, step, load, fill_m
 def test_what_is_written_to_weights_meanwhile_does_not_show(net: Any, write: str, thread: bool) -> None:
     wanted = [waited_for(net, number) for number in range(2)]
     with torch.no_grad(), gluonjit.batching(**WAY) as batch:
-        results = []
-        for number in range(2):
-            results.append([net(words) for words in minibatch(number)])
-            batch.flush(wait=False)
+        results = two_ahead(net, batch)
         if thread:
             writer = threading.Thread(target=WRITES[write], args=(net,))
             writer.start()

@@ -1,5 +1,5 @@
 # cython: language_level=3, nonecheck=True, binding=False
-"""What each call of a method pays whose code has cells in it: the question for its cells, and calls of these.
+"""Calls of a method whose code has cells in it: the question for its cells, and calls of these.
 
 In Cython's pure-Python mode, as `graph/recorder` (`entering.pxd` has the types).
 """

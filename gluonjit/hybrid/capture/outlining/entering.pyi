@@ -1,4 +1,4 @@
-"""What each call of a method pays whose code has cells in it."""
+"""Calls of a method whose code has cells in it."""
 
 from collections.abc import Callable
 from typing import Any

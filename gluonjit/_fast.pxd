@@ -28,6 +28,7 @@ cdef class BatchRoom:
     cdef public double room
     cdef public Py_ssize_t changes
     cdef public bint sharing
+    cdef public bint fine
 
 
 cdef class StateNumbers:

@@ -35,9 +35,12 @@ class GraphRows:
 
 
 class BatchRoom:
-    """Holds what of a batch changes by the call, or with models: a base of batches, as above."""
+    """Holds what of a batch changes by the call, or with models: a base of batches, as above.
 
-    __slots__ = ("changes", "room", "sharing")
+    fine: whether operators are its nodes, and modules run as they are.
+    """
+
+    __slots__ = ("changes", "fine", "room", "sharing")
 
 
 class StateNumbers:

@@ -2,16 +2,24 @@
 
 #include "fast.h"
 
-/* Whether the batch knows the module, and that nothing in it has hooks. */
-static int is_noted(PyObject *batch, PyObject *module) {
-    PyObject *noted = SLOT(batch, names.batch_noted), *place, *found;
-    if (noted == NULL || !PyDict_CheckExact(noted)) return 0;
+/* What the batch knows of the module, in which nothing has hooks: borrowed, or NULL. */
+static PyObject *noted(PyObject *batch, PyObject *module) {
+    PyObject *known = SLOT(batch, names.batch_noted), *place, *found;
+    if (known == NULL || !PyDict_CheckExact(known)) return NULL;
     place = PyLong_FromVoidPtr(module);
-    if (place == NULL) return 0;
-    found = PyDict_GetItemWithError(noted, place);
+    if (place == NULL) return NULL;
+    found = PyDict_GetItemWithError(known, place);
     Py_DECREF(place);
-    return found != NULL && PyTuple_CheckExact(found) && PyTuple_GET_SIZE(found) > 1 &&
-           PyTuple_GET_ITEM(found, 1) == Py_False;
+    return found != NULL && PyTuple_CheckExact(found) && PyTuple_GET_SIZE(found) == 3 &&
+                   PyTuple_GET_ITEM(found, 1) == Py_False
+               ? found
+               : NULL;
+}
+
+/* Whether Python has nothing to see to before a call is given this: no tensor in it has to become lazy. */
+static int is_ready(PyObject *arg) {
+    PyTypeObject *type = Py_TYPE(arg);
+    return type != names.torch.plain[0] && !PyTuple_Check(arg) && !PyList_Check(arg) && !PyDict_Check(arg);
 }
 
 /* The class of an argument that is known to be no part of a node, where Python has nothing else to see to: borrowed. */
@@ -22,8 +30,7 @@ static PyObject *foreign(PyObject *batch, PyObject *const *args, Py_ssize_t coun
     for (k = 1; k < count; k++) {
         PyTypeObject *type = Py_TYPE(args[k]);
         if (type == names.torch.lazy[0]) continue;
-        if (type == names.torch.plain[0] || PyTuple_Check(args[k]) || PyList_Check(args[k]) || PyDict_Check(args[k]))
-            return NULL; /* tensors in there become lazy */
+        if (!is_ready(args[k])) return NULL;
         if (found == NULL && PyDict_GetItemWithError(known, (PyObject *)type) != NULL) found = (PyObject *)type;
         if (PyErr_Occurred()) return NULL;
     }
@@ -46,6 +53,20 @@ static PyObject *expand(PyObject *state, PyObject *batch, PyObject *cell, PyObje
     }
     Py_DECREF(kind);
     Py_DECREF(batch);
+    return result;
+}
+
+/* A call in a batch whose nodes are operators: it runs, without PyTorch's look for hooks, of which there are none. */
+static PyObject *pass(PyObject *state, PyObject *batch, PyObject *dict, PyObject *const *args, Py_ssize_t count) {
+    PyObject *known = noted(batch, args[0]), *result;
+    Py_ssize_t k;
+    if (known == NULL || PyTuple_GET_ITEM(known, 2) != Py_True || !has_room(batch)) return NULL;
+    if (PyDict_GetItemWithError(dict, str_compiled) != NULL || PyErr_Occurred()) return NULL;
+    for (k = 1; k < count; k++)
+        if (!is_ready(args[k])) return NULL;
+    numbers_of(state)->inside++;
+    result = PyObject_VectorcallMethod(str_forward, args, (size_t)count, NULL);
+    numbers_of(state)->inside--;
     return result;
 }
 
@@ -115,11 +136,13 @@ PyObject *quick_module(PyObject *const *args, Py_ssize_t count) {
     if (!unhooked(dict, str_hooks) || !unhooked(dict, str_pre_hooks)) goto done;
     kind = foreign(batch, args, count);
     if (kind != NULL)
-        result = is_noted(batch, args[0]) ? expand(state, batch, cell, kind, args, count) : NULL;
+        result = noted(batch, args[0]) != NULL ? expand(state, batch, cell, kind, args, count) : NULL;
     else if (PyErr_Occurred())
         result = NULL;
     else if (SLOT(cell, names.torch.cell_lookup) != Py_None)
-        result = is_noted(batch, args[0]) ? look_up(batch, cell, args, count) : NULL;
+        result = noted(batch, args[0]) != NULL ? look_up(batch, cell, args, count) : NULL;
+    else if (((BatchRoom *)batch)->fine)
+        result = pass(state, batch, dict, args, count);
     else /* of what the batch has no records since something has last changed it finds none */
         result = capture(&names.torch, state, cell, args[0], args + 1, count - 1, NULL);
 done:

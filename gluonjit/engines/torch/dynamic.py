@@ -18,7 +18,7 @@ from gluonjit.engines.torch.kinds import LOOPS
 from gluonjit.engines.torch.lazy import waits
 from gluonjit.engines.torch.operators import capturing
 from gluonjit.engines.torch.outlining import KNOWN
-from gluonjit.engines.torch.records import Refusal, refused_at_once
+from gluonjit.engines.torch.records import ASKED, Refusal, refused_at_once
 from gluonjit.engines.torch.reuse import REUSING
 from gluonjit.graph import is_own
 from gluonjit.graph.recorder import mapped
@@ -222,6 +222,8 @@ def _node_or_parts(
                 return found
         if not hooks and (is_own(module) or reason == LOOPS or foreign(batch, args)):
             batch.report.fine.add(cell.name)
+        if reason == ASKED[0] and not hooks and type(module)._call_impl is _CALL:
+            batch.noted[id(module)] = (module, False, True)
         return expand(cell, _itself(module), args, kwargs, reason, batch)
     return sampled(batch, _parts, module, args, kwargs, batch, hooks_inside)
 
@@ -272,13 +274,16 @@ def _hooked(module: Any) -> bool:
     )
 
 
-def _noted(batch: Batch, module: Any) -> tuple[Any, bool]:
-    """Let the batch know this module, once: its parameters and buffers, and whether anything in it has hooks."""
+def _noted(batch: Batch, module: Any) -> tuple[Any, bool, bool]:
+    """Let the batch know this module, once: its parameters and buffers, and whether anything in it has hooks.
+
+    The last is whether it is known to run as it is in a batch whose nodes are operators.
+    """
     hooked_inside = hooked.hooks_everywhere()
     for inner in parts_of(module):
         hooked_inside = hooked_inside or _hooked(inner)
         for tensor in (*inner._parameters.values(), *inner._buffers.values()):
             if tensor is not None:
                 batch.parameters[id(tensor)] = tensor
-    found = batch.noted[id(module)] = (module, hooked_inside)
+    found = batch.noted[id(module)] = (module, hooked_inside, False)
     return found

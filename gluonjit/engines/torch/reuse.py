@@ -107,7 +107,7 @@ class _PyTorch(Reusing):
 
     def why_not(self, net: Any) -> str:
         """Names hooks, which run for each call."""
-        _, hooks = LOCAL.state.batch.noted.get(id(net), (net, True))  # type: ignore[union-attr]
+        _, hooks, _ = LOCAL.state.batch.noted.get(id(net), (net, True, False))  # type: ignore[union-attr]
         return "a module in it has hooks, which run for each call" if hooks else ""
 
     def look(self, array: Any) -> Any:

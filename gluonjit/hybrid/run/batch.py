@@ -147,7 +147,7 @@ class Batch(BatchRoom):
     def _choose(self) -> None:
         """Decide how to capture what comes next: whether it is training shows when it begins."""
         self.setting = self.chooser.setting(is_recorded(self.engine.current_mode()))
-        self.sharing = self.setting.sharing
+        self.sharing, self.fine = self.setting.sharing, self.setting.granularity == "op"
 
     @property
     def empty(self) -> bool:

@@ -35,6 +35,7 @@ _stateless: dict[Any, Cell] = {}
 _MOST = 1024
 _OWN = frozenset(torch.nn.Module().__dict__)
 _CALL = torch.nn.Module._call_impl
+_SPECIAL = (torch.nn.Embedding, torch.nn.RNNBase)  # one node at every granularity, and steps of our own
 
 
 def enable(module: Any, options: dict[str, Any]) -> None:
@@ -185,22 +186,23 @@ def _captured(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
     if cell.reuse is not None and not state.inside:
         key = cell.reuse(*args, **kwargs)
         if key is not None:
-            run = partial(_node_or_parts, module, cell, args, kwargs, batch, noted[1], True)
+            run = partial(_node_or_parts, module, cell, args, kwargs, batch, noted, True)
             given = (args, kwargs) if kwargs else args
             return sampled(batch, reused, REUSING, batch, module, cell.recordings, given, key, run)
-    return _node_or_parts(module, cell, args, kwargs, batch, noted[1])
+    return _node_or_parts(module, cell, args, kwargs, batch, noted)
 
 
 def _node_or_parts(
-    module: Any, cell: Cell, args: Any, kwargs: Any, batch: Batch, hooks_inside: bool, in_sample: bool = False
+    module: Any, cell: Cell, args: Any, kwargs: Any, batch: Batch, noted: tuple[Any, bool, bool], in_sample: bool = False
 ) -> Any:
     """The call as one node, or what it calls: that of one outside of all others is a sample, if it is not in one."""
     state = LOCAL.state
+    _, hooks_inside, passes = noted
     hooks = hooks_inside or module._forward_hooks or module._forward_pre_hooks
     if hooks:
         reason = "it has forward hooks, which must run for each call"
     else:
-        reason = foreign(batch, args)
+        reason = foreign(batch, args) or (ASKED[0] if passes and batch.fine and cell.lookup is None else "")
     if not reason and cell.refused:
         reason = cell.refused.get((torch.is_grad_enabled(), module.training), "")
     if not reason:
@@ -222,8 +224,6 @@ def _node_or_parts(
                 return found
         if not hooks and (is_own(module) or reason == LOOPS or foreign(batch, args)):
             batch.report.fine.add(cell.name)
-        if reason == ASKED[0] and not hooks and type(module)._call_impl is _CALL:
-            batch.noted[id(module)] = (module, False, True)
         return expand(cell, _itself(module), args, kwargs, reason, batch)
     return sampled(batch, _parts, module, args, kwargs, batch, hooks_inside)
 
@@ -277,7 +277,7 @@ def _hooked(module: Any) -> bool:
 def _noted(batch: Batch, module: Any) -> tuple[Any, bool, bool]:
     """Let the batch know this module, once: its parameters and buffers, and whether anything in it has hooks.
 
-    The last is whether it is known to run as it is in a batch whose nodes are operators.
+    The last is whether its calls run as they are, with PyTorch's own `__call__`, where operators are the nodes.
     """
     hooked_inside = hooked.hooks_everywhere()
     for inner in parts_of(module):
@@ -285,5 +285,6 @@ def _noted(batch: Batch, module: Any) -> tuple[Any, bool, bool]:
         for tensor in (*inner._parameters.values(), *inner._buffers.values()):
             if tensor is not None:
                 batch.parameters[id(tensor)] = tensor
-    found = batch.noted[id(module)] = (module, hooked_inside, False)
+    passes = not (hooked_inside or isinstance(module, _SPECIAL)) and type(module)._call_impl is _CALL
+    found = batch.noted[id(module)] = (module, hooked_inside, passes)
     return found

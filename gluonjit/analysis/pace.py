@@ -20,7 +20,8 @@ _CALLS, _STRETCHES = 8, 2  # that run eagerly before the first look: the first o
 _GRANT, _STRETCHES_LOST = 48.0, 4.0  # calls, but no more than so many stretches of them
 _SHARE = 0.05
 _TRACE = 0.01  # seconds: the first look is to be allowed a trace, which is not abandoned
-_SURE = (2.0, 1.3, 1.0)  # by how much one way has to be faster where one, two, or three looks are to decide
+_SURE = (2.0, 1.3, 1.0)  # by how much batches have to be faster where one, two, or three looks are to decide
+_SLOWER = (4.0, 1.3, 1.0)  # and by how much slower: the first one finds everything cold
 _ENOUGH = len(_SURE)
 _FAR = _SURE[0]
 _HOPELESS = 4.0  # and two that were traced in, if they were so many times as slow without what the tracing took
@@ -136,8 +137,7 @@ class Pace:
         self.unlike = 0  # of them, one after the other, that were of another size or slower
 
     def _measure(self) -> None:
-        known = self.batched if self.decided is False else self.eager
-        self.unit = median(known) if len(known) >= _ENOUGH else min(known, default=0.0)
+        self.unit = _typical(self.batched if self.decided is False else self.eager)
 
     @property
     def grant(self) -> float:
@@ -220,8 +220,8 @@ class Pace:
         if not self.eager or not self.looks:
             return
         if self.batched:
-            ratio, sure = median(self.batched) / self.unit, _SURE[min(len(self.batched), _ENOUGH) - 1]
-            if not 1 / sure < ratio < sure:
+            ratio, looks = _typical(self.batched) / self.unit, min(len(self.batched), _ENOUGH) - 1
+            if not 1 / _SURE[looks] < ratio < _SLOWER[looks]:
                 self._keep(ratio > _TIE)
         elif self.strange and self.strange[-1] * _FAR < self.unit:  # even so
             self.batched.append(self.strange[-1])
@@ -299,3 +299,8 @@ class Pace:
         self.seconds = eager[0] * self.calls
         self._keep(learned["eagerly"])
         self.doubts = _DOUBTED if self.decided else 0
+
+
+def _typical(known: list[float]) -> float:
+    """The median of seconds, or the least of a few, of which the first ones take longer; 0.0 of none."""
+    return median(known) if len(known) >= _ENOUGH else min(known, default=0.0)

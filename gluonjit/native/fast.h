@@ -130,7 +130,7 @@ typedef struct {
 
 extern Names names;
 extern PyObject *str_state, *str_hooks, *str_pre_hooks, *str_value,
-    *str_forward, *str_compiled, *str_parameters, *str_buffers, *str_modules,
+    *str_forward, *str_parameters, *str_buffers, *str_modules,
     *str_dim, *str_inplace, *str_out, *str_call, *str_mxnet, *str_torch;
 
 int names_init(void);

@@ -3,7 +3,7 @@
 #include "fast.h"
 
 Names names;
-PyObject *str_state, *str_hooks, *str_pre_hooks, *str_value, *str_forward, *str_compiled,
+PyObject *str_state, *str_hooks, *str_pre_hooks, *str_value, *str_forward,
     *str_parameters, *str_buffers, *str_modules, *str_dim, *str_inplace, *str_out,
     *str_call, *str_mxnet, *str_torch;
 
@@ -130,7 +130,6 @@ int names_init(void) {
     str_pre_hooks = PyUnicode_InternFromString("_forward_pre_hooks");
     str_value = PyUnicode_InternFromString("value");
     str_forward = PyUnicode_InternFromString("forward");
-    str_compiled = PyUnicode_InternFromString("_compiled_call_impl");
     str_parameters = PyUnicode_InternFromString("_parameters");
     str_buffers = PyUnicode_InternFromString("_buffers");
     str_modules = PyUnicode_InternFromString("_modules");
@@ -142,7 +141,7 @@ int names_init(void) {
     str_torch = PyUnicode_InternFromString("torch");
     if (!str_call || !str_mxnet || !str_torch) return -1;
     if (!str_dim || !str_inplace || !str_out) return -1;
-    if (!str_value || !str_forward || !str_compiled) return -1;
+    if (!str_value || !str_forward) return -1;
     if (!str_parameters || !str_buffers || !str_modules) return -1;
     return str_state && str_hooks && str_pre_hooks ? 0 : -1;
 }

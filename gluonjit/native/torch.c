@@ -57,11 +57,10 @@ static PyObject *expand(PyObject *state, PyObject *batch, PyObject *cell, PyObje
 }
 
 /* A call in a batch whose nodes are operators: it runs, without PyTorch's look for hooks, of which there are none. */
-static PyObject *pass(PyObject *state, PyObject *batch, PyObject *dict, PyObject *const *args, Py_ssize_t count) {
+static PyObject *pass(PyObject *state, PyObject *batch, PyObject *const *args, Py_ssize_t count) {
     PyObject *known = noted(batch, args[0]), *result;
     Py_ssize_t k;
     if (known == NULL || PyTuple_GET_ITEM(known, 2) != Py_True || !has_room(batch)) return NULL;
-    if (PyDict_GetItemWithError(dict, str_compiled) != NULL || PyErr_Occurred()) return NULL;
     for (k = 1; k < count; k++)
         if (!is_ready(args[k])) return NULL;
     numbers_of(state)->inside++;
@@ -142,7 +141,7 @@ PyObject *quick_module(PyObject *const *args, Py_ssize_t count) {
     else if (SLOT(cell, names.torch.cell_lookup) != Py_None)
         result = noted(batch, args[0]) != NULL ? look_up(batch, cell, args, count) : NULL;
     else if (((BatchRoom *)batch)->fine)
-        result = pass(state, batch, dict, args, count);
+        result = pass(state, batch, args, count);
     else /* of what the batch has no records since something has last changed it finds none */
         result = capture(&names.torch, state, cell, args[0], args + 1, count - 1, NULL);
 done:

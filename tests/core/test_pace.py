@@ -173,3 +173,16 @@ def test_a_kept_choice_is_compared_anew_where_eager_calls_take_another_time(now:
     assert pace.settled is not anew
     run(pace, now, 0.3 * now, 20)
     assert (pace.decided is False) is anew
+
+
+def test_one_cold_look_does_not_decide_for_eager() -> None:
+    """The first batch that ran whole still found everything cold: it was slower than eager, and later ones are not."""
+    pace = Pace(False)
+    cold, ways = 2.3e-3, []
+    for _ in range(40):
+        way = pace.wants_eager
+        each = 1e-3 if way else cold
+        cold = cold if way else 0.7e-3
+        pace.add(Outcome(way, CALLS * each, CALLS, each))
+        ways.append(way)
+    assert pace.decided is False and not any(ways[-8:])

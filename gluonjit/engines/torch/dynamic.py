@@ -33,6 +33,7 @@ from gluonjit.hybrid.run.state import left_call
 _automatic: WeakKeyDictionary[Any, tuple[Cell, dict[str, Any]]] = WeakKeyDictionary()
 _stateless: dict[Any, Cell] = {}
 _MOST = 1024
+_Noted = tuple[Any, bool, bool]
 _OWN = frozenset(torch.nn.Module().__dict__)
 _CALL = torch.nn.Module._call_impl
 _SPECIAL = (torch.nn.Embedding, torch.nn.RNNBase)  # one node at every granularity, and steps of our own
@@ -193,7 +194,7 @@ def _captured(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
 
 
 def _node_or_parts(
-    module: Any, cell: Cell, args: Any, kwargs: Any, batch: Batch, noted: tuple[Any, bool, bool], in_sample: bool = False
+    module: Any, cell: Cell, args: Any, kwargs: Any, batch: Batch, noted: _Noted, in_sample: bool = False
 ) -> Any:
     """The call as one node, or what it calls: that of one outside of all others is a sample, if it is not in one."""
     state = LOCAL.state
@@ -274,7 +275,7 @@ def _hooked(module: Any) -> bool:
     )
 
 
-def _noted(batch: Batch, module: Any) -> tuple[Any, bool, bool]:
+def _noted(batch: Batch, module: Any) -> _Noted:
     """Let the batch know this module, once: its parameters and buffers, and whether anything in it has hooks.
 
     The last is whether its calls run as they are, with PyTorch's own `__call__`, where operators are the nodes.

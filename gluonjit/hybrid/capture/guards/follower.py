@@ -231,10 +231,14 @@ class Follower(Reader):
         known = self._twins.get(id(function))
         if known is not None:
             return known[1]
+        notice = sys.getprofile()
+        sys.setprofile(None)  # nothing of the user's runs, and noticing it takes longer than that
         try:
             twin = twin_of(function, _Within(self, function.__globals__))
         except Unfollowable as reason:
             self.refuse(f"{function.__name__} cannot be followed: {reason}")
+        finally:
+            sys.setprofile(notice)
         self._twins[id(function)] = function, twin
         code = function.__code__
         for name, cell in zip(code.co_freevars, function.__closure__ or ()):

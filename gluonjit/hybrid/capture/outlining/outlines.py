@@ -14,6 +14,7 @@ from gluonjit.hybrid.capture.guards.sources import code_of
 from gluonjit.hybrid.capture.outlining.entering import AsWritten, Entry
 from gluonjit.hybrid.capture.outlining.known import Known
 from gluonjit.hybrid.capture.outlining.placing import Outlined, Site, outlined
+from gluonjit.hybrid.choose.pacing import TRACE
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
 
@@ -65,11 +66,13 @@ class Outline(Entry):
         self._known = known
         self._function = ref(function)
         self._original = code_of(function)
-        try:
-            self.made: Outlined | None = outlined(function, owner, known, self)
-            self.methods = [(name, ref(item)) for name, item in self.made.methods.items()]
-        except Unfollowable:
-            self.made = None
+        self.made: Outlined | None = None
+        with TRACE:
+            try:
+                self.made = outlined(function, owner, known, self)
+            except Unfollowable:
+                return
+        self.methods = [(name, ref(item)) for name, item in self.made.methods.items()]
 
     def __reduce__(self) -> Any:
         return _as_it_was, ()

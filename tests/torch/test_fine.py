@@ -1,0 +1,133 @@
+"""Modules in batches whose nodes are operators: they run as they are, and nothing looks into their arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import gluonjit
+from tests.common.torch_support import assert_close
+
+SAMPLES = [torch.linspace(-1, 1, 4) * number for number in range(1, 6)]
+
+
+class Inner(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 4), nn.Tanh())
+
+    def forward(self, x: Tensor, given: Any = None) -> Tensor:
+        x = self.second(self.first(x))
+        return x if given is None else x + (given if isinstance(given, Tensor) else given[0])
+
+
+class Net(nn.Module):
+    def __init__(self, given: Any = None) -> None:
+        super().__init__()
+        self.inner, self.given = Inner(), given
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x, self.given) * self.inner(x)
+
+
+@pytest.fixture
+def nets() -> Iterator[tuple[Net, Net]]:
+    torch.manual_seed(1)
+    eager, net = Net(), Net()
+    net.load_state_dict(eager.state_dict())
+    gluonjit.hybridize(net, dynamic_batch=True, granularity="op")
+    yield eager, net
+
+
+def run(net: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
+    """The results of the samples, and gradients."""
+    net.zero_grad()
+    found = [net(x) for x in SAMPLES]
+    sum(x.sum() for x in found).backward()  # type: ignore[union-attr]
+    return [x.detach().clone() for x in found], [p.grad.clone() for p in net.parameters() if p.grad is not None]
+
+
+def agree(eager: nn.Module, net: nn.Module) -> None:
+    for own, other in zip(run(net), run(eager)):
+        assert len(own) == len(other)
+        for one, two in zip(own, other):
+            assert_close(one, two, "a result")
+
+
+@pytest.mark.parametrize("given", [None, torch.ones(4), (torch.ones(4),), [torch.full((4,), 2.0)]])
+def test_whatever_they_are_given(nets: tuple[Net, Net], given: Any) -> None:
+    for net in nets:
+        net.given = given
+    agree(*nets)
+    agree(*nets)  # when the batch knows the modules
+
+
+def test_hooks_that_come_late_run_for_each_call(nets: tuple[Net, Net]) -> None:
+    agree(*nets)
+    seen = []
+    _, net = nets
+    with gluonjit.batching(granularity="op"):
+        before = [net(x) for x in SAMPLES]
+        handle = net.inner.second.register_forward_hook(lambda module, given, out: seen.append(1) or out * 2)
+        after = [net(x) for x in SAMPLES]
+        handle.remove()
+        again = [net(x) for x in SAMPLES]
+    assert len(seen) == 2 * len(SAMPLES)
+    for one, two, three in zip(before, after, again):
+        assert_close(two, one * 4, "a result")
+        assert_close(three, one, "a result")
+
+
+def test_a_call_of_its_own_is_not_left_out() -> None:
+    class Own(nn.Linear):
+        def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
+            return super()._call_impl(*args, **kwargs) + 1
+
+    class Around(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.own = Own(4, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.own(x)
+
+    net = Around()
+    expected = [net(x).detach() for x in SAMPLES]
+    gluonjit.hybridize(net, dynamic_batch=True, granularity="op")
+    for one, two in zip([net(x) for x in SAMPLES], expected):
+        assert_close(one.detach(), two, "a result")
+
+
+def test_a_nested_structure_is_traced_when_it_comes_again() -> None:
+    """It would take long, and most never do."""
+
+    def total(tree: Any) -> Any:
+        return tree if isinstance(tree, Tensor) else sum(torch.tanh(total(part)) for part in tree)
+
+    class Tree(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.join = nn.Linear(4, 4)
+
+        def forward(self, tree: Any) -> Tensor:
+            return self.join(total(tree))
+
+    torch.manual_seed(1)
+    net = Tree()
+    one, two = SAMPLES[:2]
+    trees: list[Any] = [(((one, two), one), (two, (one, one))), ((one, (one, (two, one))), two)]
+    expected = [net(tree).detach() for tree in trees]
+    gluonjit.hybridize(net, dynamic_batch=True, granularity="cell", outline=False)
+
+    def nodes(number: int) -> int:
+        with gluonjit.batching(granularity="cell", outline=False) as batch:
+            found = net(trees[number])
+        assert_close(found, expected[number], "a tree")
+        return batch.report.nodes
+
+    assert min(nodes(0), nodes(1)) > 5
+    assert [nodes(0), nodes(1)] == [1, 1]

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import gluonjit
+from gluonjit.engines.torch.recorder import Tracer
 from tests.common.torch_support import assert_close
 
 SAMPLES = [torch.linspace(-1, 1, 4) * number for number in range(1, 6)]
@@ -102,32 +103,41 @@ def test_a_call_of_its_own_is_not_left_out() -> None:
         assert_close(one.detach(), two, "a result")
 
 
-def test_a_nested_structure_is_traced_when_it_comes_again() -> None:
-    """It would take long, and most never do."""
+@pytest.mark.parametrize("caught", [ArithmeticError, Exception])
+def test_the_trace_of_a_loop_ends_where_its_weight_comes_again(
+    caught: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rest of a sequence need not be traced. Where the program catches what says so it is a loop all the same."""
+    traced: list[int] = []
+    close = Tracer.close
 
-    def total(tree: Any) -> Any:
-        return tree if isinstance(tree, Tensor) else sum(torch.tanh(total(part)) for part in tree)
+    def noting(self: Tracer) -> None:
+        traced.append(len(self.trace.ops))
+        close(self)
 
-    class Tree(nn.Module):
+    class Loop(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.join = nn.Linear(4, 4)
+            self.step = nn.Linear(4, 4)
 
-        def forward(self, tree: Any) -> Tensor:
-            return self.join(total(tree))
+        def forward(self, xs: Any) -> Tensor:
+            h = xs[0]
+            for x in xs[1:]:
+                try:
+                    h = torch.tanh(self.step(h)) + x
+                except caught:
+                    pass
+            return h
 
     torch.manual_seed(1)
-    net = Tree()
-    one, two = SAMPLES[:2]
-    trees: list[Any] = [(((one, two), one), (two, (one, one))), ((one, (one, (two, one))), two)]
-    expected = [net(tree).detach() for tree in trees]
+    net = Loop()
+    samples = [[x * k for k in range(40)] for x in SAMPLES]
+    expected = [net(sample).detach() for sample in samples]
     gluonjit.hybridize(net, dynamic_batch=True, granularity="cell", outline=False)
-
-    def nodes(number: int) -> int:
-        with gluonjit.batching(granularity="cell", outline=False) as batch:
-            found = net(trees[number])
-        assert_close(found, expected[number], "a tree")
-        return batch.report.nodes
-
-    assert min(nodes(0), nodes(1)) > 5
-    assert [nodes(0), nodes(1)] == [1, 1]
+    monkeypatch.setattr(Tracer, "close", noting)
+    with gluonjit.batching(granularity="cell", outline=False) as batch:
+        found = [net(sample) for sample in samples]
+    for one, two in zip(found, expected):
+        assert_close(one, two, "a state")
+    assert batch.report.nodes > 39
+    assert 3 < max(traced) < 20 or caught is Exception

@@ -20,17 +20,15 @@ class Pattern:
     """The record of what calls of a cell have come to whose arguments have the same classes and numbers of axes.
 
     refused: by the reason, how many signatures; records: of the first that were made one node; again: whether one of
-    those has come again; met: hashes of nested signatures that were not traced when they came first; never: why no
-    further signature is traced, if so.
+    those has come again; never: why no further signature is traced, if so.
     """
 
-    __slots__ = ("again", "met", "never", "records", "refused")
+    __slots__ = ("again", "never", "records", "refused")
 
     def __init__(self) -> None:
         self.refused: dict[str, int] = {}
         self.records: list[Any] = []
         self.again = False
-        self.met: set[int] = set()
         self.never = ""
 
 

@@ -146,7 +146,7 @@ def _trace(call: Call, recorders: list[Tracer]) -> _Found | str:
     except Refused as refusal:
         return str(refusal)
     except NeedsValue:
-        return _READS
+        return _looping(cell, recorders) or _READS
     except RecursionError:  # the program's own depth: says nothing about the cell
         raise
     except Exception as error:  # the call itself, run next, raises what the user has to see
@@ -178,11 +178,19 @@ def _trace(call: Call, recorders: list[Tracer]) -> _Found | str:
     apart = trace.apart()
     if apart:
         return apart
+    looping = _looping(cell, recorders)  # where the program has caught what ended the trace
+    if looping:
+        return looping
     noted.traced = trace, places, structure, _learning(trace)
-    if not cell.operator and recurrent(trace):
-        cell.never = LOOPS
-        return LOOPS
     return _Found(trace, places, structure, recorder.draws)
+
+
+def _looping(cell: Cell, recorders: list[Tracer]) -> str:
+    """Says that a call is a loop, and no call of the cell is one node, if the trace found that."""
+    if cell.operator or not any(recorder.loops.found for recorder in recorders):
+        return ""
+    cell.never = LOOPS
+    return LOOPS
 
 
 def difference(call: Call, before: Any) -> str:
@@ -319,27 +327,6 @@ def _constants(owner: Any, args: Any, kwargs: Any, batch: Batch) -> dict[int, An
 
     map_structure((args, kwargs), note)
     return {place: tensor for place, tensor in found.items() if not is_written(tensor)}
-
-
-def recurrent(trace: Trace) -> bool:
-    """Tells whether a weight is used on what depends on an earlier use of it.
-
-    Of what is constant only parameters are weights: zeros that a cell begins with may be used twice.
-    """
-    parameters = [position for position, const in trace.consts if isinstance(const, torch.nn.Parameter)]
-    weights = {position for position in parameters if len(trace.shapes[position][0]) >= 2}
-    aliases: dict[int, int] = {position: position for position in weights}
-    passed: dict[int, frozenset[int]] = {}
-    for op in trace.ops:
-        if all(position in aliases for position in op.inputs) and op.inputs:
-            aliases.update((position, aliases[op.inputs[0]]) for position in op.outputs)
-            continue
-        through = frozenset().union(*[passed.get(position, frozenset()) for position in op.inputs])
-        used = {aliases[position] for position in op.inputs if position in aliases}
-        if used & through:
-            return True
-        passed.update((position, through | used) for position in op.outputs)
-    return False
 
 
 def _kind_of(cell: Cell, trace: Trace, places: list[int], structure: Any, draws: bool) -> Kind | str:

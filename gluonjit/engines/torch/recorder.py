@@ -14,7 +14,7 @@ from gluonjit.engines.torch.aten import ASSIGNING, functional, keeps_statistics,
 from gluonjit.engines.torch.buffers import note_written
 from gluonjit.engines.torch.hooked import make_wrapper, without_autocast
 from gluonjit.engines.torch.saved import Write, overwritten
-from gluonjit.engines.torch.trace import DETACH, RANDOM, NeedsValue, Operand, Trace, TraceOp
+from gluonjit.engines.torch.trace import DETACH, RANDOM, Loops, NeedsValue, Operand, Trace, TraceOp
 from gluonjit.engines.torch.views import ViewStep, detaches, through
 from gluonjit.hybrid import LOCAL
 from gluonjit.hybrid.capture.guards import SLOT, Fact
@@ -73,6 +73,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         super().__init__()
         self.trace = trace
         self.draws = False
+        self.loops = Loops()
         self.follower: Any = None  # what sees to Python's state, where the user's code is recorded
         self._constant = constant
         self._known: dict[int, int] = {}
@@ -195,6 +196,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         if self.learns:
             self._through[position] = frozenset((position,))
         self.trace.consts.append((position, tensor))
+        self.loops.add_constant(position, tensor)
         return position
 
     def _new(self, like: Any) -> int:
@@ -317,6 +319,9 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         outputs = [self._new(item) for item in listed]
         self._pass_on(inputs, [] if func._schema.name == "aten::detach" else outputs)
         self.trace.ops.append(TraceOp(name_of(func), attrs, tuple(inputs), tuple(outputs)))
+        self.loops.add(inputs, outputs)
+        if self.loops.found and self.follower is not None:
+            raise NeedsValue  # the rest of a sequence or a tree need not be traced
         if torch.is_grad_enabled() and not self.learns:
             raise NeedsValue
         if not torch.is_grad_enabled() and self.learns:
@@ -405,6 +410,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
             self._pass_on(inputs, [result])
         attrs = tuple([(argument, Operand(k)) for k, argument in enumerate(("self", "other")[: len(inputs)])])
         self.trace.ops.append(TraceOp(name, attrs, inputs, (result,)))
+        self.loops.add(inputs, (result,))
         return result
 
     def _written(self, func: Any, named: dict[str, Any]) -> TraceTensor:

@@ -62,9 +62,7 @@ def learns(kind: Kind) -> bool:
     return any(tensor.requires_grad for tensor in weights_of(kind))
 
 
-_FIRST = "its arguments have a structure of their own, which may not come again"
-ASKED = ("granularity='op'", "expand", SPENT, _FIRST)
-"""Reasons for a call to be no node that need no word in the report."""
+ASKED = ("granularity='op'", "expand", SPENT)
 
 
 def _asked_for(cell: Cell, owner: Any, batch: Batch) -> str:
@@ -163,7 +161,6 @@ def found_again(batch: Batch, wanted: tuple[Any, ...], owner: Any) -> Record | N
 
 
 _ENOUGH = 2
-_MOST_NEW = 16  # structures that did not come again, after which none is looked for
 _CHILDREN = 2
 _NEW = (
     "its arguments have another structure in each call, and as one node each would be traced by itself: what it calls "
@@ -208,19 +205,11 @@ def _depth(arg: Any) -> int:
 
 def _refused_before(call: Call, wanted: tuple[Any, ...]) -> str | None:
     """Why a signature never seen before is no node, where that can be told from those that were."""
-    if wanted in call.cell.variants:
-        return None
-    nested = _is_nested(call)
-    if not (nested or call.cell.patterns):
+    if not call.cell.patterns or wanted in call.cell.variants:
         return None
     pattern = _pattern_of(call)
-    if nested and not (pattern.never or pattern.again or hash(wanted) in pattern.met):
-        pattern.met.add(hash(wanted))
-        if len(pattern.met) < _MOST_NEW:  # all of a sample is traced for long
-            return _FIRST
-        pattern.never = _NEW
     if not pattern.never and len(pattern.records) >= _ENOUGH and not pattern.again:
-        if all(record.calls <= 1 for record in pattern.records) and nested:
+        if all(record.calls <= 1 for record in pattern.records) and _is_nested(call):
             pattern.never = _NEW
             pattern.records.clear()
     if pattern.never:

@@ -61,3 +61,32 @@ class Trace:
             self.device = others[0]
             return ""
         return f"its operands are on {self.device}, and its weights on {', '.join(others)}"
+
+
+class Loops:
+    """Finds a weight that is used on what depends on an earlier use of it, as one of a loop over a sequence is.
+
+    Of what is constant only parameters are weights: zeros that a cell begins with may be used twice.
+    """
+
+    __slots__ = ("_aliases", "_passed", "found")
+
+    def __init__(self) -> None:
+        self.found = False
+        self._aliases: dict[int, int] = {}  # positions of weights, and of what is made of one alone
+        self._passed: dict[int, frozenset[int]] = {}  # weights that a result depends on
+
+    def add_constant(self, position: int, tensor: Any) -> None:
+        """Note a constant."""
+        if isinstance(tensor, torch.nn.Parameter) and tensor.dim() >= 2:
+            self._aliases[position] = position
+
+    def add(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        """Note an operator."""
+        used = {self._aliases[position] for position in inputs if position in self._aliases}
+        if inputs and all(position in self._aliases for position in inputs):
+            self._aliases.update(dict.fromkeys(outputs, self._aliases[inputs[0]]))
+            return
+        through = frozenset().union(*[self._passed.get(position, frozenset()) for position in inputs])
+        self.found = self.found or not used.isdisjoint(through)
+        self._passed.update(dict.fromkeys(outputs, through | used))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import runpy
 import subprocess
 import sys
 from itertools import islice
@@ -31,8 +32,22 @@ PLANTS_OF = dict(zip(HABITS, PLANTS[-len(HABITS) :]))
 UNMENDED = ()
 """Habits that gluonjit does not take yet."""
 SHOWN_FROM = {
-    "mxnet": {"stale-state": 30, "stale-weight": 45, "shared-buffer": 55},
-    "torch": {"stale-parameter": 110, "wrong-share": 20, "stale-state": 30, "stale-weight": 45},
+    "mxnet": {
+        "stale-parameter": 5,
+        "wrong-share": 6,
+        "stale-state": 32,
+        "lost-effect": 3,
+        "stale-weight": 47,
+        "shared-buffer": 57,
+    },
+    "torch": {
+        "stale-parameter": 111,
+        "wrong-share": 20,
+        "stale-state": 32,
+        "lost-effect": 3,
+        "stale-weight": 50,
+        "shared-buffer": 7,
+    },
 }
 """Cases before these show nothing of a fault, and take most of the time that it takes to find it."""
 KEYS = ["cases", "failures", "operators", "nodes", "nodes_batched", "discarded", "seed"]
@@ -51,12 +66,12 @@ def chosen(engine: str) -> Framework:
 
 
 def test_programs_agree(engine: str) -> None:
-    """Batched and eager runs of 80 cases; enough of them are compared, and enough of their nodes batched."""
-    findings = fuzz(Setting(SEED, range(80), quiet=True, engine=engine, without=UNMENDED))
+    """Batched and eager runs of 50 cases; enough of them are compared, and enough of their nodes batched."""
+    findings = fuzz(Setting(SEED, range(50), quiet=True, engine=engine, without=UNMENDED))
     assert [(failure.case, failure.message) for failure in findings.failures] == []
     # Most of these in PyTorch go backward twice through what was before the batch, which frees it (docs/torch.md).
-    assert findings.cases == 80 and findings.discarded < {"mxnet": 0.05, "torch": 0.1}[engine] * 80
-    assert len(findings.counts.operators) >= 120
+    assert findings.cases == 50 and findings.discarded < {"mxnet": 0.05, "torch": 0.1}[engine] * 50
+    assert len(findings.counts.operators) >= 95
     # Writes, and cells with side effects or with state that changes, take what they call apart. On MXNet a write to a
     # captured array runs what waits, which is a third of what runs alone (0.72 without habits, 0.65 with them).
     assert findings.counts.nodes_batched >= 0.6 * findings.counts.nodes
@@ -114,7 +129,7 @@ def found(engine: str, tmp_path_factory: Any) -> Any:
         judge = Judge(chosen)
         number = next(k for k in range(200) if judge.verdict(draw_with_habits(chosen.choices, SEED, k)).failed)
     arguments = ["--engine", engine, "--seed", str(SEED), "--case", str(number), "--plant", "wrong-order"]
-    status = cli.main([*arguments, "--shrink", "12", "--json", str(path)])
+    status = cli.main([*arguments, "--shrink", "3", "--json", str(path)])
     return status, number, json.loads(path.read_text())
 
 
@@ -129,23 +144,21 @@ def test_what_is_written(found: Any) -> None:
     assert all(count > 0 for count in written["operators"].values())
 
 
-def test_a_program_to_paste(engine: str, found: Any, tmp_path: Path) -> None:
+def test_a_program_to_paste(engine: str, found: Any, tmp_path: Path, capsys: Any) -> None:
     """It imports the framework and gluonjit alone, and shows the difference where the fault is, there alone."""
     program = found[2]["failures"][0]["program"]
     imported = {line.split()[1].split(".")[0] for line in program.splitlines() if line.startswith(("import", "from"))}
     assert imported == {"__future__", "contextlib", "typing", engine, "gluonjit"}
     script = tmp_path / "program.py"
     script.write_text(program)
-    faulty = (
-        "import runpy\nfrom experiments.fuzz.framework import framework\nfrom experiments.fuzz.plants import planted\n"
-        f"with planted(framework({engine!r}), 'wrong-order'): runpy.run_path({str(script)!r}, run_name='__main__')"
-    )
     for _ in range(5):  # what a flush costs is measured, by which the program may run in a way that the fault spares
-        with_fault = subprocess.run([sys.executable, "-c", faulty], cwd=ROOT, capture_output=True, text=True)
-        if with_fault.returncode:
+        with planted(framework(engine), "wrong-order"), pytest.raises(SystemExit) as ended:
+            runpy.run_path(str(script), run_name="__main__")
+        said = capsys.readouterr().out
+        if ended.value.code:
             break
-    assert with_fault.returncode == 1, with_fault.stderr
-    assert "off by" in with_fault.stdout or "raises" in with_fault.stdout
+    assert str(ended.value).endswith(" differences")
+    assert "off by" in said or "raises" in said
     without = subprocess.run(
         [sys.executable, str(script)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},

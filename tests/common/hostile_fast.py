@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from array import array
 from collections.abc import Callable, Iterator
 from operator import attrgetter
@@ -148,6 +149,16 @@ def of_values() -> Iterator[Case]:
     yield Case("rows of no value", lambda: Value.rows.__get__(3), TypeError)
 
 
+def watched(notice: Any) -> None:
+    """Calls of Python's functions while something is told of them."""
+    fast.watch_calls(notice)
+    try:
+        told_of()
+        told_of()
+    finally:
+        sys.setprofile(None)
+
+
 def of_hooks() -> Iterator[Case]:
     for given in ((), ("call",), ("call", 1, 2), (None, print), ("none", print), (b"call", print), ("call\0", print)):
         yield Case(f"Hook{given}", lambda given=given: fast.Hook(*given), (TypeError, ValueError))  # type: ignore[misc]
@@ -168,10 +179,15 @@ def of_hooks() -> Iterator[Case]:
     for k, thing in enumerate(THINGS):
         yield Case(f"quicken('call', thing {k})", lambda thing=thing: fast.quicken("call", thing), TypeError)  # type: ignore[misc]
         yield Case(f"quicken(thing {k}, f)", lambda thing=thing: fast.quicken(thing, told_of), (TypeError, ValueError))  # type: ignore[misc]
+        raises = None if callable(thing) else TypeError
+        yield Case(f"watch_calls(thing {k})", lambda thing=thing: watched(thing), raises)  # type: ignore[misc]
         quick = fast.quicken("attribute", lambda *args: args)
         yield Case(f"an attribute of thing {k}", lambda f=quick, thing=thing: f(thing, "x"), None)  # type: ignore[misc]
         quick = fast.quicken("call", lambda *args: args)
         yield Case(f"a call of thing {k}", lambda f=quick, thing=thing: f(thing, "x"), None)  # type: ignore[misc]
+    yield Case("a watch that raises", lambda: watched(Hostile().fail), TypeError)
+    yield Case("a watch that raises in the middle", lambda: watched(lambda *args: Hostile().fail()), KeyError)
+    yield Case("a watch that ends itself", lambda: watched(lambda *args: sys.setprofile(None)), None)
     for mine in ({"_parameters": 3}, {"_parameters": {}, "_buffers": []}, {"_parameters": {}, "_buffers": {}}):
         module = SimpleNamespace(**mine)
         quick = fast.quicken("attribute", lambda *args: args)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from experiments.data import builtin
 from experiments.host import cli, launching
 from experiments.host.launching import Launched
 from experiments.host.measure import TOLERANCE, Calls, measure
@@ -38,6 +39,8 @@ def test_every_sort_of_call_is_timed_and_gives_what_eager_gives(
     monkeypatch.setattr(cli, "_capture", said_by_the_doctor)
     monkeypatch.setattr(launching, "WORKLOADS", launching.WORKLOADS[1:])  # without files that take long to read
     monkeypatch.setattr(launching, "LENGTHS", (5, 45))
+    monkeypatch.setattr(builtin, "SCENES", 20)
+    monkeypatch.setattr(builtin, "SIZES", {"train": 64, "dev": 2, "test": 2})
     figures, page = tmp_path / "host.json", tmp_path / "page.md"
     page.write_text(f"before\n<!-- host, {name}: begin -->\nold\n<!-- host, {name}: end -->\nafter\n")
     assert cli.main(["--engine", name, *SMALL, "--json", str(figures), "--markdown", str(page)]) == 0

@@ -54,7 +54,7 @@ def test_a_checkout_against_itself_gives_equal_losses_and_ratios(engine: str, tm
 
 
 @compiled
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", ENGINES[-1:])  # one is enough: which engine a process serves is asked above
 def test_code_of_the_other_checkout_runs_and_has_to_compute_the_same(
     engine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -176,14 +176,14 @@ def minibatches(draw: Any, most: int = 4) -> list[Sample]:
     ]
 
 
-@examples(100)
+@examples(50)
 @given(samples=minibatches(), way=ways)
 def test_programs(net: Interpreter, samples: list[Sample], way: Way) -> None:
     """Any program, run in any way, gives what it gives one sample at a time."""
     check_counts(both(net, samples, way), way)
 
 
-@examples(12)
+@examples(8)
 @given(samples=minibatches(most=3))
 def test_no_option_changes_results(net: Interpreter, samples: list[Sample]) -> None:
     net.hybridize(dynamic_batch=False)
@@ -202,7 +202,7 @@ def test_no_option_changes_results(net: Interpreter, samples: list[Sample]) -> N
 QUIET = sorted(set(OPS) - {"call_reader", "copies", "read", "unread"})
 
 
-@examples(20)
+@examples(12)
 @given(
     bodies=st.lists(
         st.lists(st.builds(Step, st.sampled_from(QUIET), numbers, numbers, numbers), min_size=1, max_size=8),
@@ -234,7 +234,7 @@ def test_an_equal_minibatch_misses_no_cache(
         net.hybridize(dynamic_batch=False)
 
 
-@examples(15)
+@examples(10)
 @given(minibatches_in_a_row=st.lists(minibatches(most=3), min_size=2, max_size=4), way=ways)
 def test_minibatches_in_a_row(net: Interpreter, minibatches_in_a_row: list[list[Sample]], way: Way) -> None:
     """Caches filled by one minibatch serve another of other shapes."""
@@ -255,7 +255,7 @@ def second() -> Interpreter:
     return make_net()
 
 
-@examples(12)
+@examples(8)
 @given(samples=minibatches(), record=st.booleans(), scope=st.booleans())
 def test_two_nets_in_one_batch(
     net: Interpreter, second: Interpreter, samples: list[Sample], record: bool, scope: bool
@@ -294,7 +294,7 @@ def test_two_nets_in_one_batch(
     compare(actual, expected)
 
 
-@examples(12)
+@examples(8)
 @given(samples=minibatches(most=3), again=programs, way=ways, how=st.sampled_from(["plain", "read", "detach"]))
 def test_results_go_on_into_the_next_batch(
     net: Interpreter, samples: list[Sample], again: list[Step], way: Way, how: str
@@ -418,20 +418,20 @@ def check_graphs(net: Graphs, items: list[Any], way: Way) -> None:
     compare(actual, expected)
 
 
-@examples(20)
+@examples(12)
 @given(items=st.lists(dags(), min_size=1, max_size=4), way=ways)
 def test_dags(graphs: Graphs, items: list[Any], way: Way) -> None:
     """Nodes with several parents, equal words in several samples, four ways to make a state."""
     check_graphs(graphs, items, way)
 
 
-@examples(20)
+@examples(12)
 @given(items=st.lists(trees(), min_size=1, max_size=5), way=ways)
 def test_trees(graphs: Graphs, items: list[Any], way: Way) -> None:
     check_graphs(graphs, items, way)
 
 
-@examples(20)
+@examples(12)
 @given(items=st.lists(trees(), min_size=1, max_size=5))
 def test_launches_of_trees(graphs: Graphs, items: list[Any]) -> None:
     """Without sharing each cell runs once for every depth and number of children there is, and nothing else."""

@@ -29,7 +29,7 @@ from gluonjit.analysis.pace import Pace
 
 ENGINE = engine_of("zoo", "torch")
 BEGIN, END = markers("torch")
-QUESTIONS = (0, 1, 2, 3, 5, 8, 13, 21)  # after so many a look is abandoned: at first, each may be another place
+QUESTIONS = (0, 1, 2, 5, 13)  # after so many a look is abandoned: at first, each may be another place
 WAYS: dict[str, dict[str, Any]] = {
     "as it comes": {},
     **{f"without {name}": {"without": (name,)} for name in gluonjit.Options.SWITCHES},

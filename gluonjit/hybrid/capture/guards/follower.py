@@ -128,7 +128,8 @@ class Follower(Reader):
             yield
         finally:
             trace.follower = self
-            _WATCH(notice)
+            if notice is not None:  # the trace has not ended
+                _WATCH(notice)
 
     def _notice(self, frame: Any, event: str, arg: Any) -> None:
         """Nothing of the user's runs unseen: a function that is no twin ends the trace before its first line."""

@@ -386,6 +386,11 @@ static PyObject *capture_call_of(Call *call, PyObject *state, PyObject *viewing,
     Entry *entry;
     if (look_at(call, state, args, count, named) <= 0) return NULL;
     entry = entry_of(call);
+    if (entry != NULL && entry->record == NULL) { /* it gives what it was given */
+        result = part_returned(call, entry->structure, NULL, 0);
+        if (result != NULL && viewing != NULL && link_views(entry, viewing, result, args, count, named) < 0) Py_CLEAR(result);
+        return result;
+    }
     if (entry == NULL || !(entry->operator || ++found < EVERY) || signatures_current(entry, call->batch) <= 0) return NULL;
     entry->busy++; /* what it calls in Python may capture calls of the same signature */
     result = captured(call, entry, ((BatchRoom *)call->batch)->sharing);
@@ -431,23 +436,27 @@ static int is_found(Call *call, PyObject *key, PyObject *record) {
     return ((Record *)record)->arity == call->arguments;
 }
 
-/* keep(cell, owner, args, kwargs, key, record): let equal calls be nodes of a record, which Python finds by this key. */
+/* keep(cell, owner, args, kwargs, key, record): let equal calls be nodes of a record, which Python finds by this key; or,
+   where a place is given in place of a record, give their argument at ~place. */
 PyObject *keep_call(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    int given = count == 6 && PyLong_CheckExact(args[5]);
     PyObject *state;
     Call call;
     const Framework *of = count == 6 && Py_TYPE(args[0]) == names.mxnet.cell_type ? &names.mxnet : &names.torch;
     if (count != 6 || !PyTuple_CheckExact(args[2]) || !PyDict_CheckExact(args[3]) || !PyTuple_CheckExact(args[4]) ||
-        Py_TYPE(args[5]) != core.record_type || of->cell_type == NULL)
+        (Py_TYPE(args[5]) != core.record_type && !PyLong_CheckExact(args[5])) || of->cell_type == NULL)
         return PyErr_Format(PyExc_TypeError, "keep() takes a cell, an owner, a tuple, a dict, a key and its Record");
     state = state_here();
     if (state == NULL) return NULL;
     if (is_running(state) && call_open(&call, of, state, args[0])) {
         call.owner = args[1];
         if (look_at(&call, state, &PyTuple_GET_ITEM(args[2], 0), PyTuple_GET_SIZE(args[2]), args[3]) > 0 &&
-            is_found(&call, args[4], args[5]) > 0) {
+            (given || is_found(&call, args[4], args[5]) > 0)) {
             Py_hash_t hash = hash_parts(call.parts, call.count);
             Entry *entry = signatures_find(call.signatures, call.parts, call.count, hash);
-            if (entry == NULL) entry = signatures_add(call.signatures, args[5], args[4], call.parts, call.count, hash);
+            if (entry == NULL)
+                entry = signatures_add(call.signatures, given ? NULL : args[5], args[4], call.parts, call.count, hash);
+            if (entry != NULL && given && entry->record == NULL) Py_XSETREF(entry->structure, Py_NewRef(args[5]));
             if (entry != NULL && entry->operator && of == &names.torch) note_operator(&call, args[4], hash);
         }
         call_close(&call);

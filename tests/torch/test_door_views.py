@@ -35,6 +35,11 @@ VIEWS: dict[str, Callable[[Any], Any]] = {
     "x.select": lambda x: x.select(0, 2),
     "x.squeeze": lambda x: x.view(1, 3).squeeze(0),
     "x.T": lambda x: x.view(3, 1).T,
+    "x.contiguous()": lambda x: x.contiguous(),
+    "a copy by contiguous": lambda x: x.expand(2, 3).contiguous(),
+    "x.float()": lambda x: x.float(),
+    "x.to(dtype)": lambda x: x.to(torch.float32),
+    "x.double()": lambda x: x.to(torch.float64),
 }
 PARTS: dict[str, Callable[[Any], Any]] = {
     "chunk": lambda x: x.chunk(2, -1),
@@ -83,6 +88,15 @@ def test_a_view_shows_what_is_written_to_its_tensor_and_the_other_way_round(name
         agree(work)
     with torch.no_grad():
         agree(work)
+
+
+def test_dropout_in_evaluation_gives_what_it_was_given(asked: list[Any]) -> None:
+    counts: list[int] = []
+    agree(counted(lambda x: torch.nn.functional.dropout(x, 0.5, False), asked, counts))
+    assert not counts[-1] or FAST is None
+    torch.manual_seed(1)
+    eager, _ = both(lambda x, y: torch.nn.functional.dropout(x, 0.5, True))
+    assert (eager == 0).any()
 
 
 def test_gradients_go_through_them() -> None:

@@ -21,7 +21,8 @@ from gluonjit.engines.torch.operands import Key
 from gluonjit.engines.torch.operators import captured
 from gluonjit.engines.torch.references import value_to_slice
 from gluonjit.graph import Value
-from gluonjit.graph.references import indexed, picked, row
+from gluonjit.graph.references import indexed, row
+from gluonjit.graph.slices import picked
 from gluonjit.hybrid import Batch
 from gluonjit.hybrid.run.places import are_many
 

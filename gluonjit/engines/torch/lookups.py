@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from math import prod
 from typing import Any
@@ -10,6 +11,7 @@ from gluonjit.engines.torch.arrays import name_of_device, name_of_dtype
 from gluonjit.engines.torch.buffers import note_version
 from gluonjit.engines.torch.inputs import looked_up
 from gluonjit.graph import Spec, Value, intern_spec
+from gluonjit.graph.entries import entries_at
 from gluonjit.graph.references import table_rows
 from gluonjit.hybrid import Batch
 from gluonjit.hybrid.run.failures import refused
@@ -102,10 +104,11 @@ def host_rows(batch: Batch, tensor: Any, row: Spec) -> Value:
     return _rows_of(batch, table, row, [listed] if single else listed, single, False, tensor)
 
 
-def whole(batch: Batch, number: int) -> Value:
-    """A whole number, as a tensor of it would be."""
+def whole(batch: Batch, number: int | list[int]) -> Value:
+    """A whole number, or several, none of them negative, as a tensor of them would be."""
     row = intern_spec((), "int64", "cpu", "stack")
-    return _rows_of(batch, integers_of(batch, "int64", "cpu"), row, [number], True, False, None)
+    table = integers_of(batch, "int64", "cpu")
+    return entries_at(batch.graph, batch.graph.entries(table, row), number, sys.maxsize, row, False)
 
 
 def integers_of(batch: Batch, dtype: str, device: str) -> Integers:

@@ -13,7 +13,7 @@ import torch
 
 from gluonjit.engines.torch.arrays import FLOATS
 from gluonjit.engines.torch.kinds import MADE, Call
-from gluonjit.engines.torch.known import as_known, known
+from gluonjit.engines.torch.known import known
 from gluonjit.engines.torch.lazy import LazyTensor, wrap
 from gluonjit.engines.torch.lookups import whole
 from gluonjit.engines.torch.operands import Unfit, value_of
@@ -115,24 +115,23 @@ def put(batch: Batch, way: str, base: Any, index: Any, source: Any, *settings: A
     numbers = known(index)
     if numbers is None or not isinstance(base, torch.Tensor) or not isinstance(source, torch.Tensor):
         return None
-    if base.dim() < 1 or numbers.dim() != 1 or source.shape != (len(numbers), *base.shape[1:]):
+    if numbers.dim() != 1 or (base.__class__ is not LazyTensor and source.__class__ is not LazyTensor):
         return None
-    if base.__class__ is not LazyTensor and source.__class__ is not LazyTensor:
-        return None
-    if not len(numbers):
-        return base * 1
-    low, high = int(numbers.min()), int(numbers.max())
-    if low < 0 or high >= len(base):
-        return None  # PyTorch refuses it, or counts from the end
+    listed = numbers.tolist()
+    if not listed:
+        return base * 1 if base.dim() and source.shape == (0, *base.shape[1:]) else None
     try:
         values = value_of(batch, base), value_of(batch, source)
     except Unfit:
         return None
     first, second = values[0].spec, values[1].spec
-    if first.mode != "rows" or second.mode != "rows" or first.dtype != second.dtype or first.dtype not in FLOATS:
+    if first.mode != "rows" or first.dtype not in FLOATS or second is not first.with_rows(len(listed)):
         return None
-    sizes = [wrap(whole(batch, count)) for count in (first.rows, second.rows)]
-    return captured(into_rows, (wrap(values[0]), wrap(values[1]), as_known(numbers.long()), *sizes, way, *settings))
+    if min(listed) < 0 or max(listed) >= first.rows:
+        return None  # PyTorch refuses it, or counts from the end
+    known_numbers = [wrap(whole(batch, item)) for item in (listed, first.rows, len(listed))]
+    given = [item if item.__class__ is LazyTensor else wrap(value) for item, value in zip((base, source), values)]
+    return captured(into_rows, (*given, *known_numbers, way, *settings))
 
 
 def _given(args: tuple[Any, ...], kwargs: dict[str, Any], names: str) -> list[Any] | None:

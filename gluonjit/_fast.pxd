@@ -83,6 +83,7 @@ cdef class Record:
     cdef public object base_rows
 
 
+cdef cython_array _AT_BEGIN
 cdef Py_ssize_t _find(Record record, long long *codes) except? -2
 cdef int _remember(Record record, Py_ssize_t node) except? -1
 cdef long long _code(Record record, object rows) except? 0

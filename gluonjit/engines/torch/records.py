@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakSet, ref
@@ -51,15 +51,17 @@ def noting(batch: Batch, name: str, why: Refusal) -> Iterator[None]:
         batch.report.unbatched[name] = str(why)
 
 
-def weights_of(kind: Kind) -> list[Any]:
+def weights_of(kind: Kind) -> Sequence[Any]:
     """The weights that calls of a kind use."""
-    products = () if kind.split is None else kind.split.products
-    return [*program_of(kind).consts, *[tensor for _, product in products for tensor in program_of(product).consts]]
+    consts = program_of(kind).consts
+    if kind.split is None:
+        return consts
+    return [*consts, *[tensor for _, product in kind.split.products for tensor in program_of(product).consts]]
 
 
 def learns(kind: Kind) -> bool:
     """Tells whether gradients go to any of the weights that a kind uses."""
-    return any(tensor.requires_grad for tensor in weights_of(kind))
+    return any([tensor.requires_grad for tensor in weights_of(kind)])
 
 
 ASKED = ("granularity='op'", "expand", SPENT)
@@ -113,7 +115,7 @@ def record_of(call: Call, key: tuple[Any, ...]) -> Record | Any:
             return made
         kind = cell.kinds[variant.key] = made
     assert variant is not None
-    record = _put(batch, key, kind, variant, (wanted, owner))
+    record = _put(batch, key, kind, variant, None if cell.operator else (wanted, owner))
     if not cell.operator:
         _note_record(call, record)
     return record
@@ -127,19 +129,28 @@ def record_again(batch: Batch, cell: Cell, key: tuple[Any, ...]) -> Record | Non
     if kind is None or variant is None:
         return None
     batch.report.cache["hits"] += 1
-    return _put(batch, key, kind, variant, (wanted, None))
+    return _put(batch, key, kind, variant, None)
 
 
-def _put(batch: Batch, key: tuple[Any, ...], kind: Kind, variant: Variant, found_by: tuple[Any, Any]) -> Record:
-    """Let calls of a signature find this kind in the open batch; `found_by` is what finds it in another."""
+def _put(batch: Batch, key: tuple[Any, ...], kind: Kind, variant: Variant, found_by: tuple[Any, Any] | None) -> Record:
+    """Let calls of a signature find this kind in the open batch.
+
+    `found_by` is what finds it in another; None where `signature_of` makes that of the key.
+    """
     cell: Cell = key[0]
     if cell.by_number:
         batch.report.by_number[cell.name] = cell.by_number
     taped = key[-1] or (key[1] and learns(kind))
     note_constants(batch, kind)
     record = put_record(batch.records, key, kind, variant, 2 if taped else 0, room_of(kind, batch.options))
-    batch.reused[record] = found_by
+    batch.reused[record] = found_by or key
     return record
+
+
+def signature_of(batch: Batch, record: Record) -> tuple[Any, Any]:
+    """What finds the kind of a record in another batch: the signature as its cell has it, and whose call it is."""
+    found = batch.reused[record]
+    return found if found[0].__class__ is tuple else ((batch.options.without, None, *found), None)
 
 
 def found_again(batch: Batch, wanted: tuple[Any, ...], owner: Any) -> Record | None:

@@ -95,11 +95,18 @@ class Value:
 
 
 @cython.cfunc
-def _unseen(item):
-    """Hides from the collector of garbage what refers to nothing that could refer to it: there is very much of it."""
+def _zeros(like: cython_array, count: cython.Py_ssize_t) -> cython_array:
+    """An array of so many zeros, at which the collector of garbage does not look: it refers to nothing."""
     if cython.compiled:
-        PyObject_GC_UnTrack(cython.cast(cython.pointer(PyObject), item))
-    return item
+        found: cython_array = clone(like, count, True)
+        PyObject_GC_UnTrack(cython.cast(cython.pointer(PyObject), found))
+        return found
+    else:
+        return array(like.typecode, bytes(count * like.itemsize))
+
+
+_LONG = array("q")
+_INT = array("i")
 
 
 _AT_BEGIN = array("q", [0])
@@ -113,8 +120,9 @@ class Shares:
 
     def __init__(self):
         self.used = 0
-        self.slots = _unseen(array("i", bytes(4 * 16))) if cython.compiled else {}
-        _unseen(self)
+        self.slots = _zeros(_INT, 16) if cython.compiled else {}
+        if cython.compiled:  # it refers to nothing but that
+            PyObject_GC_UnTrack(cython.cast(cython.pointer(PyObject), self))
 
 
 class Record:
@@ -133,9 +141,9 @@ class Record:
         self.calls = 0
         self.rows_read = None  # the analysis's operands, row by row and node by node, of nodes made of calls
         self.base_rows = None  # the analysis's copy of `bases`, so that a step costs only its own nodes
-        self._codes = _unseen(array("q"))  # of operands: a first row, or ~k for the rows _lists[k]
-        self._depths = _unseen(array("q"))
-        self._bases = _unseen(array("q"))
+        self._codes = _zeros(_LONG, 0)  # of operands: a first row, or ~k for the rows _lists[k]
+        self._depths = _zeros(_LONG, 0)
+        self._bases = _zeros(_LONG, 0)
         self._origins = []
         self._values = []  # of all nodes, one after the other; None for one that nobody has asked for
         self._graph = None  # whose such values are
@@ -533,7 +541,7 @@ def _enter(record: Record, table: cython_array, node: cython.Py_ssize_t) -> cyth
 def _grow(record: Record) -> cython.int:
     """Let a table have twice the places."""
     old: cython_array = record._shares.slots
-    new: cython_array = _unseen(array("i", bytes(8 * len(old))))
+    new: cython_array = _zeros(_INT, 2 * len(old))
     k: cython.Py_ssize_t
     for k in range(len(old)):
         if old.data.as_ints[k]:

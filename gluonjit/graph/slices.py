@@ -27,7 +27,7 @@ def one_row(value: Value, row: cython.Py_ssize_t, spec: Spec, place):
 
 def picked(value: Value, numbers):
     """`x[numbers]` for whole numbers, one or more. Raises IndexError where there is no such row."""
-    found = _picked(value, list(numbers))
+    found = _picked(value, [int(number) for number in numbers])
     if found is None and numbers and value.spec.mode == "rows":
         count = value.spec.rows
         wrong = next(number for number in numbers if not -count <= number < count)
@@ -37,7 +37,7 @@ def picked(value: Value, numbers):
 
 @cython.cfunc
 def _picked(given, numbers: list):
-    """The same as C calls it, with a Value; None where there is no such row, too."""
+    """The same as C calls it, with a Value; None where there is no such row, too, or a number is none."""
     value: Value = cython.cast(Value, given) if cython.compiled else given
     spec: Spec = value.spec
     k: cython.Py_ssize_t
@@ -46,6 +46,8 @@ def _picked(given, numbers: list):
         return None
     rows: list = []
     for k in range(len(numbers)):
+        if type(numbers[k]) is not int:
+            return None
         number = _clipped(numbers[k])
         if number < 0:
             number += spec.rows

@@ -104,11 +104,12 @@ def host_rows(batch: Batch, tensor: Any, row: Spec) -> Value:
     return _rows_of(batch, table, row, [listed] if single else listed, single, False, tensor)
 
 
-def whole(batch: Batch, number: int | list[int]) -> Value:
-    """A whole number, or several, none of them negative, as a tensor of them would be."""
+def wholes(batch: Batch, *numbers: int | list[int]) -> list[Any]:
+    """Whole numbers, and lists of them, none of them negative, each as a tensor of them would be."""
     row = intern_spec((), "int64", "cpu", "stack")
-    table = integers_of(batch, "int64", "cpu")
-    return entries_at(batch.graph, batch.graph.entries(table, row), number, sys.maxsize, row, False)
+    graph = batch.graph
+    entries = graph.entries(integers_of(batch, "int64", "cpu"), row)
+    return [entries_at(graph, entries, item, sys.maxsize, row, False) for item in numbers]
 
 
 def integers_of(batch: Batch, dtype: str, device: str) -> Integers:

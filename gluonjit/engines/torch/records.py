@@ -59,11 +59,6 @@ def weights_of(kind: Kind) -> Sequence[Any]:
     return [*consts, *[tensor for _, product in kind.split.products for tensor in program_of(product).consts]]
 
 
-def learns(kind: Kind) -> bool:
-    """Tells whether gradients go to any of the weights that a kind uses."""
-    return any([tensor.requires_grad for tensor in weights_of(kind)])
-
-
 ASKED = ("granularity='op'", "expand", SPENT)
 
 
@@ -140,8 +135,10 @@ def _put(batch: Batch, key: tuple[Any, ...], kind: Kind, variant: Variant, found
     cell: Cell = key[0]
     if cell.by_number:
         batch.report.by_number[cell.name] = cell.by_number
-    taped = key[-1] or (key[1] and learns(kind))
-    note_constants(batch, kind)
+    weights = weights_of(kind)
+    taped = key[-1] or (key[1] and any([tensor.requires_grad for tensor in weights]))
+    for tensor in weights:
+        note_version(batch, tensor)
     record = put_record(batch.records, key, kind, variant, 2 if taped else 0, room_of(kind, batch.options))
     batch.reused[record] = found_by or key
     return record
@@ -258,12 +255,6 @@ def _looks(owner: Any, batch: Batch) -> Any:
             PARTS.update(parts_of(owner))
         found = batch.looks[key] = attributes(owner)
     return found
-
-
-def note_constants(batch: Batch, kind: Kind) -> None:
-    """Remember how often the weights of a kind have been written to."""
-    for tensor in weights_of(kind):
-        note_version(batch, tensor)
 
 
 def check_constants(report: Report, plan: Plan) -> tuple[list[Held], list[tuple[Place, CaptureError]]]:

@@ -112,6 +112,8 @@ _INT = array("i")
 _AT_BEGIN = array("q", [0])
 
 
+@cython.freelist(1024)
+@cython.cclass
 class Shares:
     """The nodes of a record that equal calls find, by their operands.
 
@@ -125,6 +127,8 @@ class Shares:
             PyObject_GC_UnTrack(cython.cast(cython.pointer(PyObject), self))
 
 
+@cython.freelist(1024)
+@cython.cclass
 class Record:
     """All nodes of one signature in one graph.
 

@@ -17,6 +17,7 @@ from gluonjit.engines.torch.cell import Cell, Pattern
 from gluonjit.engines.torch.effects import attributes, parts_of, undrawn
 from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.kinds import RAISED, Call, Plain, difference, make_kind
+from gluonjit.engines.torch.other_rows import note_traced, of_other_rows
 from gluonjit.engines.torch.program import program_of
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Kind, Record
@@ -310,8 +311,12 @@ def _made(call: Call, wanted: tuple[Any, ...]) -> tuple[Variant, Any]:
     made: Any = too_many(known)
     try:
         if not made:
-            with RUNNING, TRACE, undrawn():
-                made = make_kind(call)
+            made = of_other_rows(call, wanted)
+            if made is None:
+                with RUNNING, TRACE, undrawn():
+                    made = make_kind(call)
+                if cell.operator and isinstance(made, Kind):
+                    note_traced(call, wanted, made)
     except Plain as plain:
         made = plain
     if isinstance(made, str):

@@ -6,7 +6,6 @@ nothing but that number have come to one such program, a third one does.
 
 from __future__ import annotations
 
-from operator import is_
 from typing import Any, NamedTuple
 
 from gluonjit.engines.torch.kinds import Call
@@ -15,11 +14,10 @@ from gluonjit.graph.kinds import outputs_of
 
 
 class Traced(NamedTuple):
-    """A call that was traced: its number of rows, its kind, and what of PyTorch's state it depends on."""
+    """A call that was traced, and has read nothing of Python's state: its number of rows, and its kind."""
 
     rows: int
     kind: Kind
-    facts: tuple[Any, ...]
 
 
 def _key(wanted: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -38,35 +36,29 @@ def _rows_of(call: Call) -> int:
     return rows if rows > 1 else 0
 
 
-def _same(facts: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
-    """Tells whether these are readings of the same things, which were the same."""
-    return len(facts) == len(others) and all(all(map(is_, *each)) for each in zip(facts, others))
-
-
 def note_traced(call: Call, wanted: tuple[Any, ...], kind: Kind) -> None:
     """Remember the kind of an operator that does the same to each row."""
     rows = _rows_of(call)
-    plain = kind.pure and kind.poly and not (kind.apart or kind.children or kind.lone or kind.split)
+    plain = kind.pure and kind.poly and not (kind.apart or kind.children or kind.lone or kind.split or call.noted.facts)
     if not rows or not plain or any(output.spec.mode != "rows" for output in kind.outputs):
         return
     if any(output.spec.rows != rows for output in kind.outputs):
         return
     known = call.cell.by_rows.setdefault(_key(wanted), [])
     if len(known) < 2 and all(each.rows != rows and each.kind.family is kind.family for each in known):
-        known.append(Traced(rows, kind, call.noted.facts))
+        known.append(Traced(rows, kind))
 
 
 def of_other_rows(call: Call, wanted: tuple[Any, ...]) -> Kind | None:
     """The kind of a call, made of those that were traced with two other numbers of rows."""
     rows = _rows_of(call) if call.cell.by_rows else 0
     known = call.cell.by_rows.get(_key(wanted), ()) if rows else ()
-    if len(known) < 2 or not _same(known[0].facts, known[1].facts):
+    if len(known) < 2:
         return None
-    (first, kind, facts), (second, other, _) = known
+    (first, kind), (second, other) = known
     part = (rows - first) / (second - first)
     outputs, height = outputs_of([output.spec.with_rows(rows) for output in kind.outputs])
     work = Work(*[one + round(part * (two - one)) for one, two in zip(kind.work, other.work)])
-    call.noted.facts = facts
     return Kind(
         kind.name,
         tuple([value.spec for value in call.values]),

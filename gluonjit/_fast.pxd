@@ -1,6 +1,6 @@
 # The types of graph/recorder.py where it is compiled, and what it shares with the files of C beside it.
 cimport cython
-from cpython.array cimport array as cython_array, resize_smart
+from cpython.array cimport array as cython_array, clone, resize_smart
 from cpython.object cimport PyObject
 from libc.string cimport memcpy
 
@@ -83,6 +83,7 @@ cdef class Record:
     cdef public object base_rows
 
 
+cdef cython_array _AT_BEGIN, _LONG, _INT
 cdef Py_ssize_t _find(Record record, long long *codes) except? -2
 cdef int _remember(Record record, Py_ssize_t node) except? -1
 cdef long long _code(Record record, object rows) except? 0

@@ -94,6 +94,26 @@ class Value:
         return list(range(first, first + count))
 
 
+@cython.cfunc
+def _zeros(like: cython_array, count: cython.Py_ssize_t) -> cython_array:
+    """An array of so many zeros, at which the collector of garbage does not look: it refers to nothing."""
+    if cython.compiled:
+        found: cython_array = clone(like, count, True)
+        PyObject_GC_UnTrack(cython.cast(cython.pointer(PyObject), found))
+        return found
+    else:
+        return array(like.typecode, bytes(count * like.itemsize))
+
+
+_LONG = array("q")
+_INT = array("i")
+
+
+_AT_BEGIN = array("q", [0])
+
+
+@cython.freelist(1024)
+@cython.cclass
 class Shares:
     """The nodes of a record that equal calls find, by their operands.
 
@@ -102,9 +122,13 @@ class Shares:
 
     def __init__(self):
         self.used = 0
-        self.slots = array("i", bytes(4 * 16)) if cython.compiled else {}
+        self.slots = _zeros(_INT, 16) if cython.compiled else {}
+        if cython.compiled:  # it refers to nothing but that
+            PyObject_GC_UnTrack(cython.cast(cython.pointer(PyObject), self))
 
 
+@cython.freelist(1024)
+@cython.cclass
 class Record:
     """All nodes of one signature in one graph.
 
@@ -121,14 +145,13 @@ class Record:
         self.calls = 0
         self.rows_read = None  # the analysis's operands, row by row and node by node, of nodes made of calls
         self.base_rows = None  # the analysis's copy of `bases`, so that a step costs only its own nodes
-        self._codes = array("q")  # of operands: a first row, or ~k for the rows _lists[k]
-        self._depths = array("q")
-        self._bases = array("q")
+        self._codes = _zeros(_LONG, 0)  # of operands: a first row, or ~k for the rows _lists[k]
+        self._depths = _zeros(_LONG, 0)
+        self._bases = _zeros(_LONG, 0)
         self._origins = []
         self._values = []  # of all nodes, one after the other; None for one that nobody has asked for
         self._graph = None  # whose such values are
-        self._lists = []
-        self._numbers = {}
+        self._lists = self._numbers = None  # before an operand has such rows
         self._shares = Shares()
 
     @property
@@ -143,7 +166,8 @@ class Record:
             raise ValueError(f"a node of {kind.name} has no {rows} rows")
         self._kind = kind
         self._specs = [output.spec for output in kind.outputs]
-        self._offsets = array("q", [output.offset for output in kind.outputs])
+        offsets = [output.offset for output in kind.outputs]
+        self._offsets = _AT_BEGIN if offsets == [0] else array("q", offsets)
         self.results = len(self._specs)
         self.arity = len(kind.operands)
         self.height = rows
@@ -326,6 +350,8 @@ def _code(record: Record, rows) -> cython.longlong:
     """The number that stands for the rows of an operand."""
     number: cython.longlong
     if isinstance(rows, tuple):
+        if record._numbers is None:
+            record._lists, record._numbers = [], {}
         found = record._numbers.get(rows)
         if found is None:
             found = record._numbers[rows] = len(record._lists)
@@ -519,7 +545,7 @@ def _enter(record: Record, table: cython_array, node: cython.Py_ssize_t) -> cyth
 def _grow(record: Record) -> cython.int:
     """Let a table have twice the places."""
     old: cython_array = record._shares.slots
-    new: cython_array = array("i", bytes(8 * len(old)))
+    new: cython_array = _zeros(_INT, 2 * len(old))
     k: cython.Py_ssize_t
     for k in range(len(old)):
         if old.data.as_ints[k]:

@@ -98,25 +98,6 @@ def reshaped(value: Value, shape: Shape) -> Value | None:
     return None
 
 
-def picked(value: Value, numbers: Sequence[int]) -> Value | None:
-    """`x[numbers]` for whole numbers, one or more. Raises IndexError where there is no such row."""
-    spec = value.spec
-    if spec.mode != "rows" or not numbers:
-        return None
-    count = spec.rows
-    if not -count <= min(numbers) <= max(numbers) < count:
-        wrong = next(number for number in numbers if not -count <= number < count)
-        raise IndexError(f"index {wrong} is out of bounds for dimension 0 with size {count}")
-    own = value.rows
-    if isinstance(own, tuple):
-        rows = tuple([own[number] for number in numbers])
-    else:
-        rows = tuple([own + (number if number >= 0 else number + count) for number in numbers])
-    value.graph.copies.append(rows)
-    found = spec.with_rows(len(rows))
-    return Value(rows if len(rows) > 1 else rows[0], value.depth, found, value.graph, value.taped, value)
-
-
 def placed(base: Value, numbers: Sequence[int], source: Value) -> Value | None:
     """The rows of `base`, but at these numbers, of which no two are equal, those of `source` in their turn."""
     spec = base.spec

@@ -8,3 +8,4 @@ cdef extern from "Python.h":
     Py_ssize_t PyNumber_AsSsize_t(object number, PyObject *error)
 
 cdef public object _sliced "rows_by" (object given, object key)
+cdef public object _picked "rows_at" (object given, list numbers)

@@ -1,5 +1,5 @@
 # cython: language_level=3, binding=False
-"""One row of a value, or several in a row: what `x[i]` and `x[begin:end]` are in nearly all programs.
+"""Rows of a value: one, several in a row, or some by their numbers: `x[i]`, `x[begin:end]`, `x[numbers]`.
 
 In Cython's pure-Python mode, as `recorder` (`slices.pxd` has the types).
 """
@@ -23,6 +23,40 @@ def sliced(value: Value, key):
 def one_row(value: Value, row: cython.Py_ssize_t, spec: Spec, place):
     """A row of a value, which looks like `spec`: of inputs equal ones, which have one `place`, are the same value."""
     return _reference(value, row, spec) if value.depth else _single(value, row, spec, place)
+
+
+def picked(value: Value, numbers):
+    """`x[numbers]` for whole numbers, one or more. Raises IndexError where there is no such row."""
+    found = _picked(value, [int(number) for number in numbers])
+    if found is None and numbers and value.spec.mode == "rows":
+        count = value.spec.rows
+        wrong = next(number for number in numbers if not -count <= number < count)
+        raise IndexError(f"index {wrong} is out of bounds for dimension 0 with size {count}")
+    return found
+
+
+@cython.cfunc
+def _picked(given, numbers: list):
+    """The same as C calls it, with a Value; None where there is no such row, too, or a number is none."""
+    value: Value = cython.cast(Value, given) if cython.compiled else given
+    spec: Spec = value.spec
+    k: cython.Py_ssize_t
+    number: cython.Py_ssize_t
+    if spec.mode != "rows" or not numbers:
+        return None
+    rows: list = []
+    for k in range(len(numbers)):
+        if type(numbers[k]) is not int:
+            return None
+        number = _clipped(numbers[k])
+        if number < 0:
+            number += spec.rows
+        if not 0 <= number < spec.rows:
+            return None
+        rows.append(_row(value, number))
+    found: tuple = tuple(rows)
+    value.graph.copies.append(found)
+    return _reference(value, found if len(found) > 1 else found[0], _spec(spec, len(found)))
 
 
 @cython.cfunc

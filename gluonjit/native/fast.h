@@ -133,7 +133,7 @@ typedef struct {
 extern Names names;
 extern PyObject *str_state, *str_hooks, *str_pre_hooks, *str_value,
     *str_forward, *str_parameters, *str_buffers, *str_modules,
-    *str_dim, *str_inplace, *str_out, *str_call, *str_mxnet, *str_torch;
+    *str_dim, *str_inplace, *str_out, *str_call, *str_mxnet, *str_torch, *str_tolist;
 
 int names_init(void);
 PyObject *configure(PyObject *module, PyObject *args, PyObject *kwargs);
@@ -323,6 +323,7 @@ PyObject *through(PyObject *func, PyObject *const *args, Py_ssize_t count, PyObj
 
 /* graph/slices.py: rows of a Value by a slice or a number, or None where Python has to see to it */
 PyObject *rows_by(PyObject *value, PyObject *key);
+PyObject *rows_at(PyObject *value, PyObject *numbers);
 
 void forget_operators(void);
 PyObject *keep_call(PyObject *module, PyObject *const *args, Py_ssize_t count);

@@ -5,7 +5,7 @@
 Names names;
 PyObject *str_state, *str_hooks, *str_pre_hooks, *str_value, *str_forward,
     *str_parameters, *str_buffers, *str_modules, *str_dim, *str_inplace, *str_out,
-    *str_call, *str_mxnet, *str_torch;
+    *str_call, *str_mxnet, *str_torch, *str_tolist;
 
 /* What is told together, by one call of configure(). */
 enum { PACKAGE, MXNET, TORCH, SECTIONS };
@@ -142,7 +142,8 @@ int names_init(void) {
     str_call = PyUnicode_InternFromString("__call__");
     str_mxnet = PyUnicode_InternFromString("mxnet");
     str_torch = PyUnicode_InternFromString("torch");
-    if (!str_call || !str_mxnet || !str_torch) return -1;
+    str_tolist = PyUnicode_InternFromString("tolist");
+    if (!str_call || !str_mxnet || !str_torch || !str_tolist) return -1;
     if (!str_dim || !str_inplace || !str_out) return -1;
     if (!str_value || !str_forward) return -1;
     if (!str_parameters || !str_buffers || !str_modules) return -1;

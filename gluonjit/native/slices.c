@@ -37,6 +37,40 @@ int note_view(const Framework *of, int interface, PyObject *view, PyObject *arra
     return 0;
 }
 
+/* The numbers of a lazy tensor of one axis of them, which is known: a list, or NULL and maybe an exception. */
+static PyObject *listed(PyObject *key) {
+    PyObject *value, *tensor, *found, *shape;
+    Spec *spec;
+    if (Py_TYPE(key) != names.torch.lazy[0] || is_stale(key)) return NULL;
+    value = SLOT(key, names.torch.lazy_v[0]);
+    tensor = SLOT(key, names.torch.lazy_c[0]);
+    if (tensor == NULL || Py_TYPE(tensor) != names.torch.plain[0]) return NULL;
+    if (value == NULL || Py_TYPE(value) != core.value_type || Py_TYPE(((Value *)value)->spec) != names.spec_type) return NULL;
+    spec = (Spec *)((Value *)value)->spec;
+    shape = spec->shape;
+    if (shape == NULL || !PyTuple_Check(shape) || PyTuple_GET_SIZE(shape) != 1) return NULL;
+    if (spec->dtype == NULL || !PyUnicode_Check(spec->dtype) || spec->device == NULL || !PyUnicode_Check(spec->device)) return NULL;
+    if (PyUnicode_CompareWithASCIIString(spec->dtype, "int64") || PyUnicode_CompareWithASCIIString(spec->device, "cpu")) return NULL;
+    Py_INCREF(tensor);
+    found = PyObject_CallMethodNoArgs(tensor, str_tolist);
+    Py_DECREF(tensor);
+    if (found != NULL && !PyList_CheckExact(found)) Py_CLEAR(found);
+    return found;
+}
+
+/* What is at known numbers, inside of a sample: a copy, and no view. */
+static PyObject *rows_of(const Framework *of, PyObject *state, PyObject *value, PyObject *key) {
+    PyObject *numbers, *found, *result;
+    if (of != &names.torch || numbers_of(state)->inside == 0) return NULL;
+    numbers = listed(key);
+    if (numbers == NULL) return NULL;
+    found = rows_at(value, numbers);
+    Py_DECREF(numbers);
+    result = found == NULL || found == Py_None ? NULL : tensor_of(found);
+    Py_XDECREF(found);
+    return result;
+}
+
 PyObject *slice_of(const Framework *of, int interface, PyObject *array, PyObject *key) {
     PyObject *state, *batch, *found = NULL, *result = NULL;
     Value *value;
@@ -49,10 +83,14 @@ PyObject *slice_of(const Framework *of, int interface, PyObject *array, PyObject
     batch = SLOT(state, names.state_batch);
     if (batch != NULL && Py_TYPE(batch) == names.batch_type && value->graph == SLOT(batch, names.batch_graph) &&
         Py_TYPE(value->graph) == names.graph_type && has_history(of, state, value) > 0 &&
-        Py_TYPE(value->graph) == names.graph_type && Py_TYPE(value->spec) == names.spec_type)
+        Py_TYPE(value->graph) == names.graph_type && Py_TYPE(value->spec) == names.spec_type) {
         found = rows_by((PyObject *)value, key);
-    if (found != NULL && found != Py_None) result = wrap(of, interface, found);
-    if (result != NULL && note_view(of, interface, result, array, key) < 0) Py_CLEAR(result);
+        if (found == Py_None) result = rows_of(of, state, (PyObject *)value, key);
+    }
+    if (found != NULL && found != Py_None) {
+        result = wrap(of, interface, found);
+        if (result != NULL && note_view(of, interface, result, array, key) < 0) Py_CLEAR(result);
+    }
     Py_XDECREF(found);
     Py_DECREF(value);
     Py_DECREF(state);

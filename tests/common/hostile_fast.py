@@ -17,6 +17,7 @@ from gluonjit import _fast as fast
 from gluonjit.graph import Record, intern_spec
 from gluonjit.graph.joining import copied, joined
 from gluonjit.graph.replay import Replay, gather
+from gluonjit.graph.slices import picked
 from gluonjit.hybrid.capture.guards.facts import ABSENT, CELL, CONTENTS, ENTRY, ITEM, SIZE, Guards
 
 Value = fast.Value
@@ -342,6 +343,10 @@ def of_functions() -> Iterator[Case]:
         for mode in ("rows", thing):
             for wrong in ([value(spec=thing)], [value(), value(spec=thing)], [value(rows=thing)]):
                 yield Case(f"joined, {k}, {mode!r:.9}", lambda wrong=wrong, mode=mode: joined(wrong, mode), None)  # type: ignore[misc]
+        yield Case(f"picked(thing {k})", lambda thing=thing: picked(thing, [0]), ANY)  # type: ignore[misc]
+        yield Case(f"picked of spec {k}", lambda thing=thing: picked(value(spec=thing), [0]), ANY)  # type: ignore[misc]
+        yield Case(f"picked of rows {k}", lambda thing=thing: picked(value(rows=thing), [0]), ANY)  # type: ignore[misc]
+        yield Case(f"picked at thing {k}", lambda thing=thing: picked(value(), [thing]), None)  # type: ignore[misc]
         yield Case(f"copied(thing {k})", lambda thing=thing: copied(thing), ANY)  # type: ignore[misc]
         yield Case(f"numbers(thing {k})", lambda thing=thing: none(fast.numbers(thing)), None)  # type: ignore[misc]
         yield Case(f"look(thing {k})", lambda thing=thing: none(fast.look(thing)), None)  # type: ignore[misc]

@@ -125,12 +125,26 @@ INDEXING: dict[str, Callable[..., Any]] = {
     "a slice": lambda net, words, tags, h, lp: h[: tags[0] + 1],
     "a view that is written to": lambda net, words, tags, h, lp: written(h * 1, tags[0] % len(h)),
     "a write by numbers": lambda net, words, tags, h, lp: put(h * 1, tags % len(h)),
+    "rows that are written to": lambda net, words, tags, h, lp: written_rows(h * 1, tags % len(h)),
+    "numbers taken apart": lambda net, words, tags, h, lp: taken_apart(h, torch.stack((tags, tags)) % len(h)),
 }
 
 
 def written(h: Any, number: Any) -> Any:
     h[number].mul_(3)
     return h
+
+
+def written_rows(h: Any, numbers: Any) -> Any:
+    rows = h[numbers]
+    rows.mul_(3)
+    return torch.cat([rows, h])
+
+
+def taken_apart(h: Any, pairs: Any) -> Any:
+    begin, end = pairs
+    end.zero_()
+    return torch.cat([h[begin], h[end], h[pairs[1]]])
 
 
 def put(h: Any, numbers: Any) -> Any:

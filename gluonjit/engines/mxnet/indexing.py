@@ -22,7 +22,8 @@ from gluonjit.engines.mxnet.rules import Attributes
 from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.graph import Spec, Value
 from gluonjit.graph.modes import is_recorded
-from gluonjit.graph.references import Copied, leaves_out, picked, placed
+from gluonjit.graph.references import Copied, leaves_out, placed
+from gluonjit.graph.slices import picked
 from gluonjit.hybrid import LOCAL, UNCAPTURED, Batch
 
 _EVERYTHING = slice(None)

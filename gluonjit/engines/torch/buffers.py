@@ -38,7 +38,9 @@ class Account:
 
 def note_version(batch: Batch, tensor: Any) -> None:
     """Remember how often a weight had been written to when the first call that uses it was captured."""
-    batch.own.versions.setdefault(id(tensor), (tensor, version_of(tensor), tensor.data_ptr()))
+    versions = batch.own.versions
+    if id(tensor) not in versions:
+        versions[id(tensor)] = (tensor, version_of(tensor), tensor.data_ptr())
 
 
 def note_written(tensor: Any) -> None:

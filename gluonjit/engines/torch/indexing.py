@@ -16,12 +16,13 @@ from gluonjit.engines.torch.buffers import is_constant
 from gluonjit.engines.torch.cells import as_lazy
 from gluonjit.engines.torch.known import as_known, known
 from gluonjit.engines.torch.lazy import LazyTensor, noted, wrap
-from gluonjit.engines.torch.lookups import entries, table_of, whole
+from gluonjit.engines.torch.lookups import entries, table_of, wholes
 from gluonjit.engines.torch.operands import Key
 from gluonjit.engines.torch.operators import captured
 from gluonjit.engines.torch.references import value_to_slice
 from gluonjit.graph import Value
-from gluonjit.graph.references import indexed, picked, row
+from gluonjit.graph.references import indexed, row
+from gluonjit.graph.slices import picked
 from gluonjit.hybrid import Batch
 from gluonjit.hybrid.run.places import are_many
 
@@ -142,7 +143,7 @@ def _view(batch: Batch, tensor: Any, value: Value, key: tuple[Any, ...], changed
     for number in numbers:
         size = value.spec.shape[0]
         _check([number], size)
-        value = captured(entry, (wrap(value), wrap(whole(batch, number % size))))._v
+        value = captured(entry, (wrap(value), wrap(*wholes(batch, number % size))))._v
     return noted(wrap(value), tensor, Key(key))
 
 

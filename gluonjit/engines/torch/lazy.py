@@ -189,6 +189,8 @@ class LazyTensor(_Signs, torch.Tensor):  # type: ignore[misc]
     def __iter__(self) -> Iterator[Any]:
         if not self._v.spec.shape:
             raise TypeError("iteration over a 0-d tensor")
+        if current(self).graph is None:  # its numbers are there: as eagerly
+            return iter(self.unbind(0))
         return iter([self[k] for k in range(self._v.spec.shape[0])])
 
     def __getitem__(self, key: Any) -> Any:

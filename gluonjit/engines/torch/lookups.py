@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from math import prod
 from typing import Any
@@ -10,6 +11,7 @@ from gluonjit.engines.torch.arrays import name_of_device, name_of_dtype
 from gluonjit.engines.torch.buffers import note_version
 from gluonjit.engines.torch.inputs import looked_up
 from gluonjit.graph import Spec, Value, intern_spec
+from gluonjit.graph.entries import entries_at
 from gluonjit.graph.references import table_rows
 from gluonjit.hybrid import Batch
 from gluonjit.hybrid.run.failures import refused
@@ -102,10 +104,12 @@ def host_rows(batch: Batch, tensor: Any, row: Spec) -> Value:
     return _rows_of(batch, table, row, [listed] if single else listed, single, False, tensor)
 
 
-def whole(batch: Batch, number: int) -> Value:
-    """A whole number, as a tensor of it would be."""
+def wholes(batch: Batch, *numbers: int | list[int]) -> list[Any]:
+    """Whole numbers, and lists of them, none of them negative, each as a tensor of them would be."""
     row = intern_spec((), "int64", "cpu", "stack")
-    return _rows_of(batch, integers_of(batch, "int64", "cpu"), row, [number], True, False, None)
+    graph = batch.graph
+    entries = graph.entries(integers_of(batch, "int64", "cpu"), row)
+    return [entries_at(graph, entries, item, sys.maxsize, row, False) for item in numbers]
 
 
 def integers_of(batch: Batch, dtype: str, device: str) -> Integers:

@@ -9,7 +9,7 @@ from typing import Any
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import capture, open_batch
-from gluonjit.hybrid import Options
+from gluonjit.hybrid import LOCAL, Options
 
 _MOST = 4096
 _NO_NAMES: dict[str, Any] = {}
@@ -20,7 +20,9 @@ DOORS: dict[Any, tuple[Cell, int]] = {}
 
 def captured(func: Any, args: tuple[Any, ...]) -> Any:
     """A call of a function as one node. Raises Refusal where that cannot be."""
-    return capture(cell_of(func, func.__name__), None, func, args, _NO_NAMES, open_batch())
+    cell = cell_of(func, func.__name__)
+    found = FAST.capture(cell, None, args, _NO_NAMES) if FAST is not None and LOCAL.state.inside else None
+    return capture(cell, None, func, args, _NO_NAMES, open_batch()) if found is None else found
 
 
 def capturing(func: Any) -> Callable[..., Any]:

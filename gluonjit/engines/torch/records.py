@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakSet, ref
@@ -17,6 +17,7 @@ from gluonjit.engines.torch.cell import Cell, Pattern
 from gluonjit.engines.torch.effects import attributes, parts_of, undrawn
 from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.kinds import RAISED, Call, Plain, difference, make_kind
+from gluonjit.engines.torch.other_rows import note_traced, of_other_rows
 from gluonjit.engines.torch.program import program_of
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Kind, Record
@@ -51,15 +52,12 @@ def noting(batch: Batch, name: str, why: Refusal) -> Iterator[None]:
         batch.report.unbatched[name] = str(why)
 
 
-def weights_of(kind: Kind) -> list[Any]:
+def weights_of(kind: Kind) -> Sequence[Any]:
     """The weights that calls of a kind use."""
-    products = () if kind.split is None else kind.split.products
-    return [*program_of(kind).consts, *[tensor for _, product in products for tensor in program_of(product).consts]]
-
-
-def learns(kind: Kind) -> bool:
-    """Tells whether gradients go to any of the weights that a kind uses."""
-    return any(tensor.requires_grad for tensor in weights_of(kind))
+    consts = program_of(kind).consts
+    if kind.split is None:
+        return consts
+    return [*consts, *[tensor for _, product in kind.split.products for tensor in program_of(product).consts]]
 
 
 ASKED = ("granularity='op'", "expand", SPENT)
@@ -113,7 +111,7 @@ def record_of(call: Call, key: tuple[Any, ...]) -> Record | Any:
             return made
         kind = cell.kinds[variant.key] = made
     assert variant is not None
-    record = _put(batch, key, kind, variant, (wanted, owner))
+    record = _put(batch, key, kind, variant, None if cell.operator else (wanted, owner))
     if not cell.operator:
         _note_record(call, record)
     return record
@@ -127,19 +125,30 @@ def record_again(batch: Batch, cell: Cell, key: tuple[Any, ...]) -> Record | Non
     if kind is None or variant is None:
         return None
     batch.report.cache["hits"] += 1
-    return _put(batch, key, kind, variant, (wanted, None))
+    return _put(batch, key, kind, variant, None)
 
 
-def _put(batch: Batch, key: tuple[Any, ...], kind: Kind, variant: Variant, found_by: tuple[Any, Any]) -> Record:
-    """Let calls of a signature find this kind in the open batch; `found_by` is what finds it in another."""
+def _put(batch: Batch, key: tuple[Any, ...], kind: Kind, variant: Variant, found_by: tuple[Any, Any] | None) -> Record:
+    """Let calls of a signature find this kind in the open batch.
+
+    `found_by` is what finds it in another; None where `signature_of` makes that of the key.
+    """
     cell: Cell = key[0]
     if cell.by_number:
         batch.report.by_number[cell.name] = cell.by_number
-    taped = key[-1] or (key[1] and learns(kind))
-    note_constants(batch, kind)
+    weights = weights_of(kind)
+    taped = key[-1] or (key[1] and any([tensor.requires_grad for tensor in weights]))
+    for tensor in weights:
+        note_version(batch, tensor)
     record = put_record(batch.records, key, kind, variant, 2 if taped else 0, room_of(kind, batch.options))
-    batch.reused[record] = found_by
+    batch.reused[record] = found_by or key
     return record
+
+
+def signature_of(batch: Batch, record: Record) -> tuple[Any, Any]:
+    """What finds the kind of a record in another batch: the signature as its cell has it, and whose call it is."""
+    found = batch.reused[record]
+    return found if found[0].__class__ is tuple else ((batch.options.without, None, *found), None)
 
 
 def found_again(batch: Batch, wanted: tuple[Any, ...], owner: Any) -> Record | None:
@@ -249,12 +258,6 @@ def _looks(owner: Any, batch: Batch) -> Any:
     return found
 
 
-def note_constants(batch: Batch, kind: Kind) -> None:
-    """Remember how often the weights of a kind have been written to."""
-    for tensor in weights_of(kind):
-        note_version(batch, tensor)
-
-
 def check_constants(report: Report, plan: Plan) -> tuple[list[Held], list[tuple[Place, CaptureError]]]:
     """Buffers that were written to since calls of the batch that is run next were captured, as they were then.
 
@@ -308,8 +311,12 @@ def _made(call: Call, wanted: tuple[Any, ...]) -> tuple[Variant, Any]:
     made: Any = too_many(known)
     try:
         if not made:
-            with RUNNING, TRACE, undrawn():
-                made = make_kind(call)
+            made = of_other_rows(call, wanted)
+            if made is None:
+                with RUNNING, TRACE, undrawn():
+                    made = make_kind(call)
+                if cell.operator and isinstance(made, Kind):
+                    note_traced(call, wanted, made)
     except Plain as plain:
         made = plain
     if isinstance(made, str):

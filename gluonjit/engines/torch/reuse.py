@@ -23,7 +23,7 @@ from gluonjit.engines.torch.lazy import LazyTensor, wrap
 from gluonjit.engines.torch.lookups import integers_of, table_of
 from gluonjit.engines.torch.operands import current, leaf
 from gluonjit.engines.torch.program import program_of
-from gluonjit.engines.torch.records import found_again
+from gluonjit.engines.torch.records import found_again, signature_of
 from gluonjit.engines.torch.writes import WRITES, target_of
 from gluonjit.graph import Record, Value
 from gluonjit.hybrid import LOCAL, Batch
@@ -151,7 +151,7 @@ class _PyTorch(Reusing):
                 known = id(tensor) in batch.parameters and not tensor.requires_grad
                 if known and not isinstance(tensor, torch.nn.Parameter):
                     raise Unfit("it uses a buffer outside of any cell")
-        return batch.reused[record]
+        return signature_of(batch, record)
 
     def record(self, batch: Batch, known: Any) -> Record | None:
         """The record of such a signature."""

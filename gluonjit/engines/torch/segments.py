@@ -13,9 +13,9 @@ import torch
 
 from gluonjit.engines.torch.arrays import FLOATS
 from gluonjit.engines.torch.kinds import MADE, Call
-from gluonjit.engines.torch.known import as_known, known
+from gluonjit.engines.torch.known import known
 from gluonjit.engines.torch.lazy import LazyTensor, wrap
-from gluonjit.engines.torch.lookups import whole
+from gluonjit.engines.torch.lookups import wholes
 from gluonjit.engines.torch.operands import Unfit, value_of
 from gluonjit.engines.torch.operators import captured
 from gluonjit.engines.torch.program import Batched, program_of
@@ -115,37 +115,38 @@ def put(batch: Batch, way: str, base: Any, index: Any, source: Any, *settings: A
     numbers = known(index)
     if numbers is None or not isinstance(base, torch.Tensor) or not isinstance(source, torch.Tensor):
         return None
-    if base.dim() < 1 or numbers.dim() != 1 or source.shape != (len(numbers), *base.shape[1:]):
+    if numbers.dim() != 1 or (base.__class__ is not LazyTensor and source.__class__ is not LazyTensor):
         return None
-    if base.__class__ is not LazyTensor and source.__class__ is not LazyTensor:
-        return None
-    if not len(numbers):
-        return base * 1
-    low, high = int(numbers.min()), int(numbers.max())
-    if low < 0 or high >= len(base):
-        return None  # PyTorch refuses it, or counts from the end
+    listed = numbers.tolist()
+    if not listed:
+        return base * 1 if base.dim() and source.shape == (0, *base.shape[1:]) else None
     try:
         values = value_of(batch, base), value_of(batch, source)
     except Unfit:
         return None
     first, second = values[0].spec, values[1].spec
-    if first.mode != "rows" or second.mode != "rows" or first.dtype != second.dtype or first.dtype not in FLOATS:
+    if first.mode != "rows" or first.dtype not in FLOATS or second is not first.with_rows(len(listed)):
         return None
-    sizes = [wrap(whole(batch, count)) for count in (first.rows, second.rows)]
-    return captured(into_rows, (wrap(values[0]), wrap(values[1]), as_known(numbers.long()), *sizes, way, *settings))
+    if min(listed) < 0 or max(listed) >= first.rows:
+        return None  # PyTorch refuses it, or counts from the end
+    if base.__class__ is not LazyTensor:
+        base = wrap(values[0])
+    if source.__class__ is not LazyTensor:
+        source = wrap(values[1])
+    places, *sizes = wholes(batch, listed, first.rows, len(listed))
+    return captured(into_rows, (base, source, wrap(places), wrap(sizes[0]), wrap(sizes[1]), way, *settings))
 
 
-def _given(args: tuple[Any, ...], kwargs: dict[str, Any], names: str) -> list[Any] | None:
+def _given(args: tuple[Any, ...], kwargs: dict[str, Any], *names: str) -> list[Any] | None:
     """The arguments by their names, None for those that are not given; None where others are."""
-    listed = names.split()
-    if len(args) > len(listed) or set(kwargs) - set(listed):
+    if len(args) > len(names) or (kwargs and set(kwargs) - set(names)):
         return None
-    return [*args, *[kwargs.get(name) for name in listed[len(args) :]]]
+    return [*args, *[kwargs.get(name) for name in names[len(args) :]]]
 
 
 def index_add(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`tensor.index_add(0, index, source)`."""
-    given = _given(args, kwargs, "self dim index source alpha")
+    given = _given(args, kwargs, "self", "dim", "index", "source", "alpha")
     if given is None or given[1] != 0:
         return None
     base, _, index, source, alpha = given
@@ -154,13 +155,13 @@ def index_add(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
 
 def index_copy(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`tensor.index_copy(0, index, source)`."""
-    given = _given(args, kwargs, "self dim index source")
+    given = _given(args, kwargs, "self", "dim", "index", "source")
     return put(batch, "index_copy", given[0], *given[2:]) if given is not None and given[1] == 0 else None
 
 
 def index_put(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`tensor.index_put((index,), values)`."""
-    given = _given(args, kwargs, "self indices values accumulate")
+    given = _given(args, kwargs, "self", "indices", "values", "accumulate")
     if given is None or not isinstance(given[1], (tuple, list)) or len(given[1]) != 1:
         return None
     return put(batch, "index_put", given[0], given[1][0], given[2], bool(given[3]))
@@ -168,14 +169,14 @@ def index_put(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
 
 def scatter_add(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`tensor.scatter_add(0, index, src)` by an index that is one number a row."""
-    given = _given(args, kwargs, "self dim index src")
+    given = _given(args, kwargs, "self", "dim", "index", "src")
     index = _of_rows(given)
     return None if given is None or index is None else put(batch, "index_add", given[0], index, given[3], 1)
 
 
 def scatter_reduce(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`tensor.scatter_reduce(0, index, src, reduce)` by an index that is one number a row."""
-    given = _given(args, kwargs, "self dim index src reduce include_self")
+    given = _given(args, kwargs, "self", "dim", "index", "src", "reduce", "include_self")
     index = _of_rows(given)
     if given is None or index is None or given[4] not in ("sum", "prod", "mean", "amax", "amin"):
         return None
@@ -212,11 +213,11 @@ def divided(total: Any, count: Any) -> Any:
 
 def mean(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`tensor.mean(0)` of any number of rows: their sum, by a number that is an operand."""
-    given = _given(args, kwargs, "self dim")
+    given = _given(args, kwargs, "self", "dim")
     if given is None or given[0].__class__ is not LazyTensor or given[1] not in (0, (0,), [0]) or given[1] is False:
         return None
     spec = given[0]._v.spec
     if spec.mode != "rows" or len(spec.shape) < 2 or spec.dtype not in FLOATS or spec.device != "cpu":
         return None
     total = captured(torch.Tensor.sum, (given[0], 0))
-    return captured(divided, (total, wrap(whole(batch, spec.rows))))
+    return captured(divided, (total, wrap(*wholes(batch, spec.rows))))

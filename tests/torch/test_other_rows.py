@@ -1,0 +1,88 @@
+"""Operators on numbers of rows that were never met: they run as those that were, and are not traced."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Callable
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+import gluonjit  # noqa: E402
+from gluonjit.engines.torch import records  # noqa: E402
+
+SIZE = 5
+FIXED = {"granularity": "op", "scheduler": "depth"}
+ROW_BY_ROW: dict[str, Callable[..., Any]] = {
+    "a layer": lambda net, x: net.layer(x),
+    "a cell": lambda net, x: net.cell(x, x * 2),
+    "columns joined": lambda net, x: torch.cat([x, x.sin()], dim=1),
+    "zeros": lambda net, x: torch.zeros_like(x) + x,
+    "a sum with itself": lambda net, x: x + x,
+    "normalized rows": lambda net, x: F.layer_norm(x, (SIZE,)),
+    "a sum of each row": lambda net, x: x.sum(1, keepdim=True),
+}
+ACROSS_ROWS: dict[str, Callable[..., Any]] = {
+    "probabilities of rows": lambda net, x: x.softmax(0),
+    "rows in turn": lambda net, x: x.roll(1, 0) + x.flip(0),
+    "sums so far": lambda net, x: x.cumsum(0),
+    "all pairs": lambda net, x: (x @ x.t()).tanh(),
+    "a part": lambda net, x: (x * 2)[:2].sin(),
+    "a row dropped": lambda net, x: x.tanh().squeeze(0),
+    "a square": lambda net, x: (x + net.square if len(x) == SIZE else x).sin(),
+    "means": lambda net, x: x.mean(0),
+}
+
+
+class Net(nn.Module):
+    def __init__(self, body: Callable[..., Any]) -> None:
+        super().__init__()
+        self.body = body
+        self.layer, self.cell = nn.Linear(SIZE, SIZE), nn.GRUCell(SIZE, SIZE)
+        self.square = nn.Parameter(torch.randn(SIZE, SIZE))
+
+    def forward(self, x: Any) -> Any:
+        return self.body(self, self.layer(x)).sum()
+
+
+def assert_as_eagerly(body: Callable[..., Any]) -> None:
+    """Two minibatches of few numbers of rows, then one of others, and of one row, of as many as there are columns."""
+    torch.manual_seed(0)
+    net = Net(body)
+    own = gluonjit.hybridize(copy.deepcopy(net), dynamic_batch=True, **FIXED)
+    for numbers in ([2, 3], [3, 2], [4, 7, 1, SIZE, 2, 9], [7, 11, 1]):
+        samples = [torch.randn(n, SIZE) for n in numbers]
+        found = []
+        for model in (net, own):
+            model.zero_grad()
+            losses = [model(x) for x in samples]
+            sum(losses).backward()
+            found.append(([loss.item() for loss in losses], [each.grad for each in model.parameters()]))
+        (wanted, gradients), (actual, grads) = found
+        assert actual == pytest.approx(wanted, rel=1e-4, abs=1e-4)
+        for one, other in zip(grads, gradients):
+            assert (one is None) == (other is None)
+            if one is not None:
+                torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ROW_BY_ROW)
+def test_other_numbers_of_rows_are_not_traced(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    traced: list[Any] = []
+    made = records.make_kind
+    monkeypatch.setattr(records, "make_kind", lambda call: traced.append(call) or made(call))
+    gluonjit.clear_caches()
+    assert_as_eagerly(ROW_BY_ROW[name])
+    calls = [call for call in traced if call.kwargs or call.cell.name != "sum"]  # of all rows is a sum of any number
+    rows = {value.spec.rows for call in calls for value in call.values if value.spec.mode == "rows"}
+    assert {2, 3} <= rows <= {1, 2, 3}  # of one row each is traced, from which axes may be dropped
+
+
+@pytest.mark.parametrize("name", ACROSS_ROWS)
+def test_what_is_not_row_by_row_is_as_eagerly(name: str) -> None:
+    gluonjit.clear_caches()
+    assert_as_eagerly(ACROSS_ROWS[name])

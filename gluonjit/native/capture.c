@@ -349,6 +349,7 @@ PyObject *capture(const Framework *of, PyObject *state, PyObject *cell, PyObject
     if (of == &names.mxnet && names.engine != NULL && batch != NULL && Py_TYPE(batch) == names.batch_type &&
         SLOT(batch, names.batch_engine) == names.engine)
         return NULL;
+    if (of == &names.mxnet && is_fine(state, owner)) return NULL;
     if (!call_open(&call, of, state, cell)) return NULL;
     call.owner = owner;
     if (look_at(&call, state, args, count, named) > 0) {

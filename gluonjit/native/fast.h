@@ -252,6 +252,7 @@ PyObject *due(PyObject *module, PyObject *ignored);
 /* torch.c: calls of PyTorch's modules */
 
 int unhooked(PyObject *dict, PyObject *name); /* of hooks.c */
+int is_fine(PyObject *state, PyObject *block);
 PyObject *capture_call(PyObject *module, PyObject *const *args, Py_ssize_t count);
 /* Whether a state is that of a call inside of a sample of PyTorch's. */
 int is_inside(PyObject *state, PyObject *batch);

@@ -19,7 +19,7 @@ int unhooked(PyObject *dict, PyObject *name) {
 }
 
 /* Whether the nodes of the open batch are operators, and calls of this block, which is no look-up, run as they are. */
-static int is_fine(PyObject *state, PyObject *block) {
+int is_fine(PyObject *state, PyObject *block) {
     PyObject *batch = SLOT(state, names.state_batch);
     if (batch == NULL || Py_TYPE(batch) != names.batch_type || !((BatchRoom *)batch)->fine) return 0;
     if (names.engine != NULL && SLOT(batch, names.batch_engine) == names.engine) return 0; /* of the other framework */
@@ -135,7 +135,7 @@ static PyObject *quick_call(PyObject *const *args, Py_ssize_t count) {
         result = inside && are_lazy(args, count) ? forward(state, dict, args, count) : NULL;
     else if (SLOT(cell, names.mxnet.cell_lookup) != Py_None)
         result = count == 2 ? look_up(state, cell, args[1]) : NULL;
-    else if (inside && is_fine(state, args[0]))
+    else if (is_fine(state, args[0]))
         result = forward(state, dict, args, count);
     else if (inside)
         result = capture(&names.mxnet, state, cell, args[0], args + 1, count - 1, NULL);

@@ -12,6 +12,7 @@ from mxnet.gluon import nn
 from support import assert_close
 
 import gluonjit
+from gluonjit.hybrid.capture.outlining import outlines
 
 SAMPLES = [nd.arange(4).reshape((1, 4)) * number for number in range(1, 6)]
 
@@ -156,3 +157,29 @@ def test_arrays_of_the_other_kind_are_refused() -> None:
     net.part.wrong = True
     with pytest.raises(TypeError, match="mxnet.numpy.ndarray"):
         net(mx.np.ones((1, 4)))
+
+
+def test_no_cells_are_made_from_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No node would be one of these: the source is not read before batches have other nodes."""
+
+    class Twice(gluon.Block):
+        def forward(self, x: Any) -> Any:
+            return nd.tanh(x * 2) * nd.sigmoid(x + 1)
+
+    read: list[str] = []
+
+    def noting(function: Any, *args: Any) -> Any:
+        read.append(function.__qualname__)
+        return outlined(function, *args)
+
+    outlined = outlines.outlined
+    monkeypatch.setattr(outlines, "outlined", noting)
+    net = Twice()
+    kept = []
+    for granularity in ("op", "cell"):
+        net.hybridize(dynamic_batch=True, granularity=granularity)
+        kept.append([net(x).asnumpy() for x in SAMPLES])
+        assert [name.split(".")[-1] for name in read] == {"op": [], "cell": ["forward"]}[granularity]
+    for one, two, x in zip(*kept, SAMPLES):
+        assert_close(one, (nd.tanh(x * 2) * nd.sigmoid(x + 1)).asnumpy(), "a result")
+        assert_close(two, one, "a result")

@@ -57,6 +57,9 @@ def quicken(way: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Let calls of a function of Python, which stays what it is, try the fast path first: "call" for one that stands
     for torch.nn.Module.__call__, "attribute" for torch.nn.Module.__getattr__."""
 
+def watch_calls(notice: Callable[[Any, str, Any], None]) -> None:
+    """As sys.setprofile, which ends it, for calls of Python's functions alone: notice(frame, "call", None)."""
+
 def set_sign(name: str, func: Any, method: Any, reflected: Any, turned: Any) -> None:
     """Let a sign capture calls of `func`, or do what `method` does; turned round (`1 + x`) what follows."""
 
@@ -75,7 +78,8 @@ def capture(cell: Any, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 def keep(
     cell: Any, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], key: tuple[Any, ...], record: Any
 ) -> None:
-    """Let equal calls be nodes of a record, which Python finds by this key in the open batch."""
+    """Let equal calls be nodes of a record, which Python finds by this key in the open batch; or, with a place for
+    the record, give their argument at ~place."""
 
 def keep_operator(handle: int, arrays: Any, keys: Any, vals: Any, record: Any) -> None:
     """Let calls of an operator of MXNet's that are equal to this one, but for the values, be nodes of this record."""

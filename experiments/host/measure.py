@@ -228,6 +228,7 @@ def _compared(engine: Engine, program: Program, gradients: bool, seed: int) -> t
 @contextmanager
 def uncollected() -> Iterator[None]:
     """Let the collector of garbage run only when it is asked to, and leave all that is there now alone."""
+    frozen = gc.get_freeze_count()
     gc.collect()
     gc.freeze()
     gc.disable()
@@ -235,4 +236,5 @@ def uncollected() -> Iterator[None]:
         yield
     finally:
         gc.enable()
-        gc.unfreeze()
+        if not frozen:  # otherwise another has left alone what is there
+            gc.unfreeze()

@@ -8,7 +8,7 @@ enum { LEARNING = 32 };
 
 static const char NONE_GIVEN; /* stands for an argument that is None: a plain None ends a tuple */
 static const char NAMED;      /* before the name of an argument */
-static const char NUMBER, REAL, CONSTANT; /* before a whole number, the bits of a float, the address of a parameter */
+static const char SLICE, NUMBER, REAL, CONSTANT; /* before a whole number, the bits of a float, the address of a parameter */
 
 int call_open(Call *call, const Framework *of, PyObject *state, const void *what) {
     PyObject *batch = SLOT(state, names.state_batch), *graph, *signatures;
@@ -87,6 +87,7 @@ int append_number(Call *call, PyObject *arg) {
 /* Append an argument to a call: 1, 0 where Python has to look at it, or -1 and an exception. */
 static int flatten(Call *call, PyObject *arg) {
     PyTypeObject *type = Py_TYPE(arg);
+    int taken;
     if (call->count + 3 > MOST) return 0;
     if (type == call->of->lazy[0] && call->of == &names.torch && is_stale(arg)) return 0;
     if (type == call->of->lazy[0]) return call_take(call, SLOT(arg, call->of->lazy_v[0])) ? 1 : take_other(call, arg);
@@ -124,6 +125,17 @@ static int flatten(Call *call, PyObject *arg) {
     }
     if (PyUnicode_CheckExact(arg) && PyUnicode_CHECK_INTERNED(arg)) { /* equal ones are mostly one object */
         call_hold(call, arg);
+        return 1;
+    }
+    if (type == &PySlice_Type && call->of == &names.torch) {
+        PySliceObject *slice = (PySliceObject *)arg;
+        call->parts[call->count++] = &SLICE;
+        taken = flatten(call, slice->start);
+        if (taken > 0) taken = flatten(call, slice->stop);
+        return taken > 0 ? flatten(call, slice->step) : taken;
+    }
+    if (arg == Py_Ellipsis || type == names.dtype_type) { /* each of its kind is there for good */
+        call->parts[call->count++] = arg;
         return 1;
     }
     if (type == names.parameter_type && call->of == &names.torch)
@@ -340,11 +352,57 @@ static Entry *entry_of(Call *call) {
     return entry;
 }
 
+/* Let a part of what a call has given know which view of the tensor it is, if it is no other tensor's: -1 and an
+   exception where that failed. */
+static int link_part(PyObject *tensor, PyObject *part, PyObject *step) {
+    if (Py_TYPE(part) != names.torch.lazy[0] || part == tensor || SLOT(part, names.torch.lazy_b[0]) != Py_None) return 0;
+    return note_view(&names.torch, 0, part, tensor, step);
+}
+
+/* Let what a call has given know which views of its first argument these are, as Python's `linked` does. */
+static int link_views(Entry *entry, PyObject *viewing, PyObject *result, PyObject *const *args, Py_ssize_t count, PyObject *named) {
+    int several = PyTuple_Check(result) || PyList_Check(result), failed = 0;
+    Py_ssize_t k;
+    if (Py_TYPE(args[0]) != names.torch.lazy[0]) return 0;
+    if (entry->steps == NULL) {
+        PyObject *given = PyTuple_New(count), *parts = PyLong_FromSsize_t(several ? PySequence_Fast_GET_SIZE(result) : -1);
+        for (k = 0; given != NULL && k < count; k++) PyTuple_SET_ITEM(given, k, Py_NewRef(args[k]));
+        if (given != NULL && parts != NULL)
+            entry->steps = PyObject_CallFunctionObjArgs(names.steps_of, viewing, given, named == NULL ? Py_None : named, parts, NULL);
+        Py_XDECREF(given);
+        Py_XDECREF(parts);
+        if (entry->steps == NULL) return -1;
+    }
+    if (!PyTuple_CheckExact(entry->steps)) return 0;
+    if (!several) return PyTuple_GET_SIZE(entry->steps) == 1 ? link_part(args[0], result, PyTuple_GET_ITEM(entry->steps, 0)) : 0;
+    for (k = 0; k < PyTuple_GET_SIZE(entry->steps) && k < PySequence_Fast_GET_SIZE(result) && !failed; k++)
+        failed = link_part(args[0], PySequence_Fast_GET_ITEM(result, k), PyTuple_GET_ITEM(entry->steps, k));
+    return failed;
+}
+
+static PyObject *capture_call_of(Call *call, PyObject *state, PyObject *viewing, PyObject *const *args, Py_ssize_t count,
+                                 PyObject *named) {
+    PyObject *result = NULL;
+    Entry *entry;
+    if (look_at(call, state, args, count, named) <= 0) return NULL;
+    entry = entry_of(call);
+    if (entry != NULL && entry->record == NULL) { /* it gives what it was given */
+        result = part_returned(call, entry->structure, NULL, 0);
+        if (result != NULL && viewing != NULL && link_views(entry, viewing, result, args, count, named) < 0) Py_CLEAR(result);
+        return result;
+    }
+    if (entry == NULL || !(entry->operator || ++found < EVERY) || signatures_current(entry, call->batch) <= 0) return NULL;
+    entry->busy++; /* what it calls in Python may capture calls of the same signature */
+    result = captured(call, entry, ((BatchRoom *)call->batch)->sharing);
+    if (result != NULL && viewing != NULL && link_views(entry, viewing, result, args, count, named) < 0) Py_CLEAR(result);
+    entry->busy--;
+    return result;
+}
+
 PyObject *capture(const Framework *of, PyObject *state, PyObject *cell, PyObject *owner, PyObject *const *args,
                   Py_ssize_t count, PyObject *named) {
-    PyObject *batch = SLOT(state, names.state_batch), *result = NULL;
+    PyObject *batch = SLOT(state, names.state_batch), *result;
     Call call;
-    Entry *entry;
     /* A batch of the other framework runs first, before it knows anything of this call. */
     if (of == &names.mxnet && names.engine != NULL && batch != NULL && Py_TYPE(batch) == names.batch_type &&
         SLOT(batch, names.batch_engine) == names.engine)
@@ -352,14 +410,17 @@ PyObject *capture(const Framework *of, PyObject *state, PyObject *cell, PyObject
     if (of == &names.mxnet && is_fine(state, owner)) return NULL;
     if (!call_open(&call, of, state, cell)) return NULL;
     call.owner = owner;
-    if (look_at(&call, state, args, count, named) > 0) {
-        entry = entry_of(&call);
-        if (entry != NULL && (entry->operator || ++found < EVERY) && signatures_current(entry, call.batch) > 0) {
-            entry->busy++; /* what it calls in Python may capture calls of the same signature */
-            result = captured(&call, entry, ((BatchRoom *)call.batch)->sharing);
-            entry->busy--;
-        }
-    }
+    result = capture_call_of(&call, state, NULL, args, count, named);
+    call_close(&call);
+    return result;
+}
+
+PyObject *capture_function(PyObject *state, PyObject *cell, PyObject *viewing, PyObject *const *args, Py_ssize_t count,
+                           PyObject *named) {
+    PyObject *result;
+    Call call;
+    if (!call_open(&call, &names.torch, state, cell)) return NULL;
+    result = capture_call_of(&call, state, viewing, args, count, named);
     call_close(&call);
     return result;
 }
@@ -376,23 +437,27 @@ static int is_found(Call *call, PyObject *key, PyObject *record) {
     return ((Record *)record)->arity == call->arguments;
 }
 
-/* keep(cell, owner, args, kwargs, key, record): let equal calls be nodes of a record, which Python finds by this key. */
+/* keep(cell, owner, args, kwargs, key, record): let equal calls be nodes of a record, which Python finds by this key; or,
+   where a place is given in place of a record, give their argument at ~place. */
 PyObject *keep_call(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    int given = count == 6 && PyLong_CheckExact(args[5]);
     PyObject *state;
     Call call;
     const Framework *of = count == 6 && Py_TYPE(args[0]) == names.mxnet.cell_type ? &names.mxnet : &names.torch;
     if (count != 6 || !PyTuple_CheckExact(args[2]) || !PyDict_CheckExact(args[3]) || !PyTuple_CheckExact(args[4]) ||
-        Py_TYPE(args[5]) != core.record_type || of->cell_type == NULL)
+        (Py_TYPE(args[5]) != core.record_type && !PyLong_CheckExact(args[5])) || of->cell_type == NULL)
         return PyErr_Format(PyExc_TypeError, "keep() takes a cell, an owner, a tuple, a dict, a key and its Record");
     state = state_here();
     if (state == NULL) return NULL;
     if (is_running(state) && call_open(&call, of, state, args[0])) {
         call.owner = args[1];
         if (look_at(&call, state, &PyTuple_GET_ITEM(args[2], 0), PyTuple_GET_SIZE(args[2]), args[3]) > 0 &&
-            is_found(&call, args[4], args[5]) > 0) {
+            (given || is_found(&call, args[4], args[5]) > 0)) {
             Py_hash_t hash = hash_parts(call.parts, call.count);
             Entry *entry = signatures_find(call.signatures, call.parts, call.count, hash);
-            if (entry == NULL) entry = signatures_add(call.signatures, args[5], args[4], call.parts, call.count, hash);
+            if (entry == NULL)
+                entry = signatures_add(call.signatures, given ? NULL : args[5], args[4], call.parts, call.count, hash);
+            if (entry != NULL && given && entry->record == NULL) Py_XSETREF(entry->structure, Py_NewRef(args[5]));
             if (entry != NULL && entry->operator && of == &names.torch) note_operator(&call, args[4], hash);
         }
         call_close(&call);

@@ -3,7 +3,7 @@
 
 #include "fast.h"
 
-enum { FREE, SUM, ROWS, STACK }; /* as in engines/torch/doors.py: a node always; or for some arguments a reference */
+enum { FREE, SUM, ROWS, STACK, VIEW }; /* as in engines/torch/doors.py: a node always; or for some arguments a reference */
 
 /* Whether a lazy tensor's value is there, and holds no whole numbers, which may be known. */
 static int is_float(PyObject *arg) {
@@ -107,6 +107,33 @@ static int is_joined(PyObject *listed, int sort) {
     return PyUnicode_CompareWithASCIIString(mode, sort == ROWS ? "rows" : "stack") == 0;
 }
 
+/* Whether there is no tensor in an argument. */
+static int is_constant(PyObject *arg) {
+    PyTypeObject *type = Py_TYPE(arg);
+    Py_ssize_t k;
+    if (PyTuple_CheckExact(arg) || PyList_CheckExact(arg)) {
+        for (k = 0; k < PySequence_Fast_GET_SIZE(arg); k++)
+            if (!is_constant(PySequence_Fast_GET_ITEM(arg, k))) return 0;
+        return 1;
+    }
+    if (type == &PySlice_Type) {
+        PySliceObject *slice = (PySliceObject *)arg;
+        return is_constant(slice->start) && is_constant(slice->stop) && is_constant(slice->step);
+    }
+    return arg == Py_None || arg == Py_Ellipsis || PyLong_CheckExact(arg) || type == names.dtype_type;
+}
+
+/* Whether what a call gives of its first argument follows from constants alone: a view, where it was one before. */
+static int is_view(PyObject *const *args, Py_ssize_t count, PyObject *kwargs) {
+    PyObject *name, *arg;
+    Py_ssize_t at = 0, k;
+    for (k = 1; k < count; k++)
+        if (!is_constant(args[k])) return 0;
+    while (kwargs != NULL && PyDict_Next(kwargs, &at, &name, &arg))
+        if (!is_constant(arg)) return 0;
+    return count > 0;
+}
+
 static int is_zero(PyObject *arg) {
     int over;
     return PyLong_CheckExact(arg) && PyLong_AsLongAndOverflow(arg, &over) == 0 && !over;
@@ -127,7 +154,7 @@ static int refers(PyObject *graph, int sort, PyObject *const *args, Py_ssize_t c
         *result = joined(graph, args[0]);
         return 0;
     }
-    return sort == FREE;
+    return sort == FREE || (sort == VIEW && is_view(args, count, kwargs));
 }
 
 /* Whether an argument waits for this graph to run. */
@@ -143,11 +170,11 @@ static int waits(PyObject *const *args, Py_ssize_t count, PyObject *graph) {
 }
 
 /* A node outside of all samples: the time it took is noted. */
-static PyObject *outside(PyObject *state, PyObject *batch, PyObject *cell, PyObject *const *args, Py_ssize_t count,
-                         PyObject *kwargs) {
+static PyObject *outside(PyObject *state, PyObject *batch, PyObject *cell, PyObject *viewing, PyObject *const *args,
+                         Py_ssize_t count, PyObject *kwargs) {
     PyObject *begin = PyObject_CallNoArgs(names.clock), *result, *noted;
     if (begin == NULL) return NULL;
-    result = capture(&names.torch, state, cell, Py_None, args, count, kwargs);
+    result = capture_function(state, cell, viewing, args, count, kwargs);
     if (result != NULL) {
         noted = PyObject_CallFunctionObjArgs(names.note, batch, cell, begin, NULL);
         if (noted == NULL) Py_CLEAR(result);
@@ -158,9 +185,9 @@ static PyObject *outside(PyObject *state, PyObject *batch, PyObject *cell, PyObj
 }
 
 /* What a call gives in an open batch: NULL without an exception leaves it to Python. */
-static PyObject *entered(PyObject *state, PyObject *door, PyObject *const *args, Py_ssize_t count, PyObject *kwargs) {
+static PyObject *entered(PyObject *state, PyObject *door, PyObject *func, PyObject *const *args, Py_ssize_t count, PyObject *kwargs) {
     PyObject *batch = Py_XNewRef(SLOT(state, names.state_batch)), *graph = NULL, *result = NULL;
-    PyObject *cell = PyTuple_GET_ITEM(door, 0), *number = PyTuple_GET_ITEM(door, 1);
+    PyObject *cell = PyTuple_GET_ITEM(door, 0), *number = PyTuple_GET_ITEM(door, 1), *viewing;
     int sort = PyLong_Check(number) ? (int)PyLong_AsLong(number) : -1, inside;
     if (!is_open(state, batch) || !has_room(batch) || !has_float(args, count) || writes_nothing(kwargs) <= 0) goto done;
     graph = Py_XNewRef(SLOT(batch, names.batch_graph));
@@ -168,8 +195,9 @@ static PyObject *entered(PyObject *state, PyObject *door, PyObject *const *args,
     inside = is_inside(state, batch);
     if (PyErr_Occurred() || (!inside && !waits(args, count, graph))) goto done;
     if (!refers(graph, sort, args, count, kwargs, &result) || PyErr_Occurred()) goto done;
-    result = inside ? capture(&names.torch, state, cell, Py_None, args, count, kwargs)
-                    : outside(state, batch, cell, args, count, kwargs);
+    viewing = sort == VIEW ? func : NULL;
+    result = inside ? capture_function(state, cell, viewing, args, count, kwargs)
+                    : outside(state, batch, cell, viewing, args, count, kwargs);
 done:
     Py_XDECREF(graph);
     Py_XDECREF(batch);
@@ -240,7 +268,7 @@ static PyObject *door_of(PyObject *func) {
 }
 
 /* What a call gives, where it has a door: NULL without an exception leaves it to Python. */
-static PyObject *through(PyObject *func, PyObject *const *args, Py_ssize_t count, PyObject *kwargs) {
+PyObject *through(PyObject *func, PyObject *const *args, Py_ssize_t count, PyObject *kwargs) {
     PyObject *door = door_of(func), *state, *result;
     if (door == NULL) return NULL;
     state = state_here();
@@ -249,7 +277,7 @@ static PyObject *through(PyObject *func, PyObject *const *args, Py_ssize_t count
         return NULL;
     }
     if (kwargs != NULL && PyDict_GET_SIZE(kwargs) == 0) kwargs = NULL;
-    result = entered(state, door, args, count, kwargs);
+    result = entered(state, door, func, args, count, kwargs);
     if (result == NULL && PyErr_Occurred()) say(func, args, count, kwargs);
     Py_DECREF(door);
     Py_DECREF(state);

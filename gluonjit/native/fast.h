@@ -118,12 +118,14 @@ typedef struct {
     PyObject *learning;    /* () -> whether gradients are recorded on this thread */
     PyObject *autocast;    /* () -> whether autocast is on */
     PyObject *overridden;  /* () -> whether functions go somewhere else first */
-    PyTypeObject *parameter_type;
+    PyTypeObject *parameter_type, *dtype_type;
     PyObject *doors;       /* function -> (its cell, sort of its door) */
     PyObject *operate;     /* (func, types, args, kwargs): what a call without a door gives */
     PyObject *error_of;    /* (func, args, kwargs, error) -> what is raised for an error in such a call */
     PyObject *make;        /* (value) -> a new LazyTensor */
     PyObject *again;       /* (batch, cell, key): the record of an operator that another batch has had, or None */
+    PyObject *steps_of;    /* (func, args, kwargs, how many results): the ways to the views that a call gives, or None */
+    PyObject *getitem;     /* torch.Tensor.__getitem__ */
     PyObject *expanded;    /* (batch, cell, class): a call with such an argument was expanded */
     void *get_shape, *get_dtype, *get_context, *copy_out; /* MXNDArrayGetShapeEx64 and so on */
 } Names;
@@ -210,6 +212,7 @@ typedef struct {
     const void **parts;
     PyObject *key; /* keeps what the parts point to alive */
     PyObject *record, *structure;
+    PyObject *steps; /* of a call that gives views: the ways to them, by result; None where they are none; or NULL */
     char pure, operator;
     int busy; /* calls that are at it now */
 } Entry;
@@ -259,6 +262,7 @@ int is_inside(PyObject *state, PyObject *batch);
 /* The same of a call anywhere in a batch that is open. */
 int is_open(PyObject *state, PyObject *batch);
 PyObject *quicken(PyObject *module, PyObject *args);
+PyObject *watch_calls(PyObject *module, PyObject *notice);
 PyObject *quick_module(PyObject *const *args, Py_ssize_t count);
 
 /* graph/frames.py: the user's line */
@@ -311,6 +315,12 @@ int append_number(Call *call, PyObject *arg);
 PyObject *wrapped(const Framework *of, int interface, PyObject *record, Py_ssize_t node, Py_ssize_t k);
 
 PyObject *capture(const Framework *of, PyObject *state, PyObject *cell, PyObject *owner, PyObject *const *args, Py_ssize_t count, PyObject *named);
+/* The same of a function of PyTorch's; where it gives views of its first argument (`viewing`) they know that. */
+PyObject *capture_function(PyObject *state, PyObject *cell, PyObject *viewing, PyObject *const *args, Py_ssize_t count, PyObject *named);
+
+/* Remember what an array is a view of: a whole array and a key of it, or of a view those of that and the key. */
+int note_view(const Framework *of, int interface, PyObject *view, PyObject *array, PyObject *key);
+PyObject *through(PyObject *func, PyObject *const *args, Py_ssize_t count, PyObject *kwargs); /* of doors.c */
 
 /* graph/slices.py: rows of a Value by a slice or a number, or None where Python has to see to it */
 PyObject *rows_by(PyObject *value, PyObject *key);

@@ -1,4 +1,5 @@
-/* Functions of Python that are tried in C first. They stay what they are: torch.compile reads their code. */
+/* Functions of Python that are tried in C first, or seen before their first line. They stay what they are: torch.compile
+ * reads their code. */
 
 #include "fast.h"
 
@@ -69,4 +70,28 @@ PyObject *quicken(PyObject *module, PyObject *args) {
     function->vectorcall = ways[k].before;
 #endif
     return Py_NewRef((PyObject *)function);
+}
+
+static PyObject *event_call;
+
+/* As a function for sys.setprofile, for calls of Python's functions alone: Python makes a dict of a frame's names for
+ * each call and return of anything before such a function is asked, and after. */
+static int before_line(PyObject *notice, PyFrameObject *frame, int what, PyObject *arg) {
+    PyObject *result;
+    if (what != PyTrace_CALL) return 0;
+    Py_INCREF(notice); /* which may end its own watch */
+    result = PyObject_CallFunctionObjArgs(notice, (PyObject *)frame, event_call, Py_None, NULL);
+    Py_DECREF(notice);
+    if (result == NULL) PyEval_SetProfile(NULL, NULL);
+    Py_XDECREF(result);
+    return result == NULL ? -1 : 0;
+}
+
+/* watch_calls(notice): call notice(frame, "call", None) before the first line of each function of Python, until
+ * sys.setprofile says otherwise. */
+PyObject *watch_calls(PyObject *module, PyObject *notice) {
+    if (!PyCallable_Check(notice)) return PyErr_Format(PyExc_TypeError, "%.100s is not callable", Py_TYPE(notice)->tp_name);
+    if (event_call == NULL && (event_call = PyUnicode_InternFromString("call")) == NULL) return NULL;
+    PyEval_SetProfile(before_line, notice);
+    Py_RETURN_NONE;
 }

@@ -74,6 +74,7 @@ static struct {
     {TORCH, "LazyTensor", &names.torch.lazy[0]},
     {TORCH, "Tensor", &names.torch.plain[0]},
     {TORCH, "Parameter", &names.parameter_type},
+    {TORCH, "dtype", &names.dtype_type},
     {TORCH, "Module", &names.torch.block_type},
     {0, NULL, NULL},
 };
@@ -111,6 +112,8 @@ static struct {
     {TORCH, "original", &names.torch.original},
     {TORCH, "expanded", &names.expanded},
     {TORCH, "again", &names.again},
+    {TORCH, "steps_of", &names.steps_of},
+    {TORCH, "getitem", &names.getitem},
     {0, NULL, NULL},
 };
 

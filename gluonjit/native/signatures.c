@@ -29,6 +29,7 @@ void entry_free(Entry *entry) {
     Py_XDECREF(entry->key);
     Py_XDECREF(entry->record);
     Py_XDECREF(entry->structure);
+    Py_XDECREF(entry->steps);
     PyMem_Free(entry->parts);
     PyMem_Free(entry);
 }
@@ -82,8 +83,9 @@ static int exchange(Entry *entry, PyObject *record) {
     entry->count = old.count;
     entry->parts = old.parts;
     entry->key = old.key;
+    entry->steps = old.steps;
     old.parts = NULL;
-    old.key = NULL;
+    old.key = old.steps = NULL;
     *other = old;
     entry_free(other);
     return 1;
@@ -158,6 +160,7 @@ static int entry_traverse(Entry *entry, visitproc visit, void *arg) {
     Py_VISIT(entry->key);
     Py_VISIT(entry->record);
     Py_VISIT(entry->structure);
+    Py_VISIT(entry->steps);
     return 0;
 }
 

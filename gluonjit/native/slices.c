@@ -13,8 +13,7 @@ static int has_history(const Framework *of, PyObject *state, Value *value) {
     return !value->taped || numbers_of(state)->mode >= 2;
 }
 
-/* Remember what an array is a view of: a whole array and a key of it, or of a view those of that and the key. */
-static int note_view(const Framework *of, int interface, PyObject *view, PyObject *array, PyObject *key) {
+int note_view(const Framework *of, int interface, PyObject *view, PyObject *array, PyObject *key) {
     PyObject *base = SLOT(array, of->lazy_b[interface]), *before = SLOT(array, of->lazy_k[interface]);
     if (base == Py_None) {
         base = Py_NewRef(array);

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import sys
 from array import array
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from types import CellType, SimpleNamespace
 from typing import Any
 
@@ -20,7 +22,7 @@ from gluonjit.hybrid.capture.guards.facts import ABSENT, CELL, CONTENTS, ENTRY, 
 Value = fast.Value
 SPEC = intern_spec((3, 2), "float32", "cpu", "rows")
 ANY = Exception
-DEEP = 200_000
+DEEP, LONG = 200_000, 2_000  # links of a chain whose end is to be survived, and of those that are looked at for memory
 
 
 class Hostile:
@@ -97,25 +99,27 @@ def changing() -> Any:
     return given.row_list()
 
 
-def chain(make: Callable[[Any], Any]) -> None:
-    last: Any = None
-    for _ in range(DEEP):
-        last = make(last)
+class Chained:
+    """A call on what a chain of links ends in: a very long chain the first time, and then shorter ones."""
+
+    def __init__(self, make: Callable[[Any], Any], use: Callable[[Any], Any] = lambda last: None, last: Any = None):
+        self.make, self.use, self.last, self.length = make, use, last, DEEP
+
+    def __call__(self) -> Any:
+        length, self.length, last = self.length, LONG, self.last
+        for _ in range(length):
+            last = self.make(last)
+        return self.use(last)
 
 
-def in_a_chain_of(make: Callable[[Any], Any]) -> Any:
-    last: Any = None
-    for _ in range(DEEP):
-        last = make(last)
-    return last
-
-
-def in_a_chain(path: str, use: Callable[[Any], Any]) -> Any:
+def in_hooks(path: str, use: Callable[[Any], Any]) -> Chained:
     """What is asked of very many hooks, each of the next."""
-    hook: Any = print
-    for _ in range(DEEP):
-        hook = fast.Hook(path, hook)
-    return use(hook)
+    return Chained(lambda hook: fast.Hook(path, hook), use, print)
+
+
+def in_doors(use: Callable[[Any], Any]) -> Chained:
+    """What is asked of very many doors, each before the next."""
+    return Chained(lambda door: fast.Door(door, door or len), use)
 
 
 def of_values() -> Iterator[Case]:
@@ -138,11 +142,21 @@ def of_values() -> Iterator[Case]:
     yield Case("a spec that raises", lambda: rows_of(0, Hostile()), KeyError)
     yield Case("a spec that changes the value", changing, None)
     yield Case("fewer than no rows", lambda: rows_of(0, SimpleNamespace(rows=-5)), None)
-    yield Case("a chain of values", lambda: chain(lambda base: Value(0, 0, SPEC, None, False, base)), None)
+    yield Case("a chain of values", Chained(lambda base: Value(0, 0, SPEC, None, False, base)), None)
     yield Case("a class of values", lambda: type("Mine", (Value,), {}), TypeError)
     yield Case("a class of signatures", lambda: type("Mine", (fast.Signatures,), {}), TypeError)
     yield Case("Value by another class", lambda: Value.__new__(int), TypeError)
     yield Case("rows of no value", lambda: Value.rows.__get__(3), TypeError)
+
+
+def watched(notice: Any) -> None:
+    """Calls of Python's functions while something is told of them."""
+    fast.watch_calls(notice)
+    try:
+        told_of()
+        told_of()
+    finally:
+        sys.setprofile(None)
 
 
 def of_hooks() -> Iterator[Case]:
@@ -157,20 +171,23 @@ def of_hooks() -> Iterator[Case]:
             )
         yield Case(f"{path} of no arguments", lambda path=path: fast.Hook(path, len)(), TypeError)  # type: ignore[misc]
         yield Case(f"{path} by name", lambda path=path: fast.Hook(path, len)(x=1), TypeError)  # type: ignore[misc]
-        deep = lambda path=path: in_a_chain(path, lambda hook: hook(1))  # type: ignore[misc]  # noqa: E731
-        yield Case(f"a chain of {path}", deep, RecursionError)
+        yield Case(f"a chain of {path}", in_hooks(path, lambda hook: hook(1)), RecursionError)
     for name in ("__doc__", "__name__", "nothing"):
-        deep = lambda name=name: in_a_chain("item", lambda hook: getattr(hook, name))  # type: ignore[misc]  # noqa: E731
-        yield Case(f"{name} of a chain", deep, RecursionError)
+        yield Case(f"{name} of a chain", in_hooks("item", attrgetter(name)), RecursionError)
     yield Case("a hook of an attribute that raises", lambda: fast.Hook("item", Hostile()).nothing, KeyError)
     yield Case("an instance of Silent", lambda: fast.Silent(), TypeError)
     for k, thing in enumerate(THINGS):
         yield Case(f"quicken('call', thing {k})", lambda thing=thing: fast.quicken("call", thing), TypeError)  # type: ignore[misc]
         yield Case(f"quicken(thing {k}, f)", lambda thing=thing: fast.quicken(thing, told_of), (TypeError, ValueError))  # type: ignore[misc]
+        raises = None if callable(thing) else TypeError
+        yield Case(f"watch_calls(thing {k})", lambda thing=thing: watched(thing), raises)  # type: ignore[misc]
         quick = fast.quicken("attribute", lambda *args: args)
         yield Case(f"an attribute of thing {k}", lambda f=quick, thing=thing: f(thing, "x"), None)  # type: ignore[misc]
         quick = fast.quicken("call", lambda *args: args)
         yield Case(f"a call of thing {k}", lambda f=quick, thing=thing: f(thing, "x"), None)  # type: ignore[misc]
+    yield Case("a watch that raises", lambda: watched(Hostile().fail), TypeError)
+    yield Case("a watch that raises in the middle", lambda: watched(lambda *args: Hostile().fail()), KeyError)
+    yield Case("a watch that ends itself", lambda: watched(lambda *args: sys.setprofile(None)), None)
     for mine in ({"_parameters": 3}, {"_parameters": {}, "_buffers": []}, {"_parameters": {}, "_buffers": {}}):
         module = SimpleNamespace(**mine)
         quick = fast.quicken("attribute", lambda *args: args)
@@ -235,10 +252,9 @@ def of_doors() -> Iterator[Case]:
         behind = lambda thing=thing: fast.Door(len, thing)(thing, thing)  # type: ignore[misc]  # noqa: E731
         yield Case(f"a door before thing {k}", behind, None if thing is print else ANY)
     yield Case("a door by name", lambda: fast.Door(len, len)(x=1), TypeError)
-    deep: Any = lambda use: use(in_a_chain_of(lambda last: fast.Door(last, last or len)))  # noqa: E731
-    yield Case("a chain of doors", lambda: deep(lambda door: door([])), RecursionError)
+    yield Case("a chain of doors", in_doors(lambda door: door([])), RecursionError)
     for name in ("__doc__", "__name__", "nothing"):
-        yield Case(f"{name} of doors", lambda name=name: deep(lambda door: getattr(door, name)), RecursionError)  # type: ignore[misc]
+        yield Case(f"{name} of doors", in_doors(attrgetter(name)), RecursionError)
 
 
 def told_of() -> None:
@@ -475,7 +491,7 @@ def of_guards() -> Iterator[Case]:
     yield Case("a length that raises", lambda: held((SIZE, object(), None, 3)), TypeError)
     yield Case("a key that raises", lambda: held((ENTRY, {1: 1}, Hostile(), 1)), KeyError)
     yield Case("an empty cell", lambda: held((CELL, CellType(), None, ABSENT)), None)
-    yield Case("a chain of guards", lambda: chain(lambda last: guards((ENTRY, {}, last, last))), None)
+    yield Case("a chain of guards", Chained(lambda last: guards((ENTRY, {}, last, last))), None)
     yield Case("guards of themselves", lambda: own_circle(100), None)
 
 

@@ -96,11 +96,8 @@ class Program:
         return list(result) if isinstance(result, (list, tuple)) else [result]
 
 
-def stored(arg: Arg, layout: str, samples: list[Any]) -> Any:
-    if arg.shared:
-        return array_of(samples[0].asnumpy(), dtype=arg.dtype)
-    numbers = [sample.asnumpy() for sample in samples]
-    return array_of((np.concatenate if layout == "rows" else np.stack)(numbers), dtype=arg.dtype)
+def stored(arg: Arg, layout: str, samples: list[np.ndarray]) -> Any:
+    return array_of(samples[0] if arg.shared else joined(samples, layout == "rows"), dtype=arg.dtype)
 
 
 def draw(test: Case, count: int, rows: list[int] | None = None, seed: int = 0) -> list[list[Any]]:
@@ -128,12 +125,15 @@ def close(got: np.ndarray, expected: np.ndarray, what: str) -> None:
     assert worst <= 1e-5 * scale + 1e-30, f"{what}: off by {worst} of {scale}"
 
 
+Numbers = list[list[np.ndarray]]
+
+
 class Alone(NamedTuple):
     """Samples one by one: results, projections of them, and the gradient of every argument under these."""
 
-    samples: list[list[Any]]
-    outputs: list[list[Any]]
-    heads: list[list[Any]]
+    samples: Numbers
+    outputs: Numbers
+    heads: Numbers
     gradients: list[list[np.ndarray | None]]
 
     def first(self, count: int) -> Alone:
@@ -148,13 +148,18 @@ def one_by_one(test: Case, samples: list[list[Any]]) -> Alone:
         random = np.random.RandomState(7)
         heads = [[array_of(random.uniform(-1, 1, o.shape), o.dtype) for o in output] for output in outputs]
         learns = test.grad and any(arg.differentiable for arg in test.args)
-        return Alone(samples, outputs, heads, oracle(test, samples, heads) if learns else [])
+        gradients = oracle(test, samples, heads) if learns else []
+        return Alone(numbers_of(samples), numbers_of(outputs), numbers_of(heads), gradients)
 
 
-def built(test: Case, layouts: tuple[str, ...], sample: list[Any], poly: bool = False) -> Program:
-    """The batched program of a case, which is shown a sample. Raises NotBatchable."""
+def numbers_of(arrays: list[list[Any]]) -> Numbers:
+    return [[array.asnumpy() for array in each] for each in arrays]
+
+
+def built(test: Case, layouts: tuple[str, ...], sample: list[Any], outputs: list[Any], poly: bool = False) -> Program:
+    """The batched program of a case, which is shown a sample and what it gives. Raises NotBatchable."""
     with mx.util.np_shape(is_numpy(test.op)):
-        return Program(test, layouts, sample, run_one(test, sample), poly)
+        return Program(test, layouts, sample, outputs, poly)
 
 
 def check(test: Case, layouts: tuple[str, ...], program: Program, alone: Alone) -> None:
@@ -174,7 +179,7 @@ def compare(test: Case, layouts: tuple[str, ...], program: Program, alone: Alone
     with mx.autograd.record(train_mode=test.training) if floats else contextlib.nullcontext():
         results = program(inputs)
     for number, (result, value) in enumerate(zip(results, program.results)):
-        per_sample = [output[number].asnumpy() for output in alone.outputs]
+        per_sample = [output[number] for output in alone.outputs]
         reference = per_sample[0] if value.shared else joined(per_sample, value.poly)
         if test.drawn:
             reference = result.asnumpy().reshape(reference.shape)
@@ -183,10 +188,7 @@ def compare(test: Case, layouts: tuple[str, ...], program: Program, alone: Alone
         return
     mx.autograd.backward(
         results,
-        [
-            batched_head(value, [head[number].asnumpy() for head in alone.heads])
-            for number, value in enumerate(program.results)
-        ],
+        [batched_head(value, [head[number] for head in alone.heads]) for number, value in enumerate(program.results)],
         train_mode=test.training,
     )
     for number, (arg, layout, array) in enumerate(zip(test.args, layouts, inputs)):

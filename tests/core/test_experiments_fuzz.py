@@ -31,8 +31,22 @@ PLANTS_OF = dict(zip(HABITS, PLANTS[-len(HABITS) :]))
 UNMENDED = ()
 """Habits that gluonjit does not take yet."""
 SHOWN_FROM = {
-    "mxnet": {"stale-state": 30, "stale-weight": 45, "shared-buffer": 55},
-    "torch": {"stale-parameter": 110, "wrong-share": 20, "stale-state": 30, "stale-weight": 45},
+    "mxnet": {
+        "stale-parameter": 5,
+        "wrong-share": 6,
+        "stale-state": 32,
+        "lost-effect": 3,
+        "stale-weight": 47,
+        "shared-buffer": 57,
+    },
+    "torch": {
+        "stale-parameter": 111,
+        "wrong-share": 20,
+        "stale-state": 32,
+        "lost-effect": 3,
+        "stale-weight": 50,
+        "shared-buffer": 7,
+    },
 }
 """Cases before these show nothing of a fault, and take most of the time that it takes to find it."""
 KEYS = ["cases", "failures", "operators", "nodes", "nodes_batched", "discarded", "seed"]
@@ -51,12 +65,12 @@ def chosen(engine: str) -> Framework:
 
 
 def test_programs_agree(engine: str) -> None:
-    """Batched and eager runs of 80 cases; enough of them are compared, and enough of their nodes batched."""
-    findings = fuzz(Setting(SEED, range(80), quiet=True, engine=engine, without=UNMENDED))
+    """Batched and eager runs of 50 cases; enough of them are compared, and enough of their nodes batched."""
+    findings = fuzz(Setting(SEED, range(50), quiet=True, engine=engine, without=UNMENDED))
     assert [(failure.case, failure.message) for failure in findings.failures] == []
     # Most of these in PyTorch go backward twice through what was before the batch, which frees it (docs/torch.md).
-    assert findings.cases == 80 and findings.discarded < {"mxnet": 0.05, "torch": 0.1}[engine] * 80
-    assert len(findings.counts.operators) >= 120
+    assert findings.cases == 50 and findings.discarded < {"mxnet": 0.05, "torch": 0.1}[engine] * 50
+    assert len(findings.counts.operators) >= 95
     # Writes, and cells with side effects or with state that changes, take what they call apart. On MXNet a write to a
     # captured array runs what waits, which is a third of what runs alone (0.72 without habits, 0.65 with them).
     assert findings.counts.nodes_batched >= 0.6 * findings.counts.nodes
@@ -114,7 +128,7 @@ def found(engine: str, tmp_path_factory: Any) -> Any:
         judge = Judge(chosen)
         number = next(k for k in range(200) if judge.verdict(draw_with_habits(chosen.choices, SEED, k)).failed)
     arguments = ["--engine", engine, "--seed", str(SEED), "--case", str(number), "--plant", "wrong-order"]
-    status = cli.main([*arguments, "--shrink", "12", "--json", str(path)])
+    status = cli.main([*arguments, "--shrink", "6", "--json", str(path)])
     return status, number, json.loads(path.read_text())
 
 

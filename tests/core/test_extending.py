@@ -111,7 +111,9 @@ def test_a_row_instruction(checkout: Path) -> None:
     if shutil.which("cc") is None:
         pytest.skip("there is no C compiler")
     setup = checkout / "setup.py"
-    setup.write_text(setup.read_text(encoding="utf-8").replace('"-O3"', '"-O1"'), encoding="utf-8")  # half the time
+    setup.write_text(
+        setup.read_text(encoding="utf-8").replace('"-O3"', '"-O0"'), encoding="utf-8"
+    )  # a third of the time
     others = [path for path in checkout.glob("gluonjit/_*.so") if not path.name.startswith("_rows.")]
     for path in others:
         os.utime(path)  # newer than any source

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from gluonjit.hybrid import LOCAL
 from gluonjit.hybrid.capture.guards import Follower, Noted, Refused, facts, holding, too_many, variant_key
 from gluonjit.hybrid.capture.guards.facts import Fact, Guards, alike, look
 
@@ -227,6 +228,26 @@ def test_the_profiler_that_was_there_is_there_again() -> None:
         assert sys.getprofile() is profiler
     finally:
         sys.setprofile(None)
+
+
+def test_what_follows_is_there_again_after_a_pause_and_nothing_where_a_trace_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    follower, found = Follower(Known(), ()), []  # type: ignore[arg-type]
+
+    def program(notice: Any) -> None:
+        sys.setprofile(notice)
+        try:
+            with follower.suspended():
+                assert sys.getprofile() is None
+            found.append(sys.getprofile() is notice)
+        finally:
+            sys.setprofile(None)
+
+    monkeypatch.setattr(LOCAL.state, "trace", SimpleNamespace(follower=follower))
+    program(lambda *event: None)
+    program(None)
+    assert found == [True, True]
 
 
 @pytest.mark.parametrize("one", VALUES, ids=repr)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from experiments.data import builtin
 from experiments.host import cli, launching
 from experiments.host.launching import Launched
 from experiments.host.measure import TOLERANCE, Calls, measure
@@ -20,6 +22,8 @@ from gluonjit.compiled import ROWS
 
 NODES = {"`x + y`, an equal call": 0, "`words[i]`": 0, "`words[i : i + 1]`": 0}  # of a call; others append one
 SMALL = ["--calls", "3", "--rounds", "1", "--samples", "2", "--planned", "2,3", "--minibatch", "4", "--seed", "5"]
+
+said_by_the_doctor = cache(cli._capture)  # the same for both engines
 
 
 def engine_of(name: str) -> Any:
@@ -32,8 +36,11 @@ def test_every_sort_of_call_is_timed_and_gives_what_eager_gives(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = engine_of(name)
+    monkeypatch.setattr(cli, "_capture", said_by_the_doctor)
     monkeypatch.setattr(launching, "WORKLOADS", launching.WORKLOADS[1:])  # without files that take long to read
     monkeypatch.setattr(launching, "LENGTHS", (5, 45))
+    monkeypatch.setattr(builtin, "SCENES", 20)
+    monkeypatch.setattr(builtin, "SIZES", {"train": 64, "dev": 2, "test": 2})
     figures, page = tmp_path / "host.json", tmp_path / "page.md"
     page.write_text(f"before\n<!-- host, {name}: begin -->\nold\n<!-- host, {name}: end -->\nafter\n")
     assert cli.main(["--engine", name, *SMALL, "--json", str(figures), "--markdown", str(page)]) == 0

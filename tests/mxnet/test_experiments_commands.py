@@ -123,7 +123,7 @@ def test_a_checkpoint_is_neither_overwritten_nor_mixed_up(tmp_path: Path, capsys
 
 def test_compare_measures_every_system_in_both_phases(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, plot = tmp_path / "results" / "compare.json", tmp_path / "results" / "compare.png"
-    arguments = "compare --batch-size 16 --modes imperative,handbatched,dynamic --repeats 2 --seconds 0.01"
+    arguments = "compare --batch-size 4 --modes imperative,handbatched,dynamic --repeats 2 --seconds 0.01"
     assert main([*arguments.split(), "--json", str(path), "--plot", str(plot)]) == 0
     result = json.loads(path.read_text(encoding="utf-8"))
     assert {"workload", "threads", "environment", "rows"} <= set(result)
@@ -132,7 +132,7 @@ def test_compare_measures_every_system_in_both_phases(tmp_path: Path, capsys: py
     assert keys == [(*system, phase) for system in systems for phase in ("train", "inference")]
     for row in result["rows"]:
         assert row["min"] <= row["samples_per_s"] <= row["max"]
-        assert row["batch_size"] == 16 and row["samples_timed"] >= 16
+        assert row["batch_size"] == 4 and row["samples_timed"] >= 4
         assert (row["launches_per_batch"] is None) == (row["sharing"] is None) == (row["ms"] is None)
     ours = [row for row in result["rows"] if row["sharing"]]
     assert all(row["launches_per_batch"] >= row["lower_bound_per_batch"] > 0 for row in ours)

@@ -71,6 +71,13 @@ def step_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: in
     return step
 
 
+def steps_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None, parts: int) -> tuple[Step, ...] | None:
+    """Finds the steps of a call to each of so many results, or to the only one (-1); None where there are none."""
+    steps = [step_of(func, args, kwargs or {}, part) for part in (range(parts) if parts >= 0 else (None,))]
+    found = tuple([step for step in steps if step is not None])
+    return found if len(found) == len(steps) else None
+
+
 def _frozen(value: Any) -> Any:
     if value.__class__ is slice:
         return Slice(_frozen(value.start), _frozen(value.stop), _frozen(value.step))

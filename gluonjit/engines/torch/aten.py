@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -55,6 +56,7 @@ The last result is for a backward pass of their own, which nothing asks for.
 """
 
 
+@cache
 def name_of(func: Any) -> str:
     """The name by which rules know an operator."""
     name: str = str(func)

@@ -111,6 +111,8 @@ def capture(
             if found is not None:
                 return found
         if not isinstance(made, Record):
+            if FAST is not None and cell.operator and made.__class__ is int:
+                FAST.keep(cell, owner, args, kwargs, key, made)
             return rebuild(made, (), values)
         record = made
     elif not cell.operator and AGAIN.due():

@@ -17,13 +17,17 @@ from torch._C import _is_torch_function_mode_enabled
 
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch import hooked
+from gluonjit.engines.torch.aliases import DATA, VIEWING
 from gluonjit.engines.torch.cell import Cell
+from gluonjit.engines.torch.known import LIKE
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operators import DOORS
 
-FREE, SUM, ROWS, STACK = range(4)
-"""Sorts of doors: a call is a node always, is none where it adds 0, joins whole rows, or stacks arrays."""
+FREE, SUM, ROWS, STACK, VIEW = range(5)
+"""Sorts of doors: a call is a node always, is none where it adds 0, joins whole rows, or stacks arrays; or it is one
+that gives views, where Python has made one of the same constants, of a tensor that looks so."""
 SORTS: dict[Any, int] = {
+    **dict.fromkeys(VIEWING - {torch.detach, torch.Tensor.detach, DATA, *LIKE}, VIEW),
     torch.Tensor.add: SUM,
     torch.cat: ROWS,
     torch.concat: ROWS,
@@ -33,7 +37,10 @@ SORTS: dict[Any, int] = {
 _WITHOUT_A_SAY = frozenset({torch.Tensor, torch.nn.Parameter, type(None), bool, int, float, str})
 _SIGNS = "add sub mul truediv floordiv mod matmul".split()
 _COMPARED = "lt le gt ge eq ne".split()
-_METHODS = "tanh sigmoid relu exp log sqrt sum matmul mm mv dot add sub mul div pow neg softmax log_softmax".split()
+_METHODS = (
+    "tanh sigmoid relu exp log sqrt sum matmul mm mv dot add sub mul div pow neg softmax log_softmax "
+    "view reshape transpose t permute unsqueeze squeeze flatten select narrow chunk unbind expand to float"
+).split()
 
 
 def admit(func: Any, cell: Cell) -> None:

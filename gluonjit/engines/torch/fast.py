@@ -8,6 +8,7 @@ import torch
 
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch import doors, dynamic, hooked
+from gluonjit.engines.torch.aliases import steps_of
 from gluonjit.engines.torch.aside import KEY
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import captured_lookup, rebuild
@@ -47,6 +48,9 @@ def module_call() -> Any:
         original=hooked.original_call,
         expanded=dynamic.expanded,
         again=record_again,
+        dtype=torch.dtype,
+        steps_of=steps_of,
+        getitem=torch.Tensor.__getitem__,
     )
     doors.find_modes()
     doors.build()

@@ -15,7 +15,7 @@ from gluonjit.engines.torch.lazy import wrap
 from gluonjit.engines.torch.operands import Unfit, value_of
 from gluonjit.graph import Value
 from gluonjit.graph.joining import copied, joined
-from gluonjit.graph.references import reshaped, row, row_range, same_rows
+from gluonjit.graph.references import reshaped, row, row_range
 from gluonjit.hybrid import Batch
 
 Reference = Callable[[Batch, tuple[Any, ...], dict[str, Any]], Any]
@@ -134,13 +134,6 @@ def _joiner(mode: str) -> Reference:
     return join
 
 
-def _same(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    value = value_to_slice(batch, args[0])
-    if value is None or len(args) > 1 or kwargs:
-        return None
-    return wrap(same_rows(value, value.spec, value.rows))
-
-
 def _plus_nothing(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`0 + x`, with which the built-in `sum` begins."""
     if kwargs or len(args) != 2 or args[1].__class__ is not int or args[1]:
@@ -171,7 +164,6 @@ REFERENCES: dict[Any, Reference] = {
     torch.concat: _joiner("rows"),
     torch.concatenate: _joiner("rows"),
     torch.stack: _joiner("stack"),
-    torch.Tensor.contiguous: _same,
     torch.Tensor.__radd__: _plus_nothing,
     torch.Tensor.__add__: _plus_nothing,
     torch.Tensor.add: _plus_nothing,

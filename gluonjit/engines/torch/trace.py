@@ -69,24 +69,28 @@ class Loops:
     Of what is constant only parameters are weights: zeros that a cell begins with may be used twice.
     """
 
-    __slots__ = ("_aliases", "_passed", "found")
+    __slots__ = ("_passed", "_weights", "found")
 
     def __init__(self) -> None:
         self.found = False
-        self._aliases: dict[int, int] = {}  # positions of weights, and of what is made of one alone
-        self._passed: dict[int, frozenset[int]] = {}  # weights that a result depends on
+        self._weights: dict[int, int] = {}  # a bit each, by the positions of weights and of what is made of one alone
+        self._passed: dict[int, int] = {}  # the bits of weights that a result depends on, where there are some
 
     def add_constant(self, position: int, tensor: Any) -> None:
         """Note a constant."""
         if isinstance(tensor, torch.nn.Parameter) and tensor.dim() >= 2:
-            self._aliases[position] = position
+            self._weights[position] = 1 << position
 
     def add(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         """Note an operator."""
-        used = {self._aliases[position] for position in inputs if position in self._aliases}
-        if inputs and all(position in self._aliases for position in inputs):
-            self._aliases.update(dict.fromkeys(outputs, self._aliases[inputs[0]]))
-            return
-        through = frozenset().union(*[self._passed.get(position, frozenset()) for position in inputs])
-        self.found = self.found or not used.isdisjoint(through)
-        self._passed.update(dict.fromkeys(outputs, through | used))
+        used = through = weights = 0
+        for position in inputs:
+            weight = self._weights.get(position, 0)
+            weights += weight > 0
+            used |= weight
+            through |= self._passed.get(position, 0)
+        self.found = self.found or used & through != 0
+        found = self._weights if inputs and weights == len(inputs) else self._passed
+        if used | through:
+            for position in outputs:
+                found[position] = used | through

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from gluonjit.compiled import FAST
 from gluonjit.hybrid.capture.functions import CellFunction
 from gluonjit.hybrid.capture.guards import pure
 from gluonjit.hybrid.capture.guards.builtin import BUILTIN, CHANGES, SPECIAL, UNBOUND, is_hashable, is_trusted
@@ -82,6 +83,7 @@ def _profile_again(before: Any) -> None:
         before.enable()
 
 
+_WATCH: Callable[[Any], None] = sys.setprofile if FAST is None else FAST.watch_calls
 _FRAMES = 4
 """The frames of Python's that a followed call takes, at most, where the call itself takes one."""
 
@@ -104,7 +106,7 @@ class Follower(Reader):
         deep = sys.getrecursionlimit()
         sys.setrecursionlimit(_FRAMES * deep)
         notice = self._notice  # held until the end: Python may be about to call it where it lets go of it
-        sys.setprofile(notice)
+        _WATCH(notice)
         try:
             result = self.call(function, *args, **kwargs)
         finally:
@@ -126,7 +128,8 @@ class Follower(Reader):
             yield
         finally:
             trace.follower = self
-            sys.setprofile(notice)
+            if notice is not None:  # the trace has not ended
+                _WATCH(notice)
 
     def _notice(self, frame: Any, event: str, arg: Any) -> None:
         """Nothing of the user's runs unseen: a function that is no twin ends the trace before its first line."""
@@ -238,7 +241,8 @@ class Follower(Reader):
         except Unfollowable as reason:
             self.refuse(f"{function.__name__} cannot be followed: {reason}")
         finally:
-            sys.setprofile(notice)
+            if notice is not None:
+                _WATCH(notice)
         self._twins[id(function)] = function, twin
         code = function.__code__
         for name, cell in zip(code.co_freevars, function.__closure__ or ()):

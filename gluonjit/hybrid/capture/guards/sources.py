@@ -190,7 +190,7 @@ def _given_to_python(name: str) -> str:
 
 
 def _functions(node: ast.AST, owner: str | None, line: int, name: str) -> Iterator[tuple[Function, str | None]]:
-    """The functions of a name that begin on a line, with the innermost class around each, in the order of the source."""
+    """Functions of a name that begin on a line, with the innermost class around each, in the order of the source."""
     for inner in ast.iter_child_nodes(node):
         first = _first_line(inner)
         if first <= line <= getattr(inner, "end_lineno", line):

@@ -407,6 +407,7 @@ PyObject *capture(const Framework *of, PyObject *state, PyObject *cell, PyObject
     if (of == &names.mxnet && names.engine != NULL && batch != NULL && Py_TYPE(batch) == names.batch_type &&
         SLOT(batch, names.batch_engine) == names.engine)
         return NULL;
+    if (of == &names.mxnet && is_fine(state, owner)) return NULL;
     if (!call_open(&call, of, state, cell)) return NULL;
     call.owner = owner;
     result = capture_call_of(&call, state, NULL, args, count, named);

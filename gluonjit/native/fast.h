@@ -100,7 +100,7 @@ typedef struct {
 
 typedef struct {
     Framework mxnet, torch;
-    PyTypeObject *state_type, *batch_type, *graph_type, *spec_type, *hybrid_type;
+    PyTypeObject *state_type, *batch_type, *graph_type, *spec_type, *hybrid_type, *embedding_type;
     Py_ssize_t state_batch, state_explicit, state_spare_of, state_trace;
     Py_ssize_t batch_engine, batch_foreign, batch_graph, batch_noted, batch_parameters, batch_records,
         batch_signatures;
@@ -255,6 +255,7 @@ PyObject *due(PyObject *module, PyObject *ignored);
 /* torch.c: calls of PyTorch's modules */
 
 int unhooked(PyObject *dict, PyObject *name); /* of hooks.c */
+int is_fine(PyObject *state, PyObject *block);
 PyObject *capture_call(PyObject *module, PyObject *const *args, Py_ssize_t count);
 /* Whether a state is that of a call inside of a sample of PyTorch's. */
 int is_inside(PyObject *state, PyObject *batch);

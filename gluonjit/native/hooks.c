@@ -18,17 +18,30 @@ int unhooked(PyObject *dict, PyObject *name) {
     return hooks != NULL && PyDict_Check(hooks) && PyDict_GET_SIZE(hooks) == 0;
 }
 
+/* Whether the nodes of the open batch are operators, and calls of this block, which is no look-up, run as they are. */
+int is_fine(PyObject *state, PyObject *block) {
+    PyObject *batch = SLOT(state, names.state_batch);
+    if (batch == NULL || Py_TYPE(batch) != names.batch_type || !((BatchRoom *)batch)->fine) return 0;
+    if (names.engine != NULL && SLOT(batch, names.batch_engine) == names.engine) return 0; /* of the other framework */
+    return names.embedding_type != NULL && !PyObject_TypeCheck(block, names.embedding_type);
+}
+
+/* Whether no argument is an array that has to become lazy. */
+static int are_lazy(PyObject *const *args, Py_ssize_t count) {
+    Py_ssize_t k;
+    for (k = 1; k < count; k++)
+        if (Py_TYPE(args[k]) == names.mxnet.plain[0] || Py_TYPE(args[k]) == names.mxnet.plain[1]) return 0;
+    return 1;
+}
+
 /* A block that is no node, inside of a sample: its forward, whose calls are captured. */
 static PyObject *forward(PyObject *state, PyObject *dict, PyObject *const *args, Py_ssize_t count) {
     PyObject *result, *rest;
     Py_ssize_t k;
-    if (numbers_of(state)->numpy != 0) return NULL;
-    for (k = 1; k < count; k++)
-        if (Py_TYPE(args[k]) == names.mxnet.plain[0] || Py_TYPE(args[k]) == names.mxnet.plain[1]) return NULL;
     numbers_of(state)->inside++;
     result = PyObject_VectorcallMethod(str_forward, args, (size_t)count, NULL);
     if (result != NULL && (!unhooked(dict, str_hooks) || numbers_of(state)->numpy != 0)) {
-        rest = PyTuple_New(count - 1); /* forward has registered a hook, or changed what arrays are */
+        rest = PyTuple_New(count - 1); /* forward has registered a hook, or arrays are those of mx.np */
         for (k = 1; rest != NULL && k < count; k++) PyTuple_SET_ITEM(rest, k - 1, Py_NewRef(args[k]));
         if (rest == NULL) {
             Py_CLEAR(result);
@@ -119,9 +132,11 @@ static PyObject *quick_call(PyObject *const *args, Py_ssize_t count) {
     }
     if (!unhooked(dict, str_hooks) || !unhooked(dict, str_pre_hooks)) goto done;
     if (SLOT(cell, names.cell_is_node) != Py_True)
-        result = inside ? forward(state, dict, args, count) : NULL;
+        result = inside && are_lazy(args, count) ? forward(state, dict, args, count) : NULL;
     else if (SLOT(cell, names.mxnet.cell_lookup) != Py_None)
         result = count == 2 ? look_up(state, cell, args[1]) : NULL;
+    else if (is_fine(state, args[0]))
+        result = forward(state, dict, args, count);
     else if (inside)
         result = capture(&names.mxnet, state, cell, args[0], args + 1, count - 1, NULL);
     else

@@ -68,6 +68,7 @@ static struct {
     {MXNET, "NDArray", &names.mxnet.plain[0]},
     {MXNET, "ndarray", &names.mxnet.plain[1]},
     {MXNET, "HybridBlock", &names.hybrid_type},
+    {MXNET, "Embedding", &names.embedding_type},
     {MXNET, "Block", &names.mxnet.block_type},
     {TORCH, "Cell", &names.torch.cell_type},
     {TORCH, "LazyTensor", &names.torch.lazy[0]},

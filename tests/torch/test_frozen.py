@@ -16,6 +16,7 @@ from torch_support import gradients  # noqa: E402
 from torch_training import VECTORS, assert_alike  # noqa: E402
 
 import gluonjit  # noqa: E402
+from gluonjit.engines.torch import saved  # noqa: E402
 from gluonjit.engines.torch.cell import cells_known  # noqa: E402
 from gluonjit.hybrid.capture.guards import SLOT  # noqa: E402
 from gluonjit.hybrid.capture.guards.again import Again  # noqa: E402
@@ -264,3 +265,34 @@ def test_calls_traced_again_are_compared_for_the_same_weights() -> None:
     env = {**os.environ, "GLUONJIT_PURE": "1", "PYTHONPATH": paths}  # C leaves Python one in a thousand
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_what_an_operator_saves_is_asked_of_those_that_use_written_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To ask is to run it, which takes longer than to trace it."""
+    asked: list[str] = []
+
+    def noting(op: Any, known: Any) -> Any:
+        asked.append(op.name)
+        return saved_by(op, known)
+
+    class Writes(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one = nn.Linear(3, 3)
+
+        def forward(self, x: Any) -> Any:
+            y = torch.tanh(self.one(x)).sigmoid() - 1
+            return y.mul_(2)
+
+    saved_by = saved.saved_by
+    monkeypatch.setattr(saved, "saved_by", noting)
+    net = Writes()
+    xs = [torch.full((3,), float(k)) for k in range(3)]
+    expected = [net(x).detach() for x in xs]
+    gluonjit.hybridize(net, dynamic_batch=True, granularity="cell", outline=False)
+    with gluonjit.batching(granularity="cell") as batch:
+        found = [net(x) for x in xs]
+    assert batch.report.nodes == len(xs)
+    assert [name.split("::")[-1].split(".")[0] for name in asked] == ["sub", "mul"]
+    for one, two in zip(found, expected):
+        assert torch.allclose(one, two, rtol=1e-5)

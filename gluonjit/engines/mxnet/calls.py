@@ -183,8 +183,6 @@ def after_forward(block: gluon.Block, args: tuple[Any, ...], out: Any) -> None:
 
 def _node(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
     """The call of a cell, and its hooks."""
-    if not (block._forward_hooks or block._forward_pre_hooks):
-        return capture_cell(cell, block, None, args)
     for hook in block._forward_pre_hooks.values():
         hook(block, args)
     out = capture_cell(cell, block, None, args)

@@ -55,6 +55,9 @@ def capture_cell(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: t
         found = _captured_lookup(cell, batch, args[0], state.mode)
         if found is not None:
             return found
+    asked = _asked_for(owner, batch)
+    if asked:
+        return expand(cell, owner, run, args, asked, batch)
     signature: list[Any] = [cell, state.mode, state.numpy]
     values: list[Value] = []
     for arg in args:
@@ -162,9 +165,6 @@ def _record(
     cell: Cell, owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch: Batch, key: tuple[Any, ...]
 ) -> Record | str:
     """The record of a signature in the open batch, or why a call of this signature is not one node."""
-    asked = _asked_for(owner, batch)
-    if asked:
-        return asked
     wanted = (batch.options.without, *key)
     reason = cell.expanded.get(wanted)
     if reason is not None:
@@ -247,7 +247,7 @@ _ASKED = ("granularity='op'", "expand")
 
 def _asked_for(owner: Any, batch: Batch) -> str:
     """Names what has it that calls of this block are not one node, if something has."""
-    if batch.setting.granularity == "op" and not isinstance(owner, gluon.nn.Embedding):
+    if batch.fine and not isinstance(owner, gluon.nn.Embedding):
         return _ASKED[0]
     names = batch.options.expand
     return _ASKED[1] if names and (type(owner).__name__ in names or getattr(owner, "name", None) in names) else ""

@@ -42,6 +42,7 @@ def block_call() -> Any:
         rebuild=rebuild,
         NDArrayBase=NDArrayBase,
         HybridBlock=gluon.HybridBlock,
+        Embedding=gluon.nn.Embedding,
         Block=gluon.Block,
         automatic=automatic_cell,
         after=calls.after_forward,

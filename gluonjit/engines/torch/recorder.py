@@ -141,8 +141,6 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
 
     def overwrites(self) -> bool:
         """Tells whether it writes over what is saved for a backward pass, as far as that can be told."""
-        if not overwritten(self.trace, self._shapes, lambda position: None, self.writes):
-            return False  # whichever weights learn
         return overwritten(self.trace, self._shapes, self.learns_at, self.writes)
 
     def learns_at(self, position: int) -> bool | None:

@@ -72,7 +72,7 @@ def overwritten(
     writes: (operators before, operators when it was done, the position written to, those of the same memory, whether
     gradients were recorded).
     """
-    if not writes:
+    if not _may_be_overwritten(trace, likes, writes):
         return False
     known: dict[int, Any] = {}
     with plain(True):
@@ -82,15 +82,36 @@ def overwritten(
             for position, _ in trace.consts:
                 known[position] = _leaf(likes[position], learned(position))
             for number, op in enumerate(trace.ops[: writes[-1][1]]):
-                kept = saved_by(op, known)
-                for _, _, target, *_ in [write for write in writes if write[0] <= number < write[1]]:
-                    if op.inputs.count(target) == 1:
-                        kept.discard(target)  # it keeps a copy of what it writes to, but not of other arguments
-                if any(_is_lost(number, op, kept, write) for write in writes):
+                if _loses(number, op, known, writes):
                     return True
         except (RuntimeError, ValueError, TypeError, IndexError):  # of numbers that are none of the program's
             return True
     return False
+
+
+def _may_be_overwritten(trace: Trace, likes: Sequence[Any], writes: Sequence[Write]) -> bool:
+    """Tells whether that may be, from those operators alone that use the memory, as if they were given what learns."""
+    if not writes:
+        return False
+    memory: set[int] = set().union(*[places for _, _, _, places, _ in writes])
+    with plain(True):
+        try:
+            for number, op in enumerate(trace.ops[: writes[-1][1]]):
+                if not memory.isdisjoint((*op.inputs, *op.outputs)):
+                    if _loses(number, op, {position: _leaf(likes[position], None) for position in op.inputs}, writes):
+                        return True
+        except (RuntimeError, ValueError, TypeError, IndexError):
+            return True
+    return False
+
+
+def _loses(number: int, op: TraceOp, known: dict[int, Any], writes: Sequence[Write]) -> bool:
+    """Tells whether one of these writes goes over what an operator has saved, whose results are added to `known`."""
+    kept = saved_by(op, known)
+    for _, _, target, *_ in [write for write in writes if write[0] <= number < write[1]]:
+        if op.inputs.count(target) == 1:
+            kept.discard(target)  # it keeps a copy of what it writes to, but not of other arguments
+    return any(_is_lost(number, op, kept, write) for write in writes)
 
 
 def _is_lost(number: int, op: TraceOp, kept: set[int], write: Write) -> bool:

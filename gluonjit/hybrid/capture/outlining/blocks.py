@@ -13,6 +13,7 @@ import ast
 import copy
 from typing import Any
 
+from gluonjit.hybrid.capture.guards.sources import copied
 from gluonjit.hybrid.capture.outlining.effects import Effects
 from gluonjit.hybrid.capture.outlining.known import LAYER, WEIGHT, Scope, loads, stores
 
@@ -270,7 +271,7 @@ class Outliner:
         self.pieces, self.each = [], loop.target.id
         self.scope.variables.add(loop.target.id)
         try:
-            elt = self.pure(copy.deepcopy(node.elt))
+            elt = self.pure(copied(node.elt))
             pieces = self.pieces
         except Whole:
             pieces = []
@@ -399,7 +400,7 @@ def children(node: Any) -> list[tuple[str, int | None, Any]]:
 
 def assign(target: Any, value: Any) -> ast.Assign:
     """A statement that gives a value a name, or several."""
-    target = copy.deepcopy(target)
+    target = copied(target)
     for n in ast.walk(target):
         if hasattr(n, "ctx"):
             n.ctx = ast.Store()

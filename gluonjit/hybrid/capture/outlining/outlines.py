@@ -83,7 +83,7 @@ class Outline(Entry):
         options = known.options(owner)
         if made is None or options is None or not options.outline or AS_WRITTEN.depth:
             return None
-        if batch.options.expand or batch.setting.granularity == "op":
+        if batch.options.expand or batch.fine:
             return None
         if any(known.part(owner, name) != sort for name, sort in made.parts.items()):
             batch.report.outlined[self.name] = "the parts of this model are of other sorts than when it was read"
@@ -150,7 +150,7 @@ def place(batch: Batch, owner: Any, parts: Callable[[], Iterable[Any]], known: K
 
     To exchange the code takes Python longer than a short sample: what it has learned of a function it forgets.
     """
-    if id(owner) not in batch.placed:
+    if not (batch.fine or id(owner) in batch.placed):
         found = batch.placed[id(owner)] = _placed(owner, parts, known)
         found.put()
 

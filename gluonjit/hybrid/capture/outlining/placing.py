@@ -8,7 +8,7 @@ from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
-from gluonjit.hybrid.capture.guards.sources import code_of, compiled, give_source, source_of, stands_for
+from gluonjit.hybrid.capture.guards.sources import code_of, compiled, copied, give_source, source_of, stands_for
 from gluonjit.hybrid.capture.outlining.blocks import PREFIX, Block, Outliner
 from gluonjit.hybrid.capture.outlining.known import Known, Scope, loads, stores
 
@@ -60,9 +60,8 @@ def outlined(function: FunctionType, owner: Any, known: Known, enter: Any) -> Ou
         raise Unfollowable("it has no argument that is the model")
     scope = Scope(function, owner, known)
     _check(node, scope)
-    top = copy.deepcopy(node)
     maker = Outliner(scope)
-    body = maker.statements(top.body)
+    body = maker.statements(copied(node.body))
     if not maker.blocks:
         raise Unfollowable("no two operators in it may run together")
     placing = _Placing(maker, function, body)
@@ -71,7 +70,7 @@ def outlined(function: FunctionType, owner: Any, known: Known, enter: Any) -> Ou
         raise Unfollowable("no two operators in it may run together")
     own = ast.Name(scope.own, ast.Load())
     cells: Any = ast.Name(_CELLS, ast.Load())
-    new = copy.deepcopy(node)
+    new, new.args = copy.copy(node), copy.copy(node.args)
     new.body = [
         ast.Assign([ast.Name(_CELLS, ast.Store())], ast.Constant(_ENTER)),
         ast.Assign([ast.Name(_CELLS, ast.Store())], ast.Call(cells, [own], [])),
@@ -139,7 +138,7 @@ class _Placing(ast.NodeTransformer):
         made = f"{PREFIX}made"
         call = ast.parse(f"{made} = {_CELLS}[{number}]({', '.join(reads)}) if {' and '.join(looks)} else None").body[0]
         take: Any = ast.parse(f"if {made} is None: pass\nelse: {', '.join(writes)} = {made}").body[0]
-        take.body = copy.deepcopy(block.body)
+        take.body = copied(block.body)
         for statement in (call, take.orelse[0]):
             for n in ast.walk(statement):
                 ast.copy_location(n, block.body[0])
@@ -175,7 +174,7 @@ class _Placing(ast.NodeTransformer):
         for n in ast.walk(made):
             ast.copy_location(n, block.body[-1])
         made.lineno = block.body[0].lineno
-        made.body[:0] = copy.deepcopy(block.body)
+        made.body[:0] = copied(block.body)
         space: dict[str, Any] = {}
         code = compile(ast.fix_missing_locations(module), code_of(function).co_filename, "exec", 0, True)
         exec(code, function.__globals__, space)

@@ -440,13 +440,15 @@ static int is_found(Call *call, PyObject *key, PyObject *record) {
 /* keep(cell, owner, args, kwargs, key, record): let equal calls be nodes of a record, which Python finds by this key; or,
    where a place is given in place of a record, give their argument at ~place. */
 PyObject *keep_call(PyObject *module, PyObject *const *args, Py_ssize_t count) {
-    int given = count == 6 && PyLong_CheckExact(args[5]);
+    int given = count == 6 && PyLong_CheckExact(args[5]), over;
     PyObject *state;
     Call call;
     const Framework *of = count == 6 && Py_TYPE(args[0]) == names.mxnet.cell_type ? &names.mxnet : &names.torch;
     if (count != 6 || !PyTuple_CheckExact(args[2]) || !PyDict_CheckExact(args[3]) || !PyTuple_CheckExact(args[4]) ||
         (Py_TYPE(args[5]) != core.record_type && !PyLong_CheckExact(args[5])) || of->cell_type == NULL)
         return PyErr_Format(PyExc_TypeError, "keep() takes a cell, an owner, a tuple, a dict, a key and its Record");
+    if (given && (of != &names.torch || PyLong_AsLongAndOverflow(args[5], &over) >= 0 || over))
+        return PyErr_Format(PyExc_TypeError, "keep() takes the place of an argument, as ~place");
     state = state_here();
     if (state == NULL) return NULL;
     if (is_running(state) && call_open(&call, of, state, args[0])) {

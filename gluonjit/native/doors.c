@@ -107,18 +107,18 @@ static int is_joined(PyObject *listed, int sort) {
     return PyUnicode_CompareWithASCIIString(mode, sort == ROWS ? "rows" : "stack") == 0;
 }
 
-/* Whether there is no tensor in an argument. */
-static int is_constant(PyObject *arg) {
+/* Whether there is no tensor in an argument, as far as that is not nested deeper than keys and shapes are. */
+static int is_constant(PyObject *arg, int depth) {
     PyTypeObject *type = Py_TYPE(arg);
     Py_ssize_t k;
     if (PyTuple_CheckExact(arg) || PyList_CheckExact(arg)) {
-        for (k = 0; k < PySequence_Fast_GET_SIZE(arg); k++)
-            if (!is_constant(PySequence_Fast_GET_ITEM(arg, k))) return 0;
-        return 1;
+        for (k = 0; depth > 0 && k < PySequence_Fast_GET_SIZE(arg); k++)
+            if (!is_constant(PySequence_Fast_GET_ITEM(arg, k), depth - 1)) return 0;
+        return depth > 0;
     }
-    if (type == &PySlice_Type) {
+    if (type == &PySlice_Type && depth > 0) {
         PySliceObject *slice = (PySliceObject *)arg;
-        return is_constant(slice->start) && is_constant(slice->stop) && is_constant(slice->step);
+        return is_constant(slice->start, 0) && is_constant(slice->stop, 0) && is_constant(slice->step, 0);
     }
     return arg == Py_None || arg == Py_Ellipsis || PyLong_CheckExact(arg) || type == names.dtype_type;
 }
@@ -128,9 +128,9 @@ static int is_view(PyObject *const *args, Py_ssize_t count, PyObject *kwargs) {
     PyObject *name, *arg;
     Py_ssize_t at = 0, k;
     for (k = 1; k < count; k++)
-        if (!is_constant(args[k])) return 0;
+        if (!is_constant(args[k], 2)) return 0;
     while (kwargs != NULL && PyDict_Next(kwargs, &at, &name, &arg))
-        if (!is_constant(arg)) return 0;
+        if (!is_constant(arg, 2)) return 0;
     return count > 0;
 }
 

@@ -121,6 +121,18 @@ def test_a_place_that_a_tensor_says_is_no_constant() -> None:
     agree(work)
 
 
+def test_a_shape_that_holds_itself_is_refused() -> None:
+    shape: list[Any] = [3]
+    shape.append(shape)
+
+    def work(x: Any, y: Any) -> Any:
+        with pytest.raises((TypeError, RecursionError)):
+            (x * y).view(shape)
+        return x * y
+
+    agree(work)
+
+
 def test_without_gradients_and_with_them_are_told_apart() -> None:
     def work(x: Any, y: Any) -> Any:
         with torch.no_grad():

@@ -392,3 +392,27 @@ def test_a_copy_of_a_copy_from_an_earlier_batch() -> None:
             net.hybridize(dynamic_batch=True, granularity="cell")
         found.append([array.asnumpy().tolist() for array in net(nd.arange(6).reshape((3, 2)))])
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("read", ["copyto", "handle", "asnumpy"])
+def test_a_copy_of_an_input_that_was_read_and_written_to_has_its_own_numbers(read: str) -> None:
+    """`x.copyto(y)` looks at the handle of `y` before it writes."""
+
+    class Copying(gluon.Block):
+        def forward(self, x: nd.NDArray, y: nd.NDArray) -> nd.NDArray:
+            copy = x.copy()
+            if read == "handle":
+                assert copy.handle is not y.handle
+            elif read == "asnumpy":
+                copy.asnumpy()
+            y.copyto(copy)
+            return copy * 2.0 + x
+
+    net = Copying()
+    x, y = nd.array([1.0, 2.0, 3.0]), nd.array([5.0, 7.0, 11.0])
+    wanted = net(x, y).asnumpy()
+    net.hybridize(dynamic_batch=True, granularity="batched")
+    assert (net(x, y).asnumpy() == wanted).all()
+    with autograd.record():
+        found = net(x, y)
+    assert (found.asnumpy() == wanted).all()

@@ -154,6 +154,8 @@ def _open(array: Any, written: Value, refusing: bool, by_view: bool = False) -> 
         computed = _copied(array, by_view)
         array._c = computed
         array._v = Value(-1, 0, value.spec, None, value.taped, Owned(computed))
+    elif array._v.base.__class__ is Owned:  # a copy that was read has its own numbers, and the rows of what it is of
+        array._v = Value(-1, 0, value.spec, None, value.taped, array._v.base)
 
 
 def _run_views(array: Any) -> None:

@@ -380,20 +380,20 @@ static int link_views(Entry *entry, PyObject *viewing, PyObject *result, PyObjec
     return failed;
 }
 
+/* What a call gives that Python has seen once: a node, or what it was given. */
 static PyObject *capture_call_of(Call *call, PyObject *state, PyObject *viewing, PyObject *const *args, Py_ssize_t count,
                                  PyObject *named) {
     PyObject *result = NULL;
     Entry *entry;
     if (look_at(call, state, args, count, named) <= 0) return NULL;
     entry = entry_of(call);
-    if (entry != NULL && entry->record == NULL) { /* it gives what it was given */
-        result = part_returned(call, entry->structure, NULL, 0);
-        if (result != NULL && viewing != NULL && link_views(entry, viewing, result, args, count, named) < 0) Py_CLEAR(result);
-        return result;
-    }
-    if (entry == NULL || !(entry->operator || ++found < EVERY) || signatures_current(entry, call->batch) <= 0) return NULL;
+    if (entry == NULL) return NULL;
+    if (entry->record != NULL &&
+        (!(entry->operator || ++found < EVERY) || signatures_current(entry, call->batch) <= 0))
+        return NULL;
     entry->busy++; /* what it calls in Python may capture calls of the same signature */
-    result = captured(call, entry, ((BatchRoom *)call->batch)->sharing);
+    result = entry->record == NULL ? part_returned(call, entry->structure, NULL, 0)
+                                   : captured(call, entry, ((BatchRoom *)call->batch)->sharing);
     if (result != NULL && viewing != NULL && link_views(entry, viewing, result, args, count, named) < 0) Py_CLEAR(result);
     entry->busy--;
     return result;

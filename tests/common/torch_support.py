@@ -6,6 +6,7 @@ import copy
 import random
 from typing import Any, Callable
 
+import pytest
 import torch
 from torch import nn
 
@@ -126,4 +127,26 @@ def assert_same(net: Any, samples: list[Any], loss: Loss, tolerance: float = TOL
         else:
             assert found[name] is not None, f"{name} has no gradient"
             assert_close(found[name], gradient, f"gradient of {name}", tolerance)
+    return report
+
+
+def assert_minibatch_as_eagerly(net: Any, own: Any, samples: list[Any], forward: Any = None) -> Any:
+    """Losses and gradients of `own`, which is batched, are those of `net`; the report of the minibatch.
+
+    A sample is what the model is called with, or what `forward` is with the model before it.
+    """
+    forward = forward or (lambda net, sample: net(sample))
+    found = []
+    for model in (net, own):
+        model.zero_grad()
+        losses = [forward(model, sample).sum() for sample in samples]
+        sum(losses).backward()
+        found.append(([loss.item() for loss in losses], [each.grad for each in model.parameters()]))
+    report = gluonjit.explain()
+    (wanted, gradients), (actual, grads) = found
+    assert actual == pytest.approx(wanted, rel=1e-4, abs=1e-4)
+    for one, other in zip(grads, gradients):
+        assert (one is None) == (other is None)
+        if one is not None:
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
     return report

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import gluonjit
 from gluonjit.engines.torch.recorder import Tracer
-from tests.common.torch_support import assert_close
+from tests.common.torch_support import assert_close, outcome
 
 SAMPLES = [torch.linspace(-1, 1, 4) * number for number in range(1, 6)]
 
@@ -44,19 +44,13 @@ def nets() -> Iterator[tuple[Net, Net]]:
     yield eager, net
 
 
-def run(net: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
-    """The results of the samples, and gradients."""
-    net.zero_grad()
-    found = [net(x) for x in SAMPLES]
-    sum(x.sum() for x in found).backward()  # type: ignore[union-attr]
-    return [x.detach().clone() for x in found], [p.grad.clone() for p in net.parameters() if p.grad is not None]
-
-
 def agree(eager: nn.Module, net: nn.Module) -> None:
-    for own, other in zip(run(net), run(eager)):
-        assert len(own) == len(other)
-        for one, two in zip(own, other):
-            assert_close(one, two, "a result")
+    (found, own), (wanted, other) = [outcome(each, SAMPLES, lambda net, x: net(x)) for each in (net, eager)]
+    for one, two in zip(found, wanted):
+        assert_close(one, two, "a result")
+    assert own.keys() == other.keys()
+    for name, gradient in other.items():
+        assert_close(own[name], gradient, name)
 
 
 @pytest.mark.parametrize("given", [None, torch.ones(4), (torch.ones(4),), [torch.full((4,), 2.0)]])

@@ -16,6 +16,7 @@ from torch.nn import functional as F  # noqa: E402
 import gluonjit  # noqa: E402
 from gluonjit.engines.torch.session import Session  # noqa: E402
 from gluonjit.errors import EarlyFlushWarning  # noqa: E402
+from tests.common.torch_support import assert_minibatch_as_eagerly  # noqa: E402
 
 SIZE, TAGS, WORDS = 6, 5, 20
 FIXED = {"granularity": "cell", "scheduler": "depth", "expand": ("Body",)}  # whose operators are what is tested
@@ -32,19 +33,7 @@ def assert_one_flush(net: Any, samples: list[Any], forward: Any = None, **option
     own = copy.deepcopy(net)
     gluonjit.hybridize(own, dynamic_batch=True, **{**FIXED, **options})
     for _ in range(2):
-        found = []
-        for model in (net, own):
-            model.zero_grad()
-            losses = [forward(model, sample).sum() for sample in samples]
-            sum(losses).backward()
-            found.append(([loss.item() for loss in losses], [one.grad for one in model.parameters()]))
-        report = gluonjit.explain()
-        (wanted, gradients), (actual, grads) = found
-        assert actual == pytest.approx(wanted, rel=1e-4, abs=1e-4)
-        for one, other in zip(grads, gradients):
-            assert (one is None) == (other is None)
-            if one is not None:
-                torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+        report = assert_minibatch_as_eagerly(net, own, samples, forward)
         assert report.flushes == 1, report.reasons
     return report
 

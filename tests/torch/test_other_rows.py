@@ -14,6 +14,7 @@ from torch.nn import functional as F  # noqa: E402
 
 import gluonjit  # noqa: E402
 from gluonjit.engines.torch import records  # noqa: E402
+from tests.common.torch_support import assert_minibatch_as_eagerly  # noqa: E402
 
 SIZE = 5
 FIXED = {"granularity": "op", "scheduler": "depth"}
@@ -56,18 +57,7 @@ def assert_as_eagerly(body: Callable[..., Any]) -> None:
     own = gluonjit.hybridize(copy.deepcopy(net), dynamic_batch=True, **FIXED)
     for numbers in ([2, 3], [3, 2], [4, 7, 1, SIZE, 2, 9], [7, 11, 1]):
         samples = [torch.randn(n, SIZE) for n in numbers]
-        found = []
-        for model in (net, own):
-            model.zero_grad()
-            losses = [model(x) for x in samples]
-            sum(losses).backward()
-            found.append(([loss.item() for loss in losses], [each.grad for each in model.parameters()]))
-        (wanted, gradients), (actual, grads) = found
-        assert actual == pytest.approx(wanted, rel=1e-4, abs=1e-4)
-        for one, other in zip(grads, gradients):
-            assert (one is None) == (other is None)
-            if one is not None:
-                torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+        assert_minibatch_as_eagerly(net, own, samples)
 
 
 @pytest.mark.parametrize("name", ROW_BY_ROW)

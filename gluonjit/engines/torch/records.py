@@ -146,7 +146,7 @@ def _put(batch: Batch, key: tuple[Any, ...], kind: Kind, variant: Variant, found
 
 
 def signature_of(batch: Batch, record: Record) -> tuple[Any, Any]:
-    """What finds the kind of a record in another batch: the signature as its cell has it, and whose call it is."""
+    """Returns what finds a record's kind in another batch: the signature as its cell has it, and whose call it is."""
     found = batch.reused[record]
     return found if found[0].__class__ is tuple else ((batch.options.without, None, *found), None)
 

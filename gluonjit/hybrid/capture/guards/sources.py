@@ -206,7 +206,7 @@ def _first_line(node: ast.AST) -> int:
 
 
 def copied(node: Any) -> Any:
-    """A part of a program, or a list of such, to be changed: as `copy.deepcopy`, in two fifths of the time."""
+    """A part of a program, or a list of such, to be changed: as `copy.deepcopy`, which looks for circles."""
     if isinstance(node, list):
         return [copied(part) for part in node]
     if not isinstance(node, ast.AST):

@@ -172,3 +172,29 @@ def test_the_rows_of_a_written_input_are_its_own_where_inputs_have_any_number_of
 
     for found, wanted in zip(outcomes(True), outcomes(False)):
         assert_close(found, wanted, "gradients")
+
+
+def test_a_result_that_backward_needs_and_that_was_joined_is_refused_where_it_is_written_over() -> None:
+    def program(net: Net, x: Any) -> Any:
+        h = torch.tanh(net.dense(x))
+        joined = torch.stack([h, net.other(x)])
+        h[0] = 0
+        return joined.sum(0)
+
+    for batched in (False, True):
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            outcome(program, batched)
+
+
+def test_a_copy_of_what_backward_needs_may_be_written_over() -> None:
+    def program(net: Net, x: Any) -> Any:
+        h = torch.tanh(net.dense(x))
+        copied, joined = 0 + h, torch.stack([h])
+        copied[0] = 0
+        joined[0, 1] = 0
+        return h + copied + joined[0]
+
+    for found, wanted in zip(outcome(program, True), outcome(program, False)):
+        assert (found is None) == (wanted is None)
+        if wanted is not None:
+            assert_close(found, wanted, "what was copied")

@@ -173,9 +173,9 @@ p.fill_(0.25)
 p.masked_fill_({x} > 0.1234, 0.5)
 p[{x} > 0.1234] = 0.5
 p.view(-1)[0] = 7 ?? dense(run, x)
-p.reshape(-1)[0:1] = p.reshape(-1)[0:1] * 1.0 + {y}.reshape(-1)[0:1]
+p.reshape(-1)[0:1] = p.reshape(-1)[0:1] * 1.0 + {y}.reshape(-1)[0:1] ?? dense(run, x)
 p[...] = {y}
-p.flatten()[-1:] = 0.5
+p.flatten()[-1:] = 0.5 ?? dense(run, x)
 q = p.view(-1)\np += 1\np = p * q.reshape(p.shape) ?? dense(run, x)
 q = p.unsqueeze(0)\nq *= 2
 q = p.unsqueeze(0)\np *= 2\np = q * 1.0

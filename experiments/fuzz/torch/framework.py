@@ -212,6 +212,7 @@ class PyTorch(Framework):
         late = "late.backward" in text and (FREED_TOO in str(found) or WRITTEN in str(found))
         waits = "touch(" in text and WRITTEN_WEIGHT in str(found)
         waits = waits or (self.copied(text) and "requires_grad_()" in text and WRITTEN in str(found))
+        waits = waits or (wanted is None and "allow_unused" in text and REFUSED in str(found))  # no way leads there
         allowed = any(text in str(wanted) for text in (NO_HISTORY, ONE_OF_SEVERAL))
         return late or waits or allowed or FREED in str(found)
 

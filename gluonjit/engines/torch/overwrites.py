@@ -28,7 +28,11 @@ _MOST_NODES = 4096  # that are looked at for one write
 def note_write(graph: Graph, value: Value, captured: int, learning: bool = True) -> None:
     """Remember the nodes that save what a write to this value changes: those before this row, and what writes."""
     rows = value.rows
-    if not value.taped or not value.depth or isinstance(rows, tuple) or _has_copies(graph, rows, value.spec.rows):
+    if not value.taped or not value.depth or isinstance(rows, tuple):
+        return
+    own = range(rows, rows + value.spec.rows)
+    copies = _copies_of(graph, own)
+    if any(joined == list(own) for joined in copies):  # this may be the one that is written to
         return
     maker = _record_at(graph, rows)
     if maker is None or maker[0].calls > len(maker[0]):  # then equal calls have it, too
@@ -36,12 +40,14 @@ def note_write(graph: Graph, value: Value, captured: int, learning: bool = True)
     record, number = maker
     found = []
     kind = record.kind
-    outputs = [k for k, output in enumerate(kind.outputs) if record.base(number) + output.offset == rows]
+    looks = [(record.base(number) + output.offset, output.spec.rows) for output in kind.outputs]
+    outputs = [k for k, look in enumerate(looks) if look == (rows, value.spec.rows)]
     if is_recorded(record.mode) and not set(outputs).isdisjoint(_kept_by(graph, record, number)[1]):
         found.append(rows)
         _apart(record, number)
     shared = [(rows, value.spec.rows)]  # rows of the same memory
-    for base, reader, node in _between(graph, rows, graph.rows):
+    # What reads rows of which there is a copy may read either.
+    for base, reader, node in [] if copies else _between(graph, rows, graph.rows):
         operands = [
             k for k, item in enumerate(reader.operands_of(node)) if _meets(item, reader.kind.operands[k].rows, shared)
         ]
@@ -119,10 +125,9 @@ def _flags(step: Step, learns: Callable[[Place, Any], bool]) -> tuple[bool, ...]
     return tuple(found)
 
 
-def _has_copies(graph: Graph, first: int, count: int) -> bool:
-    """Tells whether other tensors, joined of these rows, have memory of their own."""
-    rows = set(range(first, first + count))
-    return any(not rows.isdisjoint(joined) for joined in graph.copies)
+def _copies_of(graph: Graph, rows: range) -> list[list[int]]:
+    """The rows of other tensors, joined of any of these, that have memory of their own."""
+    return [list(joined) for joined in graph.copies if not set(rows).isdisjoint(joined)]
 
 
 def _record_at(graph: Graph, row: int) -> tuple[Record, int] | None:

@@ -13,6 +13,7 @@ from mxnet import autograd, gluon, nd  # noqa: E402
 from mxnet.gluon import nn  # noqa: E402
 
 import gluonjit  # noqa: E402
+from gluonjit.hybrid.capture.outlining import outlines  # noqa: E402
 
 SIZE = 8
 BATCHED: dict[str, Any] = {"granularity": "cell"}
@@ -141,6 +142,30 @@ def test_straight_line_code_is_one_call() -> None:
     assert report.calls * 2 < without.calls
     assert without.outlined == {}
     assert list(report.outlined.values()) == ["5 operators in one cell"]
+
+
+class Mixing(Net):
+    """What is done to rows mixes them, so that each number of rows is a kind of its own."""
+
+    def forward(self, tokens: Any, root: Any) -> Any:
+        self.log.append(root)
+        return self.head(self.mixed(self.embed(tokens)))
+
+    def mixed(self, x: Any) -> Any:
+        return nd.dot(nd.softmax(nd.dot(self.child(x), x, transpose_b=True)), x)
+
+
+@pytest.mark.parametrize(("numbers", "given_up"), [((2, 3, 4, 5, 6, 7), True), ((2, 3, 2, 3, 4, 5, 2, 3, 2), False)])
+def test_a_cell_is_given_up_whose_calls_have_other_shapes_in_each_sample(numbers: Any, given_up: bool) -> None:
+    eager, net = made(Mixing)
+    given = [(nd.arange(n), None) for n in numbers]
+    with gluonjit.batching(**BATCHED) as batch:
+        outputs = [net(*sample) for sample in given]
+    (reason,) = batch.report.outlined.values()
+    assert (reason == outlines.VARIED) is given_up
+    assert len(outputs) == len(given)
+    for one, other in zip(run(eager, given, True)[0], run(net, given, True)[0]):
+        assert abs(one - other).max() <= 1e-5 * max(1.0, abs(one).max())
 
 
 def test_another_layer_counts() -> None:

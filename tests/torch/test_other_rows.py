@@ -1,4 +1,4 @@
-"""Operators on numbers of rows that were never met: they run as those that were, and are not traced."""
+"""Operators and layers on numbers of rows that were never met: they run as those that were, and are not traced."""
 
 from __future__ import annotations
 
@@ -17,10 +17,19 @@ from gluonjit.engines.torch import records  # noqa: E402
 from tests.common.torch_support import assert_minibatch_as_eagerly  # noqa: E402
 
 SIZE = 5
-FIXED = {"granularity": "op", "scheduler": "depth"}
+WAYS: dict[str, dict[str, Any]] = {"operators": {"granularity": "op"}, "layers": {"expand": ("Net",)}}
+
+
+@gluonjit.cell
+def own(x: Any) -> Any:
+    """A cell of the user's, whose program depends on the number of rows."""
+    return x.sin() if len(x) < 4 else x.cos()
+
+
 ROW_BY_ROW: dict[str, Callable[..., Any]] = {
     "a layer": lambda net, x: net.layer(x),
     "a cell": lambda net, x: net.cell(x, x * 2),
+    "layers": lambda net, x: net.layers(x),
     "columns joined": lambda net, x: torch.cat([x, x.sin()], dim=1),
     "zeros": lambda net, x: torch.zeros_like(x) + x,
     "a sum with itself": lambda net, x: x + x,
@@ -36,6 +45,7 @@ ACROSS_ROWS: dict[str, Callable[..., Any]] = {
     "a row dropped": lambda net, x: x.tanh().squeeze(0),
     "a square": lambda net, x: (x + net.square if len(x) == SIZE else x).sin(),
     "means": lambda net, x: x.mean(0),
+    "what asks for it": lambda net, x: own(x),
 }
 
 
@@ -43,6 +53,7 @@ class Net(nn.Module):
     def __init__(self, body: Callable[..., Any]) -> None:
         super().__init__()
         self.body = body
+        self.layers = nn.Sequential(nn.Linear(SIZE, SIZE), nn.ReLU(), nn.LayerNorm(SIZE))
         self.layer, self.cell = nn.Linear(SIZE, SIZE), nn.GRUCell(SIZE, SIZE)
         self.square = nn.Parameter(torch.randn(SIZE, SIZE))
 
@@ -50,29 +61,31 @@ class Net(nn.Module):
         return self.body(self, self.layer(x)).sum()
 
 
-def assert_as_eagerly(body: Callable[..., Any]) -> None:
+def assert_as_eagerly(body: Callable[..., Any], way: str) -> None:
     """Two minibatches of few numbers of rows, then one of others, and of one row, of as many as there are columns."""
     torch.manual_seed(0)
     net = Net(body)
-    own = gluonjit.hybridize(copy.deepcopy(net), dynamic_batch=True, **FIXED)
+    own = gluonjit.hybridize(copy.deepcopy(net), dynamic_batch=True, scheduler="depth", **WAYS[way])
     for numbers in ([2, 3], [3, 2], [4, 7, 1, SIZE, 2, 9], [7, 11, 1]):
         samples = [torch.randn(n, SIZE) for n in numbers]
         assert_minibatch_as_eagerly(net, own, samples)
 
 
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", ROW_BY_ROW)
-def test_other_numbers_of_rows_are_not_traced(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_numbers_of_rows_are_not_traced(name: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     traced: list[Any] = []
     made = records.make_kind
     monkeypatch.setattr(records, "make_kind", lambda call: traced.append(call) or made(call))
     gluonjit.clear_caches()
-    assert_as_eagerly(ROW_BY_ROW[name])
+    assert_as_eagerly(ROW_BY_ROW[name], way)
     calls = [call for call in traced if call.kwargs or call.cell.name != "sum"]  # of all rows is a sum of any number
     rows = {value.spec.rows for call in calls for value in call.values if value.spec.mode == "rows"}
     assert {2, 3} <= rows <= {1, 2, 3}  # of one row each is traced, from which axes may be dropped
 
 
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", ACROSS_ROWS)
-def test_what_is_not_row_by_row_is_as_eagerly(name: str) -> None:
+def test_what_is_not_row_by_row_is_as_eagerly(name: str, way: str) -> None:
     gluonjit.clear_caches()
-    assert_as_eagerly(ACROSS_ROWS[name])
+    assert_as_eagerly(ACROSS_ROWS[name], way)

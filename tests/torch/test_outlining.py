@@ -18,6 +18,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 import gluonjit  # noqa: E402
+from gluonjit.hybrid.capture.outlining import outlines  # noqa: E402
 
 SIZE = 6
 
@@ -404,6 +405,33 @@ def test_a_cell_that_is_refused_once_is_no_more_tried(monkeypatch: pytest.Monkey
     given = samples()
     for one, other in zip(run(eager, given, True)[0], run(net, given, True)[0]):
         assert_same(one, other)
+
+
+class Mixing(Net):
+    """What is done to rows mixes them, so that each number of rows is a kind of its own."""
+
+    def forward(self, x: Any) -> Any:
+        self.log.append(len(x))
+        return self.mixed(x) * 2 if len(self.log) else None
+
+    def mixed(self, x: Any) -> Any:
+        return (torch.softmax(self.a(x) @ self.b(x).t(), -1) @ x).sum()
+
+
+@pytest.mark.parametrize(("numbers", "given_up"), [((2, 3, 4, 5, 6, 7), True), ((2, 3, 2, 3, 4, 5, 2, 3, 2), False)])
+def test_a_cell_is_given_up_whose_calls_have_other_shapes_in_each_sample(numbers: Any, given_up: bool) -> None:
+    eager, net = both(Mixing)
+    given = [torch.randn(n, SIZE) for n in numbers]
+    report = calls(net, given)
+    reason = outlines.VARIED if given_up else "7 operators in one cell"
+    assert report.outlined["Mixing.mixed, line " + line_of(Mixing.mixed)] == reason
+    expected, found = run(eager, given, True), run(net, given, True)
+    for one, other in zip(expected[0] + expected[1], found[0] + found[1]):
+        assert_same(one, other)
+
+
+def line_of(method: Any) -> str:
+    return str(method.__code__.co_firstlineno + 1)
 
 
 def test_code_is_exchanged_while_a_sample_is_captured() -> None:

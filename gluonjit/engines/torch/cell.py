@@ -70,7 +70,7 @@ class Cell:
         self.kinds: dict[Any, Kind] = {}
         self.variants: dict[Any, list[Variant]] = {}  # of each signature, by what they read of Python's state
         self.families: dict[Any, Kind] = {}
-        self.by_rows: dict[Any, list[Any]] = {}  # operators that were traced, but for their numbers of rows
+        self.by_rows: dict[Any, list[Any]] = {}  # what was traced, but for their numbers of rows
         self.products: dict[Any, Kind] = {}  # cut out of the cell's kinds
         self.expanded: dict[Any, str] = {}
         self.patterns: dict[Any, Pattern] = {}  # what calls with arguments of the same classes have come to

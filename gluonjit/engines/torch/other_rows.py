@@ -1,7 +1,8 @@
-"""Kinds of operators for numbers of rows that were never met, made of two that were traced, without a trace.
+"""Kinds of operators and layers for numbers of rows that were never met, made of two that were traced, without a trace.
 
 An operator that does the same to each row has one program for any number of them. Where two calls that differ in
-nothing but that number have come to one such program, a third one does.
+nothing but that number have come to one such program, a third one does. So does a layer of PyTorch's own, whose code
+asks for no number of rows; that of a user may.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from gluonjit.engines.torch.kinds import Call
+from gluonjit.engines.torch.layers import is_layer
 from gluonjit.graph import Kind, Spec, Work
 from gluonjit.graph.kinds import outputs_of
 
@@ -37,8 +39,8 @@ def _rows_of(call: Call) -> int:
 
 
 def note_traced(call: Call, wanted: tuple[Any, ...], kind: Kind) -> None:
-    """Remember the kind of an operator that does the same to each row."""
-    rows = _rows_of(call)
+    """Remember the kind of an operator or a layer that does the same to each row."""
+    rows = _rows_of(call) if call.cell.operator or is_layer(call.owner) else 0
     plain = kind.pure and kind.poly and not (kind.apart or kind.children or kind.lone or kind.split or call.noted.facts)
     if not rows or not plain or any(output.spec.mode != "rows" for output in kind.outputs):
         return
@@ -65,7 +67,7 @@ def of_other_rows(call: Call, wanted: tuple[Any, ...]) -> Kind | None:
         outputs,
         height,
         kind.program,
-        operator=True,
+        operator=kind.operator,
         poly=True,
         sum_of=kind.sum_of,
         family=kind.family,

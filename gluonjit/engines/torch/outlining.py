@@ -15,6 +15,7 @@ from gluonjit.engines.torch.aside import KEY
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import capture, open_batch
 from gluonjit.engines.torch.hooked import hooks_everywhere
+from gluonjit.engines.torch.layers import is_layer, is_plain
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.records import ASKED, Refusal
 from gluonjit.hybrid import LOCAL
@@ -56,8 +57,6 @@ _CREATING = {
     torch.zeros_like,
     torch.ones_like,
 }
-_NEVER = (torch.nn.RNNBase, torch.nn.EmbeddingBag, torch.nn.modules.batchnorm._NormBase)
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _NONE: dict[str, Any] = {}
 
 
@@ -102,8 +101,8 @@ class _Torch(Known):
         if module is None or hooks_everywhere():
             return ""
         if type(module) is torch.nn.Embedding:
-            return LOOKUP if module.max_norm is None and _is_plain(module) else ""
-        return LAYER if _is_layer(module) else ""
+            return LOOKUP if module.max_norm is None and is_plain(module) else ""
+        return LAYER if is_layer(module) else ""
 
     def holder(self, owner: Any, names: list[str]) -> Any:
         found = torch.nn.Module()
@@ -139,25 +138,6 @@ class _Torch(Known):
             return None
 
         return MadeCall(cell, holder, None if FAST is None else FAST.capture, otherwise)
-
-
-def _is_layer(module: Any) -> bool:
-    """Tells whether a call of a module is sure to be computed from its arguments and weights alone."""
-    if type(module) is torch.nn.Sequential:
-        return _is_plain(module) and all(map(_is_layer, module))
-    if not type(module).__module__.startswith("torch.nn.modules.") or isinstance(module, (*_NEVER, torch.nn.Embedding)):
-        return False
-    return not module._modules and not getattr(module, "inplace", False) and _is_plain(module)
-
-
-def _is_plain(module: Any) -> bool:
-    """Tells whether nobody has changed what a call of a module does."""
-    space = module.__dict__
-    return (
-        not any(map(len, map(space.__getitem__, _HOOKS)))
-        and "forward" not in space
-        and (space.get("_compiled_call_impl") is None)
-    )
 
 
 KNOWN = _Torch()

@@ -315,7 +315,7 @@ def _made(call: Call, wanted: tuple[Any, ...]) -> tuple[Variant, Any]:
             if made is None:
                 with RUNNING, TRACE, undrawn():
                     made = make_kind(call)
-                if cell.operator and isinstance(made, Kind):
+                if isinstance(made, Kind):
                     note_traced(call, wanted, made)
     except Plain as plain:
         made = plain

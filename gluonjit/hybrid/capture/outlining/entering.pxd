@@ -16,4 +16,7 @@ cdef class MadeCall:
     cdef public object holder
     cdef public object quick
     cdef public object otherwise
+    cdef public object grown
+    cdef public Py_ssize_t calls
+    cdef public Py_ssize_t signatures
     cdef public dict no_names

@@ -61,17 +61,26 @@ class MadeCall:
     """A made cell as its method calls it: gives what it captures, or None where the method goes on as it was written.
 
     quick(cell, holder, args, {}): captures as nearly every call is, or gives None; None where it was not built.
-    otherwise(args): captures any call. The holder of the parts is the first argument of both.
+    otherwise(args): captures any call. The holder of the parts is the first argument of both. grown(): is told where
+    a call has had a signature of its own; `calls` counts all of them.
     """
 
     def __init__(self, cell, holder, quick, otherwise):
         self.cell, self.holder, self.quick, self.otherwise = cell, holder, quick, otherwise
+        self.grown = None
+        self.calls = 0
+        self.signatures = 0
         self.no_names = {}
 
     def __call__(self, *args):
+        self.calls += 1
         given: tuple = (self.holder, *args)
         if self.quick is not None:
             found = self.quick(self.cell, self.holder, given, self.no_names)
             if found is not None:
                 return found
-        return self.otherwise(given)
+        found = self.otherwise(given)
+        if len(self.cell.kinds) != self.signatures:
+            self.signatures = len(self.cell.kinds)
+            self.grown()
+        return found

@@ -23,5 +23,8 @@ class Entry:
 class MadeCall:
     """A made cell as its method calls it."""
 
+    cell: Any
+    grown: Callable[[], None] | None
+    calls: int
     def __init__(self, cell: Any, holder: Any, quick: Any, otherwise: Callable[[tuple[Any, ...]], Any]) -> None: ...
     def __call__(self, *args: Any) -> Any: ...

@@ -21,6 +21,11 @@ from gluonjit.hybrid.run.state import LOCAL
 _NUMBERS = frozenset({int, float, bool, type(None)})
 _MOST_NUMBERS = 4
 
+_VARIED = 4  # samples, each of which has brought another kind
+_FEW = 1.5  # calls a kind
+VARIED = "its arguments have other shapes in each sample, so that few of its calls run together"
+"""The reason for leaving code as it was written whose operators are more alike than the cell they make."""
+
 _outlines: WeakKeyDictionary[FunctionType, Outline] = WeakKeyDictionary()
 
 
@@ -34,6 +39,17 @@ class Made:
         self.cells: list[Any] = []
         self.at = 0
         self._seen: set[Any] = set()
+        self._kinds = 0
+        self._samples: list[int] = []  # that brought a kind, by their numbers, each unlike the last one
+
+    def grown(self) -> None:
+        """Give a cell up of which nearly every call is a kind of its own, sample after sample."""
+        batch, kinds = LOCAL.state.batch, len({id(kind) for kind in self.run.cell.kinds.values()})
+        if kinds > self._kinds and batch is not None and self._samples[-1:] != [batch.sample]:
+            self._samples.append(batch.sample)
+        self._kinds = kinds
+        if len(self._samples) >= _VARIED and self.run.calls < _FEW * kinds and not self.refused:
+            self.refuse(VARIED)
 
     def few(self, item: Any) -> bool:
         """Tells whether an argument is one of a few numbers: each is another kind."""
@@ -96,6 +112,7 @@ class Outline(Entry):
             if held is None or not known.same(held.holder, owner, names):
                 held = store[k] = Made(self.name, site, known.holder(owner, names))
                 held.run = known.capture(site.name, site.function, held.holder, options, held.refuse)
+                held.run.grown = held.grown
             batch.report.outlined[held.name] = held.refused or f"{site.weight} operators in one cell"
             held.cells, held.at = cells, len(cells)
             cells += (None if held.refused else held.run, held.few)

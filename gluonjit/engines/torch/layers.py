@@ -1,0 +1,29 @@
+"""Layers of PyTorch's own: modules that compute from their arguments and weights alone, as they were written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+_NEVER = (torch.nn.RNNBase, torch.nn.Embedding, torch.nn.EmbeddingBag, torch.nn.modules.batchnorm._NormBase)
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def is_layer(module: Any) -> bool:
+    """Tells whether a call of a module is sure to be computed from its arguments and weights alone."""
+    if type(module) is torch.nn.Sequential:
+        return is_plain(module) and all(map(is_layer, module))
+    if not type(module).__module__.startswith("torch.nn.modules.") or isinstance(module, _NEVER):
+        return False
+    return not module._modules and not getattr(module, "inplace", False) and is_plain(module)
+
+
+def is_plain(module: Any) -> bool:
+    """Tells whether nobody has changed what a call of a module does."""
+    space = module.__dict__
+    return (
+        not any(map(len, map(space.__getitem__, _HOOKS)))
+        and "forward" not in space
+        and (space.get("_compiled_call_impl") is None)
+    )

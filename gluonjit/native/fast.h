@@ -126,6 +126,7 @@ typedef struct {
     PyObject *again;       /* (batch, cell, key): the record of an operator that another batch has had, or None */
     PyObject *steps_of;    /* (func, args, kwargs, how many results): the ways to the views that a call gives, or None */
     PyObject *getitem;     /* torch.Tensor.__getitem__ */
+    PyObject *item;        /* (lazy tensor, key): what lazy[key] gives, of any key */
     PyObject *expanded;    /* (batch, cell, class): a call with such an argument was expanded */
     void *get_shape, *get_dtype, *get_context, *copy_out; /* MXNDArrayGetShapeEx64 and so on */
 } Names;

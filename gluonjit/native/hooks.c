@@ -156,17 +156,6 @@ static PyObject *quick_numpy_item(PyObject *const *args, Py_ssize_t count) {
     return count == 2 ? slice_of(&names.mxnet, 1, args[0], args[1]) : NULL;
 }
 
-/* LazyTensor.__getitem__: rows, or by other constants a node. */
-static PyObject *quick_tensor_item(PyObject *const *args, Py_ssize_t count) {
-    PyObject *result;
-    int overridden;
-    if (count != 2) return NULL;
-    result = slice_of(&names.torch, 0, args[0], args[1]);
-    if (result != NULL || PyErr_Occurred() || Py_TYPE(args[0]) != names.torch.lazy[0]) return result;
-    overridden = is_overridden(); /* by what has to see the call first */
-    return overridden ? NULL : through(names.getitem, args, count, NULL);
-}
-
 static struct {
     const char *name;
     Quick quick;
@@ -174,7 +163,6 @@ static struct {
     {"call", quick_call},
     {"item", quick_item},
     {"numpy_item", quick_numpy_item},
-    {"tensor_item", quick_tensor_item},
     {"operator", quick_operator},
     {"verify", quick_verify},
     {"numpy_verify", quick_numpy_verify},

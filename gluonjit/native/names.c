@@ -114,6 +114,7 @@ static struct {
     {TORCH, "again", &names.again},
     {TORCH, "steps_of", &names.steps_of},
     {TORCH, "getitem", &names.getitem},
+    {TORCH, "item", &names.item},
     {0, NULL, NULL},
 };
 

@@ -1,5 +1,5 @@
-/* Signs: `x + y` and its like on lazy tensors, in the slots of a class that they derive from, where Python finds them
-   without looking up a name. What one gives is what PyTorch's method of its name gives. */
+/* Signs: `x + y`, `x[k]` and their like on lazy tensors, in the slots of a class that they derive from, where Python
+   finds them without looking up a name. What one gives is what PyTorch's method of its name gives. */
 
 #include "fast.h"
 
@@ -56,10 +56,26 @@ static PyNumberMethods numbers = {
     .nb_matrix_multiply = matmul,
 };
 
+/* lazy[key]: rows, or by other constants a node. */
+static PyObject *item(PyObject *lazy, PyObject *key) {
+    PyObject *args[2] = {lazy, key}, *result = NULL;
+    if (names.local != NULL && Py_TYPE(lazy) == names.torch.lazy[0]) {
+        result = slice_of(&names.torch, 0, lazy, key);
+        if (result == NULL && !PyErr_Occurred() && !is_overridden()) /* by what has to see the call first */
+            result = through(names.getitem, args, 2, NULL);
+        if (result != NULL || PyErr_Occurred()) return result;
+    }
+    if (names.item == NULL) return PyErr_Format(PyExc_TypeError, "%.100s has no items", Py_TYPE(lazy)->tp_name);
+    return PyObject_Vectorcall(names.item, args, 2, NULL);
+}
+
+static PyMappingMethods items = {.mp_subscript = item};
+
 PyTypeObject SignsType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "gluonjit._fast.Signs",
     .tp_basicsize = sizeof(PyObject),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
     .tp_doc = "The signs of lazy tensors.",
     .tp_as_number = &numbers,
+    .tp_as_mapping = &items,
 };

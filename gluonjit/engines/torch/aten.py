@@ -55,6 +55,9 @@ _FUSED: dict[Any, Any] = {
 The last result is for a backward pass of their own, which nothing asks for.
 """
 
+_APART = {torch.ops.aten.multilabel_margin_loss_forward.default}
+"""Operators that PyTorch takes apart into others that differ: this one counts what comes after the first -1."""
+
 
 @cache
 def name_of(func: Any) -> str:
@@ -65,7 +68,7 @@ def name_of(func: Any) -> str:
 
 def without_rule(func: Any) -> Any:
     """For an operator that has no rule a function that does the same with others, if PyTorch has one."""
-    if rule_of(name_of(func)) is not None:
+    if rule_of(name_of(func)) is not None or func in _APART:
         return None
     if func in _FUSED:
         return _FUSED[func]

@@ -15,19 +15,14 @@ from gluonjit.engines.torch.cell import forget_recordings
 from gluonjit.engines.torch.chunks import current_backward, telling
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import concrete, current
+from gluonjit.engines.torch.reading import computed
 from gluonjit.engines.torch.records import PARTS
 from gluonjit.engines.torch.results import refuse_used, settle
 from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.errors import CaptureError
 from gluonjit.hybrid import LOCAL, UNCAPTURED, Batch
-from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.choose.pacing import BACKWARD, close
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
-
-
-def computed(item: Any) -> Any:
-    """Lazy tensors in nested arguments as computed ones."""
-    return map_structure(item, lambda part: concrete(part) if part.__class__ is LazyTensor else part)
 
 
 def _flush(reason: str) -> None:

@@ -18,6 +18,7 @@ from gluonjit.engines.torch.kinds import LOOPS
 from gluonjit.engines.torch.lazy import waits
 from gluonjit.engines.torch.operators import capturing
 from gluonjit.engines.torch.outlining import KNOWN
+from gluonjit.engines.torch.reading import computed
 from gluonjit.engines.torch.records import ASKED, Refusal, refused_at_once
 from gluonjit.engines.torch.reuse import REUSING
 from gluonjit.graph import is_own
@@ -115,7 +116,7 @@ def _paced(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
 
 def _aside(module: Any, args: Any, kwargs: Any) -> Any:
     """The call as it is without batching: something else traces it."""
-    given, named = changes.computed((args, kwargs))
+    given, named = computed((args, kwargs))
     with UNCAPTURED:
         return hooked.original_call(module, *given, **named)
 

@@ -23,6 +23,7 @@ from gluonjit.engines.torch.hooked import current_mode, plain
 from gluonjit.engines.torch.lazy import waits
 from gluonjit.engines.torch.opkinds import clear_kinds, kind_count, sum_kind
 from gluonjit.engines.torch.ops import call_operator
+from gluonjit.engines.torch.reading import read_by
 from gluonjit.engines.torch.records import Refusal, check_constants
 from gluonjit.engines.torch.replay.plans import clear_plans, plan_count
 from gluonjit.engines.torch.replay.steps import clear_steps, step_count
@@ -112,6 +113,10 @@ class TorchEngine(Adapter):
             return call_operator(func, args, kwargs)
         except Exception as error:
             raise self.error_of(func, args, kwargs, error)  # noqa: B904 (it has its cause)
+
+    def read_by(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An operator that C++ calls on a lazy tensor by itself, of its numbers. Raises CaptureError of a history."""
+        return read_by(func, args, kwargs)
 
     def error_of(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception) -> Exception:
         """The error to raise for one in such a call."""

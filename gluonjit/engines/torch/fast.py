@@ -13,7 +13,7 @@ from gluonjit.engines.torch.aside import KEY
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import captured_lookup, rebuild
 from gluonjit.engines.torch.engine import ENGINE
-from gluonjit.engines.torch.lazy import LazyTensor, make
+from gluonjit.engines.torch.lazy import LazyTensor, item_of, make
 from gluonjit.engines.torch.operands import Unfit, value_of
 from gluonjit.engines.torch.operators import DOORS
 from gluonjit.engines.torch.records import record_again
@@ -51,9 +51,9 @@ def module_call() -> Any:
         dtype=torch.dtype,
         steps_of=steps_of,
         getitem=torch.Tensor.__getitem__,
+        item=item_of,
     )
     doors.find_modes()
     doors.build()
-    LazyTensor.__getitem__ = FAST.Hook("tensor_item", LazyTensor.__getitem__)  # type: ignore[method-assign]
     FAST.quicken("attribute", torch.nn.Module.__getattr__)
     return FAST.quicken("call", dynamic.call)

@@ -14,6 +14,7 @@ from gluonjit.engines.torch import aside, changes
 from gluonjit.engines.torch.doors import handled
 from gluonjit.engines.torch.engine import ENGINE
 from gluonjit.engines.torch.fast import module_call
+from gluonjit.engines.torch.reading import KEEPING, of_computed
 from gluonjit.hybrid import register as register_engine
 
 PATCHES: list[tuple[Any, str, Any]] = [
@@ -26,6 +27,7 @@ PATCHES: list[tuple[Any, str, Any]] = [
     (torch.autograd, "backward", changes.backward),
     (torch.autograd, "grad", changes.grad),
     (torch, "compile", aside.compile_),
+    *[(torch, name, of_computed(getattr(torch, name))) for name in KEEPING],
     *[(module, "handle_torch_function", handled) for module in (torch._tensor, torch.functional, torch.nn.functional)],
     (stateless, "_functional_call", changes.functional_call),
     (distributed, "_find_tensors", changes.find_tensors),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import torch
@@ -35,6 +38,19 @@ _PRE_HOOKS, _HOOKS, _BACKWARD_PRE_HOOKS, _BACKWARD_HOOKS = (
 )
 make_subclass: Any = torch.Tensor._make_subclass
 make_wrapper: Any = torch.Tensor._make_wrapper_subclass
+
+
+_KEYS = torch._C.DispatchKey.__members__
+_CASTING = reduce(or_, [torch._C.DispatchKeySet(key) for name, key in _KEYS.items() if name.startswith("Autocast")])
+_NOTHING = nullcontext()
+
+
+def above() -> Any:
+    """A region in which autograd records, if gradients are: PyTorch's C++ may ask for numbers where it does not."""
+    if not torch._C._dispatch_tls_is_dispatch_key_excluded(_KEYS["AutogradFunctionality"]):
+        return _NOTHING
+    included = torch._C._dispatch_tls_local_include_set() | torch._C.DispatchKeySet(_KEYS["ADInplaceOrView"])
+    return torch._C._ForceDispatchKeyGuard(included, torch._C._dispatch_tls_local_exclude_set() & _CASTING)
 
 
 def hooks_everywhere() -> bool:

@@ -22,6 +22,7 @@ from gluonjit.graph.slices import sliced
 from gluonjit.hybrid import LOCAL, Batch, engine_of
 
 _SCALAR: tuple[int, ...] = ()
+_ITEM = torch.Tensor.__getitem__
 _UNSEEN = object()
 """As `_n`: no value of the view has been found yet."""
 
@@ -69,7 +70,14 @@ class LazyTensor(_Signs, torch.Tensor):  # type: ignore[misc]
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Every operator and method that is not answered below."""
+        if func is _ITEM and args[0].__class__ is LazyTensor:
+            return item_of(*args)
         return _engine().call_operator(func, args, kwargs or {})
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """What PyTorch's C++ does with one that it was given by a function which asks no class: `torch.tensor([x])`."""
+        return _engine().read_by(func, args, kwargs or {})
 
     @property
     def shape(self) -> Any:
@@ -193,22 +201,6 @@ class LazyTensor(_Signs, torch.Tensor):  # type: ignore[misc]
             return iter(self.unbind(0))
         return iter([self[k] for k in range(self._v.spec.shape[0])])
 
-    def __getitem__(self, key: Any) -> Any:
-        value, state = current(self), LOCAL.state
-        batch = state.batch
-        if batch is not None and value.graph is batch.graph and not state.paused and state.trace is None:
-            if torch.is_grad_enabled() or not value.taped:  # else what is sliced has no history
-                kind = key.__class__
-                try:
-                    found = sliced(value, key)
-                    if found is None:
-                        found = row(value, key, _SCALAR) if kind is int else indexed(value, key, _SCALAR)
-                except IndexError as error:
-                    raise _engine().refused(torch.Tensor.__getitem__, (self, key), error) from error
-                if found is not None:
-                    return noted(wrap(found), self, key if kind is int or kind is slice else Key(key))
-        return self.__torch_function__(torch.Tensor.__getitem__, (LazyTensor,), (self, key))
-
     def item(self) -> Any:
         """As torch.Tensor.item."""
         return _read(self).item()
@@ -256,6 +248,27 @@ class LazyTensor(_Signs, torch.Tensor):  # type: ignore[misc]
     ) -> None:
         """As torch.Tensor.backward: runs the batch forward, then backward through all of it at once."""
         torch.autograd.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+def item_of(lazy: LazyTensor, key: Any) -> Any:
+    """`lazy[key]`: rows of what is captured are references. The class has no such method of its own in Python.
+
+    With one PyTorch would take a tensor for a sequence, and one without axes, in a list, for one that has no length.
+    """
+    value, state = current(lazy), LOCAL.state
+    batch = state.batch
+    if batch is not None and value.graph is batch.graph and not state.paused and state.trace is None:
+        if torch.is_grad_enabled() or not value.taped:  # else what is sliced has no history
+            kind = key.__class__
+            try:
+                found = sliced(value, key)
+                if found is None:
+                    found = row(value, key, _SCALAR) if kind is int else indexed(value, key, _SCALAR)
+            except IndexError as error:
+                raise _engine().refused(_ITEM, (lazy, key), error) from error
+            if found is not None:
+                return noted(wrap(found), lazy, key if kind is int or kind is slice else Key(key))
+    return _engine().call_operator(_ITEM, (lazy, key), {})
 
 
 def wrap(value: Value) -> LazyTensor:

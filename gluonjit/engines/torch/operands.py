@@ -10,7 +10,7 @@ from torch.autograd import forward_ad
 
 from gluonjit.engines.torch.arrays import bytes_of, look_of
 from gluonjit.engines.torch.held import Held, recorded, version_of
-from gluonjit.engines.torch.hooked import plain
+from gluonjit.engines.torch.hooked import above, plain
 from gluonjit.engines.torch.lookups import host_rows
 from gluonjit.engines.torch.recorder import TraceTensor
 from gluonjit.engines.torch.trace import NeedsValue
@@ -65,7 +65,8 @@ def concrete(lazy: Any) -> Any:
             raise NeedsValue
         lazy._c = in_memory(lazy)
         if lazy._c is None:
-            lazy._c = engine_of("torch").force(lazy._v)  # type: ignore[attr-defined]
+            with above():
+                lazy._c = engine_of("torch").force(lazy._v)  # type: ignore[attr-defined]
     if LOCAL.state.recorded is not None and (lazy._v.graph is not None or lazy._v.base is not lazy._c):
         refuse("it reads numbers of a tensor, or computes with them at once")  # else it is of numbers that are known
     return lazy._c

@@ -22,6 +22,11 @@ from gluonjit.hybrid.capture.guards import SLOT, Fact
 _BY_NUMBERS = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
 _NONE: frozenset[int] = frozenset()
 
+_WITHOUT_GRADIENT = {torch.ops.aten.randint_like, torch.ops.aten.linspace, torch.ops.aten.logspace}
+"""Operators that torch's functions of their names call without autograd, which has no derivative of them."""
+_WITH_GRADIENT = {torch.ops.aten._embedding_bag_forward_only.default: torch.ops.aten._embedding_bag.default}
+"""Operators that PyTorch takes where a placeholder, which never learns, stands for what may."""
+
 FLAG = torch.Tensor.requires_grad
 """The slot in which a tensor has whether it learns."""
 
@@ -284,6 +289,9 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
             raise NeedsValue  # it looks at memory, in which a batch has others beside it
         if not self._stays(named.get("device")):
             raise NeedsValue
+        if self.learns and func.overloadpacket in _WITHOUT_GRADIENT:
+            named = {key: self._apart(value) for key, value in named.items()}
+        func = _WITH_GRADIENT.get(func, func) if self.learns else func
         inputs: list[int] = []
         viewing = any(result.alias_info is not None for result in func._schema.returns)
 
@@ -312,7 +320,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         if RANDOM in func.tags:
             self.draws = True
         listed = list(found) if isinstance(found, (list, tuple)) else [found]
-        if not all(isinstance(item, torch.Tensor) for item in listed):
+        if not all(isinstance(item, torch.Tensor) and item.layout is torch.strided for item in listed):
             raise NeedsValue
         outputs = [self._new(item) for item in listed]
         self._pass_on(inputs, [] if func._schema.name == "aten::detach" else outputs)
@@ -391,6 +399,9 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
             raise NeedsValue
         with self:
             return int(self._tensor(position).to(wanted).position)
+
+    def _apart(self, value: Any) -> Any:
+        return self._tensor(self._detached(self._position(value))) if isinstance(value, torch.Tensor) else value
 
     def _detached(self, position: int) -> int:
         return self._added(DETACH, position)

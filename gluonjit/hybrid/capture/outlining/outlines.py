@@ -44,7 +44,7 @@ class Made:
 
     def grown(self) -> None:
         """Give a cell up of which nearly every call is a kind of its own, sample after sample."""
-        batch, kinds = LOCAL.state.batch, len({id(kind) for kind in self.run.cell.kinds.values()})
+        batch, kinds = LOCAL.state.batch, len({id(kind.family) for kind in self.run.cell.kinds.values()})
         if kinds > self._kinds and batch is not None and self._samples[-1:] != [batch.sample]:
             self._samples.append(batch.sample)
         self._kinds = kinds

@@ -1,0 +1,70 @@
+"""Numbers of lazy tensors where PyTorch asks no class: functions that make tensors, and what C++ calls by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import torch
+
+from gluonjit.engines.torch.lazy import LazyTensor
+from gluonjit.engines.torch.operands import concrete
+from gluonjit.errors import CaptureError
+from gluonjit.hybrid import LOCAL
+from gluonjit.hybrid.capture.structure import map_structure
+
+KEEPING: tuple[str, ...] = (
+    "as_tensor",
+    "asarray",
+    "sparse_coo_tensor",
+    "sparse_compressed_tensor",
+    "sparse_csr_tensor",
+    "sparse_csc_tensor",
+    "sparse_bsr_tensor",
+    "sparse_bsc_tensor",
+)
+"""Functions of torch that ask no class of their arguments, and whose results have the history of these."""
+_COPIES = {torch.ops.aten.detach, torch.ops.aten._to_copy, torch.ops.aten.clone, torch.ops.aten.alias}
+_COPIES |= {torch.ops.aten._local_scalar_dense, torch.ops.aten.copy_, torch.ops.aten.lift_fresh}
+
+
+def computed(item: Any) -> Any:
+    """Lazy tensors in nested arguments as computed ones."""
+    return map_structure(item, lambda part: concrete(part) if part.__class__ is LazyTensor else part)
+
+
+def of_computed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wraps a function so that it is given computed tensors."""
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*computed(args), **computed(kwargs))
+
+    return call
+
+
+def read_by(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """An operator that C++ calls on lazy tensors by itself, as `torch.tensor([x])` does: on their numbers.
+
+    Autograd has been passed by then. Raises CaptureError where gradients would get lost: of what is no copy.
+    """
+    batch = LOCAL.state.batch
+    if batch is not None:
+        batch.caller = func.overloadpacket.__name__
+    try:
+        given, named = computed(args), computed(kwargs)
+    finally:
+        if batch is not None:
+            batch.caller = ""
+    if torch.is_grad_enabled() and func.overloadpacket not in _COPIES:
+        if any(item.requires_grad for item in (*given, *named.values()) if isinstance(item, torch.Tensor)):
+            raise CaptureError(
+                f"{func} was called on a result whose gradient is recorded, by a function of PyTorch that tells nobody "
+                f"of it. Call that function by its full name (torch.NAME) after `import gluonjit`, or on "
+                f"`tensor.detach()`."
+            )
+    if named.get("device") is not None and named["device"].type == "meta":  # that of the stand-ins
+        tensors = [item for item in (*given, *named.values()) if isinstance(item, torch.Tensor)]
+        named["device"] = tensors[0].device
+    return func(*given, **named)

@@ -15,7 +15,7 @@ from gluonjit.hybrid.choose.costs import clear_curves
 from gluonjit.hybrid.choose.pacing import clear_paces
 from gluonjit.hybrid.explain.report import Report
 from gluonjit.hybrid.run.state import ENGINES
-from gluonjit.rows import clear_spare
+from gluonjit.rows.running import clear_spare
 
 __all__ = ["add_n", "cache_info", "cell", "clear_caches", "hybridize", "verify"]
 

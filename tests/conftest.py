@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gluonjit.hybrid.capture.outlining import AS_WRITTEN
+from gluonjit.hybrid.capture.outlining.outlines import AS_WRITTEN
 from gluonjit.hybrid.choose import pacing
 
 pacing.PINNED.append(True)

@@ -9,7 +9,8 @@ from typing import Any
 
 import gluonjit
 from experiments.fuzz.framework import Framework, Patch
-from gluonjit.hybrid.capture.guards import Follower, Noted, Variant
+from gluonjit.hybrid.capture.guards.follower import Follower
+from gluonjit.hybrid.capture.guards.variants import Noted, Variant
 from gluonjit.hybrid.choose import pacing
 
 

@@ -8,9 +8,11 @@ from time import perf_counter
 
 from gluonjit.analysis import measures
 from gluonjit.analysis.bound import critical_path, lower_bound
-from gluonjit.analysis.costs import CostModel
+from gluonjit.analysis.costs.model import CostModel
 from gluonjit.analysis.planner import make_plan
-from gluonjit.analysis.traces import Trace, graph_of, sample_numbers, variant
+from gluonjit.analysis.traces.document import Trace
+from gluonjit.analysis.traces.restoring import graph_of, variant
+from gluonjit.analysis.traces.samples import sample_numbers
 from gluonjit.graph.modes import is_recorded
 
 _REPEATS, _SECONDS = 3, 0.5  # the analysis is measured so often, but not again after so long

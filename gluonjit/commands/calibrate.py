@@ -7,8 +7,9 @@ import sys
 import time
 from pathlib import Path
 
-from gluonjit.analysis.costs import Coefficients, CostModel
+from gluonjit.analysis.costs.coefficients import Coefficients
 from gluonjit.analysis.costs.measured import Fitted, Measured
+from gluonjit.analysis.costs.model import CostModel
 from gluonjit.hybrid.choose.costs import calibration_file, machine, use_model
 from gluonjit.hybrid.run.state import engine_of
 

@@ -9,10 +9,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from gluonjit.analysis.costs import Coefficients, CoefficientsError, CostModel
+from gluonjit.analysis.costs.coefficients import Coefficients, CoefficientsError
+from gluonjit.analysis.costs.model import CostModel
 from gluonjit.analysis.schedulers import SCHEDULERS
 from gluonjit.analysis.simulation import Simulated, simulated
-from gluonjit.analysis.traces import read_trace
+from gluonjit.analysis.traces.files import read_trace
 from gluonjit.errors import TraceError
 from gluonjit.writing import write_whole
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from gluonjit.hybrid.capture.guards import Noted, Variant
+from gluonjit.hybrid.capture.guards.variants import Noted, Variant
 
 LOG = logging.getLogger("state")
 SCALE = 1.0

@@ -11,16 +11,9 @@ from torch_rule_cases import Arg, Case
 
 from gluonjit.engines.torch.arrays import name_of_device, name_of_dtype
 from gluonjit.engines.torch.program import stored
-from gluonjit.engines.torch.rules import (
-    ANY,
-    Examples,
-    NotBatchable,
-    OperatorCall,
-    Val,
-    Writer,
-    batch_op,
-    operator_named,
-)
+from gluonjit.engines.torch.rules.examples import Examples
+from gluonjit.engines.torch.rules.table import batch_op, operator_named
+from gluonjit.engines.torch.rules.values import ANY, NotBatchable, OperatorCall, Val, Writer
 
 seed = torch.default_generator.manual_seed
 """What `torch.manual_seed` does on the host; for devices that are not there yet it keeps a traceback, a millisecond."""

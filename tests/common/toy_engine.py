@@ -21,7 +21,9 @@ from gluonjit.graph.references import indexed, table_rows
 from gluonjit.hybrid import LOCAL, Adapter, Batch, Options, Report, Session, register
 from gluonjit.hybrid.capture.capturing import captured, open_batch, outermost_batch, sampled
 from gluonjit.hybrid.capture.functions import CellFunction
-from gluonjit.hybrid.capture.guards import Follower, Known, Noted, Refused, follow
+from gluonjit.hybrid.capture.guards.follower import Follower, follow
+from gluonjit.hybrid.capture.guards.reading import Known, Refused
+from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.capture.signatures import Same, Signatures, signature_of
 from gluonjit.hybrid.capture.structure import items_of, map_structure
 from gluonjit.hybrid.run.batch import rows_of

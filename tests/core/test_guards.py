@@ -13,8 +13,11 @@ from typing import Any
 import pytest
 
 from gluonjit.hybrid import LOCAL
-from gluonjit.hybrid.capture.guards import Follower, Noted, Refused, facts, holding, too_many, variant_key
+from gluonjit.hybrid.capture.guards import facts
 from gluonjit.hybrid.capture.guards.facts import Fact, Guards, alike, look
+from gluonjit.hybrid.capture.guards.follower import Follower
+from gluonjit.hybrid.capture.guards.reading import Refused
+from gluonjit.hybrid.capture.guards.variants import Noted, holding, too_many, variant_key
 
 GLOBAL = 2.0
 KEPT: list[Any] = []

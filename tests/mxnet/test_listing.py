@@ -10,10 +10,17 @@ mx = pytest.importorskip("mxnet")
 
 from gluonjit.__main__ import main  # noqa: E402
 from gluonjit.engines.mxnet.program import Batched, Lone, build  # noqa: E402
-from gluonjit.engines.mxnet.rules import RULES, canonical, describe  # noqa: E402
 from gluonjit.engines.mxnet.rules.alone import NO_RULE  # noqa: E402
 from gluonjit.engines.mxnet.rules.failing import MAY_FAIL  # noqa: E402
-from gluonjit.engines.mxnet.rules.listing import HOW, KINDS, registered, unruled  # noqa: E402
+from gluonjit.engines.mxnet.rules.listing import (  # noqa: E402
+    HOW,
+    KINDS,
+    describe,
+    registered,
+    unruled,
+)
+from gluonjit.engines.mxnet.rules.symbols import canonical  # noqa: E402
+from gluonjit.engines.mxnet.rules.table import RULES  # noqa: E402
 from gluonjit.engines.mxnet.trace import trace_op  # noqa: E402
 from gluonjit.graph import intern_spec  # noqa: E402
 
@@ -93,7 +100,7 @@ def test_programs_say_that_they_may_fail() -> None:
 
 
 def test_take_may_fail_only_where_it_checks() -> None:
-    from gluonjit.engines.mxnet.rules import Attributes
+    from gluonjit.engines.mxnet.rules.attributes import Attributes
 
     assert RULES["take"].fails(Attributes({"mode": "raise"}))
     assert not RULES["take"].fails(Attributes({}))

@@ -18,7 +18,10 @@ mx = pytest.importorskip("mxnet")
 from rule_cases import CASES, Case  # noqa: E402
 from rule_runs import built, check, draw, layouts_of, one_by_one, run_one  # noqa: E402
 
-from gluonjit.engines.mxnet.rules import RULES, Attributes, NotBatchable, Val, batch_op, canonical, convert  # noqa: E402
+from gluonjit.engines.mxnet.rules.attributes import Attributes  # noqa: E402
+from gluonjit.engines.mxnet.rules.symbols import canonical  # noqa: E402
+from gluonjit.engines.mxnet.rules.table import RULES, batch_op  # noqa: E402
+from gluonjit.engines.mxnet.rules.values import NotBatchable, Val, convert  # noqa: E402
 
 
 def by_operator(cases: list[Case]) -> list[list[Case]]:

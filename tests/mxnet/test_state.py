@@ -14,7 +14,8 @@ from state_cases import restore as restore_cases
 
 import gluonjit
 from gluonjit.errors import StateError
-from gluonjit.hybrid.capture.guards import AGAIN, Noted
+from gluonjit.hybrid.capture.guards.again import AGAIN
+from gluonjit.hybrid.capture.guards.variants import Noted
 
 
 def ones(count: int) -> Any:

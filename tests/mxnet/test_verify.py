@@ -12,7 +12,7 @@ import pytest
 from mxnet import gluon, nd
 
 import gluonjit
-from gluonjit.engines.mxnet import rules
+from gluonjit.engines.mxnet.rules import table as rules
 from gluonjit.errors import OptionError, VerifyError
 
 

@@ -18,8 +18,8 @@ from torch_training import VECTORS, assert_alike  # noqa: E402
 import gluonjit  # noqa: E402
 from gluonjit.engines.torch import saved  # noqa: E402
 from gluonjit.engines.torch.cell import cells_known  # noqa: E402
-from gluonjit.hybrid.capture.guards import SLOT  # noqa: E402
 from gluonjit.hybrid.capture.guards.again import Again  # noqa: E402
+from gluonjit.hybrid.capture.guards.facts import SLOT  # noqa: E402
 
 CELL: dict[str, Any] = {"granularity": "cell"}
 

@@ -13,8 +13,8 @@ torch = pytest.importorskip("torch")
 import gluonjit  # noqa: E402
 from gluonjit.__main__ import main  # noqa: E402
 from gluonjit.commands import operators  # noqa: E402
-from gluonjit.engines.torch.rules import RULES  # noqa: E402
 from gluonjit.engines.torch.rules.listing import HOW, KINDS, PAGE, describe  # noqa: E402
+from gluonjit.engines.torch.rules.table import RULES  # noqa: E402
 from gluonjit.errors import AloneWarning  # noqa: E402
 
 FILE = Path(__file__).resolve().parents[2] / "docs" / "operators-torch.md"

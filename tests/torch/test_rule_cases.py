@@ -17,7 +17,9 @@ from torch_rule_cases import CASES, Case  # noqa: E402
 from torch_rule_runs import arguments, check, draw, layouts_of, refused, run_one  # noqa: E402
 
 import gluonjit  # noqa: E402
-from gluonjit.engines.torch.rules import RULES, NotBatchable, reductions, rule_of  # noqa: E402
+from gluonjit.engines.torch.rules import reductions  # noqa: E402
+from gluonjit.engines.torch.rules.table import RULES, rule_of  # noqa: E402
+from gluonjit.engines.torch.rules.values import NotBatchable  # noqa: E402
 
 BATCHED = [test for test in CASES if not test.alone]
 

@@ -15,7 +15,7 @@ import gluonjit  # noqa: E402, F401
 from gluonjit.engines.torch.arrays import spec_of  # noqa: E402
 from gluonjit.engines.torch.program import build, join, pieces, pruned  # noqa: E402
 from gluonjit.engines.torch.recorder import recording  # noqa: E402
-from gluonjit.engines.torch.rules import NotBatchable  # noqa: E402
+from gluonjit.engines.torch.rules.values import NotBatchable  # noqa: E402
 from gluonjit.engines.torch.trace import Trace  # noqa: E402
 from gluonjit.graph import operand_groups  # noqa: E402
 

@@ -21,7 +21,8 @@ from torch import nn
 
 import gluonjit
 from gluonjit.errors import StateError
-from gluonjit.hybrid.capture.guards import AGAIN, Noted
+from gluonjit.hybrid.capture.guards.again import AGAIN
+from gluonjit.hybrid.capture.guards.variants import Noted
 
 TABLE: dict[str, float] = {"scale": 1.0}
 

@@ -12,7 +12,7 @@ from torch import nn  # noqa: E402
 from torch_support import TreeModel, make_trees  # noqa: E402
 
 import gluonjit  # noqa: E402
-from gluonjit.engines.torch import rules  # noqa: E402
+from gluonjit.engines.torch.rules import table as rules  # noqa: E402
 from gluonjit.errors import VerifyError  # noqa: E402
 
 

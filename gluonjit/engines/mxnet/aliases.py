@@ -17,7 +17,8 @@ from gluonjit.engines.mxnet.indices import basic_index, expanded, is_basic
 from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.graph import Spec, Value
 from gluonjit.graph.references import keys_of
-from gluonjit.hybrid import UNCAPTURED, Batch
+from gluonjit.hybrid.run.batch import Batch
+from gluonjit.hybrid.run.state import UNCAPTURED
 
 
 class Owned:

@@ -12,7 +12,7 @@ import mxnet as mx
 from mxnet import autograd
 from mxnet.ndarray import NDArray
 
-from gluonjit.analysis.costs import ObservedBackward
+from gluonjit.analysis.costs.model import ObservedBackward
 from gluonjit.engines.mxnet.arrays import VERSIONS, context_of
 from gluonjit.engines.mxnet.bridge import finish
 from gluonjit.engines.mxnet.computing import unlinked
@@ -25,11 +25,11 @@ from gluonjit.engines.mxnet.semantics import classic, is_numpy, same_elements
 from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Spec, line_of, user_line
-from gluonjit.hybrid import LOCAL, RUNNING
 from gluonjit.hybrid.choose.costs import cost_model
 from gluonjit.hybrid.choose.pacing import BACKWARD
 from gluonjit.hybrid.explain.advice import ONE_AT_A_TIME, one_at_a_time
-from gluonjit.hybrid.run.state import settle
+from gluonjit.hybrid.run.batch import RUNNING
+from gluonjit.hybrid.run.state import LOCAL, settle
 
 
 class Pass(NamedTuple):

@@ -27,13 +27,13 @@ from gluonjit.engines.mxnet.outlining import KNOWN
 from gluonjit.engines.mxnet.reuse import REUSING
 from gluonjit.engines.mxnet.trace import operator_call
 from gluonjit.engines.mxnet.writes import before_write
-from gluonjit.hybrid import LOCAL, Batch
 from gluonjit.hybrid.capture.capturing import outermost_batch, sampled
-from gluonjit.hybrid.capture.outlining import place
+from gluonjit.hybrid.capture.outlining.outlines import place
 from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.capture.reusing import reused
 from gluonjit.hybrid.choose.pacing import begin
-from gluonjit.hybrid.run.state import left_call
+from gluonjit.hybrid.run.batch import Batch
+from gluonjit.hybrid.run.state import LOCAL, left_call
 
 _HybridBlock = gluon.HybridBlock
 

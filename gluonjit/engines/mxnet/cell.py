@@ -10,10 +10,10 @@ from weakref import WeakSet
 from gluonjit.engines.mxnet.computing import waits
 from gluonjit.engines.mxnet.lazy import Lazy
 from gluonjit.graph import Kind
-from gluonjit.hybrid import Options
-from gluonjit.hybrid.capture.guards import Variant
+from gluonjit.hybrid.capture.guards.variants import Variant
 from gluonjit.hybrid.capture.reuse import Recordings
 from gluonjit.hybrid.choose.pacing import NO_CHOICE, Paces
+from gluonjit.hybrid.options import Options
 
 KEY = "_gluonjit"
 """A dynamically batched block keeps its Cell in its own __dict__, so that copies and pickles take it along."""

@@ -28,10 +28,12 @@ from gluonjit.engines.mxnet.semantics import ARRAYS
 from gluonjit.engines.mxnet.trace import map_structure
 from gluonjit.graph import Kind, Record, Value, is_own
 from gluonjit.graph.modes import is_recorded
-from gluonjit.hybrid import FULL, LOCAL, RUNNING, Batch, engine_of
 from gluonjit.hybrid.capture.capturing import captured, room_of
-from gluonjit.hybrid.capture.guards import AGAIN, Noted, changed, holding, put_record, too_many, variant_key
+from gluonjit.hybrid.capture.guards.again import AGAIN, changed
+from gluonjit.hybrid.capture.guards.variants import Noted, holding, put_record, too_many, variant_key
 from gluonjit.hybrid.choose.pacing import TRACE
+from gluonjit.hybrid.run.batch import FULL, RUNNING, Batch
+from gluonjit.hybrid.run.state import LOCAL, engine_of
 
 _MOST_KINDS = 4096
 _CONSTANTS = (type(None), bool, int, float, str, ModuleType, gluon.Block, type)

@@ -19,10 +19,10 @@ from gluonjit.engines.mxnet.semantics import note_semantics
 from gluonjit.engines.mxnet.writes import before_write
 from gluonjit.errors import OptionError
 from gluonjit.graph.modes import is_recorded, is_training, mode_of
-from gluonjit.hybrid import LOCAL, UNCAPTURED
 from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.choose.pacing import close
 from gluonjit.hybrid.options import refuse_without_switch
+from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 
 
 def set_recording(is_recording: bool) -> bool:

@@ -10,9 +10,10 @@ from mxnet import gluon
 
 from gluonjit.engines.mxnet.cell import KEY, Cell, any_lazy, cells_known, forget_recordings
 from gluonjit.engines.mxnet.following import is_hybrid
-from gluonjit.hybrid import LOCAL, Options, engine_of
 from gluonjit.hybrid.choose.kept import Look, recall
 from gluonjit.hybrid.choose.pacing import paces_for
+from gluonjit.hybrid.options import Options
+from gluonjit.hybrid.run.state import LOCAL, engine_of
 
 _automatic: WeakKeyDictionary[gluon.Block, Cell] = WeakKeyDictionary()
 _parts: WeakSet[gluon.Block] = WeakSet()  # blocks inside automatic cells

@@ -8,8 +8,8 @@ from typing import Any
 import mxnet as mx
 from mxnet.ndarray import NDArray
 
-from gluonjit.analysis import Plan
 from gluonjit.analysis.costs.measured import Measured, Progress
+from gluonjit.analysis.plan import Plan
 from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet.arrays import VERSIONS
 from gluonjit.engines.mxnet.bridge import bridged
@@ -27,11 +27,13 @@ from gluonjit.engines.mxnet.trace import clear_inferred, inferred_count
 from gluonjit.engines.mxnet.verifying import verify
 from gluonjit.engines.mxnet.writes import Memory
 from gluonjit.graph import Kind, Spec, Value
-from gluonjit.hybrid import LOCAL, Adapter, Options, Report
 from gluonjit.hybrid.capture.functions import CellFunction
 from gluonjit.hybrid.explain.provenance import Provenance
+from gluonjit.hybrid.explain.report import Report
+from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.calibration import measure
-from gluonjit.hybrid.run.state import settle
+from gluonjit.hybrid.run.protocol import Adapter
+from gluonjit.hybrid.run.state import LOCAL, settle
 
 
 class MXNetEngine(Adapter):

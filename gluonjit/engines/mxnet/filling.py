@@ -7,11 +7,11 @@ from typing import Any
 import mxnet as mx
 from mxnet.ndarray import NDArray
 
-from gluonjit.engines.mxnet import rules
 from gluonjit.engines.mxnet.arrays import host_view
 from gluonjit.engines.mxnet.hooked import original_invoke
+from gluonjit.engines.mxnet.rules import symbols
 
-_zeros_like = rules.symbols._handle("zeros_like")
+_zeros_like = symbols._handle("zeros_like")
 
 
 def fill_zero(array: NDArray) -> None:

@@ -11,8 +11,11 @@ from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.lazy import Lazy
 from gluonjit.engines.mxnet.trace import Trace
-from gluonjit.hybrid.capture.guards import Follower, Known, Noted, follow, is_user_function
 from gluonjit.hybrid.capture.guards.facts import is_plain
+from gluonjit.hybrid.capture.guards.follower import Follower, follow
+from gluonjit.hybrid.capture.guards.owners import is_user_function
+from gluonjit.hybrid.capture.guards.reading import Known
+from gluonjit.hybrid.capture.guards.variants import Noted
 
 COUNTERS = frozenset(["_counter", "_init_counter"])
 """Attributes of recurrent cells that count calls, for names of symbols alone."""

@@ -6,13 +6,15 @@ import weakref
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
-from gluonjit.analysis import Plan
+from gluonjit.analysis.plan import Plan
 from gluonjit.engines.mxnet.arrays import address_of, device_of, dtype_name, room_for
 from gluonjit.engines.mxnet.fusing import fused_program
 from gluonjit.engines.mxnet.threads import threads
 from gluonjit.graph import Kind
 from gluonjit.graph.modes import is_recorded
-from gluonjit.rows import NO_FLAGS, Learner, NotFusable, RowProgram, Steps, Stretch, row_flags
+from gluonjit.rows.program import NotFusable, RowProgram
+from gluonjit.rows.running import NO_FLAGS, row_flags
+from gluonjit.rows.steps import Learner, Steps, Stretch
 
 
 class History(Learner, Protocol):

@@ -9,9 +9,9 @@ from math import prod
 import mxnet as mx
 
 from gluonjit.engines.mxnet.fusing_operators import OPERATORS, Anything, Beside, Const, Group, RowMatrix, rows_in
-from gluonjit.engines.mxnet.rules import Attributes
+from gluonjit.engines.mxnet.rules.attributes import Attributes
 from gluonjit.graph import Kind
-from gluonjit.rows import CHILD, NODE, Builder, NotFusable, RowProgram, Weight
+from gluonjit.rows.program import CHILD, NODE, Builder, NotFusable, RowProgram, Weight
 
 
 def fused_program(graph: mx.sym.Symbol, kind: Kind, shapes: Sequence[tuple[int, ...]]) -> RowProgram:

@@ -7,7 +7,7 @@ from functools import partial, reduce
 from math import prod
 from typing import Any, NamedTuple
 
-from gluonjit.engines.mxnet.rules import Attributes
+from gluonjit.engines.mxnet.rules.attributes import Attributes
 from gluonjit.rows.program import CHILD, COMMUTATIVE, NODE, Builder, NotFusable, View, Weight
 
 

@@ -18,13 +18,14 @@ from gluonjit.engines.mxnet.known import known, note_read, whole_numbers
 from gluonjit.engines.mxnet.lookups import host_numbers
 from gluonjit.engines.mxnet.operands import Empty, leaf, made_from_nothing, value_of
 from gluonjit.engines.mxnet.program import operator_handle
-from gluonjit.engines.mxnet.rules import Attributes
+from gluonjit.engines.mxnet.rules.attributes import Attributes
 from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.graph import Spec, Value
 from gluonjit.graph.modes import is_recorded
 from gluonjit.graph.references import Copied, leaves_out, placed
 from gluonjit.graph.slices import picked
-from gluonjit.hybrid import LOCAL, UNCAPTURED, Batch
+from gluonjit.hybrid.run.batch import Batch
+from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 
 _EVERYTHING = slice(None)
 

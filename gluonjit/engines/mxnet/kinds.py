@@ -10,7 +10,6 @@ from mxnet.gluon.utils import _check_all_np_ndarrays
 from mxnet.ndarray import NDArray
 from mxnet.numpy import ndarray
 
-from gluonjit.engines.mxnet import rules
 from gluonjit.engines.mxnet.cell import Cell, Unknown
 from gluonjit.engines.mxnet.following import followed
 from gluonjit.engines.mxnet.hoist import cut, product_kind
@@ -20,6 +19,7 @@ from gluonjit.engines.mxnet.operands import ZERO, value_of
 from gluonjit.engines.mxnet.peepholes import improved
 from gluonjit.engines.mxnet.program import build, program_of
 from gluonjit.engines.mxnet.references import Copied
+from gluonjit.engines.mxnet.rules.values import NotBatchable
 from gluonjit.engines.mxnet.semantics import ARRAYS
 from gluonjit.engines.mxnet.trace import NeedsValue, Trace, TraceOp, map_structure, tracing
 from gluonjit.engines.mxnet.variadic import Traced, join
@@ -27,8 +27,11 @@ from gluonjit.engines.mxnet.work import work_of
 from gluonjit.engines.mxnet.zeros import without_zeros
 from gluonjit.graph import Kind, Spec, Value, family_key, split_kind
 from gluonjit.graph.modes import is_training
-from gluonjit.hybrid import LOCAL, Batch
-from gluonjit.hybrid.capture.guards import Noted, Refused, first_difference
+from gluonjit.hybrid.capture.guards.again import first_difference
+from gluonjit.hybrid.capture.guards.reading import Refused
+from gluonjit.hybrid.capture.guards.variants import Noted
+from gluonjit.hybrid.run.batch import Batch
+from gluonjit.hybrid.run.state import LOCAL
 
 
 class _Found(NamedTuple):
@@ -143,7 +146,7 @@ def _kind_of(
     try:
         products = [] if pieces is None else [_product(cell, trace, without, *product) for product in pieces.products]
         built = build(rest, places)
-    except rules.NotBatchable as refusal:
+    except NotBatchable as refusal:
         return str(refusal)
     built.program.parameters = parameters
     built.program.left = [] if left is None else left.weights

@@ -12,8 +12,9 @@ from gluonjit.engines.mxnet.aliases import is_stale, renew
 from gluonjit.engines.mxnet.computing import in_memory
 from gluonjit.engines.mxnet.shared import SHARED
 from gluonjit.graph import Value
-from gluonjit.hybrid import LOCAL, Batch
 from gluonjit.hybrid.capture.reuse import refuse
+from gluonjit.hybrid.run.batch import Batch
+from gluonjit.hybrid.run.state import LOCAL
 
 _FAR = 2**31
 

@@ -27,7 +27,7 @@ from gluonjit.engines.mxnet.operands import owned
 from gluonjit.graph import Value
 from gluonjit.graph.modes import RECORDING
 from gluonjit.graph.slices import sliced
-from gluonjit.hybrid import LOCAL, UNCAPTURED
+from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 
 _new = object.__new__
 _Silent: Any = object if FAST is None else FAST.Silent  # has a __del__ that is no call of Python

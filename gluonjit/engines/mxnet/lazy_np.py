@@ -21,7 +21,7 @@ from gluonjit.engines.mxnet.program import operator_handle
 from gluonjit.graph import Value
 from gluonjit.graph.modes import RECORDING
 from gluonjit.graph.slices import sliced
-from gluonjit.hybrid import LOCAL, UNCAPTURED
+from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 
 _new = object.__new__
 

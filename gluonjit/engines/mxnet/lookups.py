@@ -12,7 +12,7 @@ from gluonjit.errors import CaptureError
 from gluonjit.graph import Value, intern_spec
 from gluonjit.graph.entries import entries_at
 from gluonjit.graph.references import table_rows
-from gluonjit.hybrid import Batch
+from gluonjit.hybrid.run.batch import Batch
 
 
 class Table:

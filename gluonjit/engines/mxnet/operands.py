@@ -20,8 +20,8 @@ from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.engines.mxnet.trace import Attrs, NeedsValue, Trace
 from gluonjit.graph import Spec, Value
 from gluonjit.graph.modes import RECORDING, is_recorded
-from gluonjit.hybrid import LOCAL, Batch
-from gluonjit.hybrid.run.state import settle
+from gluonjit.hybrid.run.batch import Batch
+from gluonjit.hybrid.run.state import LOCAL, settle
 
 _INTEGERS = {"int32", "int64", "int8", "uint8"}
 

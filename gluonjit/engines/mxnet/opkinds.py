@@ -9,15 +9,20 @@ from typing import Any
 
 import mxnet as mx
 
-from gluonjit.engines.mxnet import rules
 from gluonjit.engines.mxnet.peepholes import improved
 from gluonjit.engines.mxnet.program import OWNERS, SEGMENTS, Batched, Lone, build, lay_out, segment_sum
+from gluonjit.engines.mxnet.rules.attributes import Attributes
+from gluonjit.engines.mxnet.rules.gradients import NO_GRADIENT
+from gluonjit.engines.mxnet.rules.symbols import apply
+from gluonjit.engines.mxnet.rules.table import RULES
+from gluonjit.engines.mxnet.rules.values import NotBatchable
 from gluonjit.engines.mxnet.trace import Attrs, trace_op
 from gluonjit.engines.mxnet.work import work_of
 from gluonjit.graph import Kind, Spec, Work, family_key, intern_spec, natural_mode
-from gluonjit.hybrid import LOCAL, RUNNING, Batch
 from gluonjit.hybrid.choose.pacing import TRACE
+from gluonjit.hybrid.run.batch import RUNNING, Batch
 from gluonjit.hybrid.run.failures import refused
+from gluonjit.hybrid.run.state import LOCAL
 
 ADDITIONS = {"elemwise_add", "broadcast_add", "add_n", "_npi_add"}
 _kinds: dict[Any, Kind] = {}
@@ -40,10 +45,10 @@ def sum_kind(spec: Spec, count: int) -> Kind:
 
 def _make_sum(spec: Spec, stacked: Spec, count: int) -> Kind:
     inner = (count, *((spec.rows,) if spec.mode == "rows" else ()), *spec.row_shape)
-    data = rules.apply("Reshape", [mx.sym.var("group0")], {"shape": (-1, *inner)})
-    total = rules.apply("sum", [data], {"axis": 1})
+    data = apply("Reshape", [mx.sym.var("group0")], {"shape": (-1, *inner)})
+    total = apply("sum", [data], {"axis": 1})
     if spec.mode == "rows":
-        total = rules.apply("Reshape", [total], {"shape": (-1, *spec.row_shape)})
+        total = apply("Reshape", [total], {"shape": (-1, *spec.row_shape)})
     program = Batched([total], ["group0"], [])
     outputs, rows = lay_out([(spec.shape, spec.dtype, spec.mode)], spec.device)
     elements = float(prod(stacked.shape))
@@ -94,7 +99,7 @@ def known_kind(batch: Batch, signature: Any) -> Kind | None:
 def _make_kind(
     handle: int, name: str, attrs: Attrs, sources: Sequence[Any], training: bool, without: tuple[str, ...]
 ) -> Kind | None:
-    rule = rules.RULES.get(name)
+    rule = RULES.get(name)
     if rule is not None and rule.at_once:
         return None
     trace, results = trace_op(name, attrs, sources, training)
@@ -104,7 +109,7 @@ def _make_kind(
         return None
     try:
         program, outputs, rows, pure, poly = build(improved(trace, results, without), results)
-    except rules.NotBatchable as refusal:
+    except NotBatchable as refusal:
         reason = str(refusal).removeprefix(f"{name}: ")
     else:
         specs = trace.operands
@@ -124,23 +129,23 @@ def _make_kind(
             )
             first = _families.setdefault(general, kind)
             kind.family, kind.program = first, first.program
-        elif name == "sum" and "arity" not in without and _sums_rows(kind, rules.Attributes(dict(attrs))):
+        elif name == "sum" and "arity" not in without and _sums_rows(kind, Attributes(dict(attrs))):
             return _in_segments(kind)
         return kind
     shaped = [(*trace.shapes[position], natural_mode(trace.shapes[position][0])) for position in results]
     outputs, rows = lay_out(shaped, trace.device)
     inputs = [source if isinstance(source, Spec) else None for source in sources]
     consts = [source for source in sources if not isinstance(source, Spec)]
-    known = rules.Attributes(dict(attrs))
+    known = Attributes(dict(attrs))
     may_fail = rule is None or rule.fails(known)
-    blocked = rules.NO_GRADIENT.get(name, ())
+    blocked = NO_GRADIENT.get(name, ())
     lone = Lone(handle, attrs, inputs, [output.spec for output in outputs], consts, may_fail, blocked)
     pure = rule is not None and not rule.stateful and not rule.draws(known)
     work = work_of(trace, lone.operators)
     return Kind(name, trace.operands, outputs, rows, lone, pure, lone=reason, operator=True, work=work)
 
 
-def _sums_rows(kind: Kind, attrs: rules.Attributes) -> bool:
+def _sums_rows(kind: Kind, attrs: Attributes) -> bool:
     """Tells whether an operator adds up the rows of its operand, and nothing inside of them."""
     (spec,), result = kind.operands, kind.outputs[0].spec
     axis = attrs.text("axis", "").strip("()[], ")
@@ -155,8 +160,8 @@ def _in_segments(kind: Kind) -> Kind:
     key = ("segments", spec.row_shape, spec.dtype, spec.device, output.spec)
     first = _families.get(key)
     if first is None:
-        flat = rules.apply("Reshape", [mx.sym.var("group0")], {"shape": (-1, max(prod(spec.row_shape), 1))})
-        total = rules.apply("Reshape", [segment_sum(flat)], {"shape": (-1, *spec.row_shape)})
+        flat = apply("Reshape", [mx.sym.var("group0")], {"shape": (-1, max(prod(spec.row_shape), 1))})
+        total = apply("Reshape", [segment_sum(flat)], {"shape": (-1, *spec.row_shape)})
         program = Batched([total], ["group0"], [], (OWNERS, SEGMENTS))
         first = _families[key] = replace(kind, program=program, children=((0,),), family=None)
     return replace(kind, program=first.program, children=((0,),), family=first)

@@ -9,7 +9,6 @@ from mxnet.ndarray import NDArray
 from mxnet.ndarray.sparse import BaseSparseNDArray
 
 from gluonjit.compiled import FAST
-from gluonjit.engines.mxnet import rules
 from gluonjit.engines.mxnet.computing import concrete, created, own, unlinked, waits
 from gluonjit.engines.mxnet.hooked import current_mode, original_invoke
 from gluonjit.engines.mxnet.indexing import by_numbers
@@ -19,13 +18,16 @@ from gluonjit.engines.mxnet.lookups import look_up, table_of
 from gluonjit.engines.mxnet.operands import Empty, leaf, made_from_nothing, unzipped, value_of
 from gluonjit.engines.mxnet.opkinds import ADDITIONS, operator_kind, sum_kind
 from gluonjit.engines.mxnet.references import REFERENCES, Copied
+from gluonjit.engines.mxnet.rules.attributes import Attributes
+from gluonjit.engines.mxnet.rules.table import RULES
 from gluonjit.engines.mxnet.trace import Attrs, infer, operator_call
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Record, Spec, Value
 from gluonjit.graph.modes import RECORDING, is_recorded, is_training
-from gluonjit.hybrid import FULL, LOCAL, Batch, State, engine_of
 from gluonjit.hybrid.capture.capturing import captured, room_of
 from gluonjit.hybrid.capture.reuse import refuse
+from gluonjit.hybrid.run.batch import FULL, Batch
+from gluonjit.hybrid.run.state import LOCAL, State, engine_of
 
 # Operands that a layer's weights usually are: a concrete array there is the same for all samples.
 _WEIGHTS = {
@@ -81,7 +83,7 @@ def capture_op(
         results = None
     if results is None:  # a lazy array that is asked for its handle runs, with its history
         refuse(f"{name} runs when it is called")
-        rule = rules.RULES.get(name)
+        rule = RULES.get(name)
         if rule is not None and rule.writes:  # what has read the arrays runs before they change
             batch.flush("an operator that writes into its operands was called")
             arrays = [own(array, False) if isinstance(array, Lazy) else array for array in arrays]
@@ -124,7 +126,7 @@ def _weights(batch: Batch, name: str, arrays: Sequence[Any]) -> set[int]:
 
 def _created(batch: Batch, handle: int, name: str, attrs: Attrs, is_np: bool, as_list: bool) -> Any:
     """An array made from nothing: made once a batch, unless it is drawn at random."""
-    rule = rules.RULES.get(name)
+    rule = RULES.get(name)
     if rule is None or rule.kind != "constant" or rule.random or as_list:
         refuse(f"{name} runs when it is called")
         return original_invoke(handle, [], *unzipped(attrs), None, is_np, as_list)
@@ -165,7 +167,7 @@ def _results(
     if reference is not None and len(operands) == len(values):
         if is_recorded(mode) or not any(value.taped or _learns(value) for value in operands):
             shaped = tuple((spec.shape, spec.dtype) for spec in specs)
-            found = reference(operands, rules.Attributes(dict(attrs)), infer(name, attrs, shaped)[0][0])
+            found = reference(operands, Attributes(dict(attrs)), infer(name, attrs, shaped)[0][0])
             if found is not None:
                 if isinstance(found.base, Value):
                     found.base = Copied(found.base)

@@ -14,10 +14,9 @@ from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet.cell import KEY, Cell
 from gluonjit.engines.mxnet.cells import capture_cell
 from gluonjit.engines.mxnet.lazy import LazyArray
-from gluonjit.hybrid import LOCAL, engine_of
-from gluonjit.hybrid.capture.outlining import LAYER, LOOKUP, Known
 from gluonjit.hybrid.capture.outlining.entering import MadeCall
-from gluonjit.hybrid.capture.outlining.known import is_among
+from gluonjit.hybrid.capture.outlining.known import LAYER, LOOKUP, Known, is_among
+from gluonjit.hybrid.run.state import LOCAL, engine_of
 
 _FUNCTIONS = {
     getattr(nd, name)

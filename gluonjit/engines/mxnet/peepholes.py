@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from gluonjit.engines.mxnet import rules
+from gluonjit.engines.mxnet.rules.attributes import Attributes
 from gluonjit.engines.mxnet.trace import Trace, TraceOp
 
 Rewrite = Callable[[Trace, Sequence[int]], "list[TraceOp]"]
@@ -93,7 +93,7 @@ def _parts(trace: Trace, op: TraceOp) -> tuple[int, ...]:
     """The results of a split of (rows, columns) into equal parts of the columns."""
     if op.name != "SliceChannel" or len(trace.shapes[op.inputs[0]][0]) != 2 or len(op.outputs) < 2:
         return ()
-    attrs = rules.Attributes(dict(op.attrs))
+    attrs = Attributes(dict(op.attrs))
     along = attrs.integer("axis", 1) in (1, -1) and not attrs.flag("squeeze_axis")
     return op.outputs if along else ()
 
@@ -135,7 +135,7 @@ def _columns(trace: Trace, op: TraceOp) -> tuple[int, int] | None:
     """Finds the columns that a slice of (rows, columns) takes, if it takes all rows."""
     if op.name not in ("slice_axis", "slice") or len(trace.shapes[op.inputs[0]][0]) != 2:
         return None
-    attrs = rules.Attributes(dict(op.attrs))
+    attrs = Attributes(dict(op.attrs))
     if op.name == "slice_axis":
         if attrs.integer("axis", 0) not in (1, -1):
             return None

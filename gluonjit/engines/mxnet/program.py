@@ -7,13 +7,18 @@ from typing import Any, NamedTuple
 
 import mxnet as mx
 
-from gluonjit.engines.mxnet import rules
 from gluonjit.engines.mxnet.hooked import original_invoke
+from gluonjit.engines.mxnet.rules import symbols
+from gluonjit.engines.mxnet.rules.attributes import Attributes
+from gluonjit.engines.mxnet.rules.gradients import NO_GRADIENT
+from gluonjit.engines.mxnet.rules.symbols import apply, canonical
+from gluonjit.engines.mxnet.rules.table import RULES, batch_op
+from gluonjit.engines.mxnet.rules.values import NotBatchable, Val, convert
 from gluonjit.engines.mxnet.semantics import SHAPES, piece
 from gluonjit.engines.mxnet.sized import Sized, Sizes
 from gluonjit.engines.mxnet.trace import Attrs, Trace, let_in
 from gluonjit.graph import BatchedProgram, Kind, Output, Spec, intern_spec, operand_groups, outputs_of
-from gluonjit.hybrid import LOCAL
+from gluonjit.hybrid.run.state import LOCAL
 
 
 class Program(BatchedProgram):
@@ -178,7 +183,7 @@ def join(spec: Spec, arrays: Sequence[Any], out: Any) -> Any:
 
 def operator_handle(name: str) -> int:
     """The address under which the framework calls an operator."""
-    return rules.symbols._handle(name)
+    return symbols._handle(name)
 
 
 # With oneDNN the gradient of max pooling is wrong where the data are a part of a larger array, as rows of an arena are
@@ -197,45 +202,43 @@ class Built(NamedTuple):
 
 
 def build(trace: Trace, results: Sequence[int]) -> Built:
-    """The batched program of a trace, for any number of rows if that is possible. Raises rules.NotBatchable."""
+    """The batched program of a trace, for any number of rows if that is possible. Raises NotBatchable."""
     if not trace.operands:
-        raise rules.NotBatchable("it has no array operands")
+        raise NotBatchable("it has no array operands")
     if len({spec.rows for spec in trace.operands if spec.mode == "rows"}) == 1:
         try:
             return _build(trace, results, True)
-        except rules.NotBatchable:  # then for this number of rows, or the reason is another
+        except NotBatchable:  # then for this number of rows, or the reason is another
             pass
     return _build(trace, results, False)
 
 
 def _build(trace: Trace, results: Sequence[int], poly: bool) -> Built:
-    values: dict[int, rules.Val] = {}
+    values: dict[int, Val] = {}
     groups = operand_groups(trace.operands, poly)
     for number, group in enumerate(groups):
         pieces = split_group(mx.sym.var(f"group{number}"), len(group), trace.operands[group[0][0]])
         for (k,), symbol in zip(group, pieces):
             spec = trace.operands[k]
-            values[k] = rules.Val(symbol, spec.shape, spec.dtype, spec.mode, poly and spec.mode == "rows")
+            values[k] = Val(symbol, spec.shape, spec.dtype, spec.mode, poly and spec.mode == "rows")
     for k, (position, _) in enumerate(trace.consts):
         shape, dtype = trace.shapes[position]
-        values[position] = rules.Val(mx.sym.var(f"const{k}"), shape, dtype, "shared")
+        values[position] = Val(mx.sym.var(f"const{k}"), shape, dtype, "shared")
     pure, may_fail = True, False
     for op in trace.ops:
-        rule = rules.RULES.get(rules.canonical(op.name))
+        rule = RULES.get(canonical(op.name))
         if rule is not None:
-            attrs = rules.Attributes(dict(op.attrs))
+            attrs = Attributes(dict(op.attrs))
             pure = pure and not (rule.stateful or rule.draws(attrs, trace.training))
             may_fail = may_fail or rule.fails(attrs)
         outputs = [trace.shapes[position] for position in op.outputs]
         inputs = [values[position] for position in op.inputs]
-        for blocked in rules.NO_GRADIENT.get(op.name, ()):
+        for blocked in NO_GRADIENT.get(op.name, ()):
             if blocked < len(inputs):
-                inputs[blocked] = inputs[blocked]._replace(sym=rules.apply("BlockGrad", [inputs[blocked].sym], {}))
+                inputs[blocked] = inputs[blocked]._replace(sym=apply("BlockGrad", [inputs[blocked].sym], {}))
         if op.name in _COPIED:
-            inputs = [value._replace(sym=rules.apply("_copy", [value.sym], {})) for value in inputs]
-        for position, value in zip(
-            op.outputs, rules.batch_op(op.name, dict(op.attrs), inputs, outputs, trace.training)
-        ):
+            inputs = [value._replace(sym=apply("_copy", [value.sym], {})) for value in inputs]
+        for position, value in zip(op.outputs, batch_op(op.name, dict(op.attrs), inputs, outputs, trace.training)):
             values[position] = value
     finals = [stored(values[position]) for position in results]
     outs, rows = lay_out([(final.shape, final.dtype, final.layout) for final in finals], trace.device)
@@ -256,17 +259,17 @@ def split_group(symbol: mx.sym.Symbol, count: int, spec: Spec) -> list[mx.sym.Sy
     """The operands of a group, whose rows come one operand after the other."""
     if count == 1:
         return [symbol]
-    apart = rules.apply("Reshape", [symbol], {"shape": (count, -1, *spec.row_shape)})
-    pieces = rules.apply("SliceChannel", [apart], {"axis": 0, "num_outputs": count, "squeeze_axis": True})
+    apart = apply("Reshape", [symbol], {"shape": (count, -1, *spec.row_shape)})
+    pieces = apply("SliceChannel", [apart], {"axis": 0, "num_outputs": count, "squeeze_axis": True})
     return [pieces[k] for k in range(count)]
 
 
-def stored(value: rules.Val) -> rules.Val:
+def stored(value: Val) -> Val:
     """A result in the layout in which it is kept: from two dimensions on as rows, and a scalar (1,)."""
     if value.layout == "shared":
-        raise rules.NotBatchable("a result does not depend on the operands")
+        raise NotBatchable("a result does not depend on the operands")
     if len(value.shape) >= 2 or value.shape == (1,):
-        return rules.convert(value, "rows")
+        return convert(value, "rows")
     return value
 
 

@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from gluonjit.analysis import Plan, Step
 from gluonjit.analysis.operands import base_rows, operand_matrices
-from gluonjit.analysis.plan import Place
+from gluonjit.analysis.plan import Place, Plan, Step
 from gluonjit.graph import Graph, Kind
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.run import reach
 from gluonjit.hybrid.run.reach import owners_of_operand, owners_of_result, roles_of, rows_at
-from gluonjit.rows import row_flags
+from gluonjit.rows.running import row_flags
 
 
 class Reach(reach.Reach):

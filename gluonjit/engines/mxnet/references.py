@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Optional
 
-from gluonjit.engines.mxnet.rules import Attributes
+from gluonjit.engines.mxnet.rules.attributes import Attributes
 from gluonjit.graph import Value
 from gluonjit.graph.joining import joined
 from gluonjit.graph.references import (

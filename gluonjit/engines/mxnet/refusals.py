@@ -12,8 +12,8 @@ from gluonjit.engines.mxnet.reach import entered_waiting
 from gluonjit.engines.mxnet.results import Imported, is_entered, is_read, spent, tape_of
 from gluonjit.graph import Value
 from gluonjit.graph.modes import RECORDING
-from gluonjit.hybrid import LOCAL
 from gluonjit.hybrid.run.failures import refused
+from gluonjit.hybrid.run.state import LOCAL
 
 
 def refuse_recorded(value: Value, shape: tuple[int, ...]) -> None:

@@ -18,9 +18,10 @@ from gluonjit.engines.mxnet.lookups import Integers, host_table, table_of
 from gluonjit.engines.mxnet.operands import leaf, made_from_nothing
 from gluonjit.engines.mxnet.results import Imported
 from gluonjit.graph import Record, Value
-from gluonjit.hybrid import LOCAL, Batch
 from gluonjit.hybrid.capture.reusable import Reusing, Source
 from gluonjit.hybrid.capture.reuse import Unfit
+from gluonjit.hybrid.run.batch import Batch
+from gluonjit.hybrid.run.state import LOCAL
 
 
 class _MXNet(Reusing):

@@ -11,8 +11,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from gluonjit.analysis import Plan
-from gluonjit.analysis.plan import Arena, Gather, LeafChunk, LookupChunk, Place
+from gluonjit.analysis.plan import Arena, Gather, LeafChunk, LookupChunk, Place, Plan
 from gluonjit.engines.mxnet.arrays import context_of, host_view, room_for, sent
 from gluonjit.engines.mxnet.failures import failed
 from gluonjit.engines.mxnet.finite import Finite
@@ -30,10 +29,12 @@ from gluonjit.engines.mxnet.trace import reason_of
 from gluonjit.errors import FlushError, GluonJITError
 from gluonjit.graph import Leaf
 from gluonjit.graph.modes import TRAINING, is_recorded
-from gluonjit.hybrid import LOCAL, Options, Report
 from gluonjit.hybrid.explain.provenance import Provenance
+from gluonjit.hybrid.explain.report import Report
+from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.failures import both
 from gluonjit.hybrid.run.session import ArraySession
+from gluonjit.hybrid.run.state import LOCAL
 
 
 class Result(NamedTuple):

@@ -16,8 +16,7 @@ import mxnet as mx
 from mxnet import autograd
 from mxnet.ndarray import NDArray
 
-from gluonjit.analysis import Plan, Step
-from gluonjit.analysis.plan import Gather, Place
+from gluonjit.analysis.plan import Gather, Place, Plan, Step
 from gluonjit.engines.mxnet.arrays import FLOATS, address_of
 from gluonjit.engines.mxnet.filling import fill_zero, zeros
 from gluonjit.engines.mxnet.finite import Finite
@@ -29,8 +28,9 @@ from gluonjit.engines.mxnet.reach import Reach, entered
 from gluonjit.engines.mxnet.semantics import as_shape, classic, shapes
 from gluonjit.graph import Kind, Value
 from gluonjit.graph.modes import is_recorded
-from gluonjit.hybrid import Report
-from gluonjit.rows import Learning, Stretch, row_flags
+from gluonjit.hybrid.explain.report import Report
+from gluonjit.rows.running import row_flags
+from gluonjit.rows.steps import Learning, Stretch
 
 _count = iter(range(1 << 62))
 

@@ -6,7 +6,7 @@ import os
 from functools import lru_cache
 from pathlib import Path
 
-from gluonjit.rows import cores
+from gluonjit.rows.running import cores
 
 SETTINGS = ("MXNET_OMP_MAX_THREADS", "OMP_NUM_THREADS")
 _SIBLINGS = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"

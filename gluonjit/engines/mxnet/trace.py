@@ -14,9 +14,11 @@ import mxnet as mx
 import numpy as np
 from mxnet.base import _LIB, check_call, mx_uint, py_str
 
-from gluonjit.engines.mxnet import rules
 from gluonjit.engines.mxnet.arrays import dtype_name
 from gluonjit.engines.mxnet.hooked import original_invoke, original_set_recording
+from gluonjit.engines.mxnet.rules import symbols
+from gluonjit.engines.mxnet.rules.symbols import apply, canonical
+from gluonjit.engines.mxnet.rules.table import RULES
 from gluonjit.engines.mxnet.semantics import SHAPES
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Spec, Value, intern_spec, natural_mode
@@ -84,7 +86,7 @@ class Trace:
 
     def op(self, name: str, attrs: Attrs, inputs: Sequence[Any]) -> list[Value]:
         """Record an operator and return its results."""
-        rule = rules.RULES.get(name)
+        rule = RULES.get(name)
         if rule is not None and rule.at_once:
             raise NeedsValue()
         positions = tuple([self.position(array) for array in inputs])
@@ -145,7 +147,7 @@ def _operator(handle: int) -> tuple[str, str]:
             *map(ctypes.byref, (name, text, count, names, types, texts, counted, returned)),
         )
     )
-    return rules.canonical(str(py_str(name.value))), str(py_str(counted.value))
+    return canonical(str(py_str(name.value))), str(py_str(counted.value))
 
 
 def operator_call(handle: int, inputs: int, keys: Sequence[str], vals: Sequence[Any]) -> tuple[str, Attrs]:
@@ -189,7 +191,7 @@ def _infer(name: str, attrs: Attrs, inputs: tuple[Shaped, ...]) -> tuple[Shaped,
     names = [f"operand{k}" for k in range(len(inputs))]
     fits = False
     try:
-        symbol = rules.apply(name, [mx.sym.var(operand) for operand in names], dict(attrs))
+        symbol = apply(name, [mx.sym.var(operand) for operand in names], dict(attrs))
         # The public infer_shape prints what it raises.
         shapes = symbol._infer_shape_impl(False, **{operand: shape for operand, (shape, _) in zip(names, inputs)})[1]
         fits = True
@@ -200,7 +202,7 @@ def _infer(name: str, attrs: Attrs, inputs: tuple[Shaped, ...]) -> tuple[Shaped,
         outputs = _measured(name, attrs, inputs)
     else:
         outputs = tuple((tuple(shape), np.dtype(dtype).name) for shape, dtype in zip(shapes, dtypes))
-    if rules.canonical(name) in _RESHAPES and prod(outputs[0][0]) != prod(inputs[0][0]):
+    if canonical(name) in _RESHAPES and prod(outputs[0][0]) != prod(inputs[0][0]):
         said = f"the result {outputs[0][0]} has another number of elements"
         raise _refused(name, attrs, inputs, said, theirs=SizeError)
     return outputs
@@ -208,14 +210,14 @@ def _infer(name: str, attrs: Attrs, inputs: tuple[Shaped, ...]) -> tuple[Shaped,
 
 def _measured(name: str, attrs: Attrs, inputs: tuple[Shaped, ...]) -> tuple[Shaped, ...]:
     """Shapes and dtypes of the results on zeros: a few operators, np.hstack for one, infer no shapes."""
-    rule = rules.RULES.get(rules.canonical(name))
+    rule = RULES.get(canonical(name))
     if rule is None or rule.stateful or rule.random or rule.kind == "alone":
         raise _refused(name, attrs, inputs, "the result's shape cannot be inferred")
     recording = original_set_recording(False)
     try:
         with UNCAPTURED:
             arrays = [mx.nd.zeros(shape, dtype=dtype) for shape, dtype in inputs]
-            handle = rules.symbols._handle(name)
+            handle = symbols._handle(name)
             keys, vals = [key for key, _ in attrs], [val for _, val in attrs]
             found = original_invoke(handle, arrays, keys, vals, None, False, True)
         return tuple((array.shape, dtype_name(array)) for array in found)

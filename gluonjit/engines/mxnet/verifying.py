@@ -20,10 +20,11 @@ from gluonjit.engines.mxnet.history import has_history
 from gluonjit.engines.mxnet.lazy import Lazy
 from gluonjit.engines.mxnet.semantics import is_numpy
 from gluonjit.engines.mxnet.trace import operator_call
-from gluonjit.hybrid import LOCAL, UNCAPTURED, Report, engine_of
 from gluonjit.hybrid.capture.functions import CellFunction
-from gluonjit.hybrid.capture.outlining import AS_WRITTEN
+from gluonjit.hybrid.capture.outlining.outlines import AS_WRITTEN
 from gluonjit.hybrid.capture.structure import items_of
+from gluonjit.hybrid.explain.report import Report
+from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED, engine_of
 from gluonjit.hybrid.verify.comparing import Mode, Runs, compared, run_reusing, run_whole
 from gluonjit.hybrid.verify.leftovers import Framework, Leftovers
 from gluonjit.hybrid.verify.verification import Event, Log, Loss, Outcome, Witness, batched_with, called

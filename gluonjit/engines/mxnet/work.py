@@ -7,7 +7,7 @@ from math import prod, sqrt
 
 import numpy as np
 
-from gluonjit.engines.mxnet import rules
+from gluonjit.engines.mxnet.rules.symbols import canonical
 from gluonjit.engines.mxnet.trace import Shaped, Trace
 from gluonjit.graph import Work
 
@@ -62,7 +62,7 @@ def work_of(trace: Trace, operators: int) -> Work:
     for op in trace.ops:
         inputs = [trace.shapes[position][0] for position in op.inputs]
         outputs = [trace.shapes[position][0] for position in op.outputs]
-        count = _FLOPS.get(rules.canonical(op.name))
+        count = _FLOPS.get(canonical(op.name))
         flops += sum(map(prod, outputs)) if count is None else count(inputs, outputs)
         own = [position for position in (*op.inputs, *op.outputs) if position not in consts]
         moved += sum(_bytes(trace.shapes[position]) for position in own)

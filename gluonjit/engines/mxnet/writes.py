@@ -20,7 +20,8 @@ from mxnet.ndarray.sparse import BaseSparseNDArray
 
 from gluonjit.engines.mxnet.refusals import refuse_recorded, refuse_variable
 from gluonjit.engines.mxnet.trace import NeedsValue
-from gluonjit.hybrid import LOCAL, Batch
+from gluonjit.hybrid.run.batch import Batch
+from gluonjit.hybrid.run.state import LOCAL
 
 
 class Memory:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
-from gluonjit.engines.mxnet import rules
+from gluonjit.engines.mxnet.rules.attributes import Attributes
+from gluonjit.engines.mxnet.rules.table import RULES
 from gluonjit.engines.mxnet.trace import Trace, TraceOp
 
 
@@ -139,14 +140,14 @@ class _Rewriting:
 
 
 def _activation(op: TraceOp) -> str:
-    return rules.Attributes(dict(op.attrs)).text("act_type", "")
+    return Attributes(dict(op.attrs)).text("act_type", "")
 
 
 def _needed(ops: Sequence[TraceOp], results: Sequence[int]) -> list[TraceOp]:
     """Operators without those whose results nobody reads and which have no other effect."""
     needed, kept = set(results), []
     for op in reversed(ops):
-        rule = rules.RULES.get(op.name)
+        rule = RULES.get(op.name)
         pure = rule is not None and not rule.stateful
         if not pure or not needed.isdisjoint(op.outputs):
             needed.update(op.inputs)

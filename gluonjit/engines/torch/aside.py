@@ -9,7 +9,7 @@ import torch
 
 from gluonjit.engines.torch import hooked
 from gluonjit.engines.torch.lazy import LazyTensor
-from gluonjit.hybrid import LOCAL
+from gluonjit.hybrid.run.state import LOCAL
 
 KEY = "_gluonjit"
 """A dynamically batched module keeps its Cell in its own __dict__, so that copies and pickles take it along."""

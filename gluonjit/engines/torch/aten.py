@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from gluonjit.engines.torch.rules import rule_of
+from gluonjit.engines.torch.rules.table import rule_of
 from gluonjit.engines.torch.trace import NeedsValue
 
 _NORMS = {"native_batch_norm.default", "cudnn_batch_norm.default", "miopen_batch_norm.default"}

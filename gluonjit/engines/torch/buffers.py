@@ -14,7 +14,7 @@ from weakref import ref
 import torch
 
 from gluonjit.engines.torch.held import Held, version_of
-from gluonjit.hybrid import Batch
+from gluonjit.hybrid.run.batch import Batch
 
 _written: dict[int, Any] = {}
 

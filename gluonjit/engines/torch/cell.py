@@ -8,10 +8,10 @@ from typing import Any
 from weakref import WeakSet
 
 from gluonjit.graph import Kind
-from gluonjit.hybrid import Options
-from gluonjit.hybrid.capture.guards import Variant
+from gluonjit.hybrid.capture.guards.variants import Variant
 from gluonjit.hybrid.capture.reuse import Recordings
 from gluonjit.hybrid.choose.pacing import NO_CHOICE, Paces
+from gluonjit.hybrid.options import Options
 
 _cells: WeakSet[Cell] = WeakSet()
 

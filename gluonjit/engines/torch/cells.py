@@ -24,10 +24,13 @@ from gluonjit.engines.torch.structure import Constant
 from gluonjit.graph import Record, Value
 from gluonjit.graph.entries import entries_at
 from gluonjit.graph.recorder import mapped
-from gluonjit.hybrid import LOCAL, Batch, Options, engine_of
 from gluonjit.hybrid.capture.capturing import captured
-from gluonjit.hybrid.capture.guards import AGAIN, Noted
+from gluonjit.hybrid.capture.guards.again import AGAIN
+from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.capture.structure import map_structure
+from gluonjit.hybrid.options import Options
+from gluonjit.hybrid.run.batch import Batch
+from gluonjit.hybrid.run.state import LOCAL, engine_of
 
 _CONSTANTS = (
     type(None),

@@ -20,9 +20,10 @@ from gluonjit.engines.torch.records import PARTS
 from gluonjit.engines.torch.results import refuse_used, settle
 from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.errors import CaptureError
-from gluonjit.hybrid import LOCAL, UNCAPTURED, Batch
 from gluonjit.hybrid.choose.pacing import BACKWARD, close
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
+from gluonjit.hybrid.run.batch import Batch
+from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 
 
 def _flush(reason: str) -> None:

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from gluonjit.analysis import Plan
-from gluonjit.analysis.plan import Place
+from gluonjit.analysis.plan import Place, Plan
 from gluonjit.graph import Spec
 
 

@@ -23,13 +23,14 @@ from gluonjit.engines.torch.records import ASKED, Refusal, refused_at_once
 from gluonjit.engines.torch.reuse import REUSING
 from gluonjit.graph import is_own
 from gluonjit.graph.recorder import mapped
-from gluonjit.hybrid import LOCAL, UNCAPTURED, Batch, Options, engine_of
 from gluonjit.hybrid.capture.capturing import sampled
-from gluonjit.hybrid.capture.outlining import place
+from gluonjit.hybrid.capture.outlining.outlines import place
 from gluonjit.hybrid.capture.reusing import reused
 from gluonjit.hybrid.choose.kept import Look, recall
 from gluonjit.hybrid.choose.pacing import begin, paces_for
-from gluonjit.hybrid.run.state import left_call
+from gluonjit.hybrid.options import Options
+from gluonjit.hybrid.run.batch import Batch
+from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED, engine_of, left_call
 
 _automatic: WeakKeyDictionary[Any, tuple[Cell, dict[str, Any]]] = WeakKeyDictionary()
 _stateless: dict[Any, Cell] = {}

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch.nn.utils import parametrize
 
-from gluonjit.hybrid import LOCAL
+from gluonjit.hybrid.run.state import LOCAL
 
 PLAIN = (type(None), bool, int, float, str, torch.dtype, torch.device, torch.Size)
 """Classes of plain constants."""

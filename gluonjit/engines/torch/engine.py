@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from gluonjit.analysis import Plan
 from gluonjit.analysis.costs.measured import Measured, Progress
+from gluonjit.analysis.plan import Plan
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch.aliases import data_step
 from gluonjit.engines.torch.arrays import VERSIONS, clear_looks
@@ -33,10 +33,13 @@ from gluonjit.engines.torch.verifying import verify
 from gluonjit.engines.torch.writes import opened, put_data, renew
 from gluonjit.errors import OptionError
 from gluonjit.graph import Kind, Spec, Value
-from gluonjit.hybrid import LOCAL, Adapter, Options, Report
 from gluonjit.hybrid.capture.functions import CellFunction
 from gluonjit.hybrid.explain.provenance import Provenance
+from gluonjit.hybrid.explain.report import Report
+from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.calibration import measure
+from gluonjit.hybrid.run.protocol import Adapter
+from gluonjit.hybrid.run.state import LOCAL
 
 
 class TorchEngine(Adapter):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from gluonjit.analysis import Plan
+from gluonjit.analysis.plan import Plan
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.replay.plans import new_often, skeleton_of, static_plan
 from gluonjit.engines.torch.replay.session import ReplaySession, learned_inputs
 from gluonjit.engines.torch.replay.skeleton import Unfit, outline
 from gluonjit.engines.torch.replay.steps import ReplayedSteps
 from gluonjit.engines.torch.session import Session
-from gluonjit.hybrid import Options, Report
 from gluonjit.hybrid.explain.provenance import Provenance
+from gluonjit.hybrid.explain.report import Report
+from gluonjit.hybrid.options import Options
 
 SEEN = 3
 """The number of times that a skeleton has to come before executor="auto" makes a static plan for it, on CUDA."""

@@ -9,7 +9,10 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.recorder import FLAG, Tracer, TraceTensor
-from gluonjit.hybrid.capture.guards import Follower, Known, Noted, follow, is_plain
+from gluonjit.hybrid.capture.guards.facts import is_plain
+from gluonjit.hybrid.capture.guards.follower import Follower, follow
+from gluonjit.hybrid.capture.guards.reading import Known
+from gluonjit.hybrid.capture.guards.variants import Noted
 
 _SPACES = ("_parameters", "_buffers", "_modules")
 

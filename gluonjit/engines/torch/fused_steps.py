@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from gluonjit.analysis import Plan
+from gluonjit.analysis.plan import Plan
 from gluonjit.engines.torch.arrays import room_for
 from gluonjit.engines.torch.fusing import fused_program, fused_variadic
 from gluonjit.engines.torch.held import version_of
@@ -15,7 +15,9 @@ from gluonjit.engines.torch.program import program_of
 from gluonjit.engines.torch.written import modified
 from gluonjit.graph import Kind
 from gluonjit.graph.modes import is_recorded
-from gluonjit.rows import NO_FLAGS, Ahead, Learning, NotFusable, RowProgram, Steps, Stretch, sources
+from gluonjit.rows.program import NotFusable, RowProgram
+from gluonjit.rows.running import NO_FLAGS
+from gluonjit.rows.steps import Ahead, Learning, Steps, Stretch, sources
 
 
 class RanFused(NamedTuple):

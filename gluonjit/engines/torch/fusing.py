@@ -9,8 +9,9 @@ from typing import Any
 from gluonjit.engines.torch.fusing_operators import OPERATORS, Anything, Const, RowMatrix, Whole, rows_in, two
 from gluonjit.engines.torch.trace import Operand, Trace
 from gluonjit.graph import Kind
-from gluonjit.hybrid.capture.variadic import ADD_UP, GATHER_UP, SPREAD, Roles, Variadic
-from gluonjit.rows import CHILD, NODE, Builder, NotFusable, RowProgram, View, Weight
+from gluonjit.hybrid.capture.variadic.program import ADD_UP, GATHER_UP, SPREAD, Variadic
+from gluonjit.hybrid.capture.variadic.roles import Roles
+from gluonjit.rows.program import CHILD, NODE, Builder, NotFusable, RowProgram, View, Weight
 
 
 def fused_program(kind: Kind, trace: Trace, results: Sequence[int], consts: Sequence[Any]) -> RowProgram:

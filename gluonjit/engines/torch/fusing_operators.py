@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
-from gluonjit.rows import COMMUTATIVE, Builder, NotFusable, View, Weight
+from gluonjit.rows.program import COMMUTATIVE, Builder, NotFusable, View, Weight
 
 Shape = tuple[int, ...]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from gluonjit.engines.torch.arrays import of_bytes
 from gluonjit.graph import Spec
-from gluonjit.hybrid import LOCAL
+from gluonjit.hybrid.run.state import LOCAL
 
 
 def recorded() -> int:

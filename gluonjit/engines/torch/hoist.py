@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 
 from gluonjit.engines.torch.program import pruned
-from gluonjit.engines.torch.rules import operator_named
+from gluonjit.engines.torch.rules.table import operator_named
 from gluonjit.engines.torch.trace import Trace, TraceOp
 from gluonjit.graph import intern_spec, natural_mode
 

@@ -23,7 +23,7 @@ from gluonjit.engines.torch.references import value_to_slice
 from gluonjit.graph import Value
 from gluonjit.graph.references import indexed, row
 from gluonjit.graph.slices import picked
-from gluonjit.hybrid import Batch
+from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.places import are_many
 
 _EVERYTHING = slice(None)

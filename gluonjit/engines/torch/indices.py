@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gluonjit.analysis import Plan
+from gluonjit.analysis.plan import Plan
 from gluonjit.engines.torch.arrays import device_named, sent
 
 _OWNERS = -1  # in the place of a gather's number

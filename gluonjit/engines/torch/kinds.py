@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-from gluonjit.engines.torch import rules
 from gluonjit.engines.torch.buffers import is_written
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.effects import PLAIN, Outside, attributes, flags
@@ -15,14 +14,17 @@ from gluonjit.engines.torch.following import followed
 from gluonjit.engines.torch.hoist import Piece, cut, used_alone
 from gluonjit.engines.torch.program import Lone, build, lay_out, program_of, pruned
 from gluonjit.engines.torch.recorder import Tracer, TraceTensor, recording
+from gluonjit.engines.torch.rules.values import NotBatchable
 from gluonjit.engines.torch.structure import Constant
 from gluonjit.engines.torch.trace import NeedsValue, Trace
 from gluonjit.engines.torch.variadic import Traced, is_operand, join_kinds
 from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind, Value, family_key, split_kind
-from gluonjit.hybrid import Batch
-from gluonjit.hybrid.capture.guards import Noted, Refused, first_difference
+from gluonjit.hybrid.capture.guards.again import first_difference
+from gluonjit.hybrid.capture.guards.reading import Refused
+from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.capture.structure import map_structure
+from gluonjit.hybrid.run.batch import Batch
 
 RAISED = "tracing it raised"
 ALL_CONSTANT = "it has no tensor operands"
@@ -241,7 +243,7 @@ def _product(cell: Cell, piece: Piece) -> Any:
     """The kind of what was cut out of a cell: one for all kinds of the cell that have it."""
     try:
         built = build(piece.trace, piece.own)
-    except rules.NotBatchable as refusal:
+    except NotBatchable as refusal:
         return str(refusal)
     program = built.program
     key = (piece.trace.operands[0], program.text, *[id(tensor) for tensor in program.consts])
@@ -336,7 +338,7 @@ def _kind_of(cell: Cell, trace: Trace, places: list[int], structure: Any, draws:
         return ALL_CONSTANT
     try:
         built = build(trace, places)
-    except rules.NotBatchable as refusal:
+    except NotBatchable as refusal:
         if not cell.operator:
             return str(refusal)
         outputs, rows = lay_out([trace.shapes[position] for position in places], trace.device)

@@ -19,7 +19,8 @@ from gluonjit.engines.torch.operands import Key, concrete, current, in_memory
 from gluonjit.graph import Value
 from gluonjit.graph.references import indexed, row
 from gluonjit.graph.slices import sliced
-from gluonjit.hybrid import LOCAL, Batch, engine_of
+from gluonjit.hybrid.run.batch import Batch
+from gluonjit.hybrid.run.state import LOCAL, engine_of
 
 _SCALAR: tuple[int, ...] = ()
 _ITEM = torch.Tensor.__getitem__

@@ -13,7 +13,7 @@ from gluonjit.engines.torch.inputs import looked_up
 from gluonjit.graph import Spec, Value, intern_spec
 from gluonjit.graph.entries import entries_at
 from gluonjit.graph.references import table_rows
-from gluonjit.hybrid import Batch
+from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.failures import refused
 
 

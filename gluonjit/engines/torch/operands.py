@@ -16,8 +16,9 @@ from gluonjit.engines.torch.recorder import TraceTensor
 from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.graph import Value, intern_spec
 from gluonjit.graph.references import keys_of
-from gluonjit.hybrid import LOCAL, Batch, engine_of
 from gluonjit.hybrid.capture.reuse import refuse
+from gluonjit.hybrid.run.batch import Batch
+from gluonjit.hybrid.run.state import LOCAL, engine_of
 
 
 class Unfit(Exception):

@@ -9,7 +9,8 @@ from typing import Any
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import capture, open_batch
-from gluonjit.hybrid import LOCAL, Options
+from gluonjit.hybrid.options import Options
+from gluonjit.hybrid.run.state import LOCAL
 
 _MOST = 4096
 _NO_NAMES: dict[str, Any] = {}

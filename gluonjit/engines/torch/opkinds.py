@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from gluonjit.engines.torch.program import Batched, lay_out
-from gluonjit.engines.torch.rules import Writer
+from gluonjit.engines.torch.rules.values import Writer
 from gluonjit.engines.torch.trace import Operand, Trace, TraceOp
 from gluonjit.graph import Kind, Spec, Work, intern_spec
 

@@ -23,8 +23,8 @@ from gluonjit.engines.torch.results import refuse_used
 from gluonjit.engines.torch.segments import INTO_ROWS, mean
 from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.engines.torch.writes import target_of, write
-from gluonjit.hybrid import LOCAL
 from gluonjit.hybrid.capture.structure import map_structure
+from gluonjit.hybrid.run.state import LOCAL
 
 _DETACHING = {torch.detach, torch.Tensor.detach, DATA}
 

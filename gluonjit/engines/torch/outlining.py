@@ -18,10 +18,9 @@ from gluonjit.engines.torch.hooked import hooks_everywhere
 from gluonjit.engines.torch.layers import is_layer, is_plain
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.records import ASKED, Refusal
-from gluonjit.hybrid import LOCAL
-from gluonjit.hybrid.capture.outlining import LAYER, LOOKUP, WEIGHT, Known
 from gluonjit.hybrid.capture.outlining.entering import MadeCall
-from gluonjit.hybrid.capture.outlining.known import is_among
+from gluonjit.hybrid.capture.outlining.known import LAYER, LOOKUP, WEIGHT, Known, is_among
+from gluonjit.hybrid.run.state import LOCAL
 
 _NOT = set(
     """alpha_dropout apply argwhere as_subclass backward batch_norm bernoulli bincount clone compile cpu cuda data_ptr

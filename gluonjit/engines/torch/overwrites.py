@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gluonjit.analysis import Plan, Step
-from gluonjit.analysis.plan import Place
+from gluonjit.analysis.plan import Place, Plan, Step
 from gluonjit.engines.torch.program import program_of
 from gluonjit.engines.torch.saved import kept
 from gluonjit.graph import Graph, Kind, Record, Value

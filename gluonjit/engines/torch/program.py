@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import torch
 
-from gluonjit.engines.torch import rules
 from gluonjit.engines.torch.arrays import device_named
 from gluonjit.engines.torch.hooked import plain
-from gluonjit.engines.torch.rules import ANY, Examples, Val, Writer
+from gluonjit.engines.torch.rules.examples import Examples
+from gluonjit.engines.torch.rules.table import RANDOM, batch_op, operator_named
+from gluonjit.engines.torch.rules.values import ANY, NotBatchable, OperatorCall, Val, Writer
 from gluonjit.engines.torch.trace import Operand, Trace, TraceOp
 from gluonjit.graph import (
     BatchedProgram,
@@ -24,7 +25,8 @@ from gluonjit.graph import (
     operand_groups,
     outputs_of,
 )
-from gluonjit.hybrid.capture.variadic import Roles, Variadic
+from gluonjit.hybrid.capture.variadic.program import Variadic
+from gluonjit.hybrid.capture.variadic.roles import Roles
 
 
 class Program(BatchedProgram):
@@ -132,7 +134,7 @@ def interpret(trace: Trace, results: Sequence[int], operands: Sequence[Any], con
     known.update((position, tensor) for (position, _), tensor in zip(trace.consts, consts))
     for op in trace.ops:
         inputs = [known[position] for position in op.inputs]
-        found = rules.operator_named(op.name)(**{name: _given(value, inputs) for name, value in op.attrs})
+        found = operator_named(op.name)(**{name: _given(value, inputs) for name, value in op.attrs})
         known.update(zip(op.outputs, found if isinstance(found, (list, tuple)) else (found,)))
     return [known[position] for position in results]
 
@@ -180,13 +182,13 @@ def pruned(trace: Trace, results: Sequence[int]) -> Trace:
 
 
 def build(trace: Trace, results: Sequence[int]) -> Built:
-    """The batched program of a trace, for any number of rows if that is possible. Raises rules.NotBatchable."""
+    """The batched program of a trace, for any number of rows if that is possible. Raises NotBatchable."""
     if not trace.operands:
-        raise rules.NotBatchable("it has no tensor operands")
+        raise NotBatchable("it has no tensor operands")
     if len({spec.rows for spec in trace.operands if spec.mode == "rows"}) == 1:
         try:
             return _build(trace, results, True)
-        except rules.NotBatchable:  # then for this number of rows, or the reason is another
+        except NotBatchable:  # then for this number of rows, or the reason is another
             pass
     return _build(trace, results, False)
 
@@ -221,7 +223,7 @@ def _build(trace: Trace, results: Sequence[int], poly: bool) -> Built:
 @contextmanager
 def checking(device: str, names: Iterable[str] = ()) -> Iterator[None]:
     """A region in which operators of these names are written down, and run on examples: what is drawn is forgotten."""
-    draws = any(rules.RANDOM in rules.operator_named(name).tags for name in set(names))
+    draws = any(RANDOM in operator_named(name).tags for name in set(names))
     devices = [] if device == "cpu" else [device_named(device)]
     with plain(), torch.random.fork_rng(devices) if draws else nullcontext():
         yield
@@ -253,7 +255,7 @@ def write(op: TraceOp, values: dict[int, Val], trace: Trace, writer: Writer) -> 
     inputs = [values[position] for position in op.inputs]
     args = {name: placed(value, inputs) for name, value in op.attrs}
     outputs = [trace.shapes[position] for position in op.outputs]
-    found = rules.batch_op(op.name, args, outputs, writer)
+    found = batch_op(op.name, args, outputs, writer)
     values.update(zip(op.outputs, found))
     return found
 
@@ -270,7 +272,7 @@ def stored(val: Val, writer: Writer) -> Val:
 
     And any number of numbers, one a row.
     """
-    call = rules.OperatorCall("the result", None, {}, [], writer)
+    call = OperatorCall("the result", None, {}, [], writer)
     whole = call.spread(val) if val.shared else val
     if natural_mode(val.shape) == "stack" and (whole.lead != ANY or not val.shape):
         return call.stack(whole)

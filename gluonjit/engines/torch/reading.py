@@ -11,8 +11,8 @@ import torch
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import concrete
 from gluonjit.errors import CaptureError
-from gluonjit.hybrid import LOCAL
 from gluonjit.hybrid.capture.structure import map_structure
+from gluonjit.hybrid.run.state import LOCAL
 
 KEEPING: tuple[str, ...] = (
     "as_tensor",

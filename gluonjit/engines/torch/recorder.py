@@ -16,8 +16,8 @@ from gluonjit.engines.torch.hooked import make_wrapper, without_autocast
 from gluonjit.engines.torch.saved import Write, overwritten
 from gluonjit.engines.torch.trace import DETACH, RANDOM, Loops, NeedsValue, Operand, Trace, TraceOp
 from gluonjit.engines.torch.views import ViewStep, detaches, through
-from gluonjit.hybrid import LOCAL
-from gluonjit.hybrid.capture.guards import SLOT, Fact
+from gluonjit.hybrid.capture.guards.facts import SLOT, Fact
+from gluonjit.hybrid.run.state import LOCAL
 
 _BY_NUMBERS = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
 _NONE: frozenset[int] = frozenset()

@@ -10,8 +10,7 @@ from weakref import WeakSet, ref
 import numpy as np
 import torch
 
-from gluonjit.analysis import Plan
-from gluonjit.analysis.plan import LookupChunk, Place
+from gluonjit.analysis.plan import LookupChunk, Place, Plan
 from gluonjit.engines.torch.buffers import note_version, note_written
 from gluonjit.engines.torch.cell import Cell, Pattern
 from gluonjit.engines.torch.effects import attributes, parts_of, undrawn
@@ -21,12 +20,14 @@ from gluonjit.engines.torch.other_rows import note_traced, of_other_rows
 from gluonjit.engines.torch.program import program_of
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Kind, Record
-from gluonjit.hybrid import LOCAL, RUNNING, Batch, Report
 from gluonjit.hybrid.capture.capturing import room_of
-from gluonjit.hybrid.capture.guards import AGAIN, Variant, changed, holding, put_record, too_many, variant_key
+from gluonjit.hybrid.capture.guards.again import AGAIN, changed
+from gluonjit.hybrid.capture.guards.variants import Variant, holding, put_record, too_many, variant_key
 from gluonjit.hybrid.choose.pacing import SPENT, TRACE
+from gluonjit.hybrid.explain.report import Report
+from gluonjit.hybrid.run.batch import RUNNING, Batch
 from gluonjit.hybrid.run.failures import both
-from gluonjit.hybrid.run.state import abandoned_look
+from gluonjit.hybrid.run.state import LOCAL, abandoned_look
 
 _MOST_KINDS = 4096
 

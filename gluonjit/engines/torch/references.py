@@ -16,7 +16,7 @@ from gluonjit.engines.torch.operands import Unfit, value_of
 from gluonjit.graph import Value
 from gluonjit.graph.joining import copied, joined
 from gluonjit.graph.references import reshaped, row, row_range
-from gluonjit.hybrid import Batch
+from gluonjit.hybrid.run.batch import Batch
 
 Reference = Callable[[Batch, tuple[Any, ...], dict[str, Any]], Any]
 _SCALAR: tuple[int, ...] = ()

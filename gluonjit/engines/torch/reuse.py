@@ -26,10 +26,11 @@ from gluonjit.engines.torch.program import program_of
 from gluonjit.engines.torch.records import found_again, signature_of
 from gluonjit.engines.torch.writes import WRITES, target_of
 from gluonjit.graph import Record, Value
-from gluonjit.hybrid import LOCAL, Batch
 from gluonjit.hybrid.capture.reusable import Reusing, Source
 from gluonjit.hybrid.capture.reuse import Unfit, refuse
 from gluonjit.hybrid.capture.structure import items_of
+from gluonjit.hybrid.run.batch import Batch
+from gluonjit.hybrid.run.state import LOCAL
 
 _READING = frozenset("item tolist numpy equal allclose is_nonzero __array__ __contains__".split())
 _READING |= {f"__{kind}__" for kind in ("bool", "int", "float", "complex", "index")}

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from gluonjit.engines.torch import rules
 from gluonjit.engines.torch.arrays import FLOATS, dtype_named, on_host
 from gluonjit.engines.torch.hooked import plain
+from gluonjit.engines.torch.rules.table import operator_named
 from gluonjit.engines.torch.trace import Operand, Trace, TraceOp
 
 Write = tuple[int, int, int, set[int], bool]
@@ -55,7 +55,7 @@ def saved_by(op: TraceOp, known: dict[int, Any]) -> set[int]:
 
     inputs = [known[position] for position in op.inputs]
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        found = rules.operator_named(op.name)(**{name: _given(value, inputs) for name, value in op.attrs})
+        found = operator_named(op.name)(**{name: _given(value, inputs) for name, value in op.attrs})
     known.update(zip(op.outputs, found if isinstance(found, (list, tuple)) else (found,)))
     places = {*op.inputs, *op.outputs}
     return {position for position in places if _memory(known[position]) in saved}

@@ -19,11 +19,11 @@ from gluonjit.engines.torch.lookups import wholes
 from gluonjit.engines.torch.operands import Unfit, value_of
 from gluonjit.engines.torch.operators import captured
 from gluonjit.engines.torch.program import Batched, program_of
-from gluonjit.engines.torch.rules import Writer
+from gluonjit.engines.torch.rules.values import Writer
 from gluonjit.engines.torch.trace import Operand, Trace, TraceOp
 from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind, Output, Spec
-from gluonjit.hybrid import Batch
+from gluonjit.hybrid.run.batch import Batch
 
 
 def _spread(index: Any, source: Any) -> Any:

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from gluonjit.analysis import Plan
-from gluonjit.analysis.plan import Arena, Gather, LeafChunk, LookupChunk, Place
+from gluonjit.analysis.plan import Arena, Gather, LeafChunk, LookupChunk, Place, Plan
 from gluonjit.engines.torch.arrays import device_named, dtype_named, of_bytes, room_for, sent
 from gluonjit.engines.torch.buffers import as_captured
 from gluonjit.engines.torch.chunks import Chunk, Coming, Result
@@ -31,8 +30,9 @@ from gluonjit.engines.torch.tape import Tape
 from gluonjit.errors import CaptureError, GluonJITError
 from gluonjit.graph import Leaf, Spec
 from gluonjit.graph.modes import is_recorded
-from gluonjit.hybrid import Options, Report
 from gluonjit.hybrid.explain.provenance import Provenance
+from gluonjit.hybrid.explain.report import Report
+from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.failures import both
 from gluonjit.hybrid.run.session import ArraySession
 

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from numpy import count_nonzero  # `any` takes five times as long
 
-from gluonjit.analysis import Plan
-from gluonjit.analysis.costs import ObservedBackward
-from gluonjit.analysis.plan import Place
+from gluonjit.analysis.costs.model import ObservedBackward
+from gluonjit.analysis.plan import Place, Plan
 from gluonjit.engines.torch.arrays import FLOATS, VERSIONS, by_one_thread, device_named, dtype_named, with_memory
 from gluonjit.engines.torch.chunks import TWICE, Chunk, Readers, current_backward
 from gluonjit.engines.torch.fused_steps import FusedSteps, RanFused
@@ -25,12 +24,13 @@ from gluonjit.engines.torch.overwrites import savers
 from gluonjit.engines.torch.program import pieces, program_of
 from gluonjit.engines.torch.written import modified
 from gluonjit.graph import line_of, user_line
-from gluonjit.hybrid import LOCAL, Report
 from gluonjit.hybrid.choose.costs import cost_model
 from gluonjit.hybrid.explain.advice import ONE_AT_A_TIME, one_at_a_time
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
+from gluonjit.hybrid.explain.report import Report
 from gluonjit.hybrid.run.reach import Reach, Route, part_of, route, rows_at
-from gluonjit.rows import row_flags
+from gluonjit.hybrid.run.state import LOCAL
+from gluonjit.rows.running import row_flags
 
 _ADVICE = (
     "Capture the losses of a minibatch first, then call backward once for their sum: sum(losses).backward(), or "

@@ -15,10 +15,11 @@ from gluonjit.engines.torch.dynamic import disable, enable
 from gluonjit.engines.torch.hooked import original_setattr
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import concrete
-from gluonjit.hybrid import LOCAL, UNCAPTURED, Report, engine_of
 from gluonjit.hybrid.capture.functions import CellFunction
-from gluonjit.hybrid.capture.outlining import AS_WRITTEN
+from gluonjit.hybrid.capture.outlining.outlines import AS_WRITTEN
 from gluonjit.hybrid.capture.structure import items_of
+from gluonjit.hybrid.explain.report import Report
+from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED, engine_of
 from gluonjit.hybrid.verify.comparing import Mode, Runs, compared, run_reusing, run_whole
 from gluonjit.hybrid.verify.leftovers import Framework, Leftovers
 from gluonjit.hybrid.verify.verification import Event, Log, Loss, Outcome, Witness, batched_with, called

@@ -28,9 +28,11 @@ from gluonjit.engines.torch.recorder import TraceTensor
 from gluonjit.engines.torch.records import Refusal, noting
 from gluonjit.engines.torch.segments import INTO_ROWS
 from gluonjit.graph import Value
-from gluonjit.hybrid import LOCAL, Batch, Options
 from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.capture.structure import map_structure
+from gluonjit.hybrid.options import Options
+from gluonjit.hybrid.run.batch import Batch
+from gluonjit.hybrid.run.state import LOCAL
 
 _MOST = 4096
 _WRITING = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()

@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import Any
 
 from gluonjit.analysis.choice import Allowed, Capture, Seen, Setting, Study, counts_of, samples_that_pay
-from gluonjit.analysis.costs import CostModel
+from gluonjit.analysis.costs.model import CostModel
 from gluonjit.analysis.plan import Plan
 from gluonjit.analysis.planner import Planner
 from gluonjit.analysis.table import OFFERED

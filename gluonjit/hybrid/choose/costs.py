@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
 
-from gluonjit.analysis.costs import Coefficients, CoefficientsError, CostModel
+from gluonjit.analysis.costs.coefficients import Coefficients, CoefficientsError
+from gluonjit.analysis.costs.model import CostModel
 from gluonjit.errors import GluonJITWarning
 
 _models: dict[str, CostModel] = {}

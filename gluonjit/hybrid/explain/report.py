@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gluonjit.analysis.bound import lower_bound
-from gluonjit.analysis.costs import CostModel, Costs
+from gluonjit.analysis.costs.model import CostModel, Costs
 from gluonjit.analysis.measures import gathered_bytes, launches, row_bytes
 from gluonjit.analysis.plan import Plan
 from gluonjit.graph import Record

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gluonjit.analysis import Plan, Planner
 from gluonjit.analysis.choice import Setting
-from gluonjit.analysis.costs import CostModel, Observed
-from gluonjit.analysis.plan import LookupChunk
+from gluonjit.analysis.costs.model import CostModel, Observed
+from gluonjit.analysis.plan import LookupChunk, Plan
+from gluonjit.analysis.planner import Planner
 from gluonjit.analysis.splitting import Sharing
-from gluonjit.analysis.traces import save_graph
+from gluonjit.analysis.traces.saving import save_graph
 from gluonjit.compiled import FAST
 from gluonjit.errors import BatchClosedError
 from gluonjit.graph import Graph, Line, Record, Value, line_of, user_line

@@ -8,16 +8,15 @@ from contextlib import AbstractContextManager, nullcontext
 from time import perf_counter
 from typing import Any
 
-from gluonjit.analysis import Plan
 from gluonjit.analysis.costs.measured import Measured, Progress
-from gluonjit.analysis.plan import LeafChunk, LookupChunk, Place
+from gluonjit.analysis.plan import LeafChunk, LookupChunk, Place, Plan
 from gluonjit.errors import EngineError, OptionError
 from gluonjit.graph import Kind, Spec, clear_specs, spec_count
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.explain.report import Report
 from gluonjit.hybrid.options import AUTO, Options
 from gluonjit.hybrid.run.places import clear_places
-from gluonjit.rows import Ahead, Stretch
+from gluonjit.rows.steps import Ahead, Stretch
 
 
 class Session:

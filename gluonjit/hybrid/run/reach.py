@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gluonjit.analysis import Plan, Step
 from gluonjit.analysis.indices import Index
-from gluonjit.analysis.plan import Gather, Place
+from gluonjit.analysis.plan import Gather, Place, Plan, Step
 from gluonjit.graph import Kind
 
 

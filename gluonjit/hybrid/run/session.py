@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from time import perf_counter
 from typing import Any
 
-from gluonjit.analysis import Plan
-from gluonjit.analysis.plan import Arena, LeafChunk, Place
+from gluonjit.analysis.plan import Arena, LeafChunk, Place, Plan
 from gluonjit.graph import Leaf
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.explain.report import Report

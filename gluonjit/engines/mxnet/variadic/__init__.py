@@ -7,16 +7,19 @@ from typing import Any
 
 from mxnet.ndarray import NDArray
 
-from gluonjit.engines.mxnet import rules
 from gluonjit.engines.mxnet.program import Built, current, program_of
+from gluonjit.engines.mxnet.rules.values import NotBatchable
 from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.engines.mxnet.variadic.building import build_variadic
 from gluonjit.engines.mxnet.variadic.checking import agrees
 from gluonjit.engines.mxnet.variadic.dialect import MXNetDialect
 from gluonjit.graph import Kind, Spec
-from gluonjit.hybrid import Batch
-from gluonjit.hybrid.capture import variadic
-from gluonjit.hybrid.capture.variadic import Dialect, Roles, Traced, Variadic
+from gluonjit.hybrid.capture.variadic import joining
+from gluonjit.hybrid.capture.variadic.joining import Traced
+from gluonjit.hybrid.capture.variadic.program import Variadic
+from gluonjit.hybrid.capture.variadic.reading import Dialect
+from gluonjit.hybrid.capture.variadic.roles import Roles
+from gluonjit.hybrid.run.batch import Batch
 
 __all__ = ["Traced", "join"]
 
@@ -25,7 +28,7 @@ class _Maker:
     """Implements `gluonjit.hybrid.capture.variadic.Maker`."""
 
     dialect: Dialect = MXNetDialect()
-    refusals: tuple[type[Exception], ...] = (rules.NotBatchable,)
+    refusals: tuple[type[Exception], ...] = (NotBatchable,)
     of_rows = False
 
     def is_array(self, item: Any) -> bool:
@@ -58,4 +61,4 @@ _MAKER = _Maker()
 
 def join(cell: Any, key: Any, args: Sequence[Any], specs: Sequence[Spec], new: Traced, batch: Batch) -> Kind:
     """The kind of a call, which runs together with those of other numbers of children where it is like them."""
-    return variadic.join(_MAKER, cell, key, args, specs, new, batch)
+    return joining.join(_MAKER, cell, key, args, specs, new, batch)

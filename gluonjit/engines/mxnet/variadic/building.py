@@ -6,20 +6,23 @@ from collections.abc import Sequence
 
 import mxnet as mx
 
-from gluonjit.engines.mxnet import rules
 from gluonjit.engines.mxnet.program import OWNERS, SEGMENTS, Batched, Built, lay_out, segment_sum, split_group, stored
-from gluonjit.engines.mxnet.rules import Val
+from gluonjit.engines.mxnet.rules.attributes import Attributes
+from gluonjit.engines.mxnet.rules.gradients import NO_GRADIENT
+from gluonjit.engines.mxnet.rules.symbols import apply
+from gluonjit.engines.mxnet.rules.table import RULES, batch_op
+from gluonjit.engines.mxnet.rules.values import NotBatchable, Val
 from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.graph import Spec, operand_groups
-from gluonjit.hybrid.capture.variadic import ADD_UP, GATHER_UP, SPREAD, Variadic, VariadicOp
+from gluonjit.hybrid.capture.variadic.program import ADD_UP, GATHER_UP, SPREAD, Variadic, VariadicOp
 
 
 def build_variadic(
     variadic: Variadic, operands: Sequence[Spec], children: Sequence[tuple[int, ...]], trace: Trace
 ) -> Built:
-    """The program of a step: `trace` is one of those that it was made from. Raises rules.NotBatchable."""
+    """The program of a step: `trace` is one of those that it was made from. Raises NotBatchable."""
     if any(spec.rows != 1 for spec in operands):
-        raise rules.NotBatchable("an operand has several rows")
+        raise NotBatchable("an operand has several rows")
     values = _operands(variadic, operands, children)
     consts = [source.constant for source in variadic.sources if source.constant is not None]
     numbers = [number for number, source in enumerate(variadic.sources) if source.constant is not None]
@@ -72,15 +75,15 @@ def _apply(variadic: Variadic, op: VariadicOp, values: dict[int, Val], training:
     name, attrs = op.name, dict(op.attrs)
     if name == ADD_UP:
         name, attrs = "add_n", {"num_args": str(len(op.inputs))}
-    if name in rules.NO_GRADIENT:
-        raise rules.NotBatchable(f"{name} stops gradients")
-    rule = rules.RULES.get(name)
-    known = rules.Attributes(attrs)
+    if name in NO_GRADIENT:
+        raise NotBatchable(f"{name} stops gradients")
+    rule = RULES.get(name)
+    known = Attributes(attrs)
     if rule is not None and (rule.stateful or rule.draws(known, training)):
-        raise rules.NotBatchable(f"{name} draws random numbers or has a state")
+        raise NotBatchable(f"{name} draws random numbers or has a state")
     outputs = [variadic.shapes[number] for number in op.outputs]
     inputs = [values[number] for number in op.inputs]
-    values.update(zip(op.outputs, rules.batch_op(name, attrs, inputs, outputs, training)))
+    values.update(zip(op.outputs, batch_op(name, attrs, inputs, outputs, training)))
     return rule is not None and rule.fails(known)
 
 
@@ -89,19 +92,19 @@ def _spread(value: Val) -> Val:
     if value.shared:
         return value
     if value.rows and value.shape[0] != 1:
-        raise rules.NotBatchable("a node's value for its children has several rows")
+        raise NotBatchable("a node's value for its children has several rows")
     return value._replace(sym=mx.sym.take(value.sym, mx.sym.var(OWNERS), axis=0, mode="clip"))
 
 
 def _gathered(value: Val) -> Val:
     """The sum of the children's values for each node."""
     if value.shared or value.dtype != "float32":
-        raise rules.NotBatchable(f"a sum of {value.dtype} over the children")
+        raise NotBatchable(f"a sum of {value.dtype} over the children")
     rest = value.shape[1:] if value.rows else value.shape
     if value.rows and value.shape[0] != 1:
-        raise rules.NotBatchable("a sum over the children has several rows")
-    flat = value.sym if len(rest) == 1 else rules.apply("Reshape", [value.sym], {"shape": (0, -1)})
+        raise NotBatchable("a sum over the children has several rows")
+    flat = value.sym if len(rest) == 1 else apply("Reshape", [value.sym], {"shape": (0, -1)})
     total = segment_sum(flat)
     if len(rest) != 1:
-        total = rules.apply("Reshape", [total], {"shape": (-1, *rest)})
+        total = apply("Reshape", [total], {"shape": (-1, *rest)})
     return value._replace(sym=total)

@@ -15,7 +15,7 @@ from gluonjit.engines.mxnet.segments import Segments
 from gluonjit.engines.mxnet.semantics import shapes
 from gluonjit.graph import Kind
 from gluonjit.graph.modes import TRAINING
-from gluonjit.hybrid import LOCAL
+from gluonjit.hybrid.run.state import LOCAL
 
 _NODES = 2  # of each kind
 _TOLERANCE = 1e-4

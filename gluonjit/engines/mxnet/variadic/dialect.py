@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gluonjit.engines.mxnet import rules
+from gluonjit.engines.mxnet.rules.symbols import canonical
 from gluonjit.engines.mxnet.trace import Attrs, Trace, TraceOp
-from gluonjit.hybrid.capture.variadic import Known, Listed, Sum, Value
-from gluonjit.hybrid.capture.variadic.reading import Domain, terms_of
+from gluonjit.hybrid.capture.variadic.reading import Domain, Known, Listed, Sum, Value, terms_of
 from gluonjit.hybrid.capture.variadic.roles import Shaped
 
 _ADDITIONS = {"add_n", "elemwise_add", "_plus", "broadcast_add", "_npi_add"}
@@ -23,7 +22,7 @@ class MXNetDialect:
     def plain(self, op: TraceOp) -> tuple[str, Attrs]:
         """The name, and the attributes without those that count inputs, in one order."""
         attrs = tuple(sorted([(key, text) for key, text in op.attrs if key not in _COUNTS]))
-        return rules.canonical(op.name), attrs
+        return canonical(op.name), attrs
 
     def folded(
         self, op: TraceOp, trace: Any, known: Mapping[int, Known], value: Value, domain: Domain
@@ -35,7 +34,7 @@ class MXNetDialect:
 
 def _folded(op: TraceOp, trace: Trace, known: Mapping[int, Known], value: Value) -> Known | None:
     """Returns what an operator gives that need not run by itself."""
-    name = rules.canonical(op.name)
+    name = canonical(op.name)
     shaped = trace.shapes[op.outputs[0]]
     alike = all(trace.shapes[position] == shaped for position in op.inputs)
     first = known[op.inputs[0]] if op.inputs else None

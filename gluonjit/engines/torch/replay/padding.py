@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gluonjit.analysis import Plan
 from gluonjit.analysis.indices import Index
+from gluonjit.analysis.plan import Plan
 from gluonjit.engines.torch.replay.skeleton import Axis, Outline
 from gluonjit.hybrid.run.reach import rows_at
 

@@ -9,11 +9,11 @@ from math import isqrt
 from typing import Any
 from weakref import ref
 
-from gluonjit.analysis import Plan
+from gluonjit.analysis.plan import Plan
 from gluonjit.engines.torch.replay.padding import Padding, joined
 from gluonjit.engines.torch.replay.skeleton import Outline
 from gluonjit.engines.torch.replay.static import StaticPlan
-from gluonjit.hybrid import Report
+from gluonjit.hybrid.explain.report import Report
 
 MOST_SKELETONS = 256
 MANY = 8  # skeletons that have to be known before it is said that they do not come again

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gluonjit.analysis import Plan
-from gluonjit.analysis.plan import LeafChunk, LookupChunk, Place
+from gluonjit.analysis.plan import LeafChunk, LookupChunk, Place, Plan
 from gluonjit.engines.torch.chunks import TWICE
 from gluonjit.engines.torch.held import version_of
 from gluonjit.engines.torch.hooked import plain
@@ -21,8 +20,9 @@ from gluonjit.engines.torch.session import Session
 from gluonjit.engines.torch.tape import Tape
 from gluonjit.engines.torch.written import modified
 from gluonjit.errors import GluonJITError
-from gluonjit.hybrid import Options, Report
 from gluonjit.hybrid.explain.provenance import Provenance
+from gluonjit.hybrid.explain.report import Report
+from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.reach import Reach, Route, part_of, rows_at
 
 

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gluonjit.analysis import Plan
-from gluonjit.analysis.plan import Gather, Place, Step
+from gluonjit.analysis.plan import Gather, Place, Plan, Step
 from gluonjit.engines.torch.arrays import FLOATS
 from gluonjit.engines.torch.program import program_of
 from gluonjit.engines.torch.replay.reach import Reach, reach_of

@@ -10,7 +10,7 @@ from weakref import ref
 import numpy as np
 import torch
 
-from gluonjit.analysis import Plan
+from gluonjit.analysis.plan import Plan
 from gluonjit.engines.torch.arrays import FLOATS, device_named, room_for, with_memory
 from gluonjit.engines.torch.hooked import plain, run_backward
 from gluonjit.engines.torch.program import pieces

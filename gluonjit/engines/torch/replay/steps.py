@@ -7,14 +7,15 @@ from functools import partial
 from typing import Any
 from weakref import WeakSet
 
-from gluonjit.analysis import Plan
+from gluonjit.analysis.plan import Plan
 from gluonjit.engines.torch.fused_steps import FusedSteps
 from gluonjit.engines.torch.program import Program, program_of
 from gluonjit.engines.torch.replay.plans import MOST_BYTES, roomy
 from gluonjit.engines.torch.replay.step import Form, Sizes, StaticStep, Step, form_of
 from gluonjit.engines.torch.session import Session
 from gluonjit.errors import GluonJITError
-from gluonjit.hybrid import Options, Report
+from gluonjit.hybrid.explain.report import Report
+from gluonjit.hybrid.options import Options
 
 Runs = Callable[..., Any]
 """Called as a program is, with the same results."""

@@ -7,16 +7,19 @@ from typing import Any
 
 import torch
 
-from gluonjit.engines.torch import rules
 from gluonjit.engines.torch.program import Built
+from gluonjit.engines.torch.rules.values import NotBatchable
 from gluonjit.engines.torch.trace import Trace
 from gluonjit.engines.torch.variadic.building import Owners, build_variadic
 from gluonjit.engines.torch.variadic.checking import agrees
 from gluonjit.engines.torch.variadic.dialect import TorchDialect
 from gluonjit.graph import Kind, Spec
-from gluonjit.hybrid import Batch
-from gluonjit.hybrid.capture import variadic
-from gluonjit.hybrid.capture.variadic import Dialect, Roles, Traced, Variadic
+from gluonjit.hybrid.capture.variadic import joining
+from gluonjit.hybrid.capture.variadic.joining import Traced
+from gluonjit.hybrid.capture.variadic.program import Variadic
+from gluonjit.hybrid.capture.variadic.reading import Dialect
+from gluonjit.hybrid.capture.variadic.roles import Roles
+from gluonjit.hybrid.run.batch import Batch
 
 __all__ = ["Owners", "Traced", "is_operand", "join_kinds"]
 
@@ -30,7 +33,7 @@ class _Maker:
     """Implements `gluonjit.hybrid.capture.variadic.Maker`."""
 
     dialect: Dialect = TorchDialect()
-    refusals: tuple[type[Exception], ...] = (rules.NotBatchable,)
+    refusals: tuple[type[Exception], ...] = (NotBatchable,)
     of_rows = True
 
     def is_array(self, item: Any) -> bool:
@@ -62,4 +65,4 @@ _MAKER = _Maker()
 
 def join_kinds(cell: Any, key: Any, args: Sequence[Any], specs: Sequence[Spec], new: Traced, batch: Batch) -> Kind:
     """The kind of a call, which runs together with those of other numbers of children where it is like them."""
-    return variadic.join(_MAKER, cell, key, args, specs, new, batch)
+    return joining.join(_MAKER, cell, key, args, specs, new, batch)

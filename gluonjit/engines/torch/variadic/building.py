@@ -6,13 +6,15 @@ from typing import Any
 
 import torch
 
-from gluonjit.engines.torch import rules
 from gluonjit.engines.torch.program import Batched, Built, checking, lay_out, placed, stored
-from gluonjit.engines.torch.rules import NODES, Examples, Val, Writer
+from gluonjit.engines.torch.rules.examples import Examples
 from gluonjit.engines.torch.rules.pointwise import pointwise
+from gluonjit.engines.torch.rules.table import RANDOM, batch_op, operator_named
+from gluonjit.engines.torch.rules.values import NODES, NotBatchable, OperatorCall, Val, Writer
 from gluonjit.engines.torch.trace import Trace
 from gluonjit.graph import operand_groups
-from gluonjit.hybrid.capture.variadic import ADD_UP, CHILD, GATHER_UP, SPREAD, Roles, Variadic, VariadicOp
+from gluonjit.hybrid.capture.variadic.program import ADD_UP, CHILD, GATHER_UP, SPREAD, Variadic, VariadicOp
+from gluonjit.hybrid.capture.variadic.roles import Roles
 
 
 class Owners:
@@ -32,15 +34,15 @@ class Owners:
 
 
 def build_variadic(variadic: Variadic, roles: Roles, trace: Trace) -> Built:
-    """The program of a step: `trace` is one of those that it was made from. Raises rules.NotBatchable.
+    """The program of a step: `trace` is one of those that it was made from. Raises NotBatchable.
 
     Besides operands and constants it is given whose child each is.
     """
     operands = trace.operands
     if any(spec.rows != 1 for position, spec in enumerate(operands) if position not in roles.positions()):
-        raise rules.NotBatchable("an operand has several rows")
+        raise NotBatchable("an operand has several rows")
     if not roles.of_rows and any(operands[role[0]].rows != 1 for role in roles.roles):
-        raise rules.NotBatchable("an operand of a child has several rows")
+        raise NotBatchable("an operand of a child has several rows")
     groups = sum(map(len, operand_groups(operands, False, roles.roles)))
     consts = [number for number, source in enumerate(variadic.sources) if source.constant is not None]
     owners = groups + len(consts)
@@ -102,17 +104,17 @@ def _applied(variadic: Variadic, op: VariadicOp, values: dict[int, Val], writer:
         return [_gathered(inputs[0], writer, owners)]
     if op.name == ADD_UP:
         return [_sum(inputs, outputs[0], writer)]
-    if rules.RANDOM in rules.operator_named(op.name).tags:
-        raise rules.NotBatchable(f"{op.name} draws random numbers")
+    if RANDOM in operator_named(op.name).tags:
+        raise NotBatchable(f"{op.name} draws random numbers")
     args = {name: placed(value, inputs) for name, value in op.attrs}
-    return rules.batch_op(op.name, args, outputs, writer)
+    return batch_op(op.name, args, outputs, writer)
 
 
 def _spread(val: Val, writer: Writer, owners: int) -> Val:
     """A node's value for each of its children."""
     if val.shared:
         return val
-    one = rules.OperatorCall(SPREAD, None, {}, [], writer).form(val, 1, val.rest if val.lead == 1 else val.shape)
+    one = OperatorCall(SPREAD, None, {}, [], writer).form(val, 1, val.rest if val.lead == 1 else val.shape)
     (slot,) = writer.emit(_rows_of, [one.slot, owners], SPREAD)
     return one._replace(slot=slot)
 
@@ -124,8 +126,8 @@ def _rows_of(tensor: Any, owners: Any) -> Any:
 def _gathered(val: Val, writer: Writer, owners: int) -> Val:
     """The sum of the children's values for each node."""
     if val.shared:
-        raise rules.NotBatchable("a sum over children of what is the same for all of them")
-    one = rules.OperatorCall(GATHER_UP, None, {}, [], writer).form(val, 1, val.rest if val.lead == 1 else val.shape)
+        raise NotBatchable("a sum over children of what is the same for all of them")
+    one = OperatorCall(GATHER_UP, None, {}, [], writer).form(val, 1, val.rest if val.lead == 1 else val.shape)
     (slot,) = writer.emit(_segment_sum, [one.slot, owners], GATHER_UP, 1, True)
     return one._replace(slot=slot)
 
@@ -142,7 +144,7 @@ def _sum(vals: list[Val], shaped: Any, writer: Writer) -> Val:
     total = vals[0]
     func = torch.ops.aten.add.Tensor
     for val in vals[1:]:
-        call = rules.OperatorCall("add.Tensor", func, {"self": total, "other": val}, [shaped], writer)
+        call = OperatorCall("add.Tensor", func, {"self": total, "other": val}, [shaped], writer)
         if total.shared and val.shared:
             total = total._replace(slot=call.again({}))
         else:

@@ -11,7 +11,7 @@ from gluonjit.engines.torch.arrays import device_named, dtype_named
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.program import Built, pieces, program_of
 from gluonjit.graph import Kind
-from gluonjit.hybrid.capture.variadic import Roles
+from gluonjit.hybrid.capture.variadic.roles import Roles
 
 _NODES = 2  # of each kind
 _TOLERANCE = 1e-4

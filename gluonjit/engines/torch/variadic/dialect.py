@@ -7,11 +7,20 @@ from typing import Any
 
 import torch
 
-from gluonjit.engines.torch.rules import operator_named
 from gluonjit.engines.torch.rules.losses import SUM
+from gluonjit.engines.torch.rules.table import operator_named
 from gluonjit.engines.torch.trace import Operand, TraceOp
-from gluonjit.hybrid.capture.variadic import Known, Listed, Sum, Unlike, Value
-from gluonjit.hybrid.capture.variadic.reading import Attrs, Domain, TracedProgram, terms_of
+from gluonjit.hybrid.capture.variadic.reading import (
+    Attrs,
+    Domain,
+    Known,
+    Listed,
+    Sum,
+    TracedProgram,
+    Unlike,
+    Value,
+    terms_of,
+)
 from gluonjit.hybrid.capture.variadic.roles import Shaped
 
 _SAME = {"clone.default", "alias.default", "contiguous.default"}

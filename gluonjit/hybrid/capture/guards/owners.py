@@ -9,7 +9,7 @@ from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
-from gluonjit.graph import LIBRARIES
+from gluonjit.graph.frames import LIBRARIES
 
 _ALSO = {"gluonnlp"}
 

@@ -6,36 +6,3 @@ made: in it a value belongs to a node or to a child, and a sum over the children
 
 The engine says by a `Dialect` what its operators do, and builds and checks the program.
 """
-
-from __future__ import annotations
-
-from .forms import Form, forms
-from .joining import Joint, Maker, Traced, join
-from .program import ADD_UP, CHILD, GATHER_UP, NODE, SPREAD, Variadic, VariadicOp
-from .reading import Dialect, Known, Listed, Op, Sum, TracedProgram, Unlike, Value
-from .roles import Roles
-
-__all__ = [
-    "ADD_UP",
-    "CHILD",
-    "GATHER_UP",
-    "NODE",
-    "SPREAD",
-    "Dialect",
-    "Form",
-    "Joint",
-    "Known",
-    "Variadic",
-    "VariadicOp",
-    "Listed",
-    "Maker",
-    "Op",
-    "TracedProgram",
-    "Roles",
-    "Sum",
-    "Traced",
-    "Unlike",
-    "Value",
-    "forms",
-    "join",
-]

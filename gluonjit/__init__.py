@@ -52,8 +52,8 @@ from gluonjit import errors, nn
 from gluonjit.errors import CaptureError, FlushError
 from gluonjit.hybrid.explain.report import Report
 from gluonjit.hybrid.options import Options
-from gluonjit.hybrid.run.batch import Batch
-from gluonjit.hybrid.run.state import batching, explain
+from gluonjit.hybrid.run.flush import FlushingBatch as Batch
+from gluonjit.hybrid.run.scope import batching, explain
 from gluonjit.install.frameworks import before_import, when_imported
 from gluonjit.public import add_n, cache_info, cell, clear_caches, hybridize, verify
 

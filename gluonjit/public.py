@@ -14,7 +14,7 @@ from gluonjit.hybrid.choose.choosing import clear_choices
 from gluonjit.hybrid.choose.costs import clear_curves
 from gluonjit.hybrid.choose.pacing import clear_paces
 from gluonjit.hybrid.explain.report import Report
-from gluonjit.hybrid.run.state import ENGINES
+from gluonjit.hybrid.run.engine import ENGINES
 from gluonjit.rows.running import clear_spare
 
 __all__ = ["add_n", "cache_info", "cell", "clear_caches", "hybridize", "verify"]
@@ -86,7 +86,8 @@ def verify(
         raise ValueError("gluonjit.verify() of no samples: pass at least one, better a minibatch")
     for engine in ENGINES:
         if engine.owns_block(net):
-            return engine.verify(net, listed, loss, rtol, train_mode, options)
+            report: Report = engine.verify(net, listed, loss, rtol, train_mode, options)
+            return report
     raise TypeError(
         f"gluonjit.verify({type(net).__name__}, ...): the first argument is a model: a gluon.Block or a torch.nn.Module"
     )

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gluonjit.analysis.bound import lower_bound
-from gluonjit.analysis.costs.model import CostModel, Costs
+from gluonjit.analysis.costs.model import CostModel
 from gluonjit.analysis.measures import launches
 from gluonjit.analysis.plan import Part, Plan, Step
+from gluonjit.analysis.ways import Capture, Estimate, Setting
 from gluonjit.graph.recorder import Record
 
 PlanBy = Callable[[str, str], Plan]
@@ -28,59 +29,6 @@ _DRIFT = 1.5  # a study begins anew where nodes a sample have changed by this fa
 _MEMORY = 64  # samples, after which a running mean has forgotten half
 _FAR = 1.3  # a way that seems worse by this factor is not captured to see more exactly
 _LOSES = 2.0  # nor is a schedule that seems worse by this one made again
-
-
-class Capture(NamedTuple):
-    """The way in which calls are captured."""
-
-    granularity: str
-    sharing: bool
-
-    def __str__(self) -> str:
-        return f"{self.granularity}, sharing {'on' if self.sharing else 'off'}"
-
-
-class Setting(NamedTuple):
-    """The way in which a flush is captured and scheduled."""
-
-    granularity: str
-    sharing: bool
-    scheduler: str
-
-    @property
-    def capture(self) -> Capture:
-        """The way in which calls are captured."""
-        return Capture(self.granularity, self.sharing)
-
-    def __str__(self) -> str:
-        return f"{self.granularity}, {self.scheduler}, sharing {'on' if self.sharing else 'off'}"
-
-
-class Estimate(NamedTuple):
-    """The model's estimate of one way, for some flushes, all added up; `costs` is in seconds."""
-
-    setting: Setting
-    flushes: int
-    samples: int
-    nodes: int
-    launches: int
-    costs: Costs
-
-    @property
-    def per_sample(self) -> float:
-        """Seconds a sample."""
-        return self.costs.total / max(self.samples, 1)
-
-    def plus(self, other: Estimate) -> Estimate:
-        """Both together."""
-        return Estimate(
-            self.setting,
-            self.flushes + other.flushes,
-            self.samples + other.samples,
-            self.nodes + other.nodes,
-            self.launches + other.launches,
-            self.costs.plus(other.costs),
-        )
 
 
 @dataclass(frozen=True)

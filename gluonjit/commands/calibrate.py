@@ -11,7 +11,7 @@ from gluonjit.analysis.costs.coefficients import Coefficients
 from gluonjit.analysis.costs.measured import Fitted, Measured
 from gluonjit.analysis.costs.model import CostModel
 from gluonjit.hybrid.choose.costs import calibration_file, machine, use_model
-from gluonjit.hybrid.run.state import engine_of
+from gluonjit.hybrid.run.engine import engine_of
 
 _COMMAND = "python -m gluonjit calibrate"
 _BAR = 30

@@ -2,9 +2,12 @@
 
 from gluonjit.hybrid.explain.report import Report, StepRow
 from gluonjit.hybrid.options import Options
-from gluonjit.hybrid.run.batch import FULL, RUNNING, Batch, Results
-from gluonjit.hybrid.run.protocol import Adapter, Session
-from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED, State, batching, engine_of, explain, register
+from gluonjit.hybrid.run.batch import FULL, RUNNING, Batch
+from gluonjit.hybrid.run.engine import engine_of, register
+from gluonjit.hybrid.run.protocol import Adapter
+from gluonjit.hybrid.run.scope import batching, explain
+from gluonjit.hybrid.run.session import Results, Session
+from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED, State
 
 __all__ = [
     "FULL",

@@ -26,8 +26,7 @@ from gluonjit.hybrid.capture.guards.reading import Known, Refused
 from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.capture.signatures import Same, Signatures, signature_of
 from gluonjit.hybrid.capture.structure import items_of, map_structure
-from gluonjit.hybrid.run.batch import rows_of
-from gluonjit.hybrid.run.session import ArraySession
+from gluonjit.hybrid.run.session import ArraySession, rows_of
 from gluonjit.hybrid.run.state import settle
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import gluonjit
-from gluonjit.hybrid.run.batch import Batch, Results
+from gluonjit.hybrid.run.batch import Batch
+from gluonjit.hybrid.run.session import Results
 
 WORDS, SIZE, SAMPLES = 20, 4, 6
 

@@ -10,7 +10,8 @@ import pytest
 
 import gluonjit
 from gluonjit.analysis import pace
-from gluonjit.analysis.choice import Allowed, Setting, Study
+from gluonjit.analysis.choice import Allowed, Study
+from gluonjit.analysis.ways import Setting
 from gluonjit.hybrid.choose import kept
 
 mx, torch = pytest.importorskip("mxnet"), pytest.importorskip("torch")

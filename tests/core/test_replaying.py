@@ -10,9 +10,9 @@ import pytest
 
 from gluonjit.graph import Graph, Kind, Record, intern_spec
 from gluonjit.graph.kinds import BatchedProgram, outputs_of
+from gluonjit.graph.recorder import BatchRoom
 from gluonjit.graph.replay import Replay
 from gluonjit.hybrid.capture.replaying import Node, packed, relocated
-from gluonjit.hybrid.run.batch import BatchRoom
 
 SPEC = intern_spec((2,), "float32", "cpu", "stack")
 WORDS = 5

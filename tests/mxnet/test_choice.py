@@ -11,8 +11,9 @@ from support import assert_close, recurrent, rows
 
 import gluonjit
 from gluonjit.analysis import Planner
-from gluonjit.analysis.choice import Allowed, Capture, Seen, Setting, Study, counts_of, samples_that_pay
+from gluonjit.analysis.choice import Allowed, Seen, Study, counts_of, samples_that_pay
 from gluonjit.analysis.costs import CostModel
+from gluonjit.analysis.ways import Capture, Setting
 from gluonjit.errors import AloneWarning, CellWarning, OptionError
 from gluonjit.hybrid.choose.choosing import Chooser, clear_choices
 from gluonjit.hybrid.explain.advice import forget

@@ -96,7 +96,8 @@ def test_capture_is_counted_once_from_the_first_call_to_the_flush(report: gluonj
 
 def test_time_in_a_flush_is_not_counted_as_capture_of_the_batch_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("gluonjit.hybrid.run.batch.perf_counter", lambda: now[0])
+    for name in ("batch", "flush"):
+        monkeypatch.setattr(f"gluonjit.hybrid.run.{name}.perf_counter", lambda: now[0])
     net = Net()
     net.initialize()
     net.hybridize(dynamic_batch=True)

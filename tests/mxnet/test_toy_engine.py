@@ -12,7 +12,7 @@ from toy_engine import ENGINE, Lazy, Model, array, install, look_up
 import gluonjit
 from gluonjit.analysis.schedulers import SCHEDULERS
 from gluonjit.errors import CaptureError, EngineError, OptionError
-from gluonjit.hybrid.run.state import ENGINES
+from gluonjit.hybrid.run.engine import ENGINES
 
 WORDS, WIDTH = 20, 6
 Tree = Any

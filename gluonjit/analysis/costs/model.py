@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 from threading import Lock
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -15,31 +14,10 @@ from gluonjit.analysis.costs.curves import Curve
 from gluonjit.analysis.costs.features import Amounts
 from gluonjit.analysis.plan import Gather, Plan, Step
 from gluonjit.analysis.table import TABLE
+from gluonjit.analysis.ways import Costs
 from gluonjit.graph.modes import is_recorded
 
 _MOST_WORKLOADS = 64
-
-
-@dataclass(frozen=True)
-class Costs:
-    """Predicted seconds of each part of a flush and of going backward through it."""
-
-    capture: float
-    analysis: float
-    inputs: float
-    gather: float
-    compute: float
-    results: float
-    backward: float
-
-    @property
-    def total(self) -> float:
-        """All of it."""
-        return sum(float(getattr(self, entry.name)) for entry in fields(self))
-
-    def plus(self, other: Costs) -> Costs:
-        """Both together."""
-        return Costs(*(getattr(self, entry.name) + getattr(other, entry.name) for entry in fields(self)))
 
 
 class Observed(NamedTuple):

@@ -28,6 +28,7 @@ from gluonjit.graph import Spec, line_of, user_line
 from gluonjit.hybrid.choose.costs import cost_model
 from gluonjit.hybrid.choose.pacing import BACKWARD
 from gluonjit.hybrid.explain.advice import ONE_AT_A_TIME, one_at_a_time
+from gluonjit.hybrid.explain.minibatch import MINIBATCH
 from gluonjit.hybrid.run.batch import RUNNING
 from gluonjit.hybrid.run.state import LOCAL, settle
 
@@ -123,8 +124,8 @@ def grad(
 
 def _finish(through: bool) -> None:
     """The pass is over; a minibatch ends where it went `through` a batch, from its own history or by a bridge."""
-    if finish() or through:
-        LOCAL.state.end_minibatch()
+    if (finish() or through) and not LOCAL.state.inside:
+        MINIBATCH.end()
 
 
 def _in_batch(head: Any) -> bool:

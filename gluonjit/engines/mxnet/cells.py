@@ -33,7 +33,8 @@ from gluonjit.hybrid.capture.guards.again import AGAIN, changed
 from gluonjit.hybrid.capture.guards.variants import Noted, holding, put_record, too_many, variant_key
 from gluonjit.hybrid.choose.pacing import TRACE
 from gluonjit.hybrid.run.batch import FULL, RUNNING, Batch
-from gluonjit.hybrid.run.state import LOCAL, engine_of
+from gluonjit.hybrid.run.engine import engine_of
+from gluonjit.hybrid.run.state import LOCAL
 
 _MOST_KINDS = 4096
 _CONSTANTS = (type(None), bool, int, float, str, ModuleType, gluon.Block, type)

@@ -21,6 +21,7 @@ from gluonjit.errors import OptionError
 from gluonjit.graph.modes import is_recorded, is_training, mode_of
 from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.choose.pacing import close
+from gluonjit.hybrid.explain.minibatch import MINIBATCH
 from gluonjit.hybrid.options import refuse_without_switch
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 
@@ -113,7 +114,8 @@ def flushing(original: Any, name: str) -> Any:
         if not state.paused and state.trace is None:
             state.flush(name)
             state.singles = 0
-            state.end_minibatch()
+            if not state.inside:
+                MINIBATCH.end()
             if name.startswith("Trainer"):
                 close()
         return original(self, *args, **kwargs)

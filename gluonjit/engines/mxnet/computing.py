@@ -15,7 +15,8 @@ from gluonjit.engines.mxnet.trace import NeedsValue, Trace
 from gluonjit.graph import Value
 from gluonjit.graph.modes import RECORDING, is_recorded
 from gluonjit.graph.references import keys_of
-from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED, engine_of
+from gluonjit.hybrid.run.engine import engine_of
+from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 
 _LINKED = object()
 _WRITTEN = "an array that captured calls use was written to"

@@ -21,8 +21,9 @@ from gluonjit.engines.mxnet.operands import value_of
 from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.graph import Value
 from gluonjit.graph.modes import RECORDING
+from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.places import are_many
-from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED, engine_of
+from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 
 
 def referred(lazy: Any, key: Any, scalar: tuple[int, ...] = (1,)) -> Value | None:

@@ -13,7 +13,8 @@ from gluonjit.engines.mxnet.following import is_hybrid
 from gluonjit.hybrid.choose.kept import Look, recall
 from gluonjit.hybrid.choose.pacing import paces_for
 from gluonjit.hybrid.options import Options
-from gluonjit.hybrid.run.state import LOCAL, engine_of
+from gluonjit.hybrid.run.engine import engine_of
+from gluonjit.hybrid.run.state import LOCAL
 
 _automatic: WeakKeyDictionary[gluon.Block, Cell] = WeakKeyDictionary()
 _parts: WeakSet[gluon.Block] = WeakSet()  # blocks inside automatic cells

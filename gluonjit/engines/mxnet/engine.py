@@ -28,6 +28,7 @@ from gluonjit.engines.mxnet.verifying import verify
 from gluonjit.engines.mxnet.writes import Memory
 from gluonjit.graph import Kind, Spec, Value
 from gluonjit.hybrid.capture.functions import CellFunction
+from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.explain.report import Report
 from gluonjit.hybrid.options import Options
@@ -59,7 +60,7 @@ class MXNetEngine(Adapter):
         """The memory that calls of an open batch have read, as far as a write has asked for it."""
         return Memory()
 
-    def session(self, plan: Plan, report: Report, options: Options, samples: int, provenance: Provenance) -> Session:
+    def session(self, plan: Plan, report: Counts, options: Options, samples: int, provenance: Provenance) -> Session:
         """Make room for a flush."""
         return Session(plan, report, options, samples, provenance)
 

@@ -17,7 +17,7 @@ from gluonjit.engines.mxnet import calls, changes, hooked, shared
 from gluonjit.engines.mxnet.engine import ENGINE
 from gluonjit.engines.mxnet.fast import block_call, operator_call, verify, verify_numpy
 from gluonjit.engines.mxnet.semantics import note_semantics
-from gluonjit.hybrid.run.state import register as register_engine
+from gluonjit.hybrid.run.engine import register as register_engine
 
 _from_numpy = shared.noting(hooked.original_from_numpy)
 _from_dlpack = shared.noting(hooked.original_from_dlpack)

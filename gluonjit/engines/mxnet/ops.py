@@ -27,7 +27,8 @@ from gluonjit.graph.modes import RECORDING, is_recorded, is_training
 from gluonjit.hybrid.capture.capturing import captured, room_of
 from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.run.batch import FULL, Batch
-from gluonjit.hybrid.run.state import LOCAL, State, engine_of
+from gluonjit.hybrid.run.engine import engine_of
+from gluonjit.hybrid.run.state import LOCAL, State
 
 # Operands that a layer's weights usually are: a concrete array there is the same for all samples.
 _WEIGHTS = {

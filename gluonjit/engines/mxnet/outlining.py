@@ -16,7 +16,8 @@ from gluonjit.engines.mxnet.cells import capture_cell
 from gluonjit.engines.mxnet.lazy import LazyArray
 from gluonjit.hybrid.capture.outlining.entering import MadeCall
 from gluonjit.hybrid.capture.outlining.known import LAYER, LOOKUP, Known, is_among
-from gluonjit.hybrid.run.state import LOCAL, engine_of
+from gluonjit.hybrid.run.engine import engine_of
+from gluonjit.hybrid.run.state import LOCAL
 
 _FUNCTIONS = {
     getattr(nd, name)

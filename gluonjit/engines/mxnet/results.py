@@ -14,7 +14,7 @@ from gluonjit.engines.mxnet.hooked import slice_rows
 from gluonjit.engines.mxnet.semantics import as_shape, piece
 from gluonjit.engines.mxnet.tape import LIVING, Tape
 from gluonjit.graph import Value
-from gluonjit.hybrid.run.batch import Results, results_of, rows_of
+from gluonjit.hybrid.run.session import Results, results_of, rows_of
 
 
 class Imported(NamedTuple):

@@ -29,8 +29,8 @@ from gluonjit.engines.mxnet.trace import reason_of
 from gluonjit.errors import FlushError, GluonJITError
 from gluonjit.graph import Leaf
 from gluonjit.graph.modes import TRAINING, is_recorded
+from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.provenance import Provenance
-from gluonjit.hybrid.explain.report import Report
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.failures import both
 from gluonjit.hybrid.run.session import ArraySession
@@ -54,7 +54,7 @@ class Session(ArraySession):
     twice. Under recording each step is recorded by itself; `Tape` goes backward through them.
     """
 
-    def __init__(self, plan: Plan, report: Report, options: Options, samples: int, provenance: Provenance) -> None:
+    def __init__(self, plan: Plan, report: Counts, options: Options, samples: int, provenance: Provenance) -> None:
         super().__init__(plan, report, options, provenance)
         self.finite = Finite(provenance) if options.check_finite else None
         taped = (

@@ -28,7 +28,7 @@ from gluonjit.engines.mxnet.reach import Reach, entered
 from gluonjit.engines.mxnet.semantics import as_shape, classic, shapes
 from gluonjit.graph import Kind, Value
 from gluonjit.graph.modes import is_recorded
-from gluonjit.hybrid.explain.report import Report
+from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.rows.running import row_flags
 from gluonjit.rows.steps import Learning, Stretch
 
@@ -57,7 +57,7 @@ class Tape:
     As with MXNet's own history, what backward went through without `retain_graph` is no part of what follows.
     """
 
-    def __init__(self, report: Report, plan: Plan, samples: int, profile: bool, finite: Finite | None = None) -> None:
+    def __init__(self, report: Counts, plan: Plan, samples: int, profile: bool, finite: Finite | None = None) -> None:
         self.number = next(_count)  # later flushes are differentiated first
         self.report = report
         self.samples = samples

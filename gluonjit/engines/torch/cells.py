@@ -30,7 +30,8 @@ from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.batch import Batch
-from gluonjit.hybrid.run.state import LOCAL, engine_of
+from gluonjit.hybrid.run.engine import engine_of
+from gluonjit.hybrid.run.state import LOCAL
 
 _CONSTANTS = (
     type(None),

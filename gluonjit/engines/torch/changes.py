@@ -129,7 +129,7 @@ def before_step(optimizer: Any, args: Any, kwargs: Any) -> None:
     """Before an optimizer's step."""
     _flush("an optimizer's step")
     LOCAL.state.singles = 0
-    LOCAL.state.end_minibatch()
+    _end_minibatch()
     close()
 
 
@@ -185,6 +185,12 @@ def grad(
         return hooked.original_grad(*given, retain_graph, create_graph, *args, **kwargs)
 
 
+def _end_minibatch() -> None:
+    """What runs next is of another minibatch, but in a sample."""
+    if not LOCAL.state.inside:
+        MINIBATCH.end()
+
+
 @contextmanager
 def _passing() -> Iterator[None]:
     """A region in which a backward pass is under way; that of a checkpoint is a part of the one that has called it."""
@@ -195,7 +201,7 @@ def _passing() -> Iterator[None]:
     finally:
         MINIBATCH.passes -= begun
         if not MINIBATCH.passes and MINIBATCH.gone:
-            LOCAL.state.end_minibatch()
+            _end_minibatch()
 
 
 def _as_tuple(tensors: Any) -> tuple[Any, ...]:

@@ -30,7 +30,8 @@ from gluonjit.hybrid.choose.kept import Look, recall
 from gluonjit.hybrid.choose.pacing import begin, paces_for
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.batch import Batch
-from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED, engine_of, left_call
+from gluonjit.hybrid.run.engine import engine_of
+from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED, left_call
 
 _automatic: WeakKeyDictionary[Any, tuple[Cell, dict[str, Any]]] = WeakKeyDictionary()
 _stateless: dict[Any, Cell] = {}

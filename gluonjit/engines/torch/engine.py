@@ -34,6 +34,7 @@ from gluonjit.engines.torch.writes import opened, put_data, renew
 from gluonjit.errors import OptionError
 from gluonjit.graph import Kind, Spec, Value
 from gluonjit.hybrid.capture.functions import CellFunction
+from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.explain.report import Report
 from gluonjit.hybrid.options import Options
@@ -75,7 +76,7 @@ class TorchEngine(Adapter):
         """For `with`: operators inside run at once, unrecorded."""
         return plain()
 
-    def session(self, plan: Plan, report: Report, options: Options, samples: int, provenance: Provenance) -> Session:
+    def session(self, plan: Plan, report: Counts, options: Options, samples: int, provenance: Provenance) -> Session:
         """Make room for a flush."""
         snapshots, lost = check_constants(report, plan)
         if snapshots:  # whose numbers are there while a step runs

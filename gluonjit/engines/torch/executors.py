@@ -9,8 +9,8 @@ from gluonjit.engines.torch.replay.session import ReplaySession, learned_inputs
 from gluonjit.engines.torch.replay.skeleton import Unfit, outline
 from gluonjit.engines.torch.replay.steps import ReplayedSteps
 from gluonjit.engines.torch.session import Session
+from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.provenance import Provenance
-from gluonjit.hybrid.explain.report import Report
 from gluonjit.hybrid.options import Options
 
 SEEN = 3
@@ -20,7 +20,7 @@ SESSIONS: dict[str, type[Session]] = {"stepwise": Session, "steps": ReplayedStep
 """The sessions that run steps one by one, by the executor's name."""
 
 
-def session_for(plan: Plan, report: Report, options: Options, samples: int, provenance: Provenance) -> Session:
+def session_for(plan: Plan, report: Counts, options: Options, samples: int, provenance: Provenance) -> Session:
     """The session of a flush; the report says what runs it, and why not what was asked for."""
     wanted = options.executor
     if wanted == "auto":
@@ -51,7 +51,7 @@ def _looks_at_steps(options: Options) -> str:
     return "a profiled flush waits after each step" if options.profile else ""
 
 
-def _replayed(plan: Plan, report: Report, options: Options, samples: int, provenance: Provenance) -> Session:
+def _replayed(plan: Plan, report: Counts, options: Options, samples: int, provenance: Provenance) -> Session:
     """A session on a static plan. Raises Unfit."""
     found = outline(plan, learned_inputs(plan))
     skeleton = skeleton_of(found)

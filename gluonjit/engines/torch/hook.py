@@ -15,7 +15,7 @@ from gluonjit.engines.torch.doors import handled
 from gluonjit.engines.torch.engine import ENGINE
 from gluonjit.engines.torch.fast import module_call
 from gluonjit.engines.torch.reading import KEEPING, of_computed
-from gluonjit.hybrid.run.state import register as register_engine
+from gluonjit.hybrid.run.engine import register as register_engine
 
 PATCHES: list[tuple[Any, str, Any]] = [
     (torch.nn.Module, "__call__", module_call()),

@@ -20,7 +20,8 @@ from gluonjit.graph import Value
 from gluonjit.graph.references import indexed, row
 from gluonjit.graph.slices import sliced
 from gluonjit.hybrid.run.batch import Batch
-from gluonjit.hybrid.run.state import LOCAL, engine_of
+from gluonjit.hybrid.run.engine import engine_of
+from gluonjit.hybrid.run.state import LOCAL
 
 _SCALAR: tuple[int, ...] = ()
 _ITEM = torch.Tensor.__getitem__

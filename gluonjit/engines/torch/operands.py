@@ -18,7 +18,8 @@ from gluonjit.graph import Value, intern_spec
 from gluonjit.graph.references import keys_of
 from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.run.batch import Batch
-from gluonjit.hybrid.run.state import LOCAL, engine_of
+from gluonjit.hybrid.run.engine import engine_of
+from gluonjit.hybrid.run.state import LOCAL
 
 
 class Unfit(Exception):

@@ -24,7 +24,7 @@ from gluonjit.hybrid.capture.capturing import room_of
 from gluonjit.hybrid.capture.guards.again import AGAIN, changed
 from gluonjit.hybrid.capture.guards.variants import Variant, holding, put_record, too_many, variant_key
 from gluonjit.hybrid.choose.pacing import SPENT, TRACE
-from gluonjit.hybrid.explain.report import Report
+from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.run.batch import RUNNING, Batch
 from gluonjit.hybrid.run.failures import both
 from gluonjit.hybrid.run.state import LOCAL, abandoned_look
@@ -259,7 +259,7 @@ def _looks(owner: Any, batch: Batch) -> Any:
     return found
 
 
-def check_constants(report: Report, plan: Plan) -> tuple[list[Held], list[tuple[Place, CaptureError]]]:
+def check_constants(report: Counts, plan: Plan) -> tuple[list[Held], list[tuple[Place, CaptureError]]]:
     """Buffers that were written to since calls of the batch that is run next were captured, as they were then.
 
     And the rows of tables that were written to, which no call that runs needs, with what is raised if one is read.

@@ -14,7 +14,8 @@ from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import current
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Value
-from gluonjit.hybrid.run.batch import Batch, results_of, rows_of
+from gluonjit.hybrid.run.batch import Batch
+from gluonjit.hybrid.run.session import results_of, rows_of
 from gluonjit.hybrid.run.state import settle as run
 
 

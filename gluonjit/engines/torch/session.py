@@ -30,8 +30,8 @@ from gluonjit.engines.torch.tape import Tape
 from gluonjit.errors import CaptureError, GluonJITError
 from gluonjit.graph import Leaf, Spec
 from gluonjit.graph.modes import is_recorded
+from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.provenance import Provenance
-from gluonjit.hybrid.explain.report import Report
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.failures import both
 from gluonjit.hybrid.run.session import ArraySession
@@ -54,7 +54,7 @@ class Session(ArraySession):
     recorded by itself; `Tape` goes backward through them, as one function of PyTorch's autograd.
     """
 
-    def __init__(self, plan: Plan, report: Report, options: Options, samples: int, provenance: Provenance) -> None:
+    def __init__(self, plan: Plan, report: Counts, options: Options, samples: int, provenance: Provenance) -> None:
         super().__init__(plan, report, options, provenance)
         self.finite = Finite(provenance) if options.check_finite else None
         self.snapshots: list[Held] = []  # buffers that were written to before this

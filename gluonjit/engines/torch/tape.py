@@ -26,8 +26,8 @@ from gluonjit.engines.torch.written import modified
 from gluonjit.graph import line_of, user_line
 from gluonjit.hybrid.choose.costs import cost_model
 from gluonjit.hybrid.explain.advice import ONE_AT_A_TIME, one_at_a_time
+from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
-from gluonjit.hybrid.explain.report import Report
 from gluonjit.hybrid.run.reach import Reach, Route, part_of, route, rows_at
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.rows.running import row_flags
@@ -63,7 +63,7 @@ class TapeEntry(NamedTuple):
 class Tape:
     """The history of one flush."""
 
-    def __init__(self, report: Report, plan: Plan, samples: int, profile: bool, finite: Any = None) -> None:
+    def __init__(self, report: Counts, plan: Plan, samples: int, profile: bool, finite: Any = None) -> None:
         self.report = report
         self.plan = plan
         self.samples = samples

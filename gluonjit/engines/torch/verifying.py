@@ -19,7 +19,8 @@ from gluonjit.hybrid.capture.functions import CellFunction
 from gluonjit.hybrid.capture.outlining.outlines import AS_WRITTEN
 from gluonjit.hybrid.capture.structure import items_of
 from gluonjit.hybrid.explain.report import Report
-from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED, engine_of
+from gluonjit.hybrid.run.engine import engine_of
+from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 from gluonjit.hybrid.verify.comparing import Mode, Runs, compared, run_reusing, run_whole
 from gluonjit.hybrid.verify.leftovers import Framework, Leftovers
 from gluonjit.hybrid.verify.verification import Event, Log, Loss, Outcome, Witness, batched_with, called

@@ -8,6 +8,7 @@ from typing import Any
 from gluonjit.compiled import FAST
 from gluonjit.graph import Graph, Spec
 from gluonjit.hybrid.run.batch import Batch
+from gluonjit.hybrid.run.flush import FlushingBatch
 from gluonjit.hybrid.run.state import LOCAL, State
 
 
@@ -17,7 +18,7 @@ def configure() -> None:
         FAST.configure(
             "package",
             State=State,
-            Batch=Batch,
+            Batch=FlushingBatch,
             Graph=Graph,
             Spec=Spec,
             local=LOCAL,

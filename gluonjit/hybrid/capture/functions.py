@@ -9,8 +9,8 @@ from typing import Any
 
 from gluonjit.compiled import FAST
 from gluonjit.errors import OptionError
-from gluonjit.hybrid.run.protocol import Adapter
-from gluonjit.hybrid.run.state import ENGINES, LOCAL
+from gluonjit.hybrid.run.engine import ENGINES, Engine
+from gluonjit.hybrid.run.state import LOCAL
 
 
 class _Bound:
@@ -54,7 +54,7 @@ if FAST is not None:
     FAST.quick_cells(CellFunction)
 
 
-def _engines_of(args: Any) -> list[Adapter]:
+def _engines_of(args: Any) -> list[Engine]:
     """Finds the engine that an argument belongs to, where there are several."""
     pending = list(args)[::-1]
     while pending:

@@ -12,14 +12,14 @@ from threading import Lock
 from time import perf_counter
 from typing import Any
 
-from gluonjit.analysis.choice import Allowed, Capture, Seen, Setting, Study, counts_of, samples_that_pay
+from gluonjit.analysis.choice import Allowed, Seen, Study, counts_of, samples_that_pay
 from gluonjit.analysis.costs.model import CostModel
 from gluonjit.analysis.plan import Plan
 from gluonjit.analysis.planner import Planner
 from gluonjit.analysis.table import OFFERED
+from gluonjit.analysis.ways import Capture, Choice, Setting
 from gluonjit.graph import Record
 from gluonjit.graph.modes import is_recorded
-from gluonjit.hybrid.choose.choice import Choice
 from gluonjit.hybrid.choose.pacing import may_look
 from gluonjit.hybrid.options import AUTO, BATCHED, EAGER, Options
 

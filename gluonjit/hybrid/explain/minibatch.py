@@ -14,7 +14,8 @@ from weakref import ref
 
 from gluonjit.analysis.plan import Plan
 from gluonjit.graph import Line
-from gluonjit.hybrid.explain.report import KindRow, Report
+from gluonjit.hybrid.explain.counts import KindRow
+from gluonjit.hybrid.explain.report import Report
 
 TOO_FEW = 1.5
 """Nodes a launch: below, a launch does no more than a call without batching."""

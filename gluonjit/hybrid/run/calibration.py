@@ -13,7 +13,7 @@ import numpy as np
 from gluonjit.analysis.costs.measured import Measured, Progress
 from gluonjit.analysis.table import OFFERED
 from gluonjit.hybrid.choose.costs import cost_model, use_model
-from gluonjit.hybrid.run.state import batching
+from gluonjit.hybrid.run.scope import batching
 
 WORDS = 200
 """The number of words in the table of a net for trees."""

@@ -1,17 +1,131 @@
-"""A session with one array an arena: what engines have in common, of which they say how arrays are made and copied."""
+"""The arrays of one flush, and where its values lie in them; what engines have in common of such sessions."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
-from gluonjit.analysis.plan import Arena, LeafChunk, Place, Plan
-from gluonjit.graph import Leaf
+import numpy as np
+import numpy.typing as npt
+
+from gluonjit.analysis.plan import Arena, LeafChunk, LookupChunk, Place, Plan
+from gluonjit.errors import BatchClosedError
+from gluonjit.graph.graph import Leaf
+from gluonjit.graph.recorder import Value
+from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.provenance import Provenance
-from gluonjit.hybrid.explain.report import Report
 from gluonjit.hybrid.options import Options
-from gluonjit.hybrid.run.protocol import Session
+from gluonjit.rows.steps import Ahead, Stretch
+
+
+class Session:
+    """The arrays of one flush: an arena for each shape of rows, which inputs and steps write to.
+
+    The core calls `put_lookup` and `put_leaves` for all inputs of the plan, `run_from` until all steps have run,
+    `result` for each value that somebody can read, and `finish`; `wait` after the inputs, and after the results.
+    Whoever reads a reference later, such as a slice, asks for its `rows`, so a session lives as long as its values.
+
+    tape: what its results can be differentiated by as long as somebody holds it, or None; ahead: steps that were
+    started and that nobody has waited for.
+    """
+
+    tape: Any = None
+    ahead: Ahead | None = None
+
+    def __init__(self, plan: Plan, report: Counts, options: Options, provenance: Provenance) -> None:
+        self.plan = plan
+        self.report = report
+        self.provenance = provenance
+        self.profile = options.profile
+        self.flush = report.flushes  # its number
+        self._places: dict[int, tuple[list[int], list[Place]]] = {}  # by arena, and where they begin
+
+    def place_of(self, arena: int, position: int) -> Place:
+        """The place of the input, or of the step's result, that a row of an arena belongs to."""
+        if arena not in self._places:
+            places = [chunk.place for chunk in self.plan.inputs if chunk.place.arena == arena]
+            places += [place for step in self.plan.steps for place in step.places if place.arena == arena]
+            self._places[arena] = [place.begin for place in places], places
+        begins, places = self._places[arena]
+        return places[bisect_right(begins, position) - 1]
+
+    def lap(self, number: int, part: str, begin: float) -> float:
+        """Note that a part of a step, to "gather" or to "compute", has taken from then to now, which is returned."""
+        self.wait()
+        now = perf_counter()
+        self.report.took(self.plan.steps[number].kind.name, part, begin, now, number)
+        return now
+
+    def laps(self, stretch: Stretch, begin: float, end: float | None = None) -> None:
+        """Note steps that have run in one call since then; what was not spent in them counts with the first."""
+        self.wait()
+        report, steps = self.report, self.plan.steps
+        report.fused += len(stretch.steps)
+        report.row_ms += sum(stretch.took) / 1e6
+        end = (perf_counter() if end is None else end) - sum(stretch.took[1:]) / 1e9
+        last = report.flushes == self.flush  # of which the report shows steps
+        for number, nanoseconds in zip(stretch.steps, [*stretch.took[1:], 0]):
+            step = steps[number]
+            report.took(step.kind.name, "compute", begin, end, number if last else None)
+            begin, end = end, end + nanoseconds / 1e9
+            for gather in step.gathers:
+                report.gathers += gather.index is not None
+
+    def put_lookup(self, chunk: LookupChunk) -> None:
+        """Put entries of a table into their place."""
+        raise NotImplementedError
+
+    def put_leaves(self, chunk: LeafChunk) -> None:
+        """Put arrays into their place."""
+        raise NotImplementedError
+
+    def run(self, number: int) -> None:
+        """Run a step of the plan: gather its operands, run its program, put the results into their places."""
+        raise NotImplementedError
+
+    def run_from(self, number: int) -> int:
+        """Run a step, or several from it on where the engine runs them at once; returns the number of the next."""
+        self.run(number)
+        return number + 1
+
+    def start(self, number: int) -> bool:
+        """Let the steps from one on run while Python goes on, all of them; False where the engine runs them otherwise.
+
+        From then on whoever asks for numbers of a result waits for them, by `join`.
+        """
+        return False
+
+    def join(self) -> None:
+        """Wait for steps that were started. Raises FlushError where one has failed, each time."""
+        ahead = self.ahead
+        if ahead is None:
+            return
+        begin, end, wrong = ahead.wait()
+        if wrong is not None:
+            raise self.failed(ahead.under_way, ValueError(wrong))
+        if self.ahead is not None:  # else another thread was first
+            self.ahead = None
+            self.laps(ahead.stretch, begin, end)
+
+    def failed(self, number: int, error: Exception) -> Exception:
+        """The error to raise for a step that has failed, of those that were started."""
+        return error
+
+    def result(self, arena: int, position: int) -> Any:
+        """Returns what a value whose rows begin there needs to be materialized: its `result` from then on."""
+        raise NotImplementedError
+
+    def rows(self, arena: int, positions: Sequence[int]) -> Any:
+        """Returns rows of an arena, for values that refer to rows of others."""
+        raise NotImplementedError
+
+    def wait(self) -> None:
+        """Wait for all that was handed over, where `options.profile` has it timed."""
+
+    def finish(self) -> None:
+        """Called when every result has been asked for."""
 
 
 class ArraySession(Session):
@@ -25,7 +139,7 @@ class ArraySession(Session):
 
     finite: Any = None
 
-    def __init__(self, plan: Plan, report: Report, options: Options, provenance: Provenance) -> None:
+    def __init__(self, plan: Plan, report: Counts, options: Options, provenance: Provenance) -> None:
         super().__init__(plan, report, options, provenance)
         self.arrays: list[Any] = [None] * len(plan.arenas)
 
@@ -113,3 +227,26 @@ class ArraySession(Session):
     def rows(self, arena: int, positions: Sequence[int]) -> Any:
         """Rows of an arena, for values that are references to them."""
         return self.take(self.arrays[arena], list(positions))
+
+
+class Results(NamedTuple):
+    """The places of a flushed graph's rows: row r is row `position[r]` of arena `arena[r]` of the session."""
+
+    session: Session
+    arena: npt.NDArray[np.int64]
+    position: npt.NDArray[np.int64]
+
+
+def results_of(value: Value) -> Results:
+    """Finds where a flushed value's rows lie; raises BatchClosedError where its batch did not run."""
+    owner = value.graph.owner
+    if isinstance(owner, Results):
+        return owner
+    raise BatchClosedError(f"this value was never computed: {owner}")
+
+
+def rows_of(value: Value) -> Any:
+    """Finds the rows of a flushed value by their places: of a reference, which is no node's own result."""
+    results = results_of(value)
+    rows = value.row_list()
+    return results.session.rows(int(results.arena[rows[0]]), results.position[rows].tolist())

@@ -3,47 +3,15 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from sys import is_finalizing
-from typing import Any
+from typing import Any, ClassVar
 
-from gluonjit.errors import EngineError, OptionError
-from gluonjit.graph import LIBRARIES, Value, line_of, user_line
-from gluonjit.graph.recorder import StateNumbers
-from gluonjit.hybrid.choose.pacing import HERE, SPENT, Paces, Stretch, measured
-from gluonjit.hybrid.explain.minibatch import MINIBATCH
-from gluonjit.hybrid.explain.report import Report
-from gluonjit.hybrid.options import EAGER, Options
+from gluonjit.graph.recorder import StateNumbers, Value
+from gluonjit.hybrid.choose.pacing import HERE, SPENT, Paces, Stretch
+from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.batch import RUNNING, Batch
-from gluonjit.hybrid.run.protocol import Adapter
-
-ENGINES: list[Adapter] = []
-"""The engines whose frameworks have been imported."""
-
-
-def register(engine: Adapter, patches: Sequence[tuple[Any, str, Any]]) -> bool:
-    """Called by an engine whenever its framework has been imported: its patches (owner, name, replacement) are made.
-
-    False where that has been done.
-    """
-    if engine in ENGINES:
-        return False
-    LIBRARIES.update((engine.name, type(engine).__module__.partition(".")[0]))
-    for owner, name, replacement in patches:
-        setattr(owner, name, replacement)
-    ENGINES.append(engine)
-    return True
-
-
-def engine_of(name: str | None = None) -> Adapter:
-    """The engine of this name, or the only one. Raises EngineError where no framework has been imported."""
-    for engine in ENGINES:
-        if name in (None, engine.name):
-            return engine
-    raise EngineError("batching(): no framework has been imported yet; `import mxnet` or `import torch` first")
+from gluonjit.hybrid.run.engine import Engine
 
 
 class State(StateNumbers):
@@ -68,6 +36,7 @@ class State(StateNumbers):
         "spare_of",
         "trace",
     )
+    opens: ClassVar[Any]  # the class of batches, told by `flush`
 
     def __init__(self) -> None:
         self.batch: Batch | None = None
@@ -105,18 +74,13 @@ class State(StateNumbers):
         self.paused += by
         self.eagerly += by
 
-    def end_minibatch(self) -> None:
-        """A backward pass is over, or an optimizer steps: what runs next is of another minibatch, but in a sample."""
-        if not self.inside:
-            MINIBATCH.end()
-
     def __del__(self) -> None:
         """The thread has ended: what it has captured and not run is let go."""
         for batch in [*self.explicit, self.batch]:
             if batch is not None and not is_finalizing():
                 batch.discard("its thread ended before it had run; read values in the thread that captured them")
 
-    def open(self, engine: Adapter, options: Options | None = None) -> Batch:
+    def open(self, engine: Engine, options: Options | None = None) -> Batch:
         """The open batch; an implicit one is opened where there is none."""
         batch = self.batch
         if batch is not None and batch.engine is not engine:  # a batch is of one framework
@@ -126,7 +90,7 @@ class State(StateNumbers):
             self.close()
             batch = self.batch
         if batch is None:
-            batch = self.batch = Batch(engine, options or self.options)
+            batch = self.batch = self.opens(engine, options or self.options)
         return batch
 
     def close(self) -> None:
@@ -204,63 +168,6 @@ def settle(value: Value, backward: bool = False) -> None:
             state.close()
 
 
-@contextmanager
-def batching(**options: Any) -> Iterator[Batch]:
-    """Capture everything in this region and run it at its end, or when a value is needed.
-
-    Options are those of `hybridize(dynamic_batch=True, ...)` and hold for this region. Yields the batch:
-    `batch.flush("why")` runs what was captured so far, with `wait=False` while the program goes on, where that can be;
-    `batch.report` says what was done. On an exception what was captured and has not run is discarded. Scopes of
-    coroutines and generators may end in any order: calls go into the one opened last, which runs when any of those
-    opened before it ends. Raises OptionError for unusable options and EngineError where no framework has been imported.
-    """
-    state = LOCAL.state
-    chosen = state.options.updated("batching()", options)
-    if chosen.reuse is not None:
-        raise OptionError("batching(): reuse is an option of a block: net.hybridize(dynamic_batch=True, reuse=...)")
-    batch = Batch(engine_of(), chosen, explicit=True, region=line_of(user_line()))
-    state.mode = batch.engine.current_mode()
-    outer = state.batch
-    if outer is not None and not outer.explicit:
-        outer.flush("batching() opened")
-    batch.task = _task()
-    state.explicit.append(batch)
-    state.batch = batch
-    MINIBATCH.end()
-    eager = chosen.granularity == EAGER
-    state.run_eagerly(eager)
-    try:
-        yield batch
-    except BaseException as error:
-        if all(other.task == batch.task for other in state.explicit):
-            batch.discard(f"batching() ended with {type(error).__name__}: {error}")
-        else:  # it may hold what other tasks have captured
-            batch.flush("the end of batching() in one of several tasks")
-        raise
-    else:
-        if batch in state.explicit:
-            for opened in state.explicit[state.explicit.index(batch) :]:
-                opened.flush("the end of batching()")
-        else:  # a fork has come between
-            batch.flush("the end of batching()")
-    finally:
-        state.run_eagerly(-eager)
-        if batch in state.explicit:
-            state.explicit.remove(batch)
-        if state.batch is batch:
-            state.batch = state.explicit[-1] if state.explicit else None
-        MINIBATCH.end()
-
-
-def _task() -> Any:
-    """The running task of asyncio, if there is one."""
-    asyncio = sys.modules.get("asyncio")
-    try:
-        return None if asyncio is None else id(asyncio.current_task())
-    except RuntimeError:  # no event loop is running
-        return None
-
-
 def _leave_to_parent() -> None:
     """In a forked process: what was captured before is no longer open. Its values can be read all the same."""
     state = LOCAL.state
@@ -271,10 +178,3 @@ def _leave_to_parent() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_leave_to_parent)
-
-
-def explain() -> Report:
-    """The report of the minibatch that ran last on this thread, in one piece or several (empty where none has)."""
-    report = MINIBATCH.report(LOCAL.state.batch)
-    report.ways = measured()
-    return report

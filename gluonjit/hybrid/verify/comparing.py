@@ -17,7 +17,7 @@ from gluonjit.errors import GluonJITError, ReuseError, VerifyError
 from gluonjit.hybrid.capture.reuse import Recordings
 from gluonjit.hybrid.explain.report import Report
 from gluonjit.hybrid.options import AUTO
-from gluonjit.hybrid.run.state import explain
+from gluonjit.hybrid.run.scope import explain
 from gluonjit.hybrid.verify.leftovers import Leftovers
 from gluonjit.hybrid.verify.verification import (
     SHARE,

@@ -13,7 +13,7 @@ from gluonjit.analysis.plan import Plan
 from gluonjit.engines.torch.replay.padding import Padding, joined
 from gluonjit.engines.torch.replay.skeleton import Outline
 from gluonjit.engines.torch.replay.static import StaticPlan
-from gluonjit.hybrid.explain.report import Report
+from gluonjit.hybrid.explain.counts import Counts
 
 MOST_SKELETONS = 256
 MANY = 8  # skeletons that have to be known before it is said that they do not come again
@@ -94,7 +94,7 @@ def clear_plans() -> None:
         _drop(number)
 
 
-def static_plan(skeleton: Skeleton, plan: Plan, outline: Outline, report: Report) -> StaticPlan | None:
+def static_plan(skeleton: Skeleton, plan: Plan, outline: Outline, report: Counts) -> StaticPlan | None:
     """A static plan that is free and takes this plan, made or enlarged if need be; None where all are in use."""
     for old in [static for static in skeleton.plans if not static.current]:
         skeleton.plans.remove(old)

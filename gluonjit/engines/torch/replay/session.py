@@ -20,8 +20,8 @@ from gluonjit.engines.torch.session import Session
 from gluonjit.engines.torch.tape import Tape
 from gluonjit.engines.torch.written import modified
 from gluonjit.errors import GluonJITError
+from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.provenance import Provenance
-from gluonjit.hybrid.explain.report import Report
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.reach import Reach, Route, part_of, rows_at
 
@@ -32,7 +32,7 @@ class ReplaySession(Session):
     def __init__(
         self,
         plan: Plan,
-        report: Report,
+        report: Counts,
         options: Options,
         samples: int,
         provenance: Provenance,
@@ -154,7 +154,7 @@ class ReplayTape(Tape):
     """The history of a flush on a static plan, which is nobody else's as long as this is needed."""
 
     def __init__(
-        self, report: Report, plan: Plan, samples: int, profile: bool, outline: Outline, static: StaticPlan
+        self, report: Counts, plan: Plan, samples: int, profile: bool, outline: Outline, static: StaticPlan
     ) -> None:
         super().__init__(report, plan, samples, profile)
         self._outline = outline

@@ -14,7 +14,7 @@ from gluonjit.engines.torch.replay.plans import MOST_BYTES, roomy
 from gluonjit.engines.torch.replay.step import Form, Sizes, StaticStep, Step, form_of
 from gluonjit.engines.torch.session import Session
 from gluonjit.errors import GluonJITError
-from gluonjit.hybrid.explain.report import Report
+from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.options import Options
 
 Runs = Callable[..., Any]
@@ -73,7 +73,7 @@ def clear_steps() -> None:
         known.steps.clear()
 
 
-def _replayed(plan: Plan, report: Report, number: int) -> Runs:
+def _replayed(plan: Plan, report: Counts, number: int) -> Runs:
     """Returns what runs the program of a step."""
     kind = plan.steps[number].kind
     program = program_of(kind)

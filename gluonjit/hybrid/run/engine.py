@@ -1,0 +1,137 @@
+"""An engine as capture and the top level see it, and the engines that there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gluonjit.errors import EngineError, OptionError
+from gluonjit.graph.frames import LIBRARIES
+from gluonjit.graph.values import clear_specs, spec_count
+from gluonjit.hybrid.options import AUTO, Options
+from gluonjit.hybrid.run.places import clear_places
+
+
+class Engine:
+    """The part of an engine that knows no plan: `protocol.Adapter`, which engines derive from, is the rest of it.
+
+    name: the package that users import, by which the engine is found; versions: of the framework: measured costs
+    belong to them. executors: what can run its plans (the option `executor`); reuses: whether calls of models
+    may be captured again without running them (the option `reuse`); title: the framework's name in sentences.
+    """
+
+    name: str
+    versions: Mapping[str, str] = {}
+    executors: tuple[str, ...] = (AUTO, "stepwise")
+    reuses = False
+
+    # What the framework is doing on this thread
+
+    def current_mode(self) -> int:
+        """The framework's recording and training flags, as `graph.modes.mode_of` makes a number of them."""
+        return 0
+
+    def wait(self) -> None:
+        """Wait until everything has run that the framework was given."""
+
+    def may_choose(self) -> bool:
+        """Tells whether this process may run calls eagerly where others, which train with it, run them batched."""
+        return True
+
+    # What is the framework's
+
+    def owns(self, array: Any) -> bool:
+        """Tells whether this is an array of the framework."""
+        raise NotImplementedError
+
+    def owns_block(self, net: Any) -> bool:
+        """Tells whether this is a model of the framework."""
+        return False
+
+    def waits(self, args: Sequence[Any]) -> bool:
+        """Tells whether an argument is an array, maybe in lists and tuples, that waits for its batch."""
+        raise NotImplementedError
+
+    # Capture
+
+    def call_cell(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Capture a call of a CellFunction, in whose `caches` the engine keeps what it knows of it."""
+        raise NotImplementedError
+
+    def hybridize(self, net: Any, dynamic_batch: bool, options: dict[str, Any]) -> None:
+        """Turn dynamic batching of a model on or off. Raises OptionError before anything has changed."""
+        raise NotImplementedError
+
+    def account(self) -> Any:
+        """Makes the engine's own account of an open batch: `Batch.own` until the batch is closed."""
+        return None
+
+    def check(self, call: str, options: Options) -> None:
+        """Raise OptionError where the engine has not what an option asks for; `call` is the user's."""
+        if options.executor not in self.executors:
+            usable = " or ".join(map(repr, self.executors))
+            raise OptionError(f"{call}: executor={options.executor!r}, but on {self.title} it can be {usable}")
+        if options.reuse is not None and not self.reuses:
+            raise OptionError(
+                f"{call}: reuse=..., but calls of models of {self.title} are not reused. Leave reuse= out: equal calls "
+                f"are shared all the same (sharing=True)."
+            )
+
+    @property
+    def title(self) -> str:
+        return self.name
+
+    def add_n(self, arrays: Sequence[Any]) -> Any:
+        """The sum of arrays of one shape: by default in pairs, so that a batch has few launches for it."""
+        listed = list(arrays)
+        while len(listed) > 1:
+            pairs = [left + right for left, right in zip(listed[::2], listed[1::2])]
+            listed = pairs + listed[2 * len(pairs) :]
+        return listed[0]
+
+    # What an engine may have besides
+
+    def verify(
+        self, net: Any, samples: Sequence[Any], loss: Any, rtol: float | None, train_mode: bool, options: dict[str, Any]
+    ) -> Any:
+        """Compare eager and batched execution: the report of the batched one; see `gluonjit.verify`."""
+        raise EngineError(f"gluonjit.verify(): the engine of {self.title} compares nothing")
+
+    def calibrate(self, seconds: float, progress: Any) -> Any:
+        """Measure for about so long what work costs (`Measured`); `progress` is told the share that is over."""
+        raise EngineError(f"calibrate: the engine of {self.title} measures nothing")
+
+    def cache_info(self) -> dict[str, int]:
+        """Entries in each of the engine's caches."""
+        return {"specs": spec_count()}
+
+    def clear_caches(self) -> None:
+        """Empty them."""
+        clear_specs()
+        clear_places()
+
+
+ENGINES: list[Engine] = []
+"""The engines whose frameworks have been imported."""
+
+
+def register(engine: Engine, patches: Sequence[tuple[Any, str, Any]]) -> bool:
+    """Called by an engine whenever its framework has been imported: its patches (owner, name, replacement) are made.
+
+    False where that has been done.
+    """
+    if engine in ENGINES:
+        return False
+    LIBRARIES.update((engine.name, type(engine).__module__.partition(".")[0]))
+    for owner, name, replacement in patches:
+        setattr(owner, name, replacement)
+    ENGINES.append(engine)
+    return True
+
+
+def engine_of(name: str | None = None) -> Engine:
+    """The engine of this name, or the only one. Raises EngineError where no framework has been imported."""
+    for engine in ENGINES:
+        if name in (None, engine.name):
+            return engine
+    raise EngineError("batching(): no framework has been imported yet; `import mxnet` or `import torch` first")

@@ -1,0 +1,252 @@
+"""The flush of a batch: what was captured is planned and run, and the report and the cost model told of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from gluonjit.analysis.costs.model import CostModel, Observed
+from gluonjit.analysis.plan import LookupChunk, Plan
+from gluonjit.analysis.planner import Planner
+from gluonjit.analysis.splitting import Sharing
+from gluonjit.analysis.traces.saving import save_graph
+from gluonjit.analysis.ways import Choice, Setting
+from gluonjit.graph.graph import Graph
+from gluonjit.graph.modes import is_recorded
+from gluonjit.graph.origins import Line
+from gluonjit.graph.recorder import Record
+from gluonjit.hybrid.choose.choosing import chooser_of
+from gluonjit.hybrid.choose.costs import cost_model
+from gluonjit.hybrid.choose.pacing import Flushed, compares, note_flush, note_look
+from gluonjit.hybrid.explain.advice import after_flush
+from gluonjit.hybrid.explain.counts import STEP_PARTS
+from gluonjit.hybrid.explain.minibatch import MINIBATCH
+from gluonjit.hybrid.explain.provenance import Provenance
+from gluonjit.hybrid.explain.report import Report
+from gluonjit.hybrid.options import Options
+from gluonjit.hybrid.run.batch import RUNNING, Batch, release
+from gluonjit.hybrid.run.protocol import Adapter
+from gluonjit.hybrid.run.session import Results
+from gluonjit.hybrid.run.state import State
+
+
+class _Held(NamedTuple):
+    """Contents of a batch when its flush began.
+
+    captured: in which way; samples: how many, and their numbers; carried: those that use what ran before.
+    """
+
+    captured: Setting
+    samples: int
+    numbers: range
+    carried: set[int]
+
+
+_NO_RECORDS: list[Record] = []
+
+
+class FlushingBatch(Batch):
+    """A batch that runs: a graph in the way that its region's chooser says."""
+
+    engine: Adapter
+    report: Report
+
+    def __init__(self, engine: Any, options: Options, explicit: bool = False, region: Hashable = None) -> None:
+        self.chooser = chooser_of(options, region)
+        self.misses = 0  # of the cache, up to the last flush that the cost model has learned from
+        self.traced = 0  # of the cache's misses, up to the last flush
+        super().__init__(engine, options, Report(), explicit)
+
+    def choose(self, begins: bool = False) -> None:
+        """Whether it is training shows when it begins."""
+        chooser = self.chooser
+        self.setting = chooser.setting(is_recorded(self.engine.current_mode()))
+        self.sharing, self.fine = self.setting.sharing, self.setting.granularity == "op"
+        if begins:
+            note_look(chooser if chooser.explores(self.setting) else None)
+
+    @property
+    def flush_at(self) -> int | None:
+        """Of the region, which may learn it."""
+        return self.chooser.flush_at
+
+    def save_trace(self, path: str | Path) -> None:
+        """Write what is captured and has not run, to be read by `python -m gluonjit simulate` (see docs/traces.md).
+
+        A name that ends in .gz is compressed. Nothing runs. Raises TraceError where nothing waits to run.
+        """
+        save_graph(self.graph, path, self.setting.granularity, self.sharing)
+
+    def _flush(self, graph: Graph, capture: float, reason: str, middle: str, line: Line | None, wait: bool) -> None:
+        held = self._start_over(graph)
+        report, times, planned = self.report, {"capture": capture}, _NO_RECORDS
+        try:
+            with RUNNING:
+                begin = perf_counter()
+                planner = Planner(graph, self.engine.sum_kind, _shared(held.captured))
+                planned = planner.records
+                plan = self._plan(graph, planner, held)
+                provenance = Provenance(plan, graph.marks)
+                report.add_plan(plan, f"{reason}, {line}" if line else reason, planned, provenance)
+                times["analysis"] = self._took("analysis", "analysis", begin)
+                options = self._run_options()
+                with self.engine.running():
+                    history = self._run(graph, plan, held.samples, provenance, options, times, wait)
+        except BaseException as error:
+            graph.owner = f"its batch failed: {error}"
+            self.sample = 0  # the minibatch is lost
+            MINIBATCH.ran(self, bool(held.carried), None)
+            MINIBATCH.end()
+            raise
+        finally:
+            begin = perf_counter()
+            calls = graph.calls
+            release(graph, planned)
+            times["capture"] += self._took("release", "capture", begin)  # it is as much as was captured
+        MINIBATCH.ran(self, bool(held.carried), history)
+        begin = perf_counter()
+        try:
+            self._advise(plan, provenance, held, reason, middle, line)
+        finally:
+            times["analysis"] += self._took("advice", "analysis", begin)
+            if options.profile:
+                self._observe(plan, calls, self.chooser.choice, times)
+
+    def _start_over(self, graph: Graph) -> _Held:
+        """Begin an empty graph; what this one holds is complete."""
+        captured, samples, carried = self.setting, self.samples, self.carried
+        self.reset()
+        for record in graph.records.values():
+            record.complete()
+        self.samples = 0
+        if carried:
+            self.carried = set()
+        return _Held(captured, samples, range(self.sample - samples, self.sample), carried)
+
+    def _plan(self, graph: Graph, planner: Planner, held: _Held) -> Plan:
+        """The plan of what was captured; the report and the stretch are told how it was chosen."""
+        report = self.report
+        if report.model is None:
+            report.model = partial(_model_of, self.engine)  # no method, which would be a circle with the report
+        records = list(graph.records.values())
+        plan = self.chooser.plan(planner, records, held.captured, held.samples, report.model)
+        for row in graph.overwritten:
+            if plan.arena[row] >= 0:  # others nobody reads
+                plan.overwritten.append((int(plan.arena[row]), int(plan.position[row])))
+        report.choice = choice = self.chooser.choice
+        way = f"{choice.setting.granularity}/{choice.setting.scheduler}"
+        misses = report.cache["misses"]
+        looked = choice.looked or choice.profiled
+        note_flush(Flushed(looked, misses > self.traced, way, self.chooser.named))
+        self.traced = misses
+        return plan
+
+    def _run_options(self) -> Options:
+        """The options of a run, which is profiled too where its costs are to be learned."""
+        options = self.options
+        profile = (options.profile or self.chooser.choice.profiled) and not _called_back()
+        return options if profile == options.profile else replace(options, profile=profile)
+
+    def _advise(
+        self, plan: Plan, provenance: Provenance, held: _Held, reason: str, middle: str, line: Line | None
+    ) -> None:
+        """Warn of what could be better in the user's program."""
+        carried = held.carried
+        apart = len(held.numbers) - sum([n in held.numbers for n in carried]) if self.sample else int(not carried)
+        early = MINIBATCH.came_early(plan, held.samples, apart, middle, line, self.caller)
+        granularity = held.captured.granularity
+        if self.options.granularity == granularity or granularity != "op":  # else operators are the library's own idea
+            after_flush(self.report, provenance, held.samples, reason, line, early)
+
+    def _observe(self, plan: Plan, calls: int, choice: Choice, times: dict[str, float]) -> None:
+        """Let the cost model learn from a profiled flush; a time of 0 was not measured."""
+        report = self.report
+        if report.cache["misses"] > self.misses:  # what was traced in it does not come again
+            times["capture"] = 0.0
+        if choice.looked:  # at other schedules than the one that ran
+            times["analysis"] = 0.0
+        self.misses = report.cache["misses"]
+        gather, compute = map(report.step_seconds, STEP_PARTS)
+        observed = Observed(
+            plan,
+            calls,
+            choice.setting.scheduler,
+            choice.setting.granularity,
+            times["capture"],
+            times["analysis"],
+            times["inputs"],
+            gather,
+            compute,
+            times["results"],
+        )
+        _model_of(self.engine).observe(observed)
+
+    def _run(
+        self,
+        graph: Graph,
+        plan: Plan,
+        samples: int,
+        provenance: Provenance,
+        options: Options,
+        times: dict[str, float],
+        wait: bool,
+    ) -> Any:
+        """Run a plan; what its results can be differentiated by, or None."""
+        begin = perf_counter()
+        self.engine.check("batching()", options)
+        session = self.engine.session(plan, self.report, options, samples, provenance)
+        for chunk in plan.inputs:
+            if isinstance(chunk, LookupChunk):
+                session.put_lookup(chunk)
+            else:
+                session.put_leaves(chunk)
+        session.wait()
+        times["inputs"] = self._took("inputs", "gather", begin)
+        number = 0
+        wait = wait or compares()
+        while number < len(plan.steps) and (wait or not session.start(number)):
+            number = session.run_from(number)
+        if session.ahead is not None:
+            self.ahead.append(session)
+        begin = perf_counter()
+        graph.owner = Results(session, plan.arena, plan.position)
+        for record, nodes in plan.live:
+            for node in nodes.tolist():
+                for value in record.values(node):
+                    first = value.rows
+                    value.result = session.result(int(plan.arena[first]), int(plan.position[first]))
+                    value.graph = None
+        session.wait()
+        session.finish()
+        times["results"] = self._took("results", "gather", begin)
+        return session.tape
+
+    def _took(self, name: str, part: str, begin: float) -> float:
+        """Note that something has taken from then to now; returns the seconds."""
+        end = perf_counter()
+        self.report.took(name, part, begin, end)
+        return end - begin
+
+
+def _shared(captured: Setting) -> Sharing:
+    """Tells how far products that are cut out of calls are shared; samples that run as one share none."""
+    if not captured.sharing:
+        return "none"
+    return "sample" if captured.granularity == "graph" else "batch"
+
+
+def _called_back() -> bool:
+    """Tells whether a framework's own thread runs this: what waits there for the framework waits for itself."""
+    return isinstance(threading.current_thread(), threading._DummyThread)
+
+
+def _model_of(engine: Adapter) -> CostModel:
+    return cost_model(engine.name, engine.versions)
+
+
+State.opens = FlushingBatch  # capture opens batches, and needs nothing of what a flush takes

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from gluonjit.graph.entries import rows_of
 from gluonjit.graph.frames import user_line
 from gluonjit.graph.origins import Mark
 from gluonjit.graph.recorder import GraphRows, Record, Value
@@ -62,10 +61,6 @@ class Graph(GraphRows):
             leaf = self.leaves[key] = Leaf(self.rows, spec, payload, taped)
             self.rows += spec.rows
         return leaf
-
-    def lookup_rows(self, table: Any, spec: Spec, indices: Sequence[int]) -> tuple[int, ...]:
-        """Rows of these entries of a table; equal entries are equal rows."""
-        return rows_of(self, self.entries(table, spec), indices)
 
     def entries(self, table: Any, spec: Spec) -> dict[int, int]:
         """The rows of a table's entries that have been asked for, by index; each entry looks like `spec`."""

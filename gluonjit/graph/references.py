@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gluonjit.graph.entries import entries_value
+from gluonjit.graph.entries import entries_value, rows_of
 from gluonjit.graph.recorder import Value
 from gluonjit.graph.slices import one_row
 from gluonjit.graph.values import Rows, Spec, intern_spec
@@ -119,7 +119,7 @@ def table_rows(
     graph: Any, table: Any, row: Spec, numbers: Sequence[int], taped: bool = False, base: Any = None
 ) -> Value:
     """Entries of a table, each of which looks like `row`: equal ones are equal rows."""
-    return entries_value(graph, graph.lookup_rows(table, row, numbers), row, taped, base)
+    return entries_value(graph, rows_of(graph, graph.entries(table, row), numbers), row, taped, base)
 
 
 def leaves_out(value: Value) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from gluonjit.analysis import Plan
 from gluonjit.graph import Graph, Kind, Output, Record, Spec, Value, intern_spec, split_kind
+from gluonjit.graph.entries import rows_of
 
 ROW = intern_spec((4,), "float32", "cpu(0)", "stack")
 WIDE = intern_spec((8,), "float32", "cpu(0)", "stack")
@@ -57,7 +58,7 @@ def random_graph(seed: int) -> tuple[Graph, Kinds, list[Value]]:
     for number in range(rng.randint(1, 4)):
         for spec in rows:
             rows[spec].append(graph.add_leaf((spec, number), None, spec).base)
-    rows[ROW] += graph.lookup_rows("table", ROW, [rng.randrange(4) for _ in range(4)])
+    rows[ROW] += rows_of(graph, graph.entries("table", ROW), [rng.randrange(4) for _ in range(4)])
     held: list[Value] = []
     for number in range(rng.randint(1, 60)):
         if rng.random() < 0.2:

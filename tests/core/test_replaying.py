@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gluonjit.graph import Graph, Kind, Record, intern_spec
+from gluonjit.graph.entries import rows_of
 from gluonjit.graph.kinds import BatchedProgram, outputs_of
 from gluonjit.graph.recorder import BatchRoom
 from gluonjit.graph.replay import Replay
@@ -41,7 +42,7 @@ class Opened:
     def __init__(self, sharing: bool) -> None:
         self.batch, self.graph = room(sharing), Graph()
         self.records = [Record(each, 0, 0.125) for each in KINDS]
-        self.words = self.graph.lookup_rows("words", SPEC, range(WORDS))
+        self.words = rows_of(self.graph, self.graph.entries("words", SPEC), range(WORDS))
 
     def call(self, number: int, operands: tuple[Any, ...], depth: int) -> Any:
         """Capture a call."""

@@ -14,6 +14,7 @@ import pytest
 from gluonjit.analysis import make_plan, traces
 from gluonjit.errors import GluonJITError, TraceError
 from gluonjit.graph import Graph, Kind, Output, Record, Value, intern_spec
+from gluonjit.graph.entries import rows_of
 
 
 def example() -> tuple[Graph, list[Value]]:
@@ -21,7 +22,7 @@ def example() -> tuple[Graph, list[Value]]:
     row = intern_spec((1, 4), "float32", "cpu(0)", "rows")
     two = intern_spec((2, 4), "float32", "cpu(0)", "rows")
     graph = Graph()
-    words = graph.lookup_rows("words", intern_spec((4,), "float32", "cpu(0)", "stack"), [7, 3, 7])
+    words = rows_of(graph, graph.entries("words", intern_spec((4,), "float32", "cpu(0)", "stack")), [7, 3, 7])
     leaf = graph.add_leaf("leaf", None, two).base
     pair = Record(Kind("pair", (two,), (Output(row, 0), Output(two, 1)), 3, None, operator=True, poly=True), 3, 0.0)
     lone = Record(Kind("lone", (row,), (Output(row, 0),), 1, None, pure=False, lone="it has to"), 0, 0.0)

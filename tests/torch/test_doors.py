@@ -19,8 +19,8 @@ from torch.overrides import TorchFunctionMode  # noqa: E402
 import gluonjit  # noqa: E402
 from gluonjit.compiled import FAST, WHY_NOT  # noqa: E402
 from gluonjit.engines.torch import doors  # noqa: E402
+from gluonjit.engines.torch.cells import DOORS  # noqa: E402
 from gluonjit.engines.torch.engine import ENGINE  # noqa: E402
-from gluonjit.engines.torch.operators import DOORS  # noqa: E402
 
 compiled = pytest.mark.skipif(FAST is None, reason=WHY_NOT)
 Work = Callable[[Any, Any], Any]

@@ -24,7 +24,7 @@ from gluonjit.engines.torch import (
     tape,
     writes,
 )
-from gluonjit.engines.torch.operators import DOORS
+from gluonjit.engines.torch.cells import DOORS
 from gluonjit.hybrid.capture import capturing
 
 

@@ -1,5 +1,1 @@
 """The engine for Apache MXNet 1.9.1: capture, operator rules, batched graphs. Importing it imports mxnet."""
-
-from gluonjit.engines.mxnet.hook import install
-
-__all__ = ["install"]

@@ -15,7 +15,7 @@ from mxnet.ndarray import NDArray
 from mxnet.ndarray.ndarray import _DTYPE_MX_TO_NP
 
 from gluonjit.compiled import FAST
-from gluonjit.graph import Spec, intern_spec, natural_mode
+from gluonjit.graph.values import Spec, intern_spec, natural_mode
 
 VERSIONS = {"costs": "2", "mxnet": str(mx.__version__)}
 """The versions that measured costs belong to; the first number grows when what is timed changes."""

@@ -17,7 +17,6 @@ from gluonjit.engines.mxnet.cell import KEY, Cell
 from gluonjit.engines.mxnet.cells import capture_cell
 from gluonjit.engines.mxnet.computing import own
 from gluonjit.engines.mxnet.dynamic import automatic_cell, blocks_of
-from gluonjit.engines.mxnet.engine import ENGINE
 from gluonjit.engines.mxnet.following import called
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, reshaped, wrap, wrap_concrete
 from gluonjit.engines.mxnet.lazy_np import wrap_np, wrap_np_concrete
@@ -33,6 +32,7 @@ from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.capture.reusing import reused
 from gluonjit.hybrid.choose.pacing import begin
 from gluonjit.hybrid.run.batch import Batch
+from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.state import LOCAL, left_call
 
 _HybridBlock = gluon.HybridBlock
@@ -138,7 +138,7 @@ def _paced(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
         finally:
             state.paused -= 1
             state.eagerly -= 1
-    stretch = begin(state, cell.paces, training, ENGINE)
+    stretch = begin(state, cell.paces, training, engine_of("mxnet"))
     eager = stretch.eager
     state.run_eagerly(eager)
     try:
@@ -153,7 +153,7 @@ def _outermost(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
     if cell.is_node:
         return _node(block, cell, args)
     key = None if cell.reuse is None else cell.reuse(*args)
-    batch = outermost_batch(ENGINE, cell.options)
+    batch = outermost_batch(engine_of("mxnet"), cell.options)
     _note_parameters(batch, block)
     if key is None:
         return sampled(batch, _sample, batch, block, args)

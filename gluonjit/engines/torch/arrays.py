@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from gluonjit.graph import Spec, intern_spec, natural_mode
+from gluonjit.graph.values import Spec, intern_spec, natural_mode
 
 VERSIONS = {"costs": "2", "torch": str(torch.__version__)}
 """The versions that measured costs belong to; the first number grows when what is timed changes."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
-from gluonjit.graph import Kind
-from gluonjit.hybrid.capture.guards.variants import Variant
+from gluonjit.graph import Kind, Value
+from gluonjit.hybrid.capture.guards.variants import Noted, Variant
 from gluonjit.hybrid.capture.reuse import Recordings
 from gluonjit.hybrid.choose.pacing import NO_CHOICE, Paces
 from gluonjit.hybrid.options import Options
+from gluonjit.hybrid.run.batch import Batch
 
 _cells: WeakSet[Cell] = WeakSet()
 
@@ -112,3 +114,16 @@ class Cell:
 
     def __deepcopy__(self, memo: Any) -> Cell:
         return Cell(self.name, self.options, self.operator, self.stateless, deepcopy(self.paces, memo))
+
+
+class Call(NamedTuple):
+    """A call that may become a node: `owner` is the module whose parameters it may use, or None."""
+
+    cell: Cell
+    owner: Any
+    run: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    values: Sequence[Value]  # of its tensors
+    batch: Batch
+    noted: Noted  # what it reads of Python's state

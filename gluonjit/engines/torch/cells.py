@@ -1,7 +1,8 @@
-"""Capture of a whole call as one node."""
+"""Capture of a whole call as one node: of a cell, or of a single operator, PyTorch's or our own."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from time import perf_counter
 from types import FunctionType
@@ -11,10 +12,9 @@ import torch
 
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch.buffers import is_constant
-from gluonjit.engines.torch.cell import Cell
+from gluonjit.engines.torch.cell import Call, Cell
 from gluonjit.engines.torch.effects import attributes
 from gluonjit.engines.torch.hooked import autocast, current_mode
-from gluonjit.engines.torch.kinds import Call
 from gluonjit.engines.torch.known import as_known, known, may_be_known
 from gluonjit.engines.torch.lazy import LazyTensor, wrap
 from gluonjit.engines.torch.lookups import look_up, table_of
@@ -48,6 +48,12 @@ _CONSTANTS = (
     torch.nn.Module,
     type(Ellipsis),
 )
+
+_MOST = 4096
+_NO_NAMES: dict[str, Any] = {}
+_operators: OrderedDict[Any, Cell] = OrderedDict()
+DOORS: dict[Any, tuple[Cell, int]] = {}
+"""Functions of which C captures calls by itself: their cell, and the sort of their door (see `doors`)."""
 
 
 _AUTOCAST = [name for name in ("cpu", "cuda", "xpu", "mps") if torch.amp.is_autocast_available(name)]
@@ -256,3 +262,35 @@ def as_lazy(arg: Any) -> Any:
     found = wrap(value)
     found._c = arg
     return found
+
+
+def captured_operator(func: Any, args: tuple[Any, ...]) -> Any:
+    """A call of a function as one node. Raises Refusal where that cannot be."""
+    cell = cell_of(func, func.__name__)
+    found = FAST.capture(cell, None, args, _NO_NAMES) if FAST is not None and LOCAL.state.inside else None
+    return capture(cell, None, func, args, _NO_NAMES, open_batch()) if found is None else found
+
+
+def capturing(func: Any) -> Callable[..., Any]:
+    """Makes a function that captures calls of `func`, each as one node. A call raises Refusal where that cannot be."""
+    open_batch()
+    cell = cell_of(func, func.__name__)
+    quick = None if FAST is None else FAST.capture
+
+    def call(*args: Any) -> Any:
+        found = None if quick is None else quick(cell, None, args, _NO_NAMES)
+        return captured_operator(func, args) if found is None else found
+
+    return call
+
+
+def cell_of(func: Any, name: str) -> Cell:
+    """The cell of a function."""
+    cell = _operators.get(func)
+    if cell is None:
+        cell = _operators[func] = Cell(name, Options(), operator=True)
+        while len(_operators) > _MOST:
+            DOORS.pop(_operators.popitem(last=False)[0], None)
+            if FAST is not None:
+                FAST.forget_doors()
+    return cell

@@ -19,9 +19,9 @@ from gluonjit.compiled import FAST
 from gluonjit.engines.torch import hooked
 from gluonjit.engines.torch.aliases import DATA, VIEWING
 from gluonjit.engines.torch.cell import Cell
+from gluonjit.engines.torch.cells import DOORS
 from gluonjit.engines.torch.known import LIKE
 from gluonjit.engines.torch.lazy import LazyTensor
-from gluonjit.engines.torch.operators import DOORS
 
 FREE, SUM, ROWS, STACK, VIEW = range(5)
 """Sorts of doors: a call is a node always, is none where it adds 0, joins whole rows, or stacks arrays; or it is one

@@ -12,11 +12,10 @@ import torch
 from gluonjit.engines.torch import changes, hooked, recurrent
 from gluonjit.engines.torch.aside import KEY, traced_otherwise
 from gluonjit.engines.torch.cell import Cell, forget_recordings
-from gluonjit.engines.torch.cells import as_lazy, capture, expand, foreign, open_batch
+from gluonjit.engines.torch.cells import as_lazy, capture, capturing, expand, foreign, open_batch
 from gluonjit.engines.torch.effects import parts_of
 from gluonjit.engines.torch.kinds import LOOPS
 from gluonjit.engines.torch.lazy import waits
-from gluonjit.engines.torch.operators import capturing
 from gluonjit.engines.torch.outlining import KNOWN
 from gluonjit.engines.torch.reading import computed
 from gluonjit.engines.torch.records import ASKED, Refusal, refused_at_once

@@ -13,12 +13,11 @@ import torch
 
 from gluonjit.engines.torch.aliases import dummy
 from gluonjit.engines.torch.buffers import is_constant
-from gluonjit.engines.torch.cells import as_lazy
+from gluonjit.engines.torch.cells import as_lazy, captured_operator
 from gluonjit.engines.torch.known import as_known, known
 from gluonjit.engines.torch.lazy import LazyTensor, noted, wrap
 from gluonjit.engines.torch.lookups import entries, table_of, wholes
 from gluonjit.engines.torch.operands import Key
-from gluonjit.engines.torch.operators import captured
 from gluonjit.engines.torch.references import value_to_slice
 from gluonjit.graph import Value
 from gluonjit.graph.references import indexed, row
@@ -89,7 +88,7 @@ def index(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if not all(part.numel() for part in key if part.__class__ is torch.Tensor):
         return dummy(value.spec, value.taped)[key]  # with a history of its own: nothing of the tensor is in it
     found = _rows(batch, value, key)
-    return captured(torch.Tensor.__getitem__, (tensor, key)) if found is None else found
+    return captured_operator(torch.Tensor.__getitem__, (tensor, key)) if found is None else found
 
 
 def select(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -121,7 +120,7 @@ def _rows(batch: Batch, value: Value, key: tuple[Any, ...]) -> Any:
     for part in arrays[1:]:
         size = rows.shape[1]
         _check(part.tolist(), size)
-        rows = captured(entry_of_each, (rows, as_known(part % size)))
+        rows = captured_operator(entry_of_each, (rows, as_known(part % size)))
     return rows
 
 
@@ -131,7 +130,7 @@ def _view(batch: Batch, tensor: Any, value: Value, key: tuple[Any, ...], changed
     if found is not None:
         return noted(wrap(found), tensor, key[0] if len(key) == 1 and key[0].__class__ is int else Key(key))
     if not key or any(part.__class__ is not int for part in key) or len(key) > len(value.spec.shape):
-        return captured(torch.Tensor.__getitem__, (tensor, key)) if changed else None
+        return captured_operator(torch.Tensor.__getitem__, (tensor, key)) if changed else None
     numbers = list(key)
     if value.spec.mode == "rows":
         first = row(value, numbers.pop(0), ())
@@ -143,7 +142,7 @@ def _view(batch: Batch, tensor: Any, value: Value, key: tuple[Any, ...], changed
     for number in numbers:
         size = value.spec.shape[0]
         _check([number], size)
-        value = captured(entry, (wrap(value), wrap(*wholes(batch, number % size))))._v
+        value = captured_operator(entry, (wrap(value), wrap(*wholes(batch, number % size))))._v
     return noted(wrap(value), tensor, Key(key))
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from gluonjit.engines.torch.buffers import is_written
-from gluonjit.engines.torch.cell import Cell
+from gluonjit.engines.torch.cell import Call, Cell
 from gluonjit.engines.torch.effects import PLAIN, Outside, attributes, flags
 from gluonjit.engines.torch.following import followed
 from gluonjit.engines.torch.hoist import Piece, cut, used_alone
@@ -22,7 +22,6 @@ from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind, Value, family_key, split_kind
 from gluonjit.hybrid.capture.guards.again import first_difference
 from gluonjit.hybrid.capture.guards.reading import Refused
-from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.run.batch import Batch
 
@@ -47,19 +46,6 @@ class Plain(Exception):
     def __init__(self, structure: Any) -> None:
         super().__init__()
         self.structure = structure
-
-
-class Call(NamedTuple):
-    """A call that may become a node: `owner` is the module whose parameters it may use, or None."""
-
-    cell: Cell
-    owner: Any
-    run: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    values: Sequence[Value]  # of its tensors
-    batch: Batch
-    noted: Noted  # what it reads of Python's state
 
 
 MADE: dict[Callable[..., Any], Callable[[Call], Kind]] = {}

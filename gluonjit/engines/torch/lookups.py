@@ -11,7 +11,7 @@ from gluonjit.engines.torch.arrays import name_of_device, name_of_dtype
 from gluonjit.engines.torch.buffers import note_version
 from gluonjit.engines.torch.inputs import looked_up
 from gluonjit.graph import Spec, Value, intern_spec
-from gluonjit.graph.entries import entries_at
+from gluonjit.graph.entries import entries_at, rows_of
 from gluonjit.graph.references import table_rows
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.failures import refused
@@ -123,5 +123,7 @@ def integers_of(batch: Batch, dtype: str, device: str) -> Integers:
 
 def _rows_of(batch: Batch, table: Any, row: Spec, numbers: list[int], single: bool, taped: bool, base: Any) -> Value:
     if single:
-        return Value(batch.graph.lookup_rows(table, row, numbers)[0], 0, row, batch.graph, taped, base)
+        return Value(
+            rows_of(batch.graph, batch.graph.entries(table, row), numbers)[0], 0, row, batch.graph, taped, base
+        )
     return table_rows(batch.graph, table, row, numbers, taped, base)

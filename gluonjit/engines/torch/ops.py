@@ -9,14 +9,13 @@ import torch
 from gluonjit.engines.torch import recurrent
 from gluonjit.engines.torch.aliases import DATA, VIEWING, linked
 from gluonjit.engines.torch.buffers import note_written
-from gluonjit.engines.torch.cells import capture, open_batch
+from gluonjit.engines.torch.cells import capture, capturing, cell_of, open_batch
 from gluonjit.engines.torch.doors import SORTS, admit
 from gluonjit.engines.torch.indexing import index, select
 from gluonjit.engines.torch.known import CHEAP, computed
 from gluonjit.engines.torch.lazy import LazyTensor, waits
 from gluonjit.engines.torch.making import MAKING, made
 from gluonjit.engines.torch.operands import concrete
-from gluonjit.engines.torch.operators import capturing, cell_of
 from gluonjit.engines.torch.records import Refusal, noting
 from gluonjit.engines.torch.references import REFERENCES
 from gluonjit.engines.torch.results import refuse_used

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from gluonjit.engines.torch.kinds import Call
+from gluonjit.engines.torch.cell import Call
 from gluonjit.engines.torch.layers import is_layer
 from gluonjit.graph import Kind, Spec, Work
 from gluonjit.graph.kinds import outputs_of

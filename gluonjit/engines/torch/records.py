@@ -12,10 +12,10 @@ import torch
 
 from gluonjit.analysis.plan import LookupChunk, Place, Plan
 from gluonjit.engines.torch.buffers import note_version, note_written
-from gluonjit.engines.torch.cell import Cell, Pattern
+from gluonjit.engines.torch.cell import Call, Cell, Pattern
 from gluonjit.engines.torch.effects import attributes, parts_of, undrawn
 from gluonjit.engines.torch.held import Held, version_of
-from gluonjit.engines.torch.kinds import RAISED, Call, Plain, difference, make_kind
+from gluonjit.engines.torch.kinds import RAISED, Plain, difference, make_kind
 from gluonjit.engines.torch.other_rows import note_traced, of_other_rows
 from gluonjit.engines.torch.program import program_of
 from gluonjit.errors import CaptureError

@@ -12,12 +12,13 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.arrays import FLOATS
-from gluonjit.engines.torch.kinds import MADE, Call
+from gluonjit.engines.torch.cell import Call
+from gluonjit.engines.torch.cells import captured_operator
+from gluonjit.engines.torch.kinds import MADE
 from gluonjit.engines.torch.known import known
 from gluonjit.engines.torch.lazy import LazyTensor, wrap
 from gluonjit.engines.torch.lookups import wholes
 from gluonjit.engines.torch.operands import Unfit, value_of
-from gluonjit.engines.torch.operators import captured
 from gluonjit.engines.torch.program import Batched, program_of
 from gluonjit.engines.torch.rules.values import Writer
 from gluonjit.engines.torch.trace import Operand, Trace, TraceOp
@@ -134,7 +135,7 @@ def put(batch: Batch, way: str, base: Any, index: Any, source: Any, *settings: A
     if source.__class__ is not LazyTensor:
         source = wrap(values[1])
     places, *sizes = wholes(batch, listed, first.rows, len(listed))
-    return captured(into_rows, (base, source, wrap(places), wrap(sizes[0]), wrap(sizes[1]), way, *settings))
+    return captured_operator(into_rows, (base, source, wrap(places), wrap(sizes[0]), wrap(sizes[1]), way, *settings))
 
 
 def _given(args: tuple[Any, ...], kwargs: dict[str, Any], *names: str) -> list[Any] | None:
@@ -219,5 +220,5 @@ def mean(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     spec = given[0]._v.spec
     if spec.mode != "rows" or len(spec.shape) < 2 or spec.dtype not in FLOATS or spec.device != "cpu":
         return None
-    total = captured(torch.Tensor.sum, (given[0], 0))
-    return captured(divided, (total, wrap(*wholes(batch, spec.rows))))
+    total = captured_operator(torch.Tensor.sum, (given[0], 0))
+    return captured_operator(divided, (total, wrap(*wholes(batch, spec.rows))))

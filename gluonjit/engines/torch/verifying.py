@@ -11,7 +11,6 @@ import torch
 
 from gluonjit.engines.torch.arrays import FLOATS, name_of_dtype
 from gluonjit.engines.torch.aside import KEY
-from gluonjit.engines.torch.dynamic import disable, enable
 from gluonjit.engines.torch.hooked import original_setattr
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import concrete
@@ -62,9 +61,15 @@ def observed(log: Log) -> Iterator[None]:
 
 
 def verify(
-    net: Any, samples: Sequence[Any], loss: Loss | None, rtol: float | None, train_mode: bool, options: Any
+    net: Any,
+    samples: Sequence[Any],
+    loss: Loss | None,
+    rtol: float | None,
+    train_mode: bool,
+    options: Any,
+    switch: tuple[Any, Any],
 ) -> Report:
-    """Implements `gluonjit.verify`."""
+    """Implements `gluonjit.verify`; `switch` are the functions that turn dynamic batching on and off."""
 
     def run(eager: bool, mode: Mode) -> Outcome:
         def run_once() -> Outcome:
@@ -83,7 +88,7 @@ def verify(
     named = [(f"sample {number}", sample) for number, sample in enumerate(samples)]
     left = Leftovers(_FRAMEWORK, [("net", net), ("loss", loss), *named])
     forget = engine_of("torch").clear_caches
-    with batched_with(net, KEY, options, enable, disable), _kept_gradients(net, samples):
+    with batched_with(net, KEY, options, *switch), _kept_gradients(net, samples):
         cells = [module.__dict__[KEY] for module in net.modules() if KEY in module.__dict__]
         promised = net.__dict__[KEY].reuse is not None
         gradient = lambda probe: _numbers(_gradient(probe))  # noqa: E731

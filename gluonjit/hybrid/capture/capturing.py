@@ -9,8 +9,8 @@ from typing import Any
 from gluonjit.graph import Kind, Record, Value
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.batch import FULL, Batch
+from gluonjit.hybrid.run.engine import Engine
 from gluonjit.hybrid.run.failures import of_sample
-from gluonjit.hybrid.run.protocol import Adapter
 from gluonjit.hybrid.run.state import LOCAL
 
 
@@ -19,7 +19,7 @@ def room_of(kind: Kind, options: Options) -> float:
     return max(1.0 / options.max_nodes, kind.bytes / options.max_bytes)
 
 
-def open_batch(engine: Adapter, options: Options | None = None) -> Batch:
+def open_batch(engine: Engine, options: Options | None = None) -> Batch:
     """The open batch of this thread, with room for one more node."""
     state = LOCAL.state
     batch = state.batch
@@ -38,7 +38,7 @@ def captured(batch: Batch, record: Record, values: Sequence[Value]) -> tuple[Val
     return record.capture(batch, batch.graph, rows, depth, batch.sharing)
 
 
-def outermost_batch(engine: Adapter, options: Options) -> Batch:
+def outermost_batch(engine: Engine, options: Options) -> Batch:
     """The open batch for an outermost model with these options: of a scope of `batching` those of the scope hold."""
     LOCAL.state.mode = engine.current_mode()
     batch = open_batch(engine, options)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gluonjit.graph import Spec
+from gluonjit.graph.values import Spec
 
 _FEW = 4
 _MOST = 1_000  # specs of which places are known

@@ -8,7 +8,7 @@ from typing import Any
 
 from gluonjit.compiled import FAST
 from gluonjit.errors import StateError
-from gluonjit.graph import Record
+from gluonjit.graph.recorder import Record
 
 EVERY = 1000
 _SHARE = 0.003

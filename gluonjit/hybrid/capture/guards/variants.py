@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from gluonjit.graph import Kind, Record
+from gluonjit.graph.kinds import Kind
+from gluonjit.graph.recorder import Record
 from gluonjit.hybrid.capture.guards.facts import CLASS, Fact, Guards
 
 MOST_VARIANTS = 16

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
-from gluonjit.graph import Spec, family_key
+from gluonjit.graph.kinds import family_key
+from gluonjit.graph.values import Spec
 
 Looks = tuple[Any, ...]
 _MOST_OPERANDS = 5  # of one row each, of which any may be those of the only child

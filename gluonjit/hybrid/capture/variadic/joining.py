@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
-from gluonjit.graph import Kind, Spec
+from gluonjit.graph.kinds import Kind
+from gluonjit.graph.values import Spec
 from gluonjit.hybrid.capture.variadic.forms import Form, forms, forms_of_rows
 from gluonjit.hybrid.capture.variadic.program import Variadic, make_variadic
 from gluonjit.hybrid.capture.variadic.reading import Dialect, TracedProgram, Unlike

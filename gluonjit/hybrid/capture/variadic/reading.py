@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, Union
 
-from gluonjit.graph import Spec
+from gluonjit.graph.values import Spec
 from gluonjit.hybrid.capture.variadic.roles import Shaped
 
 Attrs = tuple[tuple[str, Any], ...]

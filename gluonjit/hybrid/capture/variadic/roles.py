@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gluonjit.graph import Spec
+from gluonjit.graph.values import Spec
 
 Shaped = tuple[tuple[int, ...], str]
 

@@ -247,6 +247,9 @@ def test_look_ups_are_in_the_graph_with_their_indices(write: str) -> None:
         "z = x * 1.5\nz[0:1] = x[0:1]\ny = z + h",
         "z = nd.tanh(x)\nq = z + z\nq.copyto(z)\ny = z * h",
         "with autograd.pause():\n    z = h * 2\nz = nd.sin(z.detach())\nz += 1\ny = z + h",
+        "z = nd.tanh(h).detach().copy()\nz += 1\ny = z * h",
+        "z = nd.tanh(h).detach() * 2\nz[0:1] = 3\ny = z * h",
+        "z = nd.tanh(h).detach().copy()\nz[0, 1] = 3\ny = z * h",
     ],
 )
 def test_what_goes_back_to_nothing_that_learns_may_be_written_to(write: str) -> None:
@@ -260,6 +263,20 @@ def test_what_goes_back_to_nothing_that_learns_may_be_written_to(write: str) -> 
     found = outcome(program, False, True)
     for numbers, wanted in zip(found, eager):
         np.testing.assert_allclose(numbers, wanted, atol=1e-5 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        "e = nd.tanh(h)\nz = e.detach()\nz += 1\ny = z * e",
+        "e = nd.tanh(h)\ne.asnumpy()\nz = e.detach()\nz += 1\ny = z * e",
+        "e = nd.tanh(h)\nz = e.detach().reshape((-1,))[0:2]\nz[:] = 1\ny = h * e",
+    ],
+)
+def test_memory_that_a_graph_keeps_is_not_written_to_by_another_name(write: str) -> None:
+    """MXNet accepts it, and gives gradients of the numbers that were written."""
+    found = outcome(statement(write), False, True)
+    assert isinstance(found, CaptureError) and "in a computational graph" in str(found)
 
 
 def test_calls_that_nobody_reads_put_arrays_into_the_graph() -> None:

@@ -19,7 +19,6 @@ from gluonjit.graph.values import Spec, intern_spec, natural_mode
 
 VERSIONS = {"costs": "2", "mxnet": str(mx.__version__)}
 """The versions that measured costs belong to; the first number grows when what is timed changes."""
-FLOATS = {"float16", "float32", "float64"}
 _HOST = {"cpu_shared", "cpu_pinned"}
 _contexts: dict[str, Context] = {}
 _names: dict[tuple[int, int], str] = {}

@@ -8,7 +8,6 @@ import mxnet as mx
 from mxnet import autograd
 from mxnet.ndarray import NDArray
 
-from gluonjit.engines.mxnet.arrays import FLOATS
 from gluonjit.engines.mxnet.function import differentiable
 from gluonjit.engines.mxnet.history import Target
 from gluonjit.engines.mxnet.modes import as_captured
@@ -64,7 +63,7 @@ def bridged(value: Value) -> NDArray:
         tape = tape_of(current)
         if id(current) in known:
             pending.pop()
-        elif tape is None or spent(current, tape) or current.spec.dtype not in FLOATS or not is_entered(current):
+        elif tape is None or spent(current, tape) or current.spec.dtype == "bool" or not is_entered(current):
             known[id(current)] = _plain(current)
         else:
             origins = tape.origins(places_of(current))

@@ -6,7 +6,7 @@ from typing import Any
 
 from mxnet.ndarray import NDArray
 
-from gluonjit.engines.mxnet.aliases import Owned, Step, is_stale, renew
+from gluonjit.engines.mxnet.aliases import DETACHED, Owned, Step, is_stale, renew
 from gluonjit.engines.mxnet.bridge import bridged
 from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.operands import ZERO, seen_through
@@ -123,8 +123,9 @@ def own(array: Any, refusing: bool = True) -> NDArray:
     if array._b is not None and is_stale(array):
         renew(array)
     base, value = array._b, array._v
+    written = base._v if base is not None and DETACHED in keys_of(array._k) else value  # it shares what a graph reads
     if refusing:
-        refuse_waiting(value)
+        refuse_waiting(written)
     if base is None:
         _open(array, value, refusing)
     elif base._v.base.__class__ is Owned:  # of an input
@@ -134,7 +135,7 @@ def own(array: Any, refusing: bool = True) -> NDArray:
         renew(array)
     else:
         concrete(array)
-        _open(base, value, refusing, True)
+        _open(base, written, refusing, True)
         renew(array)
     return concrete(array)
 

@@ -218,7 +218,12 @@ def detached(array: Any, operator: Any, wrapped: Any) -> Any:
     """`x.detach()`, captured as `operator` where the array waits."""
     if not waits(array) or array._c is not None:
         return seen(array, concrete(array).detach(), DETACHED, wrapped)
-    found = operator(array)
+    state = LOCAL.state
+    mode, state.mode = state.mode, state.mode & ~RECORDING  # what it gives is in no computational graph
+    try:
+        found = operator(array)
+    finally:
+        state.mode = mode
     return noted(found, array, DETACHED) if isinstance(found, Lazy) else found
 
 

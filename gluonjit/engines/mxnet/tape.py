@@ -17,7 +17,7 @@ from mxnet import autograd
 from mxnet.ndarray import NDArray
 
 from gluonjit.analysis.plan import Gather, Place, Plan, Step
-from gluonjit.engines.mxnet.arrays import FLOATS, address_of
+from gluonjit.engines.mxnet.arrays import address_of
 from gluonjit.engines.mxnet.filling import fill_zero, zeros
 from gluonjit.engines.mxnet.finite import Finite
 from gluonjit.engines.mxnet.fused_steps import FusedSteps
@@ -97,7 +97,7 @@ class Tape:
         wanted.update(place.arena for step in self.plan.steps if is_recorded(step.mode) for place in step.places)
         for number in wanted:
             arena = self.plan.arenas[number]
-            if arena.spec.dtype in FLOATS:
+            if arena.spec.dtype != "bool":  # MXNet adds up gradients of whole numbers, cut off, but no flags
                 context = None if arrays[number] is None else arrays[number].context
                 shape = (arena.rows, *arena.spec.row_shape)
                 self._gradients[number] = self._zeros(number, shape, context, arena.spec.dtype)

@@ -1,13 +1,21 @@
-"""The parts in C: there where they were built and nobody has asked for Python."""
+"""The parts in C, there where they were built and nobody has asked for Python; and files in Cython's pure-Python mode.
+
+The latter are compiled too, or interpreted as they stand, and so is what they work on: `room`.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+from array import array
+from collections.abc import Iterable
 from importlib import import_module
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 PURE = "GLUONJIT_PURE"
 """The environment variable that, set to anything but 0, has everything run in Python."""
@@ -44,3 +52,38 @@ if FAST is not None:
     _load_parts()
 ROWS, WHY_NO_ROWS = load("_rows")
 """The module that runs steps as a whole, or None and why."""
+
+_ZERO = array("q", (0,))
+_compiled: list[str] = [] if FAST is None else ["gluonjit.graph.recorder"]  # the names of those that are in use
+
+
+def hot(name: str) -> Any:
+    """The module of this name: compiled where it was built and nobody has asked for Python, or else interpreted.
+
+    What is compiled of `gluonjit.a.b` is the module `gluonjit._b`, so that both can be there side by side.
+    """
+    found, _ = load(f"_{name.rpartition('.')[2]}")
+    if found is None:
+        return import_module(name)
+    _compiled.append(name)
+    return found
+
+
+def room(count: int) -> Any:
+    """So many zeros, to be read and written one by one: an array, or a list where all is interpreted (it is faster)."""
+    return _ZERO * count if _compiled else [0] * count  # `array("q", bytes(n))` touches twice the memory
+
+
+def repeated(number: int, count: int) -> Any:
+    """A number so many times in such room."""
+    return array("q", (number,)) * count if _compiled else [number] * count
+
+
+def filled(given: Iterable[int]) -> Any:
+    """These numbers in such room."""
+    return array("q", given) if _compiled else list(given)
+
+
+def numbers(of: Any) -> npt.NDArray[np.int64]:
+    """The numbers in such room as an array of numpy, which may share its memory."""
+    return np.frombuffer(of if isinstance(of, array) else array("q", of), dtype=np.int64)

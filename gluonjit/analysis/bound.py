@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from gluonjit.analysis import flat
 from gluonjit.analysis.nodes import Nodes
 from gluonjit.analysis.plan import Plan
-from gluonjit.hot import room
+from gluonjit.compiled import room
 
 
 def lower_bound(plan: Plan) -> int:

@@ -8,8 +8,8 @@ from typing import Any
 from gluonjit.analysis import flat
 from gluonjit.analysis.forms import Form, form_of
 from gluonjit.analysis.indices import Index
+from gluonjit.compiled import filled, numbers, repeated, room
 from gluonjit.graph.recorder import Record, read
-from gluonjit.hot import filled, numbers, repeated, room
 
 FEWEST = 7
 """The additions that one sum replaces, at least."""

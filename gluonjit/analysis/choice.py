@@ -15,8 +15,7 @@ import numpy as np
 
 from gluonjit.analysis.bound import lower_bound
 from gluonjit.analysis.costs.model import CostModel
-from gluonjit.analysis.measures import launches
-from gluonjit.analysis.plan import Part, Plan, Step
+from gluonjit.analysis.plan import Part, Plan, Step, launches
 from gluonjit.analysis.ways import Capture, Estimate, Setting
 from gluonjit.graph.recorder import Record
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import Any, NamedTuple
 
+from gluonjit.compiled import filled
 from gluonjit.graph.kinds import Kind
-from gluonjit.hot import filled
 
 
 class Form(NamedTuple):

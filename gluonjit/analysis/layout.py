@@ -8,9 +8,9 @@ from gluonjit.analysis import flat
 from gluonjit.analysis.captured import Captured
 from gluonjit.analysis.nodes import Schedule
 from gluonjit.analysis.plan import Arena, LeafChunk, LookupChunk, Part, Place, Plan
+from gluonjit.compiled import filled, numbers, repeated, room
 from gluonjit.graph.graph import Graph, Leaf
 from gluonjit.graph.values import Spec
-from gluonjit.hot import filled, numbers, repeated, room
 
 
 def lay_out(graph: Graph, captured: Captured, schedule: Schedule, dropped: int) -> Plan:

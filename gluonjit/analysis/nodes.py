@@ -11,7 +11,7 @@ import numpy as np
 from gluonjit.analysis.captured import Captured
 from gluonjit.analysis.grouping import Lists, grouped
 from gluonjit.analysis.indices import Index
-from gluonjit.hot import filled, numbers
+from gluonjit.compiled import filled, numbers
 
 
 class Schedule(NamedTuple):

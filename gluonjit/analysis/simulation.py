@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
-from gluonjit.analysis import measures
 from gluonjit.analysis.bound import critical_path, lower_bound
 from gluonjit.analysis.costs.model import CostModel
+from gluonjit.analysis.plan import arena_bytes, gathered_bytes, gathers, launches
 from gluonjit.analysis.planner import make_plan
 from gluonjit.analysis.traces.document import Trace
 from gluonjit.analysis.traces.restoring import graph_of, variant
@@ -85,12 +85,12 @@ def simulated_flush(trace: Trace, granularity: str, scheduler: str, model: CostM
         sharing=trace.sharing,
         batch_size=batch_size,
         nodes=plan.nodes,
-        launches=sum(measures.launches(step) for step in plan.steps),
+        launches=sum(launches(step) for step in plan.steps),
         lower_bound=lower_bound(plan),
         critical_path=critical_path(plan),
-        gathers=sum(measures.gathers(step) for step in plan.steps),
-        gathered_bytes=sum(measures.gathered_bytes(plan, step) for step in plan.steps),
-        arena_bytes=measures.arena_bytes(plan),
+        gathers=sum(gathers(step) for step in plan.steps),
+        gathered_bytes=sum(gathered_bytes(plan, step) for step in plan.steps),
+        arena_bytes=arena_bytes(plan),
         analysis_ms=min(times) * 1e3,
         forward_ms=(costs.total - costs.backward) * 1e3,
         training_ms=costs.total * 1e3 if recorded else None,

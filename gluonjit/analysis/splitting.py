@@ -13,11 +13,11 @@ from typing import Any, Literal
 from gluonjit.analysis import flat
 from gluonjit.analysis.captured import Captured
 from gluonjit.analysis.forms import form_of
+from gluonjit.compiled import filled, numbers, room
 from gluonjit.graph.graph import Graph
 from gluonjit.graph.kinds import Split
 from gluonjit.graph.origins import Mark
 from gluonjit.graph.recorder import Record
-from gluonjit.hot import filled, numbers, room
 
 Sharing = Literal["batch", "sample", "none"]
 """The equal products that are one: those of the whole batch, of one sample, or none."""

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from gluonjit.analysis.indices import Index
 from gluonjit.analysis.nodes import Nodes, Schedule
 from gluonjit.analysis.schedulers import Scheduler
+from gluonjit.compiled import filled
 from gluonjit.graph.origins import Mark
-from gluonjit.hot import filled
 
 _MIX = 0x9E3779B97F4A7C15  # 2^64 by the golden ratio: neighbouring numbers end up far apart
 

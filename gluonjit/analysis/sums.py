@@ -11,10 +11,10 @@ from typing import Any
 
 from gluonjit.analysis import flat
 from gluonjit.analysis.captured import FEWEST, Captured
+from gluonjit.compiled import filled
 from gluonjit.graph.kinds import Kind
 from gluonjit.graph.recorder import Record
 from gluonjit.graph.values import Spec
-from gluonjit.hot import filled
 
 SumKind = Callable[[Spec, int], Kind]
 

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from gluonjit.analysis.measures import row_bytes
-from gluonjit.analysis.plan import Plan
-from gluonjit.compiled import ROWS
-from gluonjit.hot import hot
+from gluonjit.analysis.plan import Plan, row_bytes
+from gluonjit.compiled import ROWS, hot
 from gluonjit.rows.assembly import Assembly
 from gluonjit.rows.program import Weight
 

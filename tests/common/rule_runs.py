@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 
 import mxnet as mx
 import numpy as np
-from gluonjit.engines.torch.rules.symbols import canonical
 from mxnet._ctypes.ndarray import _imperative_invoke
 from rule_cases import Arg, Case
 
-from gluonjit.engines.mxnet.rules.symbols import _handle, apply
-from gluonjit.engines.torch.rules.table import batch_op
-from gluonjit.engines.torch.rules.values import Val, convert
+from gluonjit.engines.mxnet.rules.symbols import _handle, apply, canonical
+from gluonjit.engines.mxnet.rules.table import batch_op
+from gluonjit.engines.mxnet.rules.values import Val, convert
 
 
 def is_numpy(name: str) -> bool:

@@ -13,7 +13,7 @@ import pytest
 
 from experiments import pauses
 from experiments.host.measure import Trees
-from gluonjit import hot
+from gluonjit import compiled
 from gluonjit.analysis.plan import Gather, Place
 from gluonjit.analysis.planner import make_plan
 from gluonjit.compiled import FAST
@@ -49,7 +49,7 @@ def objects_of(length: int) -> int:
     return made
 
 
-@pytest.mark.skipif("gluonjit.analysis.flat.placing" not in hot._compiled, reason="the analysis was not compiled")
+@pytest.mark.skipif("gluonjit.analysis.flat.placing" not in compiled._compiled, reason="the analysis was not compiled")
 def test_a_step_is_at_most_three_of_the_collectors_objects() -> None:
     place = Place(0, 1, 2)
     assert not gc.is_tracked(place) and not gc.is_tracked(Gather(place, np.arange(2)))

@@ -14,7 +14,8 @@ import pytest
 from captured_support import fresh
 from plain_plans import ROW, TWO, Node, described, plain_nodes, plain_steps, random_graph
 
-from gluonjit import hot, standin
+from gluonjit import compiled as hot
+from gluonjit import standin
 from gluonjit.analysis import Plan, Planner, flat, lower_bound
 from gluonjit.analysis.captured import Captured
 from gluonjit.analysis.schedulers import SCHEDULERS

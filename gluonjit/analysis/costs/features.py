@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from gluonjit.analysis import measures
-from gluonjit.analysis.plan import LeafChunk, Place, Plan, Step
+from gluonjit.analysis.plan import (
+    LeafChunk,
+    Place,
+    Plan,
+    Step,
+    arena_bytes,
+    gathered_bytes,
+    gathers,
+    launches,
+    row_bytes,
+)
 from gluonjit.graph.modes import is_recorded
 
 Amounts = Mapping[str, float]
@@ -33,7 +42,7 @@ def totals(step: Step) -> Totals:
 
 def _place_bytes(plan: Plan, place: Place) -> int:
     rows: int = place.end - place.begin
-    return rows * measures.row_bytes(plan.arenas[place.arena].spec)
+    return rows * row_bytes(plan.arenas[place.arena].spec)
 
 
 def capture(plan: Plan, calls: int) -> Amounts:
@@ -73,23 +82,23 @@ def inputs(plan: Plan) -> Amounts:
 
 def gather(plan: Plan, step: Step) -> Amounts:
     """Operands that lie together, and those that are copied together."""
-    copied = measures.gathers(step)
+    copied = gathers(step)
     return {
         "slice": len(step.gathers) - copied,
         "gather": copied,
         "gather_row": sum(found.rows for found in step.gathers if found.copied),
-        "gather_byte": measures.gathered_bytes(plan, step),
+        "gather_byte": gathered_bytes(plan, step),
     }
 
 
 def copies(step: Step) -> bool:
     """Tells whether any operands have to be copied together, so that the engine has something to do."""
-    return measures.gathers(step) > 0
+    return gathers(step) > 0
 
 
 def compute(step: Step) -> Amounts:
     """Launching a step, and its work."""
-    times = measures.launches(step)
+    times = launches(step)
     work, total = step.kind.work, totals(step)
     return {
         "launch": times,
@@ -129,7 +138,7 @@ def backward(plan: Plan, step: Step) -> Amounts:
 
 def backward_alone(step: Step) -> Amounts:
     """Going back through a step, without gathers."""
-    times = measures.launches(step)
+    times = launches(step)
     work, total = step.kind.work, totals(step)
     return {
         "back_step": times,
@@ -145,7 +154,7 @@ def backward_rest(plan: Plan) -> Amounts:
     weights = {id(step.kind.family): step.kind.work.weights for step in plan.steps if is_recorded(step.mode)}
     return {
         "back": 1,
-        "back_zero_byte": measures.arena_bytes(plan),
+        "back_zero_byte": arena_bytes(plan),
         "back_reach": sum(is_recorded(step.mode) for step in plan.steps),
         "back_parameter_byte": sum(weights.values()),
     }

@@ -1,12 +1,12 @@
 """Passes over all nodes of a graph, as flat arrays of whole numbers.
 
-What is done for each node is in these files, which are in Cython's pure-Python mode (see `gluonjit.hot`). The rest of
-the analysis goes through records, families and steps.
+What is done for each node is in these files, which are in Cython's pure-Python mode (see `gluonjit.compiled`). The
+rest of the analysis goes through records, families and steps.
 """
 
 from typing import TYPE_CHECKING
 
-from gluonjit.hot import hot
+from gluonjit.compiled import hot
 
 if TYPE_CHECKING:
     from gluonjit.analysis.flat.ordering import by_depth, components, needed, produced, uses

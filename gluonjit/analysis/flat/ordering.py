@@ -8,7 +8,7 @@ that a node reads rows below its own.
 
 from __future__ import annotations
 
-from gluonjit.hot import room
+from gluonjit.compiled import room
 
 try:
     import cython

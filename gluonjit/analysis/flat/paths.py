@@ -6,7 +6,7 @@ In Cython's pure-Python mode. The arrays are those of `reading` and `ordering`.
 
 from __future__ import annotations
 
-from gluonjit.hot import room
+from gluonjit.compiled import room
 
 try:
     import cython

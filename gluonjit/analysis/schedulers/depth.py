@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from gluonjit.analysis import flat
 from gluonjit.analysis.nodes import Nodes, Schedule
-from gluonjit.hot import room
+from gluonjit.compiled import room
 
 
 def schedule(nodes: Nodes) -> Schedule:

@@ -12,11 +12,11 @@ from gluonjit.analysis.indices import Index
 from gluonjit.analysis.splitting import captured_nodes
 from gluonjit.analysis.traces.document import NO_SAMPLE, Table, Trace, TraceKind, TraceLeaf, TraceNodes
 from gluonjit.analysis.traces.files import write_trace
+from gluonjit.compiled import numbers
 from gluonjit.errors import TraceError
 from gluonjit.graph.graph import Graph
 from gluonjit.graph.origins import Mark
 from gluonjit.graph.recorder import Record
-from gluonjit.hot import numbers
 
 
 def trace_of(graph: Graph, granularity: str, sharing: bool) -> Trace:

@@ -18,7 +18,7 @@ from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.graph import Spec, Value
 from gluonjit.graph.references import keys_of
 from gluonjit.hybrid.run.batch import Batch
-from gluonjit.hybrid.run.state import UNCAPTURED
+from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 
 
 class Owned:
@@ -119,3 +119,20 @@ def renew(array: Any) -> None:
     array._c = found = array._in_kind(found)
     array._v = Value(-1, 0, value.spec, None, value.taped, Owned(found))
     array._b = array._k = None
+
+
+def in_memory(array: Any) -> NDArray | None:
+    """A view of an array that is there, such as an input, without history; None where it is another."""
+    base = array._b
+    if base is None or base._c is None or LOCAL.state.trace is not None:
+        return None
+    found = base._c
+    with UNCAPTURED, as_captured(0):
+        for part in keys_of(array._k):
+            if part.__class__ is Step:
+                found = part.of(found)
+            elif part.__class__ is int or part.__class__ is slice:
+                found = found[part]
+            else:
+                return None
+    return found

@@ -6,7 +6,7 @@ from typing import Any
 
 from mxnet.ndarray import NDArray
 
-from gluonjit.engines.mxnet.aliases import DETACHED, Owned, Step, is_stale, renew
+from gluonjit.engines.mxnet.aliases import DETACHED, Owned, in_memory, is_stale, renew
 from gluonjit.engines.mxnet.bridge import bridged
 from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.operands import ZERO, seen_through
@@ -16,7 +16,7 @@ from gluonjit.graph import Value
 from gluonjit.graph.modes import RECORDING, is_recorded
 from gluonjit.graph.references import keys_of
 from gluonjit.hybrid.run.engine import engine_of
-from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
+from gluonjit.hybrid.run.state import LOCAL
 
 _LINKED = object()
 _WRITTEN = "an array that captured calls use was written to"
@@ -45,23 +45,6 @@ def read(array: Any) -> NDArray:
     if batch is not None and (state.inside or state.explicit) and not state.paused:
         batch.report.reads["flushed" if found is None else "answered"] += 1
     return concrete(array) if found is None or array._c is not None else found
-
-
-def in_memory(array: Any) -> NDArray | None:
-    """A view of an array that is there, such as an input, without history; None where it is another."""
-    base = array._b
-    if base is None or base._c is None or LOCAL.state.trace is not None:
-        return None
-    found = base._c
-    with UNCAPTURED, as_captured(0):
-        for part in keys_of(array._k):
-            if part.__class__ is Step:
-                found = part.of(found)
-            elif part.__class__ is int or part.__class__ is slice:
-                found = found[part]
-            else:
-                return None
-    return found
 
 
 def compute(array: Any) -> NDArray:

@@ -17,6 +17,9 @@ from mxnet.numpy import ndarray
 
 from gluonjit.graph.modes import mode_of
 
+Attrs = tuple[tuple[str, str], ...]
+"""Attributes of an operator as `original_invoke` takes them, by name."""
+
 original_invoke: Any = register._imperative_invoke
 original_verify: Any = register._verify_all_legacy_ndarrays
 original_verify_numpy: Any = register._verify_all_np_ndarrays

@@ -8,8 +8,7 @@ import numpy as np
 from mxnet.ndarray import NDArray
 from mxnet.ndarray.sparse import BaseSparseNDArray
 
-from gluonjit.engines.mxnet.aliases import is_stale, renew
-from gluonjit.engines.mxnet.computing import in_memory
+from gluonjit.engines.mxnet.aliases import in_memory, is_stale, renew
 from gluonjit.engines.mxnet.shared import SHARED
 from gluonjit.graph import Value
 from gluonjit.hybrid.capture.reuse import refuse

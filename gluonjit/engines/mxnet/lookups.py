@@ -6,8 +6,8 @@ from typing import Any
 
 from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet.arrays import device_of, dtype_name
+from gluonjit.engines.mxnet.hooked import Attrs
 from gluonjit.engines.mxnet.shared import SHARED
-from gluonjit.engines.mxnet.trace import Attrs
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Value, intern_spec
 from gluonjit.graph.entries import entries_at

@@ -9,6 +9,7 @@ from typing import Any
 
 import mxnet as mx
 
+from gluonjit.engines.mxnet.hooked import Attrs
 from gluonjit.engines.mxnet.peepholes import improved
 from gluonjit.engines.mxnet.program import OWNERS, SEGMENTS, Batched, Lone, build, lay_out, segment_sum
 from gluonjit.engines.mxnet.rules.attributes import Attributes
@@ -16,7 +17,7 @@ from gluonjit.engines.mxnet.rules.gradients import NO_GRADIENT
 from gluonjit.engines.mxnet.rules.symbols import apply
 from gluonjit.engines.mxnet.rules.table import RULES
 from gluonjit.engines.mxnet.rules.values import NotBatchable
-from gluonjit.engines.mxnet.trace import Attrs, trace_op
+from gluonjit.engines.mxnet.trace import trace_op
 from gluonjit.engines.mxnet.work import work_of
 from gluonjit.graph import Kind, Spec, Work, family_key, intern_spec, natural_mode
 from gluonjit.hybrid.choose.pacing import TRACE

@@ -10,7 +10,7 @@ from mxnet.ndarray.sparse import BaseSparseNDArray
 
 from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet.computing import concrete, created, own, unlinked, waits
-from gluonjit.engines.mxnet.hooked import current_mode, original_invoke
+from gluonjit.engines.mxnet.hooked import Attrs, current_mode, original_invoke
 from gluonjit.engines.mxnet.indexing import by_numbers
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, wrap, wrap_created
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np, wrap_np_as
@@ -20,7 +20,7 @@ from gluonjit.engines.mxnet.opkinds import ADDITIONS, operator_kind, sum_kind
 from gluonjit.engines.mxnet.references import REFERENCES, Copied
 from gluonjit.engines.mxnet.rules.attributes import Attributes
 from gluonjit.engines.mxnet.rules.table import RULES
-from gluonjit.engines.mxnet.trace import Attrs, infer, operator_call
+from gluonjit.engines.mxnet.trace import infer, operator_call
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Record, Spec, Value
 from gluonjit.graph.modes import RECORDING, is_recorded, is_training

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import mxnet as mx
 
-from gluonjit.engines.mxnet.hooked import original_invoke
+from gluonjit.engines.mxnet.hooked import Attrs, original_invoke
 from gluonjit.engines.mxnet.rules import symbols
 from gluonjit.engines.mxnet.rules.attributes import Attributes
 from gluonjit.engines.mxnet.rules.gradients import NO_GRADIENT
@@ -16,7 +16,7 @@ from gluonjit.engines.mxnet.rules.table import RULES, batch_op
 from gluonjit.engines.mxnet.rules.values import NotBatchable, Val, convert
 from gluonjit.engines.mxnet.semantics import SHAPES, piece
 from gluonjit.engines.mxnet.sized import Sized, Sizes
-from gluonjit.engines.mxnet.trace import Attrs, Trace, let_in
+from gluonjit.engines.mxnet.trace import Trace, let_in
 from gluonjit.graph import BatchedProgram, Kind, Output, Spec, intern_spec, operand_groups, outputs_of
 from gluonjit.hybrid.run.state import LOCAL
 

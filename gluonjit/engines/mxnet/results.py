@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mxnet.ndarray import NDArray
 
 from gluonjit.analysis.plan import Place
-from gluonjit.engines.mxnet.history import Seed
+from gluonjit.engines.mxnet.history import LIVING, History, Seed
 from gluonjit.engines.mxnet.hooked import slice_rows
 from gluonjit.engines.mxnet.semantics import as_shape, piece
-from gluonjit.engines.mxnet.tape import LIVING, Tape
 from gluonjit.graph import Value
 from gluonjit.hybrid.run.session import Results, results_of, rows_of
 
@@ -22,7 +21,7 @@ class Imported(NamedTuple):
 
     array: NDArray
     value: Value
-    tape: Tape | None
+    tape: History | None
 
 
 def numbers_of(value: Value) -> NDArray:
@@ -39,12 +38,11 @@ def placed(value: Value, results: Results) -> tuple[int, list[int]]:
     return int(results.arena[rows[0]]), results.position[rows].tolist()
 
 
-def tape_of(value: Value) -> Tape | None:
-    """The history of a flushed value, if it was captured under recording."""
+def tape_of(value: Value) -> Any:
+    """The `Tape` of a flushed value, if it was captured under recording."""
     if not value.taped:
         return None
-    tape: Tape | None = value.result.tape if value.result is not None else results_of(value).session.tape
-    return tape
+    return value.result.tape if value.result is not None else results_of(value).session.tape
 
 
 def places_of(value: Value) -> list[Place]:
@@ -58,7 +56,7 @@ def places_of(value: Value) -> list[Place]:
     return [Place(arena, position, position + 1) for position in positions]
 
 
-def spent(value: Value, tape: Tape) -> bool:
+def spent(value: Value, tape: History) -> bool:
     """Tells whether backward went through this flushed value already and freed its history."""
     return tape.freed or all(tape.spent.reaches_all(place) for place in places_of(value))
 
@@ -84,7 +82,7 @@ def is_entered(value: Value, before: float = inf) -> bool:
     return tape.has_entered(arena, list(positions), is_entered) or _entered_later(tape, arena, positions, before)
 
 
-def _entered_later(tape: Tape, arena: int, positions: Sequence[int], before: float) -> bool:
+def _entered_later(tape: History, arena: int, positions: Sequence[int], before: float) -> bool:
     """Tells whether these rows of a batch have entered a graph with calls of a later one, which have read them."""
     for later in [found for found in list(tape.later) if found.number < before]:
         for source in later.sources:

@@ -7,10 +7,9 @@ gathering costs no zero-filled gradient of a whole arena, and each weight gets o
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from time import perf_counter
 from typing import Any, NamedTuple
-from weakref import WeakSet
 
 import mxnet as mx
 from mxnet import autograd
@@ -21,18 +20,16 @@ from gluonjit.engines.mxnet.arrays import address_of
 from gluonjit.engines.mxnet.filling import fill_zero, zeros
 from gluonjit.engines.mxnet.finite import Finite
 from gluonjit.engines.mxnet.fused_steps import FusedSteps
-from gluonjit.engines.mxnet.history import Seed, Source, Target, has_history
+from gluonjit.engines.mxnet.history import History, Seed, Source, Target, has_history
 from gluonjit.engines.mxnet.hooked import original_backward, slice_rows
 from gluonjit.engines.mxnet.program import Program, program_of
-from gluonjit.engines.mxnet.reach import Reach, entered
+from gluonjit.engines.mxnet.reach import Reach
 from gluonjit.engines.mxnet.semantics import as_shape, classic, shapes
-from gluonjit.graph import Kind, Value
+from gluonjit.graph import Kind
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.rows.running import row_flags
 from gluonjit.rows.steps import Learning, Stretch
-
-_count = iter(range(1 << 62))
 
 
 class Entry(NamedTuple):
@@ -47,18 +44,11 @@ _Way = tuple[int, Sequence[NDArray], Sequence[tuple[int, int]]]
 """The last step of what backward goes through at once, its results, or steps that ran in C, each with its way."""
 
 
-LIVING: WeakSet[Tape] = WeakSet()
-"""Histories that somebody can go back into."""
-
-
-class Tape:
-    """The history of one flush. `done` are results where backward has begun; `spent` is what it went through.
-
-    As with MXNet's own history, what backward went through without `retain_graph` is no part of what follows.
-    """
+class Tape(History):
+    """Backward through one flush. `done` are results where it has begun."""
 
     def __init__(self, report: Counts, plan: Plan, samples: int, profile: bool, finite: Finite | None = None) -> None:
-        self.number = next(_count)  # later flushes are differentiated first
+        super().__init__(plan)
         self.report = report
         self.samples = samples
         self._profile = profile
@@ -68,21 +58,12 @@ class Tape:
         self.laps: Sequence[tuple[int, float, float]] = ()  # when profiling, of the last backward: step, begin, end
         self._lock = threading.Lock()  # MXNet calls bridges back in threads of its own
         self.done: set[tuple[int, int]] = set()
-        self.freed = False
-        self.spent = Reach(plan)
-        self.later: WeakSet[Tape] = WeakSet()  # those of flushes that have gone on from results of this one
-        self.sources: list[Source] = []
-        self.read: dict[int, tuple[NDArray, Place]] = {}  # by their address, arrays of the program that learn nothing
-        self.plan = plan
-        LIVING.add(self)
-        self._entered: list[Any] | None = None
         self._finite = finite
         self._steps: list[Entry | Stretch] = []
         self._fused: FusedSteps | None = None
         self._addresses: dict[int | tuple[str, int], int] = {}  # of gradients that MXNet is not writing to
         self._variables: list[NDArray | None] = [None] * len(plan.arenas)
         self._gradients: list[NDArray | None] = [None] * len(plan.arenas)
-        self._constants: dict[int, tuple[NDArray, NDArray | None]] = {}  # weights, with their gradients
         self._weights: dict[int, NDArray] = {}  # as variables of the steps' own recording
         self._fresh = True  # gradients are zeros yet
         self.learned_rows, self._learned_rows = row_flags(plan)
@@ -157,31 +138,6 @@ class Tape:
     def gradient_of(self, given: NDArray) -> NDArray | None:
         """The gradient of a constant, None where it is not learned."""
         return self._constants[id(given)][1]
-
-    def has_entered(self, arena: int, positions: Sequence[int], goes_back: Callable[[Value, float], bool]) -> bool:
-        """Tells whether MXNet would have an array of these rows in a computational graph, which refuses writes to it.
-
-        goes_back: whether it would have a value of an earlier flush in one, by flushes before that of this number.
-        """
-        if self._entered is None:
-            sources = [
-                source for source in self.sources if source.value is None or goes_back(source.value, self.number)
-            ]
-            begun = [place for source in sources for place in [p for _, p in source.parts] or [source.place]]
-            before = sorted((tape for tape in list(LIVING) if tape.number < self.number), key=lambda tape: tape.number)
-            for array, place in self.read.values():  # what an earlier flush has read beside a weight is in a graph
-                if any(tape.holds(array, goes_back) for tape in before):
-                    begun.append(place)
-            self._entered = entered(self.plan, begun, lambda array: self._constants[id(array)][1] is not None)
-        return bool(self._entered[arena][positions].all())
-
-    def holds(self, array: NDArray, goes_back: Callable[[Value, float], bool]) -> bool:
-        """Tells whether this history, not differentiated since, holds an array of the program that learns nothing."""
-        known = self.read.get(id(array))
-        if known is None or self.spent.reaches(known[1]):
-            return False
-        place = known[1]
-        return self.has_entered(place.arena, range(place.begin, place.end), goes_back)
 
     def gradient_address(self, arena: int) -> int:
         """The address of the gradients of an arena's rows."""

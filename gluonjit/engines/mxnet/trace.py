@@ -15,7 +15,7 @@ import numpy as np
 from mxnet.base import _LIB, check_call, mx_uint, py_str
 
 from gluonjit.engines.mxnet.arrays import dtype_name
-from gluonjit.engines.mxnet.hooked import original_invoke, original_set_recording
+from gluonjit.engines.mxnet.hooked import Attrs, original_invoke, original_set_recording
 from gluonjit.engines.mxnet.rules import symbols
 from gluonjit.engines.mxnet.rules.symbols import apply, canonical
 from gluonjit.engines.mxnet.rules.table import RULES
@@ -26,7 +26,6 @@ from gluonjit.hybrid.capture import structure
 from gluonjit.hybrid.run.failures import refused
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 
-Attrs = tuple[tuple[str, str], ...]
 Shaped = tuple[tuple[int, ...], str]
 
 

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 from gluonjit.analysis.bound import lower_bound
 from gluonjit.analysis.costs.model import CostModel
-from gluonjit.analysis.measures import gathered_bytes, launches, row_bytes
-from gluonjit.analysis.plan import Plan
+from gluonjit.analysis.plan import Plan, gathered_bytes, launches, row_bytes
 from gluonjit.analysis.ways import Choice, Costs
 from gluonjit.graph import Record
 from gluonjit.hybrid.explain import rendering

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .call import OperatorCall
-from .rule import Emit, Rule
+from .rule import Emit, OperatorCall, Rule
 from .symbols import apply
 from .values import ROWS, STACK, NotBatchable, Shape, Val, convert, reshape, reshaped, together
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from .call import OperatorCall
-from .rule import Rule
+from .rule import OperatorCall, Rule
 from .symbols import apply
 from .values import SHARED, NotBatchable, Val
 

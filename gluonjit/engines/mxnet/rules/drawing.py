@@ -5,9 +5,8 @@ Drawing for all samples at once gives the same distribution, not the same number
 
 from __future__ import annotations
 
-from .call import OperatorCall
 from .elementwise import unary
-from .rule import Rule, alone
+from .rule import OperatorCall, Rule, alone
 from .values import STACK, NotBatchable, Val, convert, together
 
 

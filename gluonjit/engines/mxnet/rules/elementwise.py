@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import mxnet as mx
 
-from .call import OperatorCall
-from .rule import Emit, Rule
+from .rule import Emit, OperatorCall, Rule
 from .symbols import apply
 from .values import ROWS, STACK, NotBatchable, Shape, Together, Val, convert, reshape, spread, together
 

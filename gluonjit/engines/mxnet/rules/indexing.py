@@ -9,8 +9,7 @@ from __future__ import annotations
 import mxnet as mx
 
 from .axes import normal_axis
-from .call import OperatorCall
-from .rule import Rule
+from .rule import OperatorCall, Rule
 from .symbols import apply
 from .values import ROWS, STACK, NotBatchable, Val, convert, reshape, spread, together
 

@@ -8,8 +8,7 @@ from typing import Optional
 import mxnet as mx
 
 from .axes import normal_axis
-from .call import OperatorCall
-from .rule import Rule
+from .rule import OperatorCall, Rule
 from .symbols import apply
 from .values import ROWS, STACK, NotBatchable, Val, convert, together
 

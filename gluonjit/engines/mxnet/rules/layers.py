@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 
 from .attributes import Attributes
 from .axes import normal_axis
-from .call import OperatorCall
-from .rule import Emit, Rule, alone
+from .rule import Emit, OperatorCall, Rule, alone
 from .symbols import apply
 from .values import ROWS, STACK, NotBatchable, Val, all_rows, convert, reshape
 

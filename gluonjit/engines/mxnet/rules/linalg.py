@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from .axes import normal_axis
-from .call import OperatorCall
-from .rule import Emit, Rule
+from .rule import Emit, OperatorCall, Rule
 from .symbols import apply
 from .values import ROWS, STACK, NotBatchable, Val, convert, reshape, together
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 
-from .call import OperatorCall
 from .elementwise import aligned
-from .rule import Rule
+from .rule import OperatorCall, Rule
 from .symbols import apply
 from .values import ROWS, STACK, NotBatchable, Shape, Val, convert, reshape, reshaped, spread, together
 

@@ -14,11 +14,10 @@ import mxnet as mx
 
 from .attributes import Attributes, literal
 from .axes import along_axis, normal_axis, reduction
-from .call import OperatorCall
 from .elementwise import broadcast, unary
 from .joining import joined
 from .linalg import matrices
-from .rule import Emit, Rule, alone
+from .rule import Emit, OperatorCall, Rule, alone
 from .shapes import broadcast_to_shape, same_elements, squeeze_keeps_rows, transpose, transposed
 from .symbols import apply
 from .values import ROWS, STACK, NotBatchable, Shape, Val, convert, reshaped

@@ -9,10 +9,9 @@ from collections.abc import Sequence
 import mxnet as mx
 
 from .axes import normal_axis
-from .call import OperatorCall
 from .elementwise import aligned
 from .linear import contract
-from .rule import Rule
+from .rule import OperatorCall, Rule
 from .symbols import apply
 from .values import STACK, NotBatchable, Shape, Val, convert, reshape, reshaped, spread
 

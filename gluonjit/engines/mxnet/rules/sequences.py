@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 import mxnet as mx
 
-from .call import OperatorCall
-from .rule import Emit, Rule
+from .rule import Emit, OperatorCall, Rule
 from .symbols import apply
 from .values import ROWS, STACK, NotBatchable, Shape, Val, all_rows, convert, reshape, spread
 

@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 import mxnet as mx
 
 from .axes import normal_axis
-from .call import OperatorCall
-from .rule import Emit, Rule
+from .rule import Emit, OperatorCall, Rule
 from .symbols import apply
 from .values import ROWS, STACK, NotBatchable, Shape, Val, convert, reshape, reshaped
 

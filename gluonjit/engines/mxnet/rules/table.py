@@ -21,9 +21,8 @@ from . import (
     shapes,
 )
 from .attributes import Attributes
-from .call import OperatorCall, Spec
 from .failing import marked
-from .rule import Rule
+from .rule import OperatorCall, Rule, Spec
 from .symbols import canonical
 from .values import SHARED, NotBatchable, Shape, Val
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gluonjit.engines.mxnet.hooked import Attrs
 from gluonjit.engines.mxnet.rules.symbols import canonical
-from gluonjit.engines.mxnet.trace import Attrs, Trace, TraceOp
+from gluonjit.engines.mxnet.trace import Trace, TraceOp
 from gluonjit.hybrid.capture.variadic.reading import Domain, Known, Listed, Sum, Value, terms_of
 from gluonjit.hybrid.capture.variadic.roles import Shaped
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from operator import add
 from threading import Lock
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -20,8 +20,7 @@ from gluonjit.graph.modes import is_recorded
 _MOST_WORKLOADS = 64
 
 
-@dataclass(frozen=True)
-class Costs:
+class Costs(NamedTuple):
     """Predicted seconds of each part of a flush and of going backward through it."""
 
     capture: float
@@ -35,11 +34,11 @@ class Costs:
     @property
     def total(self) -> float:
         """All of it."""
-        return sum(float(getattr(self, entry.name)) for entry in fields(self))
+        return sum(self)
 
     def plus(self, other: Costs) -> Costs:
         """Both together."""
-        return Costs(*(getattr(self, entry.name) + getattr(other, entry.name) for entry in fields(self)))
+        return Costs(*map(add, self, other))
 
 
 class Observed(NamedTuple):

@@ -27,7 +27,7 @@ from gluonjit.graph.recorder import BatchRoom
 from gluonjit.hybrid.choose.choice import Choice
 from gluonjit.hybrid.choose.choosing import chooser_of
 from gluonjit.hybrid.choose.costs import cost_model
-from gluonjit.hybrid.choose.pacing import FLUSH, Flushed, compares, note_flush, note_look
+from gluonjit.hybrid.choose.pacing import FLUSH, NO_CHOICE, Flushed, compares, note_flush, note_look
 from gluonjit.hybrid.explain.advice import after_flush
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
 from gluonjit.hybrid.explain.provenance import Provenance
@@ -186,6 +186,18 @@ class Batch(BatchRoom):
         """Ends the sample: what is captured from here on belongs to none by itself, as losses do."""
         graph = self.graph
         graph.marks.append((graph.rows, None))
+        self._flush_at()
+
+    def end_call(self, cell: Any, begin: float) -> None:
+        """Ends a call outside of all samples, begun then, that is one node: the call of a model is a sample."""
+        self.report.note(cell.name, "capture", begin, perf_counter())
+        if cell.paces is not NO_CHOICE:
+            self.samples += 1
+            self.sample += 1
+            self._flush_at()
+
+    def _flush_at(self) -> None:
+        """Run a batch that holds as many samples as it may."""
         flush_at = self.chooser.flush_at
         if flush_at is not None and self.samples >= flush_at:
             self.flush(f"{self.samples} samples, as flush_at={self.options.flush_at!r} says")

@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from operator import add
 from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True)
-class Costs:
+class Costs(NamedTuple):
     """Predicted seconds of each part of a flush and of going backward through it."""
 
     capture: float
@@ -24,11 +23,11 @@ class Costs:
     @property
     def total(self) -> float:
         """All of it."""
-        return sum(float(getattr(self, entry.name)) for entry in fields(self))
+        return sum(self)
 
     def plus(self, other: Costs) -> Costs:
         """Both together."""
-        return Costs(*(getattr(self, entry.name) + getattr(other, entry.name) for entry in fields(self)))
+        return Costs(*map(add, self, other))
 
 
 class Capture(NamedTuple):

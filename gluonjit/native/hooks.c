@@ -136,7 +136,7 @@ static PyObject *quick_call(PyObject *const *args, Py_ssize_t count) {
     else if (SLOT(cell, names.mxnet.cell_lookup) != Py_None)
         result = count == 2 ? look_up(state, cell, args[1]) : NULL;
     else if (is_fine(state, args[0]))
-        result = forward(state, dict, args, count);
+        result = inside ? forward(state, dict, args, count) : NULL;
     else if (inside)
         result = capture(&names.mxnet, state, cell, args[0], args + 1, count - 1, NULL);
     else

@@ -148,7 +148,7 @@ class Priced(CostModel):
 
     def predict(self, plan: Any, calls: int, scheduler: str, granularity: str, training: bool) -> Any:
         costs = super().predict(plan, calls, scheduler, granularity, training)
-        zero = dict.fromkeys(costs.__dataclass_fields__, 0.0)
+        zero = dict.fromkeys(costs._fields, 0.0)
         return type(costs)(**{**zero, "analysis": self.prices[scheduler], "compute": self.launch * len(plan.steps)})
 
     def analysis(self, scheduler: str, nodes: int, steps: int) -> float:

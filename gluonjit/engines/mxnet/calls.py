@@ -14,7 +14,7 @@ from mxnet.util import is_np_array
 
 from gluonjit.engines.mxnet import hooked
 from gluonjit.engines.mxnet.cell import KEY, Cell
-from gluonjit.engines.mxnet.cells import capture_cell
+from gluonjit.engines.mxnet.cells import asked_for, capture_cell
 from gluonjit.engines.mxnet.computing import own
 from gluonjit.engines.mxnet.dynamic import automatic_cell, blocks_of
 from gluonjit.engines.mxnet.following import called
@@ -150,10 +150,10 @@ def _paced(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
 
 def _outermost(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
     """A call inside of no other: a node, or else a sample, which may be captured again by what it was before."""
-    if cell.is_node:
+    batch = outermost_batch(engine_of("mxnet"), cell.options)
+    if cell.is_node and not asked_for(block, batch):
         return _node(block, cell, args)
     key = None if cell.reuse is None else cell.reuse(*args)
-    batch = outermost_batch(engine_of("mxnet"), cell.options)
     _note_parameters(batch, block)
     if key is None:
         return sampled(batch, _sample, batch, block, args)

@@ -58,7 +58,7 @@ def capture_cell(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: t
         found = _captured_lookup(cell, batch, args[0], state.mode)
         if found is not None:
             return found
-    asked = _asked_for(owner, batch)
+    asked = asked_for(owner, batch)
     if asked:
         return expand(cell, owner, run, args, asked, batch)
     signature: list[Any] = [cell, state.mode, state.numpy]
@@ -86,10 +86,14 @@ def capture_cell(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: t
         _trace_again(cell, owner, run or owner.forward, args, batch, key)
     if FAST is not None:
         FAST.keep(cell, owner, args, {}, key, record)
-    results = captured(batch, record, values)
+    found = _lazy_results(record.kind.structure, captured(batch, record, values))
     if begin:
-        batch.report.note(cell.name, "capture", begin, perf_counter())
-    structure = record.kind.structure
+        batch.end_call(cell, begin)
+    return found
+
+
+def _lazy_results(structure: Any, results: tuple[Value, ...]) -> Any:
+    """Returns what a call returns, as lazy arrays."""
     if structure is None:
         return wrap(results[0])
     if structure is tuple:
@@ -248,7 +252,7 @@ def recorded(batch: Batch, key: tuple[Any, ...], mode: int) -> Record | None:
 _ASKED = ("granularity='op'", "expand")
 
 
-def _asked_for(owner: Any, batch: Batch) -> str:
+def asked_for(owner: Any, batch: Batch) -> str:
     """Names what has it that calls of this block are not one node, if something has."""
     if batch.fine and not isinstance(owner, gluon.nn.Embedding):
         return _ASKED[0]

@@ -95,7 +95,7 @@ def capture(
         found = FAST.capture(cell, owner, args, kwargs)
         if found is not None:
             if begin:
-                batch.report.note(cell.name, "capture", begin, perf_counter())
+                batch.end_call(cell, begin)
             return found
     signature: list[Any] = [cell, learning, casts() if autocast() else False]
     if owner is not None:
@@ -129,10 +129,14 @@ def capture(
         trace_again(Call(cell, owner, run, args, kwargs, values, batch, Noted()), key, record)
     if FAST is not None:
         FAST.keep(cell, owner, args, kwargs, key, record)
-    results = captured(batch, record, values)
+    found = _lazy_results(record.kind.structure, captured(batch, record, values), values)
     if begin:
-        batch.report.note(cell.name, "capture", begin, perf_counter())
-    structure = record.kind.structure
+        batch.end_call(cell, begin)
+    return found
+
+
+def _lazy_results(structure: Any, results: tuple[Value, ...], values: Sequence[Value]) -> Any:
+    """Returns what a call returns, as lazy tensors."""
     if structure is None:
         return wrap(results[0])
     if structure is tuple:

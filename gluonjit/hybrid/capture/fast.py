@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from time import perf_counter
-from typing import Any
 
 from gluonjit.compiled import FAST
 from gluonjit.graph import Graph, Spec
-from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.flush import FlushingBatch
 from gluonjit.hybrid.run.state import LOCAL, State
 
@@ -22,11 +20,6 @@ def configure() -> None:
             Graph=Graph,
             Spec=Spec,
             local=LOCAL,
-            note=_note,
+            note=FlushingBatch.end_call,
             clock=perf_counter,
         )
-
-
-def _note(batch: Batch, cell: Any, begin: float) -> None:
-    """Show the capture of a call outside of all samples in the timeline."""
-    batch.report.note(cell.name, "capture", begin, perf_counter())

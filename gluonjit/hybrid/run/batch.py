@@ -14,7 +14,7 @@ from gluonjit.graph.frames import user_line
 from gluonjit.graph.graph import Graph
 from gluonjit.graph.origins import Line, line_of
 from gluonjit.graph.recorder import BatchRoom, Record, Value
-from gluonjit.hybrid.choose.pacing import FLUSH
+from gluonjit.hybrid.choose.pacing import FLUSH, NO_CHOICE
 from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.engine import Engine
@@ -141,6 +141,18 @@ class Batch(BatchRoom):
         """Ends the sample: what is captured from here on belongs to none by itself, as losses do."""
         graph = self.graph
         graph.marks.append((graph.rows, None))
+        self._flush_at()
+
+    def end_call(self, cell: Any, begin: float) -> None:
+        """Ends a call outside of all samples, begun then, that is one node: the call of a model is a sample."""
+        self.report.note(cell.name, "capture", begin, perf_counter())
+        if cell.paces is not NO_CHOICE:
+            self.samples += 1
+            self.sample += 1
+            self._flush_at()
+
+    def _flush_at(self) -> None:
+        """Run a batch that holds as many samples as it may."""
         flush_at = self.flush_at
         if flush_at is not None and self.samples >= flush_at:
             self.flush(f"{self.samples} samples, as flush_at={self.options.flush_at!r} says")

@@ -163,7 +163,7 @@ def watched(notice: Any) -> None:
 def of_hooks() -> Iterator[Case]:
     for given in ((), ("call",), ("call", 1, 2), (None, print), ("none", print), (b"call", print), ("call\0", print)):
         yield Case(f"Hook{given}", lambda given=given: fast.Hook(*given), (TypeError, ValueError))  # type: ignore[misc]
-    for path in ("call", "item", "numpy_item", "tensor_item", "operator", "verify", "numpy_verify"):
+    for path in ("call", "item", "numpy_item", "operator", "verify", "numpy_verify"):
         for k, thing in enumerate(THINGS):
             yield Case(
                 f"a hook of {path} of thing {k}",
@@ -195,18 +195,21 @@ def of_hooks() -> Iterator[Case]:
         yield Case(f"an attribute of {mine}", lambda f=quick, module=module: f(module, "x"), None)  # type: ignore[misc]
 
 
-class Signed(fast.Signs):
+class Signed(fast.Signs, SimpleNamespace):
     """What has the signs of lazy tensors, and is none."""
 
 
 def of_signs() -> Iterator[Case]:
+    signed: Any = Signed()
     for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "matmul"):
         for k, thing in enumerate(THINGS):
-            yield Case(f"{name} of thing {k}", lambda n=name, t=thing: getattr(Signed(), f"__{n}__")(t), None)  # type: ignore[misc]
-            yield Case(f"r{name} of thing {k}", lambda n=name, t=thing: getattr(Signed(), f"__r{n}__")(t), None)  # type: ignore[misc]
+            yield Case(f"{name} of thing {k}", lambda n=name, t=thing: getattr(signed, f"__{n}__")(t), None)  # type: ignore[misc]
+            yield Case(f"r{name} of thing {k}", lambda n=name, t=thing: getattr(signed, f"__r{n}__")(t), None)  # type: ignore[misc]
+    for k, thing in enumerate(THINGS):
+        yield Case(f"what is at thing {k}", lambda thing=thing: signed[thing], (TypeError, KeyError))  # type: ignore[misc]
     for given in ((), ("add",), ("add", 1, 2, 3), ("none", 1, 2, 3, 4), (b"add", 1, 2, 3, 4), (None, 1, 2, 3, 4)):
         yield Case(f"set_sign{given}", lambda given=given: fast.set_sign(*given), (TypeError, ValueError))  # type: ignore[misc]
-    yield Case("a sign of nothing", lambda: Signed() + Signed(), TypeError)
+    yield Case("a sign of nothing", lambda: signed + signed, TypeError)
     yield Case("an instance of Signs", lambda: fast.Signs(), TypeError)
 
 

@@ -25,7 +25,7 @@ OPTIMIZED = [] if "-O" in os.environ.get("CFLAGS", "") else ["-O3"]  # what the 
 class BuildWithCython(build_ext):
     """Turns files of Python into C when they are built, not before: a source distribution has what was written.
 
-    In the tree itself only what is older than its sources is built: C that was just written is newer than anything.
+    Only what is older than its sources is built: C that was just written is newer than anything.
     """
 
     def run(self):
@@ -35,7 +35,8 @@ class BuildWithCython(build_ext):
     def build_extension(self, extension):
         """Build one extension. Raises CompileError where Cython is needed and not there, or too old."""
         sources = [*extension.sources, *extension.depends]
-        if self.in_tree and not self.force and not newer_group(sources, self.get_ext_filename(extension.name)):
+        there = self.get_ext_filename(extension.name) if self.in_tree else self.get_ext_fullpath(extension.name)
+        if not self.force and not newer_group(sources, there):
             return
         parts = [source for source in extension.sources if source.endswith(".py")]
         if parts:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch_rule_cases import Arg, Case
+from torch_support import assert_near
 
 from gluonjit.engines.torch.arrays import name_of_device, name_of_dtype
 from gluonjit.engines.torch.program import stored
@@ -145,11 +146,11 @@ def check(test: Case, layouts: Sequence[str], samples: list[list[Any]], shown: l
     for number, (actual, expected) in enumerate(zip(found, wanted)):
         assert (actual.shape, actual.dtype) == (expected.shape, expected.dtype), (number, actual.shape, expected.shape)
         if not test.drawn:
-            torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5, equal_nan=True)
+            assert_near(actual, expected, rtol=1e-5, atol=1e-5, equal_nan=True)
     for number, (actual, expected) in enumerate(zip(_gradients(found, learnt), _gradients(wanted, learnt))):
         assert (actual is None) == (expected is None), f"gradient {number}: {actual} instead of {expected}"
         if expected is not None:
-            torch.testing.assert_close(_dense(actual), _dense(expected), rtol=1e-4, atol=1e-5, equal_nan=True)
+            assert_near(_dense(actual), _dense(expected), rtol=1e-4, atol=1e-5, equal_nan=True)
 
 
 def _rows(tensor: Any) -> Any:

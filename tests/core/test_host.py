@@ -39,6 +39,8 @@ def test_every_sort_of_call_is_timed_and_gives_what_eager_gives(
     monkeypatch.setattr(cli, "_capture", said_by_the_doctor)
     monkeypatch.setattr(launching, "WORKLOADS", launching.WORKLOADS[1:])  # without files that take long to read
     monkeypatch.setattr(launching, "LENGTHS", (5, 45))
+    for module in ("measure", "launching"):
+        monkeypatch.setattr(f"experiments.host.{module}.WARM_UP", 1)
     monkeypatch.setattr(builtin, "SCENES", 20)
     monkeypatch.setattr(builtin, "SIZES", {"train": 64, "dev": 2, "test": 2})
     figures, page = tmp_path / "host.json", tmp_path / "page.md"

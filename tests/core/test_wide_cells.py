@@ -130,7 +130,7 @@ class Deep(torch.nn.Module):
 
 def test_a_cell_of_very_many_operators_runs_in_c() -> None:
     torch.manual_seed(0)
-    net = Deep(40_000)
+    net = Deep(33_000)
     samples = [torch.randn(1, 2) for _ in range(3)]
     wanted = in_torch(net, samples)
     gluonjit.hybridize(net, dynamic_batch=True)

@@ -24,13 +24,12 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """What each process found; torchrun chooses a free port."""
+    """What each process found."""
     folder = tmp_path_factory.mktemp("processes")
-    command = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     paths = [str(TESTS.parent), str(TESTS / "common"), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     done = subprocess.run(
-        [*command, str(TESTS / "common" / "torch_distributed.py"), str(folder)],
+        [sys.executable, "-W", "ignore", str(TESTS / "common" / "torch_distributed.py"), str(folder)],
         env=environment,
         capture_output=True,
         text=True,

@@ -41,7 +41,9 @@ WORDS, WIDTH, SIZE, CLASSES = 9, 6, 4, 5
 def small_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builtin, "SCENES", 20)
     monkeypatch.setattr(builtin, "SIZES", {"train": 45, "dev": 12, "test": 12})
-    monkeypatch.setattr("experiments.bench.clock.WARM_UP", 2)
+    monkeypatch.setattr("experiments.throughput.bench.CHECKED", 8)
+    for name, count in (("WARM_UP", 2), ("FIRST_LOOK", 2), ("PROFILED", 1)):
+        monkeypatch.setattr(f"experiments.bench.clock.{name}", count)
 
 
 def test_levels_have_children_in_the_pool_below() -> None:

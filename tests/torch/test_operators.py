@@ -15,6 +15,7 @@ torch = pytest.importorskip("torch")
 
 from torch_rule_cases import CASES, Case  # noqa: E402
 from torch_rule_runs import arguments, draw, run_one, with_tensors  # noqa: E402
+from torch_support import assert_near  # noqa: E402
 
 import gluonjit  # noqa: E402
 
@@ -80,7 +81,7 @@ def outcome(net: Net, samples: list[list[Any]], graded: list[bool] | None = None
 @pytest.mark.parametrize("cases", by_operator(), ids=lambda cases: cases[0].op)
 def test_in_a_module(cases: list[Case]) -> None:
     for test in cases:
-        close = partial(torch.testing.assert_close, atol=1e-5, equal_nan=True, msg=f"{test}: {{}}".format)
+        close = partial(assert_near, atol=1e-5, equal_nan=True, msg=f"{test}: {{}}".format)
         samples = draw(test, SAMPLES)
         eager = Net(test, samples[0])
         net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True)

@@ -63,7 +63,7 @@ def test_batched_equals_one_by_one(cases: list[Case]) -> None:
 
 def check_numbers_and_layouts(test: Case) -> None:
     for number, layouts in enumerate(layouts_of(test)):
-        for count in (1, 2, 5) if number == 0 else (3,):
+        for count in (1, 5) if number == 0 else (2,):  # each number once, one sample being the odd case
             check(test, layouts, draw(test, count))
 
 

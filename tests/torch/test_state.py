@@ -18,6 +18,7 @@ from state_cases import SEEN, Body, Change, Stateful, blind, setting
 from state_cases import WRITING as WRITING_EVERYWHERE
 from state_cases import restore as restore_cases
 from torch import nn
+from torch_support import assert_near
 
 import gluonjit
 from gluonjit.errors import StateError
@@ -217,9 +218,9 @@ def both(body: Body, change: Change) -> tuple[Any, Any, Any, Any]:
 
 def check(wanted: Any, found: Any) -> None:
     for (losses, gradients), (others, theirs) in zip(wanted, found):
-        torch.testing.assert_close(torch.tensor(others), torch.tensor(losses), rtol=1e-4, atol=1e-4)
+        assert_near(torch.tensor(others), torch.tensor(losses), rtol=1e-4, atol=1e-4)
         for gradient, other in zip(gradients, theirs):
-            torch.testing.assert_close(other, gradient, rtol=1e-4, atol=1e-4)
+            assert_near(other, gradient, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.filterwarnings("ignore::gluonjit.errors.GluonJITWarning")

@@ -13,8 +13,8 @@ from support import assert_close
 
 import gluonjit
 from gluonjit.compiled import ROWS
-from gluonjit.rows import CHILD, NODE, Builder, NotFusable
 from gluonjit.rows.derivative import derive
+from gluonjit.rows.program import CHILD, NODE, Builder, NotFusable
 
 pytestmark = pytest.mark.skipif(ROWS is None, reason="gluonjit._rows is not there, or GLUONJIT_PURE is set")
 WIDTH = 6

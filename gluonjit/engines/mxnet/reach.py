@@ -19,7 +19,7 @@ from gluonjit.rows.running import row_flags
 class Reach(reach.Reach):
     """Goes backward through the steps of a plan. `constants` are the addresses of the weights met on the way.
 
-    flags: those of all rows (`rows.row_flags`).
+    flags: those of all rows (`rows.running.row_flags`).
     """
 
     def __init__(self, plan: Plan) -> None:

@@ -163,7 +163,7 @@ def watched(notice: Any) -> None:
 def of_hooks() -> Iterator[Case]:
     for given in ((), ("call",), ("call", 1, 2), (None, print), ("none", print), (b"call", print), ("call\0", print)):
         yield Case(f"Hook{given}", lambda given=given: fast.Hook(*given), (TypeError, ValueError))  # type: ignore[misc]
-    for path in ("call", "item", "numpy_item", "tensor_item", "operator", "verify", "numpy_verify"):
+    for path in ("call", "item", "numpy_item", "operator", "verify", "numpy_verify"):
         for k, thing in enumerate(THINGS):
             yield Case(
                 f"a hook of {path} of thing {k}",

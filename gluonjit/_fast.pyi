@@ -23,7 +23,7 @@ class Signatures:
 
 class Hook:
     """Stands in the place of a Python function, and calls it where the fast path ("call", "item", "numpy_item",
-    "tensor_item", "operator", "verify" or "numpy_verify") does not apply."""
+    "operator", "verify" or "numpy_verify") does not apply."""
 
     __wrapped__: Callable[..., Any]
     def __init__(self, path: str, function: Callable[..., Any]) -> None: ...

@@ -26,12 +26,14 @@ Of `torch`:
 
     torch: as_tensor, asarray, compile, sparse_bsc_tensor, sparse_bsr_tensor, sparse_compressed_tensor
     torch: sparse_coo_tensor, sparse_csc_tensor, sparse_csr_tensor
+    torch.ScriptMethod: __call__
     torch._functorch.eager_transforms: _wrap_for_grad
     torch._functorch.vmap: _add_batch_dim
     torch._tensor: handle_torch_function
     torch.autograd: backward, grad
     torch.autograd.function.Function: apply
     torch.functional: handle_torch_function
+    torch.jit.torch.jit.ScriptFunction: __call__
     torch.nn.functional: handle_torch_function
     torch.nn.modules.module.Module: __call__, __delattr__, __setattr__, _apply, add_module, load_state_dict
     torch.nn.modules.module.Module: register_backward_hook, register_buffer, register_forward_hook

@@ -179,17 +179,6 @@ def test_a_second_backward_needs_retain_graph(says: bool, monkeypatch: pytest.Mo
         torch.autograd.grad(total, net.first.weight)
 
 
-def test_gradients_of_gradients_are_refused() -> None:
-    net = dynamic()
-    loss = net((torch.randn(4), 1)).sum()
-    with pytest.raises(CaptureError, match="dynamic_batch=False"):
-        torch.autograd.grad(loss, net.first.weight, create_graph=True)
-    with pytest.raises(CaptureError, match="gradients of gradients"):
-        loss.backward(create_graph=True)
-    (gradient,) = torch.autograd.grad(loss, net.first.weight)
-    assert gradient.shape == net.first.weight.shape
-
-
 def test_what_is_computed_eagerly_from_a_result_goes_on_into_the_batch() -> None:
     def loss(net: Any, sample: Any) -> Any:
         result = net(sample)

@@ -9,7 +9,9 @@ import torch
 
 from gluonjit.engines.torch import hooked
 from gluonjit.engines.torch.lazy import LazyTensor
-from gluonjit.hybrid.run.state import LOCAL
+from gluonjit.engines.torch.reading import computed
+from gluonjit.engines.torch.trace import NeedsValue
+from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 
 KEY = "_gluonjit"
 """A dynamically batched module keeps its Cell in its own __dict__, so that copies and pickles take it along."""
@@ -57,6 +59,37 @@ def _function_call(model: Any, compiled: Any) -> Any:
         return compiled(*args, **kwargs)
 
     return call
+
+
+def script_function(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """The call of a function that was scripted or traced: inside of a sample what was scripted runs as it was written.
+
+    One that was traced is another function than what it was traced from: that runs by itself.
+    """
+    written: Any = getattr(self, "_torchdynamo_inline", None)
+    scripted = written is not None and not any(each.isCompleteTensor() for each in self.graph.inputs())
+    if scripted and _is_captured(written, args, kwargs):
+        return written(*args, **kwargs)
+    return _script_by_itself(hooked.original_script_function, self, args, kwargs)
+
+
+def script_method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """The call of a method of a module that was scripted or traced, which runs by itself."""
+    return _script_by_itself(hooked.original_script_method, self, args, kwargs)
+
+
+def _script_by_itself(original: Any, script: Any, args: Any, kwargs: Any) -> Any:
+    """Runs what was scripted on computed tensors: TorchScript asks no class, and its passes look at history."""
+    state = LOCAL.state
+    if state.trace is not None:
+        raise NeedsValue
+    if state.paused or not _holds_lazy((args, kwargs)):
+        return original(script, *args, **kwargs)
+    if state.batch is not None:
+        state.batch.report.unbatched[script.name] = "TorchScript runs it; without torch.jit it would batch"
+    args, kwargs = computed(args), computed(kwargs)
+    with UNCAPTURED:
+        return original(script, *args, **kwargs)
 
 
 def _is_captured(model: Any, args: Any, kwargs: Any) -> bool:

@@ -19,7 +19,6 @@ from gluonjit.engines.torch.reading import computed
 from gluonjit.engines.torch.records import PARTS
 from gluonjit.engines.torch.results import refuse_used, settle
 from gluonjit.engines.torch.trace import NeedsValue
-from gluonjit.errors import CaptureError
 from gluonjit.hybrid.choose.pacing import BACKWARD, close
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
 from gluonjit.hybrid.run.batch import Batch
@@ -156,7 +155,6 @@ def backward(
 ) -> None:
     """torch.autograd.backward: runs what waits, then backward through all of it at once."""
     tensors = _as_tuple(tensors)
-    _refuse(tensors, create_graph, "backward")
     _run_heads(tensors)
     given = (computed(tensors), computed(grad_tensors))
     for item in () if inputs is None else _as_tuple(inputs):
@@ -176,7 +174,6 @@ def grad(
 ) -> Any:
     """torch.autograd.grad."""
     outputs = _as_tuple(outputs)
-    _refuse(outputs, create_graph, "torch.autograd.grad")
     _run_heads(outputs)
     given = (computed(outputs), computed(inputs), computed(grad_outputs))
     for item in _as_tuple(inputs):
@@ -216,11 +213,3 @@ def _run_heads(tensors: tuple[Any, ...]) -> None:
                 value = current(tensor)
                 if tensor._c is None:
                     settle(value, backward=True)
-
-
-def _refuse(tensors: tuple[Any, ...], create_graph: bool, call: str) -> None:
-    if create_graph and any(tensor.__class__ is LazyTensor for tensor in tensors):
-        raise CaptureError(
-            f"{call}(create_graph=True) of a dynamically batched value: gradients of gradients do not go through a "
-            f"batch. Call gluonjit.hybridize(net, dynamic_batch=False) for this computation."
-        )

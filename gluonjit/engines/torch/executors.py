@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gluonjit.analysis.plan import Plan
 from gluonjit.engines.torch.hooked import plain
+from gluonjit.engines.torch.recorded import gradients_again
 from gluonjit.engines.torch.replay.plans import new_often, skeleton_of, static_plan
 from gluonjit.engines.torch.replay.session import ReplaySession, learned_inputs
 from gluonjit.engines.torch.replay.skeleton import Unfit, outline
@@ -37,7 +38,10 @@ def session_for(plan: Plan, report: Counts, options: Options, samples: int, prov
             report.executed.decline(str(unfit))
             wanted = unfit.instead
     report.executed.count(wanted)
-    return SESSIONS[wanted](plan, report, options, samples, provenance)
+    session = SESSIONS[wanted](plan, report, options, samples, provenance)
+    if session.tape is not None:
+        session.tape.again = gradients_again
+    return session
 
 
 def _on_cuda(plan: Plan) -> bool:

@@ -27,15 +27,17 @@ class Flush(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def backward(ctx: Any, *heads: Any) -> Any:
         """Gradients of the sources."""
-        if torch.is_grad_enabled():
-            raise CaptureError(
-                "backward(create_graph=True) of a dynamically batched value: gradients of gradients do not go "
-                "through a batch. Call gluonjit.hybridize(net, dynamic_batch=False) for this computation."
-            )
         if all(head is None for head in heads):  # a backward that began elsewhere in what its sources came from
             return (None,) * len(ctx.needs_input_grad)
+        asked = [is_asked_for(node) for node, _ in ctx.next_functions]
+        if torch.is_grad_enabled():
+            if ctx.tape.again is None:
+                raise CaptureError(
+                    "backward(create_graph=True) of a dynamically batched value: gradients of gradients do not go "
+                    "through a static plan. Call gluonjit.hybridize(net, dynamic_batch=False) for this computation."
+                )
+            return (None, None, *ctx.tape.again(ctx.tape, heads, asked))
         with plain():
-            asked = [is_asked_for(node) for node, _ in ctx.next_functions]
             return (None, None, *ctx.tape.gradients(heads, keeps_graph(), asked))
 
 

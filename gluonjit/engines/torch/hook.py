@@ -78,6 +78,8 @@ PATCHES: list[tuple[Any, str, Any]] = [
     (torch.autograd, "backward", changes.backward),
     (torch.autograd, "grad", changes.grad),
     (torch, "compile", aside.compile_),
+    (torch._C.ScriptFunction, "__call__", aside.script_function),
+    (torch._C.ScriptMethod, "__call__", aside.script_method),
     *[(torch, name, of_computed(getattr(torch, name))) for name in KEEPING],
     *[(module, "handle_torch_function", handled) for module in (torch._tensor, torch.functional, torch.nn.functional)],
     (stateless, "_functional_call", changes.functional_call),

@@ -15,7 +15,7 @@ import torch
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch.arrays import FLOATS, device_named, dtype_named, meta_of
 from gluonjit.engines.torch.hooked import make_subclass
-from gluonjit.engines.torch.operands import Key, concrete, current, in_memory
+from gluonjit.engines.torch.operands import Key, concrete, current, in_memory, leaf
 from gluonjit.graph import Value
 from gluonjit.graph.references import indexed, row
 from gluonjit.graph.slices import sliced
@@ -128,7 +128,10 @@ class LazyTensor(_Signs, torch.Tensor):  # type: ignore[misc]
 
     def requires_grad_(self, requires_grad: bool = True) -> Any:
         """As torch.Tensor.requires_grad_; computes the tensor, which then is a leaf of what is captured later."""
-        concrete(self).requires_grad_(requires_grad)
+        computed, batch = concrete(self), LOCAL.state.batch
+        computed.requires_grad_(requires_grad)
+        if batch is not None and self._v.graph is batch.graph:  # an input, for which nothing had to run
+            self._v = leaf(batch, computed)
         return self
 
     @property

@@ -50,6 +50,11 @@ def value_of(batch: Batch, tensor: Any) -> Value:
     return leaf(batch, concrete(tensor))
 
 
+def is_input(lazy: Any) -> bool:
+    """Tells whether this stands for a tensor of the program's own, or one that is known, as it is."""
+    return lazy._c is not None and lazy._v.base is lazy._c
+
+
 def current(lazy: Any) -> Value:
     """The value of a lazy tensor; a view of what has been written to since is taken anew."""
     base = lazy._b
@@ -103,7 +108,8 @@ def _leaf(batch: Batch, tensor: Any) -> Value:
     known = batch.imports.get(id(tensor))
     version = version_of(tensor)
     if known is not None and known[0].version == version and known[0].apart == recorded() and not tensor.is_inference():
-        if not _shared_outside(tensor) or _as_captured(known[0], tensor):
+        learns = known[1].taped == tensor.requires_grad  # or not, as when it was captured
+        if learns and (not _shared_outside(tensor) or _as_captured(known[0], tensor)):
             return known[1]
     value, held = _new_leaf(batch, tensor, version)
     batch.imports[id(tensor)] = (held, value)
@@ -140,7 +146,7 @@ def _new_leaf(batch: Batch, tensor: Any, version: int) -> tuple[Value, Held]:
         if spec.shape:  # not read, which would wait for the device; but of any number, as those of the host
             spec = intern_spec(spec.shape, spec.dtype, spec.device, "rows")
     taped = look.learns and tensor.requires_grad
-    key: Any = (id(tensor), version)
+    key: Any = (id(tensor), version, taped)
     if look.bytes_at is not None and not taped and not recorded():
         raw = bytes_of(look, tensor)  # a copy, so that the program may write to its own
         payload = Held(tensor, version, None, raw, spec)

@@ -11,7 +11,7 @@ from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.lazy import LazyTensor
-from gluonjit.engines.torch.operands import current
+from gluonjit.engines.torch.operands import current, is_input
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Value
 from gluonjit.hybrid.run.batch import Batch
@@ -41,7 +41,7 @@ def numbers_of(value: Value) -> Any:
 
 def refuse_used(item: Any, call: str) -> None:
     """Raise where the gradient of a result, computed, is asked for that captured calls of its own batch have used."""
-    if isinstance(item, LazyTensor) and _is_used(current(item)):
+    if isinstance(item, LazyTensor) and _is_used(current(item)) and not is_input(item):
         raise CaptureError(
             f"{call}: captured calls have used this result of shape {tuple(item.shape)} already, and to autograd its "
             f"batch is one function, inside of which it has no gradient of its own. Call retain_grad() or "

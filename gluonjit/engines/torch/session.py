@@ -144,7 +144,8 @@ class Session(ArraySession):
         else:
             self.put_numbers(chunk.place, b"".join(raws), spec)
         if any([leaf.taped for leaf in chunk.leaves]):
-            with LEARNING:
+            with LEARNING:  # one that was captured before it learned has no gradient
+                tensors = [rows if leaf.taped else rows.detach() for rows, leaf in zip(tensors, chunk.leaves)]
                 self._note_inputs(chunk.place, tensors if spec.mode == "rows" else [x.unsqueeze(0) for x in tensors])
 
     def put_numbers(self, place: Place, raw: bytes, spec: Spec) -> None:

@@ -18,7 +18,7 @@ from gluonjit.analysis.plan import Place, Plan
 from gluonjit.engines.torch.arrays import FLOATS, VERSIONS, by_one_thread, device_named, dtype_named, with_memory
 from gluonjit.engines.torch.chunks import TWICE, Chunk, Readers, current_backward
 from gluonjit.engines.torch.fused_steps import FusedSteps, RanFused
-from gluonjit.engines.torch.held import Held
+from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.hooked import run_backward
 from gluonjit.engines.torch.overwrites import savers
 from gluonjit.engines.torch.program import pieces, program_of
@@ -60,6 +60,9 @@ class TapeEntry(NamedTuple):
     results: list[tuple[int, Any]]
 
 
+Again = Callable[["Tape", Sequence[Any], Sequence[bool]], "list[Any]"]
+
+
 class Tape:
     """The history of one flush."""
 
@@ -79,8 +82,10 @@ class Tape:
         self._steps: list[TapeEntry | RanFused] = []
         self.fused: FusedSteps | None = None
         self._spare: dict[int, Any] = {}  # where nobody reads it, the gradient of a weight
+        self.again: Again | None = None  # what gives gradients that can be differentiated
         self.runs: Callable[[int], Any] | None = None  # what runs the program of a step, where it is not that itself
         self._constants: dict[int, tuple[Any, Any]] = {}  # a weight, and what stands for it in the steps
+        self._versions: list[int] = []  # of these weights, as they were
         self.learned_rows, self._learned = row_flags(plan)
         self.read_rows, self._read = row_flags(plan)
 
@@ -96,6 +101,7 @@ class Tape:
         known = self._constants.get(id(tensor))
         if known is None:
             known = self._constants[id(tensor)] = (tensor, tensor.detach().requires_grad_())
+            self._versions.append(version_of(tensor))
         return known[1]
 
     def _learns(self, place: Place, index: Any) -> bool:
@@ -145,6 +151,18 @@ class Tape:
     def sources(self) -> list[Any]:
         """Lists what `gradients` gives gradients for, in its order."""
         return [tensor for tensor, _ in self._constants.values()] + [rows for _, rows in self._inputs]
+
+    def weights(self) -> list[tuple[Any, int]]:
+        """Lists the weights among the sources, and how often each had been written to."""
+        return [(tensor, version) for (tensor, _), version in zip(self._constants.values(), self._versions)]
+
+    def places(self) -> list[Place]:
+        """Lists the places of the other sources."""
+        return [place for place, _ in self._inputs]
+
+    def heads(self, heads: Sequence[Any]) -> list[tuple[Place, Any]]:
+        """Lists where the gradients lie that are given."""
+        return [(place, head) for place, head in zip(self._places, heads) if head is not None]
 
     def begin(self, chunks: Mapping[Place, Chunk]) -> list[Chunk]:
         """Note which rows somebody can read; returns those that gradients go through."""

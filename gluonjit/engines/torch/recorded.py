@@ -1,0 +1,111 @@
+"""Gradients of a flush that are to be differentiated again: it runs once more, and PyTorch records its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from gluonjit.analysis.plan import Gather, LookupChunk, Place
+from gluonjit.engines.torch.held import version_of
+from gluonjit.engines.torch.hooked import LEARNING, plain, run_backward
+from gluonjit.engines.torch.indices import Indices
+from gluonjit.engines.torch.program import pieces, program_of
+from gluonjit.engines.torch.rules.table import RANDOM, operator_named
+from gluonjit.engines.torch.session import Session
+from gluonjit.engines.torch.tape import Tape
+from gluonjit.engines.torch.written import modified
+from gluonjit.errors import CaptureError
+from gluonjit.graph.modes import is_recorded
+from gluonjit.hybrid.explain.provenance import Provenance
+from gluonjit.hybrid.explain.report import Report
+from gluonjit.hybrid.options import Options
+
+
+class RecordedSession(Session):
+    """A flush without a tape. An arena that is read is joined of what learns in it, which is slow and seldom needed."""
+
+    def _prepare(self, options: Options, samples: int) -> None:
+        self.make_room()
+        self._learned: dict[int, dict[int, Any]] = {}  # rows with a history, by arena and first row
+        self._indices = Indices({}, {})
+        self._indices.upload(self.plan, range(len(self.plan.steps)))
+
+    def learned(self, place: Place) -> Any:
+        """The rows of a place with their history; None where they have none."""
+        return self._learned.get(place.arena, {}).get(place.begin)
+
+    def _note_inputs(self, place: Place, tensors: Sequence[Any]) -> None:
+        super()._note_inputs(place, tensors)
+        for item in self._inputs[place]:
+            self._note(item.place, item.tensor)
+
+    def _note(self, place: Place, rows: Any) -> None:
+        if rows.requires_grad:
+            self._learned.setdefault(place.arena, {})[place.begin] = rows
+
+    def _run(self, number: int) -> None:
+        step = self.plan.steps[number]
+        program = program_of(step.kind)
+        with torch.set_grad_enabled(is_recorded(step.mode)):
+            operands = [self._operand(*each) for each in zip(step.gathers, self._indices.gathers[number])]
+            given = pieces(step.kind.groups, operands)
+            results = program(given, program.consts, step.count, self._indices.besides.get(number, ()))
+        for place, rows in zip(step.places, results):
+            self.write_result(place, rows)
+            self._note(place, rows)
+
+    def _operand(self, gather: Gather, index: Any) -> Any:
+        rows = self._joined(gather.place.arena)
+        return rows[gather.place.begin : gather.place.end] if index is None else rows.index_select(0, index)
+
+    def _joined(self, arena: int) -> Any:
+        """All rows of an arena, apart from its memory, which is written to after this."""
+        array, parts, end = self.arrays[arena], [], 0
+        for begin, rows in sorted(self._learned.get(arena, {}).items(), key=lambda item: item[0]):
+            parts += [array[end:begin], rows]
+            end = begin + len(rows)
+        return torch.cat([*parts, array[end:]])
+
+
+def gradients_again(tape: Tape, heads: Sequence[Any], asked: Sequence[bool]) -> list[Any]:
+    """Gradients of what a flush was made of, as `Tape.gradients`, which can be differentiated themselves.
+
+    Those are computed first: they say which of them there are. In a program for all samples others would be zeros.
+    """
+    plan = tape.plan
+    names = {op.name for step in plan.steps for op in program_of(step.kind).trace.ops}
+    if any(RANDOM in operator_named(name).tags for name in names):
+        raise CaptureError(_DRAWN)
+    for weight, version in tape.weights():
+        if version_of(weight) != version:
+            raise modified("a weight", weight)
+    with plain():
+        once = tape.gradients(tuple([None if head is None else head.detach() for head in heads]), True, asked)
+        session = _run_again(tape)
+        results, given = zip(*[(session.learned(place), head) for place, head in tape.heads(heads)])
+        sources = [weight for weight, _ in tape.weights()] + [session.learned(place) for place in tape.places()]
+        wanted = [source for source, gradient in zip(sources, once) if gradient is not None]
+        with LEARNING:
+            found = iter(run_backward(results, given, True, True, tuple(wanted), True, False) if wanted else ())
+    return [None if gradient is None else next(found) for gradient in once]
+
+
+def _run_again(tape: Tape) -> RecordedSession:
+    plan = tape.plan
+    session = RecordedSession(plan, Report(), Options(), tape.samples, Provenance(plan, []))
+    for chunk in plan.inputs:
+        if isinstance(chunk, LookupChunk):
+            session.put_lookup(chunk)
+        else:
+            session.put_leaves(chunk)
+    for number in range(len(plan.steps)):
+        session.run(number)
+    return session
+
+
+_DRAWN = (
+    "gradients of gradients of a dynamically batched value that was drawn at random, as by dropout: it would be drawn "
+    "again. Call gluonjit.hybridize(net, dynamic_batch=False) for this computation."
+)

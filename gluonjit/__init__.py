@@ -24,8 +24,7 @@ these functions of it are wrapped so that calls can be captured and run together
 
 Of `torch`:
 
-    torch: as_tensor, asarray, compile, sparse_bsc_tensor, sparse_bsr_tensor, sparse_compressed_tensor
-    torch: sparse_coo_tensor, sparse_csc_tensor, sparse_csr_tensor
+    torch: as_tensor, asarray, compile
     torch.ScriptMethod: __call__
     torch._functorch.eager_transforms: _wrap_for_grad
     torch._functorch.vmap: _add_batch_dim

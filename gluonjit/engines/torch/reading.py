@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import wraps
 from typing import Any
 
 import torch
 
+from gluonjit.engines.torch.hooked import above
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import concrete
 from gluonjit.errors import CaptureError
 from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.run.state import LOCAL
 
-KEEPING: tuple[str, ...] = (
-    "as_tensor",
-    "asarray",
-    "sparse_coo_tensor",
-    "sparse_compressed_tensor",
-    "sparse_csr_tensor",
-    "sparse_csc_tensor",
-    "sparse_bsr_tensor",
-    "sparse_bsc_tensor",
-)
+KEEPING = ("as_tensor", "asarray")
 """Functions of torch that ask no class of their arguments, and whose results have the history of these."""
 _COPIES = {torch.ops.aten.detach, torch.ops.aten._to_copy, torch.ops.aten.clone, torch.ops.aten.alias}
 _COPIES |= {torch.ops.aten._local_scalar_dense, torch.ops.aten.copy_, torch.ops.aten.lift_fresh}
@@ -47,7 +40,7 @@ def of_computed(function: Callable[..., Any]) -> Callable[..., Any]:
 def read_by(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """An operator that C++ calls on lazy tensors by itself, as `torch.tensor([x])` does: on their numbers.
 
-    Autograd has been passed by then. Raises CaptureError where gradients would get lost: of what is no copy.
+    Autograd has been passed by then, and is begun again. Raises CaptureError where gradients would get lost: of views.
     """
     batch = LOCAL.state.batch
     if batch is not None:
@@ -57,14 +50,15 @@ def read_by(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     finally:
         if batch is not None:
             batch.caller = ""
-    if torch.is_grad_enabled() and func.overloadpacket not in _COPIES:
-        if any(item.requires_grad for item in (*given, *named.values()) if isinstance(item, torch.Tensor)):
-            raise CaptureError(
-                f"{func} was called on a result whose gradient is recorded, by a function of PyTorch that tells nobody "
-                f"of it. Call that function by its full name (torch.NAME) after `import gluonjit`, or on "
-                f"`tensor.detach()`."
-            )
+    tensors = [item for item in (*given, *named.values()) if isinstance(item, torch.Tensor)]
+    learns = torch.is_grad_enabled() and func.overloadpacket not in _COPIES and any(t.requires_grad for t in tensors)
+    if learns and (func.is_view or func._schema.is_mutable):
+        raise CaptureError(
+            f"{func} was called on a result whose gradient is recorded, by a function of PyTorch that tells nobody "
+            f"of it. Call that function by its full name (torch.NAME) after `import gluonjit`, or on "
+            f"`tensor.detach()`."
+        )
     if named.get("device") is not None and named["device"].type == "meta":  # that of the stand-ins
-        tensors = [item for item in (*given, *named.values()) if isinstance(item, torch.Tensor)]
         named["device"] = tensors[0].device
-    return func(*given, **named)
+    with above() if learns else nullcontext():
+        return func(*given, **named)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from gluonjit.engines.torch.arrays import FLOATS, dtype_named
+from gluonjit.engines.torch.arrays import LEARNABLE, dtype_named
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.known import LIKE
 from gluonjit.engines.torch.lazy import LazyTensor, noted
@@ -144,7 +144,7 @@ def _is_basic(key: Any) -> bool:
 def dummy(spec: Spec, taped: bool) -> Any:
     """A tensor of zeros that looks like this, and is no leaf where it learns."""
     found = torch.zeros(spec.shape, dtype=dtype_named(spec.dtype))
-    return found.requires_grad_().clone() if taped and spec.dtype in FLOATS else found
+    return found.requires_grad_().clone() if taped and spec.dtype in LEARNABLE else found
 
 
 _known: OrderedDict[Any, bool] = OrderedDict()

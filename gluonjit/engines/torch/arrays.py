@@ -15,6 +15,8 @@ from gluonjit.graph.values import Spec, intern_spec, natural_mode
 VERSIONS = {"costs": "2", "torch": str(torch.__version__)}
 """The versions that measured costs belong to; the first number grows when what is timed changes."""
 FLOATS = {"float16", "bfloat16", "float32", "float64"}
+LEARNABLE = FLOATS | {"complex32", "complex64", "complex128"}
+"""Dtypes of tensors that gradients may go through."""
 INTEGERS = {"int32", "int64", "int16", "int8", "uint8"}
 _BY_NUMBERS = {"float32", "float64", "bool", "float16", *INTEGERS}
 _SMALL = 4096  # bytes: up to here equal tensors are told by their numbers
@@ -77,7 +79,7 @@ class Look:
         self.unfit = not spec.bytes or tensor.is_complex() or tensor.is_quantized or device == "meta"
         whole = dtype in INTEGERS and len(shape) <= 1
         self.number = intern_spec((), dtype, device, "stack") if whole else None
-        self.learns = dtype in FLOATS
+        self.learns = dtype in LEARNABLE
         self.bytes_at: Callable[[int], Any] | None = None
         if spec.bytes <= _SMALL and device == "cpu" and dtype in _BY_NUMBERS:
             self.bytes_at = (c_char * spec.bytes).from_address

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from gluonjit.compiled import FAST
-from gluonjit.engines.torch.arrays import FLOATS, device_named, dtype_named, meta_of
+from gluonjit.engines.torch.arrays import FLOATS, LEARNABLE, device_named, dtype_named, meta_of
 from gluonjit.engines.torch.hooked import make_subclass
 from gluonjit.engines.torch.operands import Key, concrete, current, in_memory, leaf
 from gluonjit.graph import Value
@@ -120,7 +120,7 @@ class LazyTensor(_Signs, torch.Tensor):  # type: ignore[misc]
         value = current(self)
         if self._c is not None:
             return bool(self._c.requires_grad)
-        return value.taped and value.spec.dtype in FLOATS
+        return value.taped and value.spec.dtype in LEARNABLE
 
     @requires_grad.setter
     def requires_grad(self, wanted: bool) -> None:

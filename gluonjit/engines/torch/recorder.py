@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gluonjit.engines.torch.arrays import FLOATS, device_named, dtype_named, name_of_dtype, on_host, spec_of
+from gluonjit.engines.torch.arrays import LEARNABLE, device_named, dtype_named, name_of_dtype, on_host, spec_of
 from gluonjit.engines.torch.aten import ASSIGNING, functional, keeps_statistics, name_of, split_arguments, without_rule
 from gluonjit.engines.torch.buffers import note_written
 from gluonjit.engines.torch.hooked import make_wrapper, without_autocast
@@ -153,7 +153,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
 
         None where it is not the same in all calls.
         """
-        if self._is_float(position):
+        if self._may_learn(position):
             self._asked |= self._through.get(position, _NONE)
         return self._status(position)
 
@@ -163,14 +163,14 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
             if position in self._asked:
                 yield Fact(SLOT, tensor, FLAG, tensor.requires_grad, "which of its weights learn")
 
-    def _is_float(self, position: int) -> bool:
-        return self.trace.shapes[position][1] in FLOATS
+    def _may_learn(self, position: int) -> bool:
+        return self.trace.shapes[position][1] in LEARNABLE
 
     def _status(self, position: int) -> bool | None:
-        return self._learned.get(position, False) if self._is_float(position) else False
+        return self._learned.get(position, False) if self._may_learn(position) else False
 
     def _pass_on(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
-        through = [position for position in inputs if self._is_float(position)] if torch.is_grad_enabled() else []
+        through = [position for position in inputs if self._may_learn(position)] if torch.is_grad_enabled() else []
         found = {self._status(position) for position in through}
         flags = [self._through.get(position, _NONE) for position in through if self._status(position)]
         if flags:  # one of them is enough

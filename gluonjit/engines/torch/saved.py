@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from gluonjit.engines.torch.arrays import FLOATS, dtype_named, on_host
+from gluonjit.engines.torch.arrays import LEARNABLE, dtype_named, on_host
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.rules.table import operator_named
 from gluonjit.engines.torch.trace import Operand, Trace, TraceOp
@@ -123,7 +123,7 @@ def _is_lost(number: int, op: TraceOp, kept: set[int], write: Write) -> bool:
 
 def _leaf(like: Any, learned: bool | None) -> Any:
     copy = like.detach().clone()
-    return copy.requires_grad_(learned is not False and str(copy.dtype).removeprefix("torch.") in FLOATS)
+    return copy.requires_grad_(learned is not False and str(copy.dtype).removeprefix("torch.") in LEARNABLE)
 
 
 def _given(value: Any, inputs: Sequence[Any]) -> Any:

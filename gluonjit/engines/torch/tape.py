@@ -15,7 +15,7 @@ from numpy import count_nonzero  # `any` takes five times as long
 
 from gluonjit.analysis.costs.model import ObservedBackward
 from gluonjit.analysis.plan import Place, Plan
-from gluonjit.engines.torch.arrays import FLOATS, VERSIONS, by_one_thread, device_named, dtype_named, with_memory
+from gluonjit.engines.torch.arrays import LEARNABLE, VERSIONS, by_one_thread, device_named, dtype_named, with_memory
 from gluonjit.engines.torch.chunks import TWICE, Chunk, Readers, current_backward
 from gluonjit.engines.torch.fused_steps import FusedSteps, RanFused
 from gluonjit.engines.torch.held import Held, version_of
@@ -172,7 +172,7 @@ class Tape:
             for place, rows in self._inputs
             if count_nonzero(self._read[place.arena][place.begin : place.end])
         ]
-        self._places = [place for place in chunks if self.learned(place) and _is_float(self.plan, place)]
+        self._places = [place for place in chunks if self.learned(place) and _may_learn(self.plan, place)]
         found = [chunks[place] for place in self._places]
         self._readers = [chunk.readers for chunk in found]
         return found
@@ -362,5 +362,5 @@ class Tape:
         self.fused = None
 
 
-def _is_float(plan: Plan, place: Place) -> bool:
-    return plan.arenas[place.arena].spec.dtype in FLOATS
+def _may_learn(plan: Plan, place: Place) -> bool:
+    return plan.arenas[place.arena].spec.dtype in LEARNABLE

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gluonjit.analysis.plan import Gather, Place, Plan, Step
-from gluonjit.engines.torch.arrays import FLOATS
+from gluonjit.engines.torch.arrays import LEARNABLE
 from gluonjit.engines.torch.program import program_of
 from gluonjit.engines.torch.replay.reach import Reach, reach_of
 from gluonjit.graph.modes import is_recorded
@@ -169,7 +169,7 @@ class _Reader:
         if source is not None and self.axes[source].unit == axis.unit:
             self.wholes[number, position] = source
         learned = np.zeros(roles, dtype=bool)
-        if is_recorded(self.plan.steps[number].mode) and spec.dtype in FLOATS:
+        if is_recorded(self.plan.steps[number].mode) and spec.dtype in LEARNABLE:
             learned = self.learned[place.arena][rows_at(place, gather.index)].reshape(roles, size).any(1)
         return GroupForm(place.arena, roles, axis, tuple(learned.tolist()))
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from gluonjit.analysis.plan import Plan
-from gluonjit.engines.torch.arrays import FLOATS, device_named, room_for, with_memory
+from gluonjit.engines.torch.arrays import LEARNABLE, device_named, room_for, with_memory
 from gluonjit.engines.torch.hooked import plain, run_backward
 from gluonjit.engines.torch.program import pieces
 from gluonjit.engines.torch.replay.padding import Padding, Span
@@ -56,7 +56,7 @@ class StaticPlan:
         self.index = torch.zeros(padding.packed, dtype=torch.int64, device=self.device)
         taped = any(any(step.reach) for step in self.steps)
         self.gradients: list[Any] = [
-            room_for(spec, rows).zero_() if taped and spec.dtype in FLOATS else None
+            room_for(spec, rows).zero_() if taped and spec.dtype in LEARNABLE else None
             for spec, rows in zip(specs, padding.rows)
         ]
         self.weights: dict[int, Any] = {}  # those that learn, by identity, and a place for the gradient of each

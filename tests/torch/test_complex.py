@@ -1,0 +1,72 @@
+"""Gradients through complex numbers, which some calls take in a batch and others by themselves."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+import gluonjit  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+WIDTH = 4
+
+
+class Net(nn.Module):
+    """Rows, and what a sample makes of them by complex numbers."""
+
+    def __init__(self, then: Callable[..., Any]) -> None:
+        super().__init__()
+        self.layer, self.then = nn.Linear(WIDTH, WIDTH), then
+        self.phase = nn.Parameter(torch.randn(WIDTH))
+        angles = torch.outer(torch.arange(9.0), torch.tensor([1.0, 0.1]))
+        self.register_buffer("turns", torch.polar(torch.ones(9, 2), angles))
+
+    def forward(self, sample: Any) -> Any:
+        return self.then(self, self.layer(sample["x"]))
+
+
+def turned(net: Any, h: Any) -> Any:
+    """Rotary positions, as language models have them."""
+    pairs = torch.view_as_complex(h.reshape(*h.shape[:-1], -1, 2))
+    return torch.view_as_real(pairs * net.turns[: len(h)]).flatten(-2).type_as(h)
+
+
+def mixed(net: Any, h: Any) -> Any:
+    """Rows mixed by Fourier transforms."""
+    return torch.fft.fft(torch.fft.fft(h, dim=-1), dim=0).real + torch.fft.rfft(h, dim=0).abs().sum(0)
+
+
+def filtered(net: Any, h: Any) -> Any:
+    """A filter that learns, between two transforms."""
+    spectrum = torch.fft.rfft(h, dim=1) * torch.polar(torch.ones(3), net.phase[:3])
+    return torch.fft.irfft(spectrum, n=WIDTH, dim=1)
+
+
+def stepped(net: Any, h: Any) -> Any:
+    """A state of complex numbers, carried from row to row."""
+    state, found = torch.zeros(WIDTH, dtype=torch.complex64), []
+    for row in h:
+        state = torch.exp(1j * net.phase) * state * 0.9 + torch.complex(row, torch.tanh(row))
+        found.append(state.real + state.imag * state.abs())
+    return torch.stack(found)
+
+
+@pytest.mark.parametrize("granularity", ["cell", "op"])
+@pytest.mark.parametrize("then", [turned, mixed, filtered, stepped])
+def test_gradients_go_through_complex_numbers(then: Callable[..., Any], granularity: str) -> None:
+    found = []
+    for dynamic in (False, True):
+        torch.manual_seed(0)
+        net = Net(then)
+        if dynamic:
+            gluonjit.hybridize(net, dynamic_batch=True, granularity=granularity)
+        results = [net({"x": torch.randn(rows, WIDTH)}) for rows in (2, 5, 3, 2)]
+        sum((each * each).sum() + each.tanh().sum() for each in results).backward()
+        gradients = [torch.zeros(()) if each.grad is None else each.grad for each in net.parameters()]
+        found.append([each.detach() for each in results] + gradients)
+    torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-4)

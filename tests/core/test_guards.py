@@ -409,3 +409,38 @@ def test_what_python_itself_calls_ends_no_trace(as_object: bool) -> None:
     finally:
         gc.callbacks.remove(note)
     assert len(seen) > before and not follower.refusal
+
+
+def test_what_the_collector_calls_may_call_other_functions() -> None:
+    """As a progress bar's `__del__`, which closes it."""
+    seen: list[str] = []
+
+    def note(name: str) -> None:
+        seen.append(name)
+
+    class Bar:
+        def __del__(self) -> None:
+            note("closed")
+
+    bars = [Bar(), Bar()]
+
+    def collected(phase: str, info: dict[str, int]) -> None:
+        note(phase)
+        if bars:
+            bars.pop()
+
+    def doubled(x: float) -> float:
+        return x * 2
+
+    def run(x: float) -> float:
+        return doubled(doubled(doubled(x)))
+
+    threshold = gc.get_threshold()
+    gc.callbacks.append(collected)
+    gc.set_threshold(1)
+    try:
+        assert Follower(Known(), ()).run(run, (1.0,), {}) == 8.0  # type: ignore[arg-type]
+    finally:
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(collected)
+    assert {"closed", "start"} <= set(seen)

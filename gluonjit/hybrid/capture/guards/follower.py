@@ -49,6 +49,15 @@ def _interrupts(code: Any) -> bool:
     return any(getattr(function, "__code__", None) is code for function in functions)
 
 
+def _is_interrupted(frame: Any) -> bool:
+    """Tells whether this is called by what Python calls wherever the program is, as `__del__` of what nobody holds."""
+    while frame is not None:
+        if frame.f_code.co_name == "__del__" or _interrupts(frame.f_code):
+            return True
+        frame = frame.f_back
+    return False
+
+
 class _Within:
     """The follower, as the twin of one function has it: with the globals of that function."""
 
@@ -141,6 +150,8 @@ class Follower(Reader):
         generated = code.co_filename == "<string>" and code.co_name.startswith("__")
         if generated or code.co_name == "__del__" or owner_of(code, frame.f_globals) != USER or _interrupts(code):
             self._trusted[id(code)] = code
+            return
+        if _is_interrupted(frame):
             return
         sys.setprofile(None)
         self.refuse(f"{code.co_name} of the program's is called by something else than the program itself")

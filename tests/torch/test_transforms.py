@@ -311,3 +311,37 @@ def test_modes_that_watch_operators_see_those_of_the_net() -> None:
     with FlopCounterMode(display=False) as counter:
         net(x)
     assert counter.get_total_flops() == 2 * 3 * 4 * (4 + 2)
+
+
+class Rows(torch.nn.Module):
+    """Gives what a transform makes of rows of its input, after a call that is captured."""
+
+    def __init__(self, transformed: Callable[..., Any]) -> None:
+        super().__init__()
+        self.layer, self.transformed = torch.nn.Linear(4, 4), transformed
+
+    def forward(self, sample: Any) -> Any:
+        x = sample["x"]
+        return self.layer(x).sum() + self.transformed(self.layer, x).square().sum()
+
+
+OF_ROWS: dict[str, Callable[..., Any]] = {
+    "grad": lambda layer, x: torch.func.grad(lambda z: torch.tanh(layer(z)).sum())(x[0]),
+    "vmap": lambda layer, x: torch.func.vmap(lambda z: torch.tanh(layer(z)))(x[:2]),
+    "jacrev": lambda layer, x: torch.func.jacrev(lambda z: torch.tanh(layer(z)))(x[-1]),
+    "vmap of grad": lambda layer, x: torch.func.vmap(torch.func.grad(lambda z: layer(z).square().sum()))(x[0:2]),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("of_rows", OF_ROWS)
+def test_transforms_of_rows_of_inputs(of_rows: str) -> None:
+    found = []
+    for dynamic in (False, True):
+        torch.manual_seed(0)
+        net = Rows(OF_ROWS[of_rows])
+        if dynamic:
+            gluonjit.hybridize(net)
+        sum(net({"x": torch.randn(rows, 4)}) for rows in (2, 3, 2)).backward()
+        found.append(gradients(net))
+    torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-5)

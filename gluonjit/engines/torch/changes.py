@@ -14,10 +14,10 @@ from gluonjit.engines.torch import hooked
 from gluonjit.engines.torch.cell import forget_recordings
 from gluonjit.engines.torch.chunks import current_backward, telling
 from gluonjit.engines.torch.lazy import LazyTensor
-from gluonjit.engines.torch.operands import concrete, current
+from gluonjit.engines.torch.operands import current
 from gluonjit.engines.torch.reading import computed
 from gluonjit.engines.torch.records import PARTS
-from gluonjit.engines.torch.results import refuse_used, settle
+from gluonjit.engines.torch.results import outside_of_transforms, refuse_used, settle
 from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.hybrid.choose.pacing import BACKWARD, close
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
@@ -102,7 +102,9 @@ def wrapping(original: Any) -> Any:
     """Stands in the place of a function that wraps tensors for torch.func, which sees no numbers of lazy ones."""
 
     def wrap(*args: Any) -> Any:
-        return original(*[concrete(arg) if arg.__class__ is LazyTensor else arg for arg in args])
+        with outside_of_transforms():  # a view of an input is taken, which a transform would wrap by itself
+            args = computed(args)
+        return original(*args)
 
     return wrap
 

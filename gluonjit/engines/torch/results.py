@@ -19,20 +19,20 @@ from gluonjit.hybrid.run.session import results_of, rows_of
 from gluonjit.hybrid.run.state import settle as run
 
 
-def _outside_of_transforms() -> Any:
+def outside_of_transforms() -> Any:
     """For `with`: inside, no transform of torch.func is under way."""
     return nullcontext() if peek_interpreter_stack() is None else temporarily_clear_interpreter_stack()
 
 
 def settle(value: Value, backward: bool = False) -> None:
     """Run the batch of a value if that has not run."""
-    with _outside_of_transforms():
+    with outside_of_transforms():
         run(value, backward)
 
 
 def numbers_of(value: Value) -> Any:
     """A flushed value, with its history where it has one."""
-    with _outside_of_transforms(), plain(value.taped):
+    with outside_of_transforms(), plain(value.taped):
         if value.result is not None:
             return value.result.chunk.value(value.spec, value.result.row)
         found = rows_of(value)

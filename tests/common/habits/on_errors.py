@@ -250,15 +250,11 @@ def finally_and_with_run_where_a_sample_fails(t: Any) -> None:
     t.see("log", log)
 
 
-@habit()
+@habit("mxnet")
 def gradients_of_gradients_are_refused(t: Any) -> None:
     net = t.net()
     with t.record():
         loss = sum(t.loss(net, x) for x in t.inputs())
         with t.refused(gluonjit.errors.CaptureError, "dynamic_batch=False"):
-            if t.engine == "torch":
-                t.F.autograd.grad(loss, list(net.parameters()), create_graph=True)
-            else:
-                weights = list(t.arrays(net).values())
-                t.mx.autograd.grad(loss, weights, create_graph=True, retain_graph=True)
+            t.mx.autograd.grad(loss, list(t.arrays(net).values()), create_graph=True, retain_graph=True)
     t.minibatch(net, label="after")

@@ -33,6 +33,17 @@ def gradients_go_to_inputs(t: Any) -> None:
 
 
 @habit("torch", forms=FORMS)
+def gradients_of_gradients(t: Any) -> None:
+    net, weights = t.net(), lambda: list(net.parameters())
+    loss = sum(t.loss(net, x) for x in t.inputs())
+    first = torch.autograd.grad(loss, weights(), create_graph=True)
+    t.see("first", first)
+    (loss + sum((each * each).sum() for each in first)).backward()
+    t.see("gradients", t.gradients(net))
+    t.minibatch(net, label="after")
+
+
+@habit("torch", forms=FORMS)
 def a_graph_is_kept_for_a_second_backward(t: Any) -> None:
     net = t.net()
     total = sum(t.loss(net, x) for x in t.inputs())

@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
-from torch_support import TreeModel, gradients  # noqa: E402
+from torch_support import TreeModel, assert_close, gradients  # noqa: E402
 from torch_training import (  # noqa: E402
     SENTENCES,
     TREES,
@@ -123,6 +123,29 @@ def test_gradients_are_asked_for_by_name() -> None:
         return every, scaled, unused, zeros, gradients(net)
 
     assert_alike(run)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_what_was_written_over_off_the_way_to_an_input_does_not_matter(dynamic: bool) -> None:
+    class Written(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(2, 2)
+
+        def forward(self, x: Any) -> Any:
+            p = torch.tanh(self.layer(torch.ones(1, 2)))
+            p += 1
+            return p * torch.sin(x)
+
+    net = Written()
+    if dynamic:
+        gluonjit.hybridize(net, dynamic_batch=True, granularity="op")
+    x = torch.ones(1, 2, requires_grad=True)
+    y = net(x)
+    y.sum().backward(inputs=[x], retain_graph=True)
+    assert_close(x.grad, y.detach() / torch.sin(x.detach()) * torch.cos(x.detach()), "of the input")
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
 
 
 def test_gradients_of_results_are_those_of_what_is_computed_from_them_later() -> None:

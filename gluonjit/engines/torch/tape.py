@@ -208,7 +208,7 @@ class Tape:
                 reached.pass_over(self.plan.steps[ran.number])
             elif self._backward(ran, arenas, reached, found, free, way):
                 laps.append((ran.number, perf_counter() - first))
-        self._refuse_overwritten(reached)
+        self._refuse_overwritten(reached, way)
         gradients = [found.get(id(leaf)) for _, leaf in self._constants.values()]
         for place, rows in self._inputs:
             gradients.append(arenas[place.arena][place.begin : place.end] if reached.reaches(place) else None)
@@ -230,7 +230,7 @@ class Tape:
         """Rows that were there before, of a tensor that may be written to."""
         self._held.append((place, held))
 
-    def _refuse_overwritten(self, reached: Reach) -> None:
+    def _refuse_overwritten(self, reached: Reach, way: Route | None) -> None:
         """Raise where backward has come through a node that needs what the program has written over."""
         nodes, rewritten = list(self.plan.overwritten), list(self.plan.rewritten)
         for place, held in self._held:
@@ -238,8 +238,12 @@ class Tape:
                 rewritten.append((place.arena, place.begin, place.end - place.begin))
         for rows in rewritten:
             nodes += savers(self.plan, self._has_learned, *rows)
-        if any(reached.rows[arena][position] for arena, position in nodes):
-            raise modified("a result or an input")
+        steps = range(len(self.plan.steps)) if way is None else way.steps
+        through = [place for number in steps for place in self.plan.steps[number].places] if nodes else []
+        for arena, position in nodes:
+            passed = any(at.arena == arena and at.begin <= position < at.end for at in through)
+            if passed and reached.rows[arena][position]:
+                raise modified("a result or an input")
 
     def _has_learned(self, place: Place, index: Any) -> bool:
         return bool(self._learned[place.arena][rows_at(place, index)].any())

@@ -180,8 +180,9 @@ class ReplayTape(Tape):
             if head is not None:
                 static.add_head(self._numbers[place], head)
                 reached.at(place)[:] |= readers.take_given(place.end - place.begin)
-        weights = static.backward(self._backs(reached, self._way(asked)))
-        self._refuse_overwritten(reached)
+        way = self._way(asked)
+        weights = static.backward(self._backs(reached, way))
+        self._refuse_overwritten(reached, way)
         wanted = [static.learned[key] if key in weights else None for key in self._constants]
         for place, _ in self._inputs:
             wanted.append(self._room(static, place) if reached.reaches(place) else None)

@@ -13,8 +13,8 @@ from experiments.bench.arguments import count, whole
 from experiments.bench.engines import ENGINES
 from experiments.bench.environment import limit_threads
 from experiments.bench.files import write_json
+from experiments.fuzz import HABITS
 
-HABITS = ("state", "effects", "writes", "weights", "buffers")
 PLANTS = (
     *("wrong-row", "dropped-gradient", "stale-parameter", "wrong-share", "wrong-order"),
     *("stale-state", "lost-effect", "missed-write", "stale-weight", "shared-buffer"),

@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.fuzz import state
+from experiments.fuzz import HABITS, state
 from experiments.fuzz.case import NUMBERS, Action, Case, Choices, Minibatch, Sample, draw
-from experiments.fuzz.cli import HABITS
 from experiments.fuzz.run import Run, Step
 from experiments.fuzz.vocabulary import COMMON
 

@@ -7,15 +7,12 @@ something for every sample, and dropping any of them leaves a program.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from types import CodeType
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from experiments.fuzz.vocabulary.table import Dialect
+from typing import Any, NamedTuple, Protocol
 
 WIDTH = 3  # columns of the arrays that cells take
 WORDS = 7
@@ -60,6 +57,15 @@ def fits(*shape: int) -> bool:
     return prod(shape) <= MOST and len(shape) <= AXES
 
 
+class Spoken(Protocol):
+    """The lines of a framework, as a run needs them (`vocabulary.table.Dialect`)."""
+
+    spelling: Any
+
+    def say(self, name: str, a: int, b: int, c: int, values: Mapping[str, Any]) -> str | None:
+        """A line of an instruction; None where none has room."""
+
+
 class Run:
     """A program in the middle of its run. Arrays that were made last are chosen by small numbers.
 
@@ -67,7 +73,7 @@ class Run:
     """
 
     def __init__(
-        self, names: dict[str, Any], inputs: Sequence[str], tokens: str, dialect: Dialect, dtype: str = "float32"
+        self, names: dict[str, Any], inputs: Sequence[str], tokens: str, dialect: Spoken, dtype: str = "float32"
     ) -> None:
         self.names = names
         self.dialect = dialect

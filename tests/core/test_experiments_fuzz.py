@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from experiments.fuzz import cli, loop
+from experiments.fuzz import HABITS, cli, loop
 from experiments.fuzz.allowing import allowing
 from experiments.fuzz.case import draw
-from experiments.fuzz.cli import ENGINES, HABITS, PLANTS
+from experiments.fuzz.cli import ENGINES, PLANTS
 from experiments.fuzz.framework import Framework, framework
 from experiments.fuzz.habits import draw_with_habits
 from experiments.fuzz.judge import Judge, Verdict

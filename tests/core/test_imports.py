@@ -160,8 +160,9 @@ def test_the_contract_has_the_order_of_the_table() -> None:
     assert {"engines", "hybrid", "rows", "analysis", "graph", "errors"} <= set(names)
 
 
-def test_no_imports_go_in_a_circle() -> None:
-    assert circle(graph_of(all_imports())) == []
+@pytest.mark.parametrize("package", [PACKAGE, "experiments"])
+def test_no_imports_go_in_a_circle(package: str) -> None:
+    assert circle(graph_of(all_imports(ROOT, package))) == []
 
 
 def test_few_imports_wait_inside_of_functions() -> None:

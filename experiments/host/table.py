@@ -9,9 +9,9 @@ from experiments.host.launching import Launched, Shared
 from experiments.host.measure import Row
 from experiments.host.planning import Planned
 
-HEAD = ("call", "nodes", "eager", "captured", "with gradients: eager", "captured", "of it before gluonjit")
+HEAD = ("call", "nodes", "eager", "captured", "with gradients: eager", "captured", "before gluonjit")
 PLANS = ("samples", "nodes", "launches", "planning", "analysis of a flush")
-STEPS = ("one more step of a chain: forward", "backward", "of the steps, in C", "a flush of one call beyond its launch")
+STEPS = ("one more step of a chain: forward", "backward", "steps in C", "a flush of one call beyond its launch")
 PHASES = {"train": "training", "inference": "inference"}
 SHARES = ("workload", "batch", "", "a minibatch", "in row programs")
 

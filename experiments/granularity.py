@@ -16,7 +16,7 @@ from experiments.bench.arguments import add_data, count, ended, whole
 from experiments.bench.environment import environment, limit_threads
 
 WORKLOADS = ("treelstm-sick", "treelstm-builtin")
-BY_TREES = "one node a cell, counted on the trees"
+BY_TREES = "one node per cell, counted on the trees"
 
 
 class Line(NamedTuple):

@@ -2,10 +2,10 @@
 
     python docs/how_it_works.py
 
-A model is written for one sample, here a tree: recursion, loops, whatever Python has. Sample after sample it runs many
-small operators. Given lazy values instead of arrays the same program computes nothing: it writes down what it would
-compute, for all samples, and what is alike then runs together. gluonjit does this to MXNet and PyTorch, with everything
-that a library needs besides; each part below names the folder that does it there.
+A model is written for one sample, here a tree, with recursion, loops, and any other Python. Sample after sample it runs
+many small operators. Given lazy values instead of arrays, the same program computes nothing: it records what it would
+compute, for all samples, and equal kinds of work then run together. gluonjit does this for MXNet and PyTorch, with
+everything else that a library needs; each part below names the folder that does it there.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-# 1. The user's program, for one sample. Nothing in it knows of batches. `p` holds the parameters.
+# 1. The user's program, for one sample. It does not mention batches. `p` holds the parameters.
 
 
 def encode(tree, p):
-    """The state of a node: of its word, and of the sum over its children."""
+    """The state of a node, from its word and the sum over its children."""
     word, children = tree
     state = p.W @ p.words[word] + p.b
     for child in children:
@@ -35,35 +35,35 @@ def loss(tree, label, p):
     return error * error
 
 
-# 2. Capture (gluonjit/engines, gluonjit/graph): calls are written down as nodes of a graph.
+# 2. Capture (gluonjit/engines, gluonjit/graph): calls are recorded as nodes of a graph.
 
 
 class Lazy(NDArrayOperatorsMixin):
-    """A value that does not exist yet: the result of a node. numpy hands each operator on it to `__array_ufunc__`."""
+    """A value not yet computed: the result of a node. numpy passes each operator on it to `__array_ufunc__`."""
 
     def __init__(self, graph, kind, operands, shape, payload):
         self.graph, self.kind, self.operands, self.shape = graph, kind, operands, shape
-        self.payload = payload  # the number of a word, an input, or the parameter among what a function was called on
-        self.depth = 1 + max((x.depth for x in operands), default=-1)  # nodes on the longest path that leads here
-        self.row = None  # where the value will lie, once that is planned
+        self.payload = payload  # the number of a word, an input, or the parameter among the arguments
+        self.depth = 1 + max((x.depth for x in operands), default=-1)  # nodes on the longest path to here
+        self.row = None  # where the value will lie, once planned
 
     def __array_ufunc__(self, function, method, *inputs):
         return self.graph.call(function, inputs)
 
 
 class Graph:
-    """What all samples have called. Programs get `p`: parameters as they are, and look-ups that are captured."""
+    """The calls of all samples. Programs get `p`: the parameters themselves, with look-ups that are captured."""
 
     def __init__(self, parameters):
         self.parameters, self.names = parameters, {id(array): name for name, array in vars(parameters).items()}
-        self.nodes, self.calls = {}, 0  # nodes by what was called on what: an equal call finds the one that is there
+        self.nodes, self.calls = {}, 0  # nodes by function and operands: an equal call finds the existing one
         self.p = SimpleNamespace(**{**vars(parameters), "words": self})
 
     def __getitem__(self, word):  # p.words[word], a row of the table
         return self.node(("words",), (), self.parameters.words.shape[1:], word, word)
 
     def call(self, function, inputs):
-        """`function(*inputs)`; nodes of one kind have the same parameter (W), and other values of equal shapes (x)."""
+        """Capture `function(*inputs)`. Nodes of one kind share the parameter (W); values (x) have equal shapes."""
         own = [x for x in inputs if not isinstance(x, Lazy) and id(x) not in self.names]  # the sample's own arrays
         leaves = {id(x): self.node(("inputs", np.shape(x)), (), np.shape(x), id(x), x) for x in own}
         given = [leaves.get(id(x), x) for x in inputs]
@@ -86,17 +86,17 @@ class Graph:
 
 
 class Step(NamedTuple):
-    """Nodes of one kind and one depth, of which none can use another's result."""
+    """Nodes of one kind and one depth: none can use another's result."""
 
     nodes: list[Lazy]
-    shape: tuple[int, ...]  # of a value; values of one shape lie in one arena, one a row
-    rows: slice  # of the results in their arena, side by side: they are written in one go
-    gathers: list[tuple[tuple[int, ...], list[int]]]  # of each operand the arena, and its row for each node
+    shape: tuple[int, ...]  # of a value; values of one shape lie in one arena, one per row
+    rows: slice  # of the results in their arena, contiguous: one write for all
+    gathers: list[tuple[tuple[int, ...], list[int]]]  # for each operand the arena, and its row for each node
     parameter: list[np.ndarray]  # at most one
 
 
 def planned(graph):
-    """The steps in an order in which they can run, and the arenas."""
+    """Return the steps in a valid order, and the arenas."""
     groups, rows, steps = {}, Counter(), []
     for node in graph.nodes.values():
         groups.setdefault((node.depth, node.kind), []).append(node)
@@ -111,9 +111,9 @@ def planned(graph):
     return steps, {shape: np.zeros((count, *shape)) for shape, count in rows.items()}
 
 
-# 4. Rules (gluonjit/engines/*/rules): how a function of one sample runs for many, whose operands are stacked along a
-# new first axis: the results Y; from their gradient G those of the operands, each a row a node; and that of the
-# parameter, which has one for all nodes: theirs add up.
+# 4. Rules (gluonjit/engines/*/rules): how a function of one sample runs for many, with operands stacked along a new
+# first axis. A rule computes the results Y, from their gradient G the gradients of the operands, one row per node, and
+# the gradient of the parameter, summed over all nodes.
 
 RULES = {
     (np.add, "xx"): (lambda x, y: x + y, lambda G, Y, x, y: [G, G], None),
@@ -121,7 +121,7 @@ RULES = {
     (np.multiply, "xx"): (lambda x, y: x * y, lambda G, Y, x, y: [G * y, G * x], None),
     (np.tanh, "x"): (lambda x: np.tanh(x), lambda G, Y, x: [G * (1 - Y * Y)], None),
     (np.add, "xW"): (lambda x, W: x + W, lambda G, Y, x, W: [G], lambda G, x: G.sum(0)),
-    (np.matmul, "Wx"): (  # of a matrix or, with a number as the result, of a vector
+    (np.matmul, "Wx"): (  # W is a matrix, or a vector if the result is a number
         lambda x, W: x @ W.T,
         lambda G, Y, x, W: [G.reshape(len(G), -1) @ np.atleast_2d(W)],
         lambda G, x: G.T @ x,
@@ -129,7 +129,7 @@ RULES = {
 }
 
 
-# 5. Running it (gluonjit/hybrid, gluonjit/engines/*/session.py): one launch a step, however many nodes it has.
+# 5. Running it (gluonjit/hybrid, gluonjit/engines/*/session.py): one launch per step, for any number of nodes.
 
 
 def forward(graph, steps, arenas):
@@ -146,7 +146,7 @@ def forward(graph, steps, arenas):
 
 
 def backward(graph, steps, arenas, losses):
-    """Gradients of the sum of the losses: the steps in reverse. What was gathered is scattered, and adds up."""
+    """Return gradients of the sum of the losses: the steps in reverse. Gathered rows are scattered, and add up."""
     grads = {shape: np.zeros_like(arena) for shape, arena in arenas.items()}
     found = {name: np.zeros_like(array) for name, array in vars(graph.parameters).items()}
     np.add.at(grads[()], [node.row for node in losses], 1.0)  # two equal samples have one node
@@ -164,8 +164,8 @@ def backward(graph, steps, arenas, losses):
     return found
 
 
-# 6. Is it the same? Losses sample by sample, without any of the above, and gradients by a step of 1e-30 along the
-# imaginary axis for each number of each parameter (Squire and Trapp 1998), which are exact to rounding.
+# 6. Is it the same? Compare with losses computed sample by sample, without any of the above, and with gradients by a
+# step of 1e-30 along the imaginary axis for each number of each parameter (Squire and Trapp 1998), exact to rounding.
 
 
 def gradient_one_by_one(samples, parameters, name):

@@ -1,1 +1,1 @@
-"""Experiments that show what dynamic batching brings; not part of the wheel."""
+"""Experiments that measure dynamic batching; not part of the wheel."""

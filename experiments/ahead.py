@@ -1,8 +1,8 @@
-"""Times flushes that nobody waits for: ``python -m experiments.ahead --workload treelstm-sick --batch-size 256``.
+"""Times flushes that do not wait: ``python -m experiments.ahead --workload treelstm-sick --batch-size 256``.
 
-Minibatches are inferred on PyTorch one after the other in one `gluonjit.batching()`, each read when the next one has
-been flushed, with `flush()` and with `flush(wait=False)`, in turns, on the same samples. Results have to be equal to
-the last bit. It needs a second core, and a machine whose cores nobody else uses.
+PyTorch infers minibatches one after the other in one `gluonjit.batching()`. Each is read once the next one has been
+flushed, with `flush()` and with `flush(wait=False)` in turns, on the same samples. Results must be equal to the last
+bit. It needs a second core, and a machine that nothing else uses.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ def loop(system: Any, minibatches: Sequence[Sequence[Any]], wait: bool) -> tuple
 
 
 def measure(system: Any, minibatches: Minibatches, turns: int) -> list[tuple[float, float]]:
-    """Seconds of a minibatch, waiting and not, of each turn. Raises Disagreement where results are not equal."""
+    """Seconds of a minibatch, waiting and not, of each turn. Raises Disagreement if results are not equal."""
     pairs = []
     for turn in range(WARM_UP + turns):
         drawn, found = minibatches.draw(AT_ONCE), {}
         for wait in (True, False) if turn % 2 else (False, True):
             found[wait] = loop(system, drawn, wait)
         if not all(np.array_equal(mine, other) for mine, other in zip(found[True][1], found[False][1])):
-            raise Disagreement("a flush that is not waited for gives other numbers than one that is")
+            raise Disagreement("a flush without waiting gives other numbers than one with waiting")
         pairs.append((found[True][0], found[False][0]))
     return pairs[WARM_UP:]
 
@@ -67,11 +67,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m experiments.ahead", description=__doc__)
     parser.add_argument("--workload", choices=WORKLOADS_OF_TORCH, required=True)
     parser.add_argument("--batch-size", type=count, default=256)
-    parser.add_argument("--threads", type=count, help="threads of an operator (else OMP_NUM_THREADS, else 1)")
+    parser.add_argument("--threads", type=count, help="threads per operator (OMP_NUM_THREADS, or 1)")
     parser.add_argument("--turns", type=count, default=15)
     add_data(parser)
     parser.add_argument("--seed", type=whole, default=0)
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write what was measured there")
+    parser.add_argument("--json", type=Path, metavar="PATH", help="write the measurements to this file")
     chosen = parser.parse_args(arguments)
     limit_threads(chosen.threads)
     from experiments.data.errors import DataError

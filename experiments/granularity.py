@@ -1,7 +1,7 @@
-"""Count nodes and launches of the Tree-LSTM at every granularity: one epoch of training pairs in file order.
+"""Counts nodes and launches of the Tree-LSTM at every granularity: one epoch of training pairs in file order.
 
-Nothing is shared and nothing shuffled, and a short last minibatch is kept, so that the counts can be compared with
-those of other systems. Cells of the trees are counted apart from what is done around them.
+Nothing is shared or shuffled, and a short last minibatch is kept, so that the counts are comparable with those of other
+systems. Cells of the trees are counted separately from the rest.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--batch-size", type=count, default=256)
     add_data(parser, "sick/ and glove/", "pairs")
     parser.add_argument("--seed", type=whole, default=0)
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write the counts here")
+    parser.add_argument("--json", type=Path, metavar="PATH", help="write the counts to this file")
     return parser
 
 

@@ -1,9 +1,9 @@
-"""Pauses of Python's collector in small minibatches: ``python -m experiments.pauses --engine torch``.
+"""Pauses of Python's garbage collector in small minibatches: ``python -m experiments.pauses --engine torch``.
 
-A minibatch is forward and backward of eight samples of the README's TreeModel, each of a structure of its own. The
-collector's settings stay as they are; `gc.callbacks` say when it runs. Beside what it takes there is what the process
-holds after a tenth of the minibatches and at the end, and how many objects of the collector's one minibatch has at its
-most: fewer objects than its threshold are never looked at.
+A minibatch is forward and backward of eight samples of the README's TreeModel, each with its own structure. The
+collector keeps its settings; `gc.callbacks` report its runs. The output includes the memory of the process after a
+tenth of the minibatches and at the end, and the most tracked objects that one minibatch has: fewer than the collector's
+threshold never trigger it.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--minibatches", type=count, default=10_000)
     parser.add_argument("--batch-size", type=count, default=8)
     parser.add_argument("--seed", type=whole, default=0)
-    parser.add_argument("--json", type=Path, help="write what was measured there")
+    parser.add_argument("--json", type=Path, help="write the measurements to this file")
     chosen = parser.parse_args(arguments)
     limit_threads()
     return ended(lambda: _run(chosen), OSError)

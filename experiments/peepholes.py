@@ -1,8 +1,8 @@
-"""Measures what each peephole gains: one batched launch of a cell with it and without, forward and with backward.
+"""Measures the gain of each peephole: one batched launch of a cell with and without it, forward and with backward.
 
-The cells are as small as they can be for each, and two are Gluon's LSTMCell: its first call, with a state
-of zeros, and a later one with all of them. Times are what the report
-says of a profiled flush, without capture, analysis and gathering; with and without take turns.
+The cells are minimal for each, and two are Gluon's LSTMCell: its first call, with a state of zeros, and a later one
+with all peepholes. Times come from the report of a profiled flush, without capture, analysis and gathers; with and
+without take turns.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\ninterrupted; nothing was written", file=sys.stderr)
         return 130
-    print(f"width {options.width}; microseconds a launch, median of {options.rounds}")
+    print(f"width {options.width}; microseconds per launch, median of {options.rounds}")
     print(f"{'peephole':<12}{'rows':>6}{'forward':>10}{'without':>10}{'training':>10}{'without':>10}")
     for line in lines:
         print(f"{line.peephole:<12}{line.rows:>6}" + "".join(f"{time:>10.0f}" for time in line[2:]))
@@ -147,10 +147,10 @@ def launched(name: str, calls: Callable[[], list[Any]], training: bool) -> float
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m experiments.peepholes", description=__doc__)
-    parser.add_argument("--rows", type=count, nargs="+", default=list(SIZES), help="rows of a launch")
-    parser.add_argument("--width", type=count, default=150, help="columns of a gate")
+    parser.add_argument("--rows", type=count, nargs="+", default=list(SIZES), help="rows per launch")
+    parser.add_argument("--width", type=count, default=150, help="columns per gate")
     parser.add_argument("--rounds", type=count, default=21)
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write the times here")
+    parser.add_argument("--json", type=Path, metavar="PATH", help="write the times to this file")
     return parser
 
 

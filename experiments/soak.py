@@ -1,7 +1,7 @@
 """Memory over many minibatches of random trees: ``python -m experiments.soak --minibatches 5000``.
 
-Every minibatch has a structure of its own. After a warm-up the process should not grow, and no cache should hold more
-than its bound. Ctrl-C ends the run early, and what was measured is printed and written all the same.
+Every minibatch has its own structure. After a warm-up the process should not grow, and no cache should exceed its
+bound. Ctrl-C ends the run early; the measurements so far are still printed and written.
 """
 
 from __future__ import annotations
@@ -144,9 +144,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run it; 1 where memory grew by 1 % or more, or a cache is over its bound."""
     parser = argparse.ArgumentParser(prog="python -m experiments.soak", description=__doc__)
     parser.add_argument("--minibatches", type=count, default=5000)
-    parser.add_argument("--warm-up", type=count, default=500, help="minibatches before memory is first looked at")
+    parser.add_argument("--warm-up", type=count, default=500, help="minibatches before the first look at memory")
     parser.add_argument("--seed", type=whole, default=0)
-    parser.add_argument("--json", type=Path, help="write what was measured there")
+    parser.add_argument("--json", type=Path, help="write the measurements to this file")
     chosen = parser.parse_args(arguments)
     found = measure(chosen.minibatches, chosen.warm_up, chosen.seed)
     if chosen.json:

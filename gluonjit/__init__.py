@@ -1,7 +1,7 @@
 """Just-in-time dynamic batching: write the model for one sample, call `hybridize(dynamic_batch=True)`.
 
-Importing gluonjit imports no framework and changes nothing but this: when a framework is imported, before or after,
-these functions of it are wrapped so that calls can be captured and run together, and no others. Of `mxnet`:
+Importing gluonjit imports no framework. When a framework is imported, before or after, gluonjit wraps the following of
+its functions, and no others, to capture calls and run them together. Of `mxnet`:
 
     mxnet: set_np_shape
     mxnet.autograd: backward, grad, set_recording, set_training
@@ -41,13 +41,12 @@ Of `torch`:
     torch.nn.parallel.distributed: _find_tensors
     torch.nn.utils.stateless: _functional_call
 
-Besides, optimizers of PyTorch tell it before their steps, by a hook that PyTorch has for that, a fork leaves what is
-captured to the parent, and while a sample is captured the code of its model's own methods may be exchanged for one that
-captures more at once (the option `outline`). Blocks and modules that were not hybridized with `dynamic_batch=True`, and
-arrays that do not come from such, behave as before. `verify` puts watchers around some of these, and takes them away
-when it returns. Where numpy is newer than MXNet 1.9.1 knows, names that numpy has removed and MXNet reads are put back
-before MXNet is imported; where the CUDA 11 wheels of the extra `cu112` are installed, their libraries are loaded before
-it.
+In addition, a PyTorch hook calls gluonjit before each optimizer step; a fork leaves captured calls to the parent; and
+while a sample is captured, the code of its model's own methods may be replaced by code that captures more at once (the
+option `outline`). Blocks and modules that were not hybridized with `dynamic_batch=True`, and arrays that do not come
+from one, behave as before. `verify` wraps some of these functions in watchers, and removes them when it returns. Before
+MXNet is imported, names that a newer numpy has removed and MXNet 1.9.1 reads are restored, and the libraries of the
+CUDA 11 wheels of the extra `cu112` are loaded if installed.
 """
 
 from gluonjit import errors, nn

@@ -1,4 +1,4 @@
-"""``python -m gluonjit``: doctor (what works here), rules, simulate (plans of a trace), calibrate (what work costs)."""
+"""``python -m gluonjit``: doctor (checks the installation), rules, simulate (plans a trace), calibrate (costs)."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser(
         "doctor",
-        help="look at the engines, devices, threads and packages here",
-        description="Exit code 0 if an engine works or none is installed, 1 if none that is installed works.",
+        help="report the engines, devices, threads and packages of this installation",
+        description="Exit code 0 if an engine works or none is installed, 1 if no installed engine works.",
     )
     rules = commands.add_parser(
         "rules",
-        help="how each operator of MXNet or PyTorch runs for many samples at once",
-        description="Exit code 1 if no engine can be imported, 2 for a kind or an operator that there is not.",
+        help="list how each operator of MXNet or PyTorch runs for many samples at once",
+        description="Exit code 1 if no engine can be imported, 2 for an unknown kind or operator.",
     )
-    rules.add_argument("--engine", choices=list(operators.ENGINES), help="whose operators (default: all installed)")
+    rules.add_argument(
+        "--engine", choices=list(operators.ENGINES), help=("engine whose operators are listed (default: all installed)")
+    )
     rules.add_argument("names", nargs="*", metavar="NAME", help="operators, by any of their names (default: all)")
     rules.add_argument("--kind", help="only rules of this kind, such as elementwise, axis, rewritten or alone")
     rules.add_argument(
@@ -34,32 +36,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     simulation = commands.add_parser(
         "simulate",
-        help="what flushes of a trace would take, with every scheduler and batch size",
-        description="A trace is what batch.save_trace(path) writes; no framework is needed to simulate it. Exit code 1 "
-        "for a trace that cannot be used, 2 for bad arguments.",
+        help="predict the flushes of a trace, with every scheduler and batch size",
+        description=(
+            "batch.save_trace(path) writes a trace; simulating it needs no framework. Exit code 1 for a trace "
+            "that cannot be used, 2 for bad arguments."
+        ),
     )
     simulation.add_argument("trace", metavar="TRACE", help="the file")
     simulation.add_argument(
-        "--scheduler", type=_names, default=[], metavar="A,B", help="these schedulers (default: all there are)"
+        "--scheduler", type=_names, default=[], metavar="A,B", help="only these schedulers (default: all)"
     )
     simulation.add_argument(
-        "--batch-size", type=_counts, default=[], metavar="N,M", help="batches of so many samples (default: all)"
+        "--batch-size", type=_counts, default=[], metavar="N,M", help="batches of this many samples (default: all)"
     )
     simulation.add_argument("--json", metavar="PATH", help="also write the table to this file")
     simulation.add_argument(
-        "--costs", metavar="PATH", help="what work costs, from `calibrate --output PATH` (default: somewhere else)"
+        "--costs", metavar="PATH", help=("costs of a machine, from `calibrate --output PATH` (default: built-in costs)")
     )
     calibrate_ = commands.add_parser(
         "calibrate",
-        help="measure what work costs on this machine, for predictions",
-        description="Exit code 1 if the engine cannot be used or the file not written, 130 when interrupted.",
+        help="measure the costs of this machine, for predictions",
+        description="Exit code 1 if the engine cannot be used or the file cannot be written, 130 if interrupted.",
     )
     calibrate_.add_argument(
-        "--engine", default="mxnet", choices=["mxnet", "torch"], help="what to measure (default: mxnet)"
+        "--engine", default="mxnet", choices=["mxnet", "torch"], help="engine to measure (default: mxnet)"
     )
-    calibrate_.add_argument("--seconds", type=_positive, default=60.0, help="about how long (default: 60)")
+    calibrate_.add_argument("--seconds", type=_positive, default=60.0, help="approximate duration (default: 60)")
     calibrate_.add_argument("--output", type=Path, metavar="PATH", help="the file to write (default: in the cache)")
-    calibrate_.add_argument("--if-missing", action="store_true", help="do nothing where there is such a file already")
+    calibrate_.add_argument("--if-missing", action="store_true", help="do nothing if the file already exists")
     chosen = parser.parse_args(arguments)
     if chosen.command == "simulate":
         return simulate.main(chosen.trace, chosen.scheduler, chosen.batch_size, chosen.json, chosen.costs)
@@ -80,7 +84,7 @@ def _counts(text: str) -> list[int]:
     except ValueError:
         counts = [0]
     if min(counts) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a list of whole numbers of at least 1, such as 1,16,256")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of integers of at least 1, such as 1,16,256")
     return counts
 
 

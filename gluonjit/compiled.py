@@ -1,6 +1,6 @@
-"""The parts in C, there where they were built and nobody has asked for Python; and files in Cython's pure-Python mode.
+"""Loads the parts in C if they were built and not disabled, and files in Cython's pure-Python mode.
 
-The latter are compiled too, or interpreted as they stand, and so is what they work on: `room`.
+The latter are compiled or interpreted, together with the arrays they work on: `room`.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ def hot(name: str) -> Any:
 
 
 def room(count: int) -> Any:
-    """So many zeros, to be read and written one by one: an array, or a list where all is interpreted (it is faster)."""
+    """This many zeros, to read and write one by one: an array, or a list if all is interpreted (it is faster)."""
     return _ZERO * count if _compiled else [0] * count  # `array("q", bytes(n))` touches twice the memory
 
 
 def repeated(number: int, count: int) -> Any:
-    """A number so many times in such room."""
+    """A number this many times in such room."""
     return array("q", (number,)) * count if _compiled else [number] * count
 
 

@@ -1,4 +1,4 @@
-"""Every fault the library reports, a class for each, so that a caller can catch exactly one of them.
+"""Errors and warnings of the library, one class per fault, so that a caller can catch exactly one of them.
 
 Messages give the user's call, both values and the next step. This module imports nothing: every other module
 of the package may import it.
@@ -12,7 +12,7 @@ class GluonJITError(Exception):
 
 
 class OptionError(GluonJITError, ValueError, TypeError):
-    """An option is unknown, or its value is not one of those it can have.
+    """An option is unknown, or its value is invalid.
 
     Raised by ``hybridize(dynamic_batch=True, ...)``, ``batching(...)`` and other calls that take options,
     before anything has changed.
@@ -22,7 +22,7 @@ class OptionError(GluonJITError, ValueError, TypeError):
 class CaptureError(GluonJITError):
     """A call cannot be captured: its operands do not fit the cell or operator (shape, dtype, device).
 
-    Raised by the user's own call, while the open batch still holds what was captured before.
+    Raised at the user's own call; the open batch keeps the calls captured before.
     """
 
 
@@ -38,7 +38,7 @@ class NotFiniteError(GluonJITError, ArithmeticError):
 
 
 class BatchClosedError(GluonJITError):
-    """A lazy value is asked for, but its batch was discarded unrun, as after an exception inside it."""
+    """A lazy value was read, but its batch was discarded before it ran, for example after an exception inside it."""
 
 
 class TraceError(GluonJITError, ValueError):
@@ -54,11 +54,11 @@ class VerifyError(GluonJITError, AssertionError):
 
 
 class ReuseError(GluonJITError):
-    """Two calls of one key of ``reuse`` capture different things; the message names the key and what differs first."""
+    """Two calls with one ``reuse`` key capture different calls; the message names key and first difference."""
 
 
 class StateError(GluonJITError):
-    """A call that was traced before would do something else now, by what it reads of Python's state unseen."""
+    """A traced call would do something else now, because it depends on state that gluonjit does not see."""
 
 
 class GluonJITWarning(UserWarning):
@@ -66,7 +66,7 @@ class GluonJITWarning(UserWarning):
 
 
 class EarlyFlushWarning(GluonJITWarning):
-    """A value was needed inside an open batch, so what was pending ran without samples that came after it."""
+    """A value was read inside an open batch, so pending calls ran without the samples that came later."""
 
 
 class AloneWarning(GluonJITWarning):
@@ -74,16 +74,16 @@ class AloneWarning(GluonJITWarning):
 
 
 class BackwardWarning(GluonJITWarning):
-    """``backward`` was called sample by sample, which repeats work that one call for the sum does once."""
+    """``backward`` was called sample by sample, repeating work that one call for the sum of losses does once."""
 
 
 class CellWarning(GluonJITWarning):
-    """A function captures many operators a call, and would be one node as a ``@gluonjit.cell``."""
+    """A function captures many operators per call, and would be one node as a ``@gluonjit.cell``."""
 
 
 class CacheWarning(GluonJITWarning):
-    """Minibatch after minibatch has signatures that were never seen, so that cells are traced again and again."""
+    """Minibatch after minibatch has new signatures, so cells are traced again and again."""
 
 
 class SmallBatchWarning(GluonJITWarning):
-    """So few nodes run together that batching does not pay for itself."""
+    """Too few nodes run together for batching to pay."""

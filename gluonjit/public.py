@@ -1,4 +1,4 @@
-"""Functions of the package's top level that need whatever engine the arrays belong to."""
+"""Functions of the package's top level that dispatch to the engine of their arguments."""
 
 from __future__ import annotations
 
@@ -21,28 +21,30 @@ __all__ = ["add_n", "cache_info", "cell", "clear_caches", "hybridize", "verify"]
 
 
 def hybridize(net: Any, dynamic_batch: bool = True, **options: Any) -> Any:
-    """Let a model written for one sample run many samples as one batched program; returns the model.
+    """Run a model written for one sample as one batched program over many samples, and return the model.
 
-    net: a torch.nn.Module, or a Gluon Block (as its own `hybridize(dynamic_batch=True, ...)`); options: those of
-    `gluonjit.Options`, for the whole model. With `dynamic_batch=False` the model runs eagerly, as before.
-    Raises OptionError for unusable options before anything has changed, and TypeError where `net` is no model.
+    net: a torch.nn.Module, or a Gluon Block (the same as its own `hybridize(dynamic_batch=True, ...)`).
+    options: those of `gluonjit.Options`, for the whole model. With `dynamic_batch=False` the model runs eagerly, as
+        before.
+
+    Raises OptionError for unusable options, before anything has changed, and TypeError if `net` is not a model.
     """
     if not isinstance(dynamic_batch, bool):
-        raise OptionError(f"gluonjit.hybridize(): dynamic_batch={dynamic_batch!r}, but it is True or False")
+        raise OptionError(f"gluonjit.hybridize(): dynamic_batch={dynamic_batch!r}, but it must be True or False")
     for engine in ENGINES:
         if engine.owns_block(net):
             engine.hybridize(net, dynamic_batch, options)
             return net
     raise TypeError(
-        f"gluonjit.hybridize({type(net).__name__}, ...): the first argument is a model, a torch.nn.Module or a "
-        f"gluon.Block"
+        f"gluonjit.hybridize({type(net).__name__}, ...): the first argument must be a model, a torch.nn.Module or "
+        "a gluon.Block"
     )
 
 
 def add_n(arrays: Iterable[Any]) -> Any:
-    """The sum of arrays of one shape, for example of the losses of a minibatch.
+    """Return the sum of arrays of one shape, for example of the losses of a minibatch.
 
-    Under dynamic batching this is one node; elsewhere the framework's own sum. Raises ValueError for no arrays.
+    Under dynamic batching this is one node; otherwise it is the framework's own sum. Raises ValueError for no arrays.
     """
     listed = list(arrays)
     if not listed:
@@ -63,23 +65,26 @@ def verify(
 ) -> Report:
     """Run samples eagerly and batched, compare outputs and gradients, and return the report of the batched run.
 
-    A sample is passed as `net(sample)`, or `net(*sample)` where it is a tuple. Gradients, of parameters and of inputs
-    with `attach_grad`, are those of the sum of `loss(output, sample)`, or without `loss` of a weighted sum of all
-    outputs. Arrays may differ by `rtol` times the largest element (by default 1e-5; float16 1e-2, float64 1e-9), and
-    gradients by as much of a tenth of the largest of all gradients: what cancels to about 0 leaves rounding.
-    `options` are those of `hybridize(dynamic_batch=True)`. With `train_mode` layers behave as in training, and what
-    draws at random then differs.
+    net: the model, called as `net(sample)`, or as `net(*sample)` if the sample is a tuple.
+    samples: at least one sample, better a minibatch.
+    loss: a function of output and sample; gradients are those of the sum of `loss(output, sample)`. None: those of a
+        weighted sum of all outputs. Gradients of parameters and of inputs with `attach_grad` are compared.
+    rtol: the tolerance relative to the largest element; None: 1e-5, for float16 1e-2, for float64 1e-9. Gradients may
+        also differ by `rtol` times a tenth of the largest of all gradients: one that cancels to about 0 is rounding.
+    train_mode: whether layers behave as in training; random draws then differ.
+    options: those of `hybridize(dynamic_batch=True)`.
 
-    What the runs leave behind is compared too: attributes of the net, of `loss` and of the samples, what hangs on them,
-    what their functions read of globals, closures and classes, and what is printed. Each run begins with this state as
-    it is now, and with the same random numbers of Python, numpy and PyTorch, and in the end all of it, gradients and
-    options are what they were. Left alone, and not compared, are what only C sees into (generators, files), MXNet's
-    generators and auxiliary states, more than 50,000 items, and what differs from one eager run to the next (a clock).
-    Caches are those that are there, so that a stale one shows; options given here make new ones. Runs with calls
-    as nodes wherever they can be go with it: in this mode and, if nothing draws, the other one, recording or not.
+    State is compared too: attributes of the net, of `loss` and of the samples, and objects reachable from them;
+    globals, closures and classes that their functions read; and printed lines. Each run starts from the current state,
+    with the same random numbers of Python, numpy and PyTorch; afterwards state, gradients and options are restored. Not
+    restored
+    and not compared: state visible only to C (generators, files), MXNet's generators and auxiliary states, more than
+    50,000 items, and values that differ from one eager run to the next (a clock). Existing caches are used, so that a
+    stale one shows; options given here make new ones. Additional runs capture calls as nodes wherever possible: in this
+    mode and, if nothing draws, the other one, recording or not.
 
-    Raises VerifyError that names the first call whose result or gradient differs, its sample and line, or what is left
-    behind otherwise and the call after which it is.
+    Raises VerifyError that names the first call whose result or gradient differs, its sample and line, or the state
+    that differs and the call after which it does.
     """
     listed = list(samples)
     if not listed:
@@ -89,17 +94,18 @@ def verify(
             report: Report = engine.verify(net, listed, loss, rtol, train_mode, options)
             return report
     raise TypeError(
-        f"gluonjit.verify({type(net).__name__}, ...): the first argument is a model: a gluon.Block or a torch.nn.Module"
+        f"gluonjit.verify({type(net).__name__}, ...): the first argument must be a model: a gluon.Block or a "
+        "torch.nn.Module"
     )
 
 
 def cache_info() -> dict[str, int]:
-    """The number of entries in each cache, as `engine.cache`."""
+    """Return the number of entries in each cache, keyed `engine.cache`."""
     return {f"{engine.name}.{name}": count for engine in ENGINES for name, count in engine.cache_info().items()}
 
 
 def clear_caches() -> None:
-    """Forget traced cells and batched graphs, what they were seen to cost, and what was chosen: all is made anew."""
+    """Drop traced cells, batched graphs, measured costs and choices; all are made anew when needed."""
     clear_curves()
     clear_choices()
     clear_paces()

@@ -1,6 +1,6 @@
-"""Names of Cython that files in its pure-Python mode use, for where they are interpreted and Cython is not installed.
+"""Names of Cython used by files in its pure-Python mode, for interpretation without Cython.
 
-A type is only ever an annotation, which nobody evaluates, and a decorator leaves a function as it is.
+A type is only an annotation, which is never evaluated, and a decorator leaves a function unchanged.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and files that are read no further than to a limit."""
+"""Files written atomically, and files read up to a limit."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def _stream(path: Path, mode: int, data: bytes) -> None:
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
     if not (stat.S_ISCHR(mode) or stat.S_ISFIFO(mode) or stat.S_ISREG(mode)):
-        raise OSError(errno.EINVAL, "it is no file, pipe or terminal", str(path))
+        raise OSError(errno.EINVAL, "it is not a file, pipe or terminal", str(path))
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK)
     except OSError as error:
         if error.errno == errno.ENXIO:
-            raise OSError(errno.ENXIO, "it is a pipe that nobody reads", str(path)) from error
+            raise OSError(errno.ENXIO, "it is a pipe without a reader", str(path)) from error
         raise
     os.set_blocking(descriptor, True)
     with open(descriptor, "wb") as stream:
@@ -49,11 +49,11 @@ def _stream(path: Path, mode: int, data: bytes) -> None:
 
 
 def read_regular(path: Path, most: int) -> bytes:
-    """The content of a regular file of at most so many bytes. Raises OSError, and ValueError for a larger one."""
+    """The content of a regular file of at most this many bytes. Raises OSError, and ValueError for a larger one."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # or a pipe would be waited for
     with open(descriptor, "rb") as stream:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
         data = stream.read(most + 1)
     if len(data) > most:
         raise ValueError(f"it has more than {most} bytes")

@@ -1,1 +1,1 @@
-"""Parts that experiments share: engines by name, timing, agreement, files, tables, arguments of commands."""
+"""Parts shared by experiments: engines by name, timing, agreement, files, tables, arguments of commands."""

@@ -46,8 +46,8 @@ def check(systems: Sequence[Computing], samples: Sequence[Any]) -> dict[str, flo
         worst = max(found, key=lambda name: found[name])
         if found[worst] > TOLERANCE:
             raise Disagreement(
-                f"{system.label} and {systems[0].label} differ in {worst} by {found[worst]:.1e} of the "
-                f"largest entry, more than {TOLERANCE:.0e}: nothing was measured"
+                f"{system.label} and {systems[0].label} differ in {worst} by {found[worst]:.1e} of the largest "
+                f"entry, more than {TOLERANCE:.0e}: nothing was measured"
             )
         largest[system.label] = found[worst]
     return largest

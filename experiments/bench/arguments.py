@@ -1,4 +1,4 @@
-"""Arguments of commands, and how they end. What cannot be read is argparse's error."""
+"""Arguments of commands, and their exits. Unreadable arguments are argparse errors."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any
 
 
 def whole(text: str, least: int = 0) -> int:
-    """Read a whole number."""
+    """Read an integer."""
     try:
         value = int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not an integer") from None
     if value < least:
         raise argparse.ArgumentTypeError(f"{text} is less than {least}")
     return value
 
 
 def count(text: str) -> int:
-    """Read a whole number of at least 1."""
+    """Read an integer of at least 1."""
     return whole(text, 1)
 
 
 def counts(text: str) -> tuple[int, ...]:
-    """Read a comma-separated list of whole numbers of at least 1."""
+    """Read a comma-separated list of integers of at least 1."""
     return tuple(count(part.strip()) for part in text.split(","))
 
 
@@ -45,7 +45,7 @@ def names(text: str, known: Sequence[str], what: str) -> tuple[str, ...]:
     found = tuple(name.strip() for name in text.split(","))
     for name in found:
         if name not in known:
-            raise argparse.ArgumentTypeError(f"there is no {what} {name!r}; the {what}s are {', '.join(known)}")
+            raise argparse.ArgumentTypeError(f"no {what} is called {name!r}; the {what}s are {', '.join(known)}")
     if len(set(found)) != len(found):
         raise argparse.ArgumentTypeError(f"a {what} is named twice in {text}")
     return found
@@ -60,7 +60,7 @@ def again(module: str, engine: str, given: Mapping[str, tuple[Any, Any]]) -> str
 def add_data(parser: argparse.ArgumentParser, folder: str = "the data sets", samples: str = "samples") -> None:
     """Add where the samples are, and how many of them are used."""
     parser.add_argument("--data-dir", metavar="DIR", help=f"the folder of {folder} (or GLUONJIT_DATA)")
-    parser.add_argument("--limit", type=count, metavar="N", help=f"use the first N {samples} alone")
+    parser.add_argument("--limit", type=count, metavar="N", help=f"use only the first N {samples}")
 
 
 def ended(run: Callable[[], Sequence[str]], *errors: type[Exception]) -> int:

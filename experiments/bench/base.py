@@ -1,4 +1,4 @@
-"""The common part of the ways of running the model, whatever the engine."""
+"""The part of the ways of running the model that is common to the engines."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def see_all(samples: Sequence[Any], size: int, *phases: Callable[[Sequence[Any]]
 class BaseSystem:
     """One way of running the model: from sample objects to gradients, new weights, or numbers on the host."""
 
-    sharing: bool | None = None  # whether equal work is done once; None where there is no such choice
+    sharing: bool | None = None  # whether equal work is done once; None if there is no such choice
     one_by_one = False  # whether a minibatch takes as long as its samples, so that few of them tell the speed
     foreign = False  # whether functions are computed in another way than the engine does, and round otherwise
 

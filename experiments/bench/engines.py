@@ -1,4 +1,4 @@
-"""The engines, and where each kind of experiment has what it needs of one, imported when it is used."""
+"""The engines, and the module of each for each experiment, imported when it is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The threads that a measurement takes, and the machine and software that it runs on."""
+"""The threads of a measurement, and the machine and software that it runs on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def threads() -> int:
 
 
 def limit_threads(wanted: int | None = None) -> None:
-    """Let an operator take so many threads; without a number those of OMP_NUM_THREADS, and without that one.
+    """Let an operator take this many threads; without a number those of OMP_NUM_THREADS, and without that one.
 
     MXNet's thread pool reads this once: where it has been imported nothing changes.
     """

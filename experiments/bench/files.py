@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and arrays and JSON that are read without trust in them."""
+"""Files written atomically, and arrays and JSON read without trusting them."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ def read_json(path: Path) -> Any:
 
 
 def _no_number(name: str) -> Any:
-    raise ValueError(f"it holds {name}, which is no number")
+    raise ValueError(f"it holds {name}, which is not a number")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key comes twice")
+        raise ValueError("a key occurs twice")
     return found
 
 
 def read_arrays(path: Path, most: int) -> dict[str, np.ndarray]:
-    """Read the float32 arrays of an .npz file, of so many bytes together, without unpickling anything.
+    """Read the float32 arrays of an .npz file, of this many bytes together, without unpickling anything.
 
     Raises OSError, and ValueError for what is no such file or holds numbers that are not finite.
     """
@@ -70,10 +70,10 @@ def read_arrays(path: Path, most: int) -> dict[str, np.ndarray]:
                     raise ValueError("it is larger than all weights together")
                 found[name] = _array(name, data)
     except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OverflowError) as error:
-        raise ValueError(f"it is cut off or damaged: {error}") from error
+        raise ValueError(f"it is truncated or damaged: {error}") from error
     except Exception as error:
         if type(error).__module__ in ("zlib", "struct", "lzma"):
-            raise ValueError(f"it is cut off or damaged: {error}") from error
+            raise ValueError(f"it is truncated or damaged: {error}") from error
         raise
     return found
 
@@ -82,15 +82,15 @@ def _array(name: str, data: bytes) -> np.ndarray:
     """An array of version 1 of NumPy's format, which is all that is written here."""
     length = int.from_bytes(data[8:10], "little")
     if data[:8] != b"\x93NUMPY\x01\x00" or length > _HEADER or len(data) < 10 + length:
-        raise ValueError(f"{name} is no array of NumPy's")
+        raise ValueError(f"{name} is not a NumPy array")
     try:
         header = ast.literal_eval(data[10 : 10 + length].decode("latin1").strip())
         shape, kind, columns = tuple(header["shape"]), header["descr"], header["fortran_order"]
         right = kind == "<f4" and all(type(extent) is int and 0 <= extent < 2**40 for extent in shape)
     except (ValueError, SyntaxError, TypeError, KeyError, MemoryError, RecursionError) as error:
-        raise ValueError(f"{name} has no header of NumPy's") from error
+        raise ValueError(f"{name} has no NumPy header") from error
     if not right or len(shape) > 8 or len(data) - 10 - length != 4 * int(np.prod(shape, dtype=object)):
-        raise ValueError(f"{name} is of type {kind!r:.20} and shape {shape!s:.40}, which its content does not fit")
+        raise ValueError(f"{name} is of type {kind!r:.20} and shape {shape!s:.40}, which does not fit its content")
     array = np.frombuffer(data, np.float32, offset=10 + length).reshape(shape, order="F" if columns else "C").copy()
     if not np.isfinite(array).all():
         raise ValueError(f"{name} holds numbers that are not finite")

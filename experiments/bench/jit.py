@@ -1,4 +1,4 @@
-"""All that systems ask of gluonjit, in one place."""
+"""Everything that systems use of gluonjit, in one place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Tree-LSTM on every engine: its sizes, how it learns, and the numbers that its weights begin with."""
+"""The Tree-LSTM on every engine: its sizes, its optimizer, and its initial weights."""
 
 from __future__ import annotations
 

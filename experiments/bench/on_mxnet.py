@@ -1,4 +1,4 @@
-"""The ways of running a model on MXNet: each from sample objects to gradients and new weights."""
+"""The ways of running a model on MXNet, each from sample objects to gradients and updated weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables in Markdown, and where they stand in pages of the documentation."""
+"""Tables in Markdown, and their places in pages of the documentation."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def _panel(panel: Any, rows: list[dict[str, Any]], slowest: float | None, paper:
     panel.set_yticks(range(len(labels)), labels)
     panel.set_ylim(len(labels) - 0.4, -0.6)
     panel.set_xlim(0, max(row["max"] for row in rows) * 1.3)
-    panel.set_xlabel("samples a second (times imperative)")
+    panel.set_xlabel("samples per second (times imperative)")
     panel.spines[["top", "right"]].set_visible(False)
 
 

@@ -1,4 +1,4 @@
-"""Tables of what a comparison found, and words."""
+"""Tables and text for the results of a comparison."""
 
 from __future__ import annotations
 

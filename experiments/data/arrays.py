@@ -1,4 +1,4 @@
-"""Arrays of an engine for what samples hold, and back: the data themselves are numpy arrays."""
+"""Conversion of samples to arrays of an engine, and back: the data themselves are numpy arrays."""
 
 from __future__ import annotations
 

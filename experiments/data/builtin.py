@@ -1,8 +1,8 @@
-"""A corpus made from a seed: pairs of English-like sentences with trees and scores. It is synthetic.
+"""A corpus generated from a seed: pairs of English-like sentences with trees and scores. It is synthetic.
 
 As in SICK, a pool of sentences is paired in many ways: each scene is told in several variants, most pairs are two
-variants of one scene, and the same sentence comes back in several pairs. Sizes, depths and numbers of children of
-the trees, and how many words and subtrees a minibatch has in common, follow SICK's.
+variants of one scene, and the same sentence occurs in several pairs. Sizes, depths and numbers of children of the
+trees, and the numbers of words and subtrees that a minibatch has in common, follow SICK's.
 """
 
 from __future__ import annotations

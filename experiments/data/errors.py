@@ -1,4 +1,4 @@
-"""The one fault that reading data can have."""
+"""The one error that reading data can raise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read named entities: a character and its tag a line, an empty line after each sentence; and words found in them.
+"""Read named entities: a character and its tag per line, an empty line after each sentence; and words found in them.
 
 Tags are O outside of entities, and inside B, M, E (first, middle, last character) or S (the only one), with a type.
 """

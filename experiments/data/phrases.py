@@ -28,7 +28,7 @@ class Sentence(NamedTuple):
 def load(folder: str | None, limit: int | None, make: Make, plain: bool = False) -> tuple[list[Sentence], int]:
     """Return the training sentences of the treebank with arrays that `make` makes, and the number of words.
 
-    Raises DataError where files are missing or broken.
+    Raises DataError if files are missing or broken.
     """
     found = data_dir(folder, "sst", "the workload treelstm-builtin")
     parsed = sst.read(found / "sst" / "train.txt")

@@ -1,4 +1,4 @@
-"""The common part of readers of data files: where the folder is, and lines of files that have to be there."""
+"""The common part of readers of data files: the folder, and lines of files that must exist."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ DATA_VARIABLE = "GLUONJIT_DATA"
 def data_dir(given: str | None, wanted: str, instead: str) -> Path:
     """Return the folder that the user named, by option or environment.
 
-    Raises DataError that names what is wanted and what to use `instead` where there are no files.
+    Raises DataError that names what is wanted and what to use `instead` if there are no files.
     """
     found = given or os.environ.get(DATA_VARIABLE)
     if not found:
         raise DataError(
             Path(wanted),
             None,
-            f"no data folder: give --data-dir or set {DATA_VARIABLE}, or use {instead}, which needs no files",
+            f"no data folder: pass --data-dir or set {DATA_VARIABLE}, or use {instead}, which needs no files",
         )
     return Path(found)
 

@@ -1,4 +1,4 @@
-"""Read the Stanford Sentiment Treebank: `(3 (2 good) (2 film))`, a tree a line, a label of 0 to 4 at each phrase."""
+"""Read the Stanford Sentiment Treebank: `(3 (2 good) (2 film))`, one tree per line, a label 0 to 4 at each phrase."""
 
 from __future__ import annotations
 

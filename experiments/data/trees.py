@@ -1,4 +1,4 @@
-"""Dependency trees, sentences and pairs of sentences: what a model of the experiment is given."""
+"""Dependency trees, sentences and pairs of sentences: the inputs of a model of the experiment."""
 
 from __future__ import annotations
 

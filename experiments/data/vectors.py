@@ -1,4 +1,4 @@
-"""Vocabulary and word vectors, on MXNet through gluonnlp where it is installed."""
+"""Vocabulary and word vectors, on MXNet through gluonnlp if it is installed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class PlainVocab:
 
 @cache
 def _library() -> Any:
-    """Return gluonnlp, which brings MXNet along, or None where it is not installed."""
+    """Return gluonnlp, which brings MXNet along, or None if it is not installed."""
     try:
         return import_module("gluonnlp")
     except ImportError:  # optional: the class above does what the experiment needs

@@ -1,3 +1,3 @@
-"""Random per-sample programs, run one sample at a time and batched: what must be equal is compared."""
+"""Random per-sample programs, run one sample at a time and batched, and compared."""
 
 HABITS = ("state", "effects", "writes", "weights", "buffers")

@@ -1,8 +1,8 @@
-"""A case in whose graphs MXNet has no more than a batch has, so that it allows the writes that a batch allows.
+"""A variant of a case in whose graphs MXNet has no more than a batch, so that it accepts the same writes.
 
-A batch never runs calls that nobody reads, and knows of them only as long as they wait. Views of an input are arrays of
-their own to it: that captured calls have read the input beside a weight says nothing of them, nor of anything that is
-computed of an input that does not learn.
+A batch never runs calls that nobody reads, and knows them only as long as they are pending. To a batch, views of an
+input are separate arrays: that captured calls have read the input together with a weight does not affect them, nor
+anything computed from an input that requires no gradient.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A case: everything that decides what is run, as data that can be drawn, cut down and printed."""
+"""A case: everything that decides what is run, as data that can be drawn, shrunk and printed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NUMBERS = 24
 
 
 class Given(NamedTuple):
-    """An array that is there before the batch; one of whole numbers holds words."""
+    """An array that is there before the batch; one of integers holds words."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -92,7 +92,7 @@ class Case(NamedTuple):
 class Choices(NamedTuple):
     """Tables that cases of a framework are drawn from; what is there more than once is drawn more often.
 
-    losses: how losses are added up, `{}` are they; shapes: those of inputs, of so many rows; after: actions, of which
+    losses: how losses are added up, `{}` are they; shapes: those of inputs, of this many rows; after: actions, of which
     those from the number `between` on may also happen between samples; options: chance, name and values of options
     beside those of every framework; wholes: dtypes of words beside int32.
     """

@@ -74,14 +74,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--engine", choices=ENGINES, default="mxnet")
     parser.add_argument("--cases", type=count, default=1000, metavar="N", help="run the cases 0 to N - 1")
     parser.add_argument("--seed", type=whole, default=0, metavar="S")
-    parser.add_argument("--case", type=whole, metavar="K", help="run this case of the seed alone")
+    parser.add_argument("--case", type=whole, metavar="K", help="run only this case of the seed")
     parser.add_argument(
         "--without-habits", nargs="+", choices=HABITS, metavar="NAME", help="leave out habits: " + ", ".join(HABITS)
     )
     parser.add_argument("--turns", action="store_true", help="run every other minibatch eagerly, whatever is faster")
     parser.add_argument("--plant", choices=PLANTS, metavar="NAME", help="build in a fault: " + ", ".join(PLANTS))
     parser.add_argument(
-        "--shrink", type=whole, default=20, metavar="SECONDS", help="time to cut one failure down (default 20)"
+        "--shrink", type=whole, default=20, metavar="SECONDS", help="time to shrink one failure (default 20)"
     )
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write what was found here")
+    parser.add_argument("--json", type=Path, metavar="PATH", help="write the findings to this file")
     return parser

@@ -1,4 +1,4 @@
-"""The parts of a framework that the fuzzer has to know. Everything else is common to all of them."""
+"""The parts of a framework that the fuzzer needs. Everything else is common to all frameworks."""
 
 from __future__ import annotations
 
@@ -145,6 +145,6 @@ class Framework(ABC):
 
 
 def framework(name: str) -> Framework:
-    """The framework of a name, which is imported. Raises ImportError where it is not installed."""
+    """The framework of a name, which is imported. Raises ImportError if it is not installed."""
     found: Framework = engine_of("fuzz", name).FRAMEWORK
     return found

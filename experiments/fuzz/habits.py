@@ -1,7 +1,7 @@
-"""Habits of authors: what programs do besides computing, between and inside of calls. No framework is known here.
+"""Habits of authors: what programs do besides computing, between and inside of calls. This module knows no framework.
 
-A habit is drawn apart from the case that it is put into, which stays what it was without: its instructions go into
-the samples' programs, its actions between samples, after minibatches, and between a minibatch and its backward pass.
+A habit is drawn separately from its case, which stays what it was without: its instructions go into the samples'
+programs, its actions between samples, after minibatches, and between a minibatch and its backward pass.
 """
 
 from __future__ import annotations

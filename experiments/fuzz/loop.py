@@ -1,4 +1,4 @@
-"""Many cases, one after the other, and what was found."""
+"""Runs many cases, one after the other, and collects the findings."""
 
 from __future__ import annotations
 

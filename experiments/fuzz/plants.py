@@ -1,4 +1,4 @@
-"""Faults to build into gluonjit on purpose: a fuzzer that finds none of them finds nothing."""
+"""Faults to build into gluonjit on purpose: a fuzzer that finds none of them is useless."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a case to the text of a Python program, which is what runs, and what is printed when it fails."""
+"""From a case to the text of a Python program, which is run, and printed when it fails."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A program of one sample while it is written and run: every instruction becomes a line of Python.
 
 An instruction is the name of an operation and three small numbers. The operation chooses its operands among the
-arrays there are, and its attributes, by these numbers modulo what is possible, so every list of instructions means
-something for every sample, and dropping any of them leaves a program.
+existing arrays, and its attributes, by these numbers modulo the number of possibilities. So every list of instructions
+is valid for every sample, and dropping any of them leaves a program.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Spoken(Protocol):
     spelling: Any
 
     def say(self, name: str, a: int, b: int, c: int, values: Mapping[str, Any]) -> str | None:
-        """A line of an instruction; None where none has room."""
+        """A line of an instruction; None if none has room."""
 
 
 class Run:
@@ -87,7 +87,7 @@ class Run:
         self._made = 0
 
     def pick(self, k: int, suits: Callable[[Var], bool] = lambda x: True) -> Any:
-        """An array that suits, or None. Whole numbers are left to the operations on tokens."""
+        """An array that suits, or None. Integers are left to the operations on tokens."""
         found = [x for x in reversed(self.env) if x.dtype in FLOATS and suits(x)]
         return found[k % len(found)] if found else None
 
@@ -125,7 +125,7 @@ class Run:
         return self.dialect.say(instruction, a, b, c, {"run": self, **values})
 
     def do(self, code: str) -> list[Var]:
-        """Run text and bind the value of its last line, which is empty where there is none, to new names."""
+        """Run text and bind the value of its last line, which is empty if there is none, to new names."""
         *before, last = code.split("\n")
         self.failing = code
         if before:

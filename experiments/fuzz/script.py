@@ -1,4 +1,4 @@
-"""A failing case as a script to paste: it needs the framework and gluonjit alone."""
+"""A failing case as a script to paste: it needs only the framework and gluonjit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ raise SystemExit(f"{{len(wrong)}} differences" if wrong else 0)
 
 
 def script(framework: Framework, rendered: Rendered, dtype: str, tolerance: float) -> str:
-    """The text of the script: exit status 1 and the differences where there are any."""
+    """The text of the script: exit status 1 and the differences if there are any."""
     net = net_source(framework, rendered.layers)
     blocks = [pasted(rendered.text), *blocks_in(framework, net + rendered.text)]
     parts = [_BEGIN, _plain(comparing), _plain(framework.prelude), *filter(None, blocks), net, rendered.text]

@@ -1,4 +1,4 @@
-"""Cut a failing case down: whatever can go without the difference going with it, goes."""
+"""Shrinks a failing case: it drops everything that the difference does not need."""
 
 from __future__ import annotations
 

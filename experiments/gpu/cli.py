@@ -1,4 +1,4 @@
-"""Measure the models in PyTorch on a GPU: gluonjit, batched by hand, and sample by sample; training and inference."""
+"""Measure the PyTorch models on a GPU: gluonjit, batched by hand, and sample by sample; training and inference."""
 
 from __future__ import annotations
 
@@ -85,25 +85,27 @@ def _run(options: argparse.Namespace, command: str, began: float) -> int:
             print(said)
     wrong = [found for found in result["correctness"] if not found["agrees"]]
     if wrong:
-        print(f"error: {len(wrong)} systems do not compute what the processor does", file=sys.stderr)
+        print(f"error: {len(wrong)} systems disagree with the CPU", file=sys.stderr)
     return 1 if wrong else 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m experiments.gpu", description=__doc__)
-    parser.add_argument("--device", default="cuda", help="a device of PyTorch; cpu is for trying the command")
+    parser.add_argument("--device", default="cuda", help="a PyTorch device; cpu only tries the command")
     parser.add_argument("--quick", action="store_true", help="small sizes, one repeat")
-    parser.add_argument("--minutes", type=seconds, default=7.5, help="after which no more sizes are begun")
+    parser.add_argument("--minutes", type=seconds, default=7.5, help="time after which no new sizes start")
     _names(parser, "--workloads", WORKLOADS, "workload")
     _names(parser, "--systems", SYSTEMS, "system")
     parser.add_argument("--hidden", type=counts, metavar="N,N,...", help=f"hidden sizes, {_shown(HIDDEN)}")
     parser.add_argument("--batch-size", type=counts, metavar="N,N,...", help=f"{_shown(BATCH_SIZES)}")
-    parser.add_argument("--repeats", type=count, help="minibatches of each system that are timed (5)")
-    parser.add_argument("--tf32", action="store_true", help="let products round to TF32, in all systems")
+    parser.add_argument("--repeats", type=count, help="timed minibatches per system (5)")
+    parser.add_argument("--tf32", action="store_true", help="allow TF32 products in all systems")
     parser.add_argument("--data-dir", metavar="DIR", help="the folder of the data sets (or GLUONJIT_DATA)")
     parser.add_argument("--seed", type=whole, default=0)
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write the rows here")
-    parser.add_argument("--plot", type=Path, metavar="PATH", help="draw them here, where matplotlib is installed")
+    parser.add_argument("--json", type=Path, metavar="PATH", help="write the rows to this file")
+    parser.add_argument(
+        "--plot", type=Path, metavar="PATH", help="write the figure to this file, if matplotlib is installed"
+    )
     return parser
 
 
@@ -114,4 +116,4 @@ def _names(parser: argparse.ArgumentParser, option: str, known: Sequence[str], w
 
 
 def _shown(sizes: Sequence[int]) -> str:
-    return f"{', '.join(map(str, sizes))} where not given"
+    return f"{', '.join(map(str, sizes))} by default"

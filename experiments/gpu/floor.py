@@ -1,4 +1,4 @@
-"""The least that a minibatch takes: its products, each in one launch over all its rows, by what the device can do."""
+"""The least time of a minibatch: its products, each in one launch over all its rows, at the speed of the device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generated samples with the sizes of the treebank's and ResumeNER's, for where those files are not."""
+"""Generated samples with the sizes of the treebank's and ResumeNER's, for use without those files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run: correctness first, then systems in turns, from sample objects to new weights or numbers on the host."""
+"""One run: correctness first, then systems in turns, from sample objects to updated weights or numbers on the host."""
 
 from __future__ import annotations
 

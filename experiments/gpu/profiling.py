@@ -1,4 +1,4 @@
-"""Kernels of a minibatch and how long the GPU is busy with them, by PyTorch's profiler."""
+"""Kernels of a minibatch and the time the GPU is busy with them, by PyTorch's profiler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports of what was found, as a dictionary for JSON, a table, and a figure."""
+"""Reports of the results, as a dictionary for JSON, a table, and a figure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The systems of a workload on a device, all with equal weights, and whether they compute what the processor does."""
+"""The systems of a workload on a device, all with equal weights, and their comparison with the CPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Costs of gluonjit on the host: a captured call, by its sort, beside eager execution; and planning, by the node."""
+"""Costs of gluonjit on the host: a captured call, by kind of call, against eager execution; and planning, per node."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Time captured calls beside eager ones."""
+"""Time captured calls against eager ones."""
 
 import sys
 

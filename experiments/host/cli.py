@@ -1,7 +1,8 @@
-"""The command line: time captured calls by sort beside eager ones, and planning, and write the tables.
+"""The command line: time captured calls against eager ones, and planning, and write the tables.
 
-Operands are captured before, in the same sample, and all differ; what is timed is captured, and never run. Each sort
-runs in turns eagerly and captured, with gradients and without. One thread; pin it to one core, alone on the machine.
+Operands are captured before, in the same sample, and all differ; the timed calls are captured, and never run. Each kind
+of call runs in turns eagerly and captured, with and without gradients. One thread; pin it to one core, alone on the
+machine.
 """
 
 from __future__ import annotations
@@ -133,18 +134,22 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--engine", choices=ENGINES, required=True)
-    parser.add_argument("--calls", type=_calls, default=CALLS, metavar="N", help=f"of a round ({CALLS})")
-    parser.add_argument("--rounds", type=count, default=ROUNDS, metavar="N", help=f"of which medians are ({ROUNDS})")
-    parser.add_argument("--samples", type=count, default=SAMPLES, metavar="N", help=f"of the TreeModel ({SAMPLES})")
+    parser.add_argument("--calls", type=_calls, default=CALLS, metavar="N", help=f"calls per round ({CALLS})")
+    parser.add_argument("--rounds", type=count, default=ROUNDS, metavar="N", help=f"timed rounds ({ROUNDS})")
+    parser.add_argument(
+        "--samples", type=count, default=SAMPLES, metavar="N", help=f"samples of the TreeModel ({SAMPLES})"
+    )
     parser.add_argument(
         "--planned",
         type=counts,
         metavar="N,N",
-        help="samples of the TreeModel to plan (as many as have about 1,500 and 9,800 nodes)",
+        help="samples of the TreeModel to plan (default: as many as have about 1,500 and 9,800 nodes)",
     )
-    parser.add_argument("--minibatch", type=count, default=MINIBATCH, metavar="N", help=f"pairs of one ({MINIBATCH})")
+    parser.add_argument(
+        "--minibatch", type=count, default=MINIBATCH, metavar="N", help=f"pairs per minibatch ({MINIBATCH})"
+    )
     parser.add_argument("--seed", type=whole, default=SEED)
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write everything here")
+    parser.add_argument("--json", type=Path, metavar="PATH", help="write everything to this file")
     parser.add_argument("--markdown", type=Path, metavar="PATH", help="write the tables into this page")
     return parser
 

@@ -1,4 +1,4 @@
-"""Times what a step costs that is launched as a row program, a flush of one node, and row programs in a minibatch."""
+"""Times a step launched as a row program, a flush of one node, and the row programs of a minibatch."""
 
 from __future__ import annotations
 

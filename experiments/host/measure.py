@@ -1,4 +1,4 @@
-"""One sort of call, eagerly and captured in turns: microseconds a call, and how many before gluonjit."""
+"""One kind of call, eagerly and captured in turns: microseconds per call, and the part before gluonjit."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ class Replayed:
 
 
 def measure(engine: Engine, program: Program, gradients: bool, rounds: int, seed: int) -> Row:
-    """Time a program. Raises ValueError where calls that are to be captured alone have run."""
+    """Time a program. Raises ValueError if calls that are to be captured alone have run."""
     off, nodes = _compared(engine, program, gradients, seed)
     spent: dict[str, list[float]] = {"eager": [], "captured": [], "door": []}
     draw = np.random.RandomState(seed + 1)
@@ -198,7 +198,7 @@ def measure(engine: Engine, program: Program, gradients: bool, rounds: int, seed
 
 
 def _time(engine: Engine, program: Program, given: Any, clock: Clock, captured: bool, gradients: bool) -> None:
-    """Time one round. Raises ValueError where a batch has run."""
+    """Time one round. Raises ValueError if a batch has run."""
     with engine.gradients(gradients):
         if not captured:
             program.run(program.nets[0], given, clock)
@@ -227,7 +227,7 @@ def _compared(engine: Engine, program: Program, gradients: bool, seed: int) -> t
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Let the collector of garbage run only when it is asked to, and leave all that is there now alone."""
+    """Let the garbage collector run only when it is asked to, and leave all that is there now alone."""
     frozen = gc.get_freeze_count()
     gc.collect()
     gc.freeze()

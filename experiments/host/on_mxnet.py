@@ -1,4 +1,4 @@
-"""Sorts of calls in MXNet. A vector is a row, (1, C), as Gluon's users write it."""
+"""Kinds of calls in MXNet. A vector is a row, (1, C), as in Gluon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sorts of calls in PyTorch. A vector is (C,), as PyTorch's users write it."""
+"""Kinds of calls in PyTorch. A vector is (C,), as usual in PyTorch."""
 
 from __future__ import annotations
 

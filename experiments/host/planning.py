@@ -1,4 +1,4 @@
-"""Times planning, by the node: by itself, of a trace that a batch has saved, and in a flush, by its report."""
+"""Times planning per node: by itself, on a saved trace, and in a flush, from its report."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Planned:
 
 
 def plan(engine: Engine, samples: int, rounds: int, seed: int) -> Planned:
-    """Capture samples of the TreeModel, with gradients, and plan them. Raises ValueError where that fails."""
+    """Capture samples of the TreeModel, with gradients, and plan them. Raises ValueError if that fails."""
     trees, draw = Trees(engine, samples, seed), np.random.RandomState(seed)
     _captured(engine, trees, draw, None)  # programs are traced
     rows, analysis = [], []

@@ -1,4 +1,4 @@
-"""Sorts of calls, and what an engine has to bring to time them."""
+"""Kinds of calls, and what an engine must provide to time them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of the documentation: one line a sort of call, and one a plan."""
+"""The tables of the documentation: one line per kind of call, and one per plan."""
 
 from __future__ import annotations
 

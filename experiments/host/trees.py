@@ -1,4 +1,4 @@
-"""Samples of the README's TreeModel, all different: sentences of drawn words in trees of drawn shapes."""
+"""Samples of the README's TreeModel, all different: sentences of random words in trees of random shapes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The models of the zoo as their authors run them: eagerly, and with `hybridize(dynamic_batch=True)` alone."""
+"""The models of the zoo as their authors run them: eagerly, and with just `hybridize(dynamic_batch=True)`."""
 
 BEGINNING = 20  # minibatches in which a program may still be studied
 LEAST = 2 * BEGINNING

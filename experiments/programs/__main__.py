@@ -1,4 +1,4 @@
-"""Time the models beside eager execution."""
+"""Time the models against eager execution."""
 
 import sys
 

@@ -1,7 +1,7 @@
-"""The command line: time the models beside eager execution, and write their table where it is wanted.
+"""The command line: time the models against eager execution, and write their table where requested.
 
-Each model runs eagerly and with `hybridize(dynamic_batch=True)`, which names no way to run, in turns on the same fresh
-samples, with nothing learned from before. One thread; pin it to one core, and run nothing beside it.
+Each model runs eagerly and with `hybridize(dynamic_batch=True)`, which fixes no way to run, in turns on the same fresh
+samples, with no decision kept from earlier runs. One thread; pin it to one core, and run nothing else.
 """
 
 from __future__ import annotations
@@ -76,13 +76,13 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--batch-sizes", type=counts, default=BATCH_SIZES, metavar="N,N", help="samples of a minibatch")
-    parser.add_argument("--minibatches", type=_enough, default=MINIBATCHES, metavar="N", help="of each phase, at most")
+    parser.add_argument("--batch-sizes", type=counts, default=BATCH_SIZES, metavar="N,N", help="samples per minibatch")
+    parser.add_argument("--minibatches", type=_enough, default=MINIBATCHES, metavar="N", help="at most, per phase")
     parser.add_argument(
         "--seconds",
         type=seconds,
         default=SECONDS,
-        help=f"of a phase, but not before {LEAST} minibatches",
+        help=f"per phase, after at least {LEAST} minibatches",
     )
     add_common(parser)
     return parser

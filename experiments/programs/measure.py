@@ -60,7 +60,7 @@ class Timed:
 
 
 def measure(engine: Engine, name: str, batch_size: int, seed: int, most: int, seconds: float) -> list[Timed]:
-    """Time both phases of a model, each with nothing known of it, for `most` minibatches or about so many seconds."""
+    """Time both phases of a model, each with nothing known of it, for `most` minibatches or about this many seconds."""
     row = engine.ROWS[name]
     found = []
     for phase in PHASES:

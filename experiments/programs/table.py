@@ -1,4 +1,4 @@
-"""The table of the documentation, one line a model and batch size."""
+"""The table of the documentation, one line per model and batch size."""
 
 from __future__ import annotations
 

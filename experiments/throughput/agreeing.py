@@ -1,4 +1,4 @@
-"""Checks that all systems compute the same, before anything is timed: losses, gradients, and losses after a step."""
+"""Checks that all systems agree, before anything is timed: losses, gradients, and losses after a step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def check(systems: Sequence[Any], samples: Sequence[Any], wider: float = 1.0) ->
     wider: how many times as wide the model is as usual: sums of more terms round more.
 
     Returns the deviations of `losses`, of `gradients` (the worst of all weights) and of `losses_after_a_step` by
-    label, and by label why a peer could not be asked. Raises Disagreement where a figure is above what is
+    label, and by label why a peer could not be asked. Raises Disagreement if a figure is above what is
     allowed: 1e-5, and 1e-4 for gradients of what is `foreign`, of a model as wide as usual.
     """
     found: Found = {}

@@ -1,4 +1,4 @@
-"""One run: make systems and peers, see that they agree, measure them in turns, say what was found."""
+"""One run: make systems and peers, check that they agree, measure them in turns, report the results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Engine(Protocol):
     ) -> Measurable:
         """Return a workload; with `limit`, of its first samples alone, and with `hidden`, of a model of that size.
 
-        Raises DataError where files are missing.
+        Raises DataError if files are missing.
         """
 
     def make_systems(
@@ -73,7 +73,7 @@ class Wanted:
 def bench(wanted: Wanted, start: Callable[[str, PeerTask], Peer] | None = None) -> dict[str, Any]:
     """Check, measure, show and save; `start` starts a peer.
 
-    Raises DataError where samples are missing or too few, Disagreement where systems do not compute the same.
+    Raises DataError if samples are missing or too few, Disagreement if systems do not compute the same.
     """
     engine: Engine = engine_of("throughput", wanted.engine)
     task = engine.load(wanted.workload, wanted.data_dir, wanted.seed, wanted.limit, wanted.hidden)
@@ -111,8 +111,8 @@ def _start(
 ) -> list[Peer]:
     """Start the peers; why one cannot be is noted in `lost`, and the run goes on without it."""
     if names and task.family is None:
-        lost.update({name: f"{name}: there is no model of {task.name} for peers" for name in names})
-        print(f"peers: none, there are no models of {task.name} for them")
+        lost.update({name: f"{name}: {task.name} has no model for peers" for name in names})
+        print(f"peers: none, {task.name} has no models for them")
         return []
     peers = []
     for name in names:

@@ -1,4 +1,4 @@
-"""Measure all systems and peers side by side in one run: from sample objects to new weights, or to numbers."""
+"""Measure all systems and peers side by side in one run: from sample objects to updated weights, or to numbers."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--engine", choices=ENGINES, default=ENGINES[0])
     parser.add_argument("--workload", choices=WORKLOADS, required=True)
     parser.add_argument("--batch-size", type=_counts, default=(256,), metavar="N,N,...")
-    parser.add_argument("--hidden", type=count, metavar="N", help="size of the Tree-LSTM for pairs, else 150")
-    parser.add_argument("--threads", type=count, help="threads of an operator (else OMP_NUM_THREADS, else 1)")
+    parser.add_argument("--hidden", type=count, metavar="N", help="size of the Tree-LSTM for pairs (150)")
+    parser.add_argument("--threads", type=count, help="threads per operator (OMP_NUM_THREADS, or 1)")
     _list(parser, "--systems", _all(SYSTEMS), "system", None, "those that the workload has")
     _list(parser, "--peers", _all(PEERS), "peer", (), "none")
     parser.add_argument(
@@ -98,15 +98,15 @@ def _parser() -> argparse.ArgumentParser:
         type=lambda text: SWITCHES if text == "all" else names(text, SWITCHES, "optimization"),
         default=(),
         metavar="all|NAME,...",
-        help=f"optimizations to leave out, each in a system of its own: {', '.join(SWITCHES)}",
+        help=f"optimizations to turn off, each in a separate system: {', '.join(SWITCHES)}",
     )
     parser.add_argument("--against", metavar="CHECKOUT", help="measure this checkout and that one in turns")
     parser.add_argument("--repeats", type=count, help=f"turns ({REPEATS}, and 15 with --against)")
-    parser.add_argument("--seconds", type=seconds, default=1.0, help="of each measurement, about")
+    parser.add_argument("--seconds", type=seconds, default=1.0, help="approximate duration of each measurement")
     add_data(parser)
     parser.add_argument("--seed", type=whole, default=0)
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write the rows here")
-    parser.add_argument("--plot", type=Path, metavar="PATH", help="draw them here")
+    parser.add_argument("--json", type=Path, metavar="PATH", help="write the rows to this file")
+    parser.add_argument("--plot", type=Path, metavar="PATH", help="write the plot to this file")
     return parser
 
 
@@ -118,14 +118,17 @@ def _all(by_engine: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Refuse what the engine has not, and what does not go together."""
     if options.hidden and (options.against or options.workload not in PAIRS):
-        parser.error(f"--hidden is for {', '.join(PAIRS)}, and does not go with --against")
+        parser.error(f"--hidden is for {', '.join(PAIRS)}, and cannot be combined with --against")
     if options.against and (options.peers or options.ablations or options.plot or len(options.systems or ()) > 1):
-        parser.error("--against measures one system, of --systems or `dynamic`: no --peers, --ablations or --plot")
+        parser.error(
+            "--against measures one system, of --systems or `dynamic`: it cannot be combined with --peers, "
+            "--ablations or --plot"
+        )
     for what, asked, known in (("system", options.systems or (), SYSTEMS), ("peer", options.peers, PEERS)):
         for name in asked:
             if name not in known[options.engine]:
                 there = ", ".join(known[options.engine])
-                parser.error(f"there is no {what} {name!r} on {options.engine}; the {what}s are {there}")
+                parser.error(f"no {what} is called {name!r} on {options.engine}; the {what}s are {there}")
 
 
 def _list(
@@ -137,7 +140,7 @@ def _list(
     without: str,
 ) -> None:
     """Add an option that takes names."""
-    text = f"comma-separated: {', '.join(known)}; {without} where it is not given"
+    text = f"comma-separated: {', '.join(known)}; default: {without}"
     parser.add_argument(option, type=partial(names, known=known, what=what), default=default, help=text)
 
 

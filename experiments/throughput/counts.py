@@ -1,7 +1,7 @@
-"""The multiply-adds of a model's matrix products, counted from the samples: what no batching can go below.
+"""The multiply-adds of a model's matrix products, counted from the samples: a lower bound for any batching.
 
-Products with zero states are not counted, as nobody has to do them, nor is anything but products. Counted once for all
-that is equal, in one minibatch: equal words, and equal states, which come of equal subtrees or beginnings.
+Products with zero states are not counted, because they are unnecessary, and nothing but products is. Equal values in
+one minibatch count once: equal words, and equal states, which come from equal subtrees or prefixes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from experiments.data.trees import Tree
 
 
 class Sizes(NamedTuple):
-    """Columns in a model: of word vectors, states, outputs, and of the layer before outputs where there is one."""
+    """Columns in a model: of word vectors, states, outputs, and of the layer before outputs if there is one."""
 
     width: int
     size: int

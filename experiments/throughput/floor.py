@@ -1,4 +1,4 @@
-"""The floor of a step: its products, and nothing else, at the rate that products have on this core in this run."""
+"""The floor of a step: its products alone, at the throughput of products on this core in this run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COUNTED = 4  # minibatches, of which a sample's products are the mean
 class Measurable(Protocol):
     """One workload on an engine: samples, and the model that all systems run.
 
-    systems: those that there are. family: how samples and weights travel to peers; None where there are none.
+    systems: those that there are. family: how samples and weights travel to peers; None if there are none.
     """
 
     @property

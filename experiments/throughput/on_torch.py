@@ -64,13 +64,13 @@ class Task:
 
 
 def load(name: str, data_dir: str | None, seed: int, limit: int | None, hidden: int | None = None) -> Task:
-    """Return a workload; with `limit`, of its first samples alone. Raises DataError where files are missing.
+    """Return a workload; with `limit`, of its first samples alone. Raises DataError if files are missing.
 
     hidden: the size of a Tree-LSTM for pairs, where it is not the usual one.
     """
     torch.set_num_threads(threads())
     if name not in LOADERS:
-        raise DataError(Path(name), None, f"there is no such workload on torch; there are {', '.join(LOADERS)}")
+        raise DataError(Path(name), None, f"no such workload on torch; the workloads are {', '.join(LOADERS)}")
     loader = LOADERS[name]
     return loader(name, data_dir, seed, limit) if hidden is None else _pairs(name, data_dir, seed, limit, hidden)
 

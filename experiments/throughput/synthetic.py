@@ -1,4 +1,4 @@
-"""Pairs of random dependency trees with words that all differ: nothing is equal, so nothing can be shared."""
+"""Pairs of random dependency trees with distinct words: nothing is equal, so nothing can be shared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of what a run found, and words: rates, ratios, floors, and what each optimization gains."""
+"""Tables and text for the results of a run: rates, ratios, floors, and the gain of each optimization."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def table(result: Mapping[str, Any]) -> str:
     lines += [f"not fit for claims: {why}" for why in result["under_floor"]]
     if not result["floors_checked"]:
         workload, size, threads = FLOORS_HOLD
-        lines.append(f"sanity floors are known for {workload}, batch {size}, {threads} thread alone: not checked")
+        lines.append(f"sanity floors are known only for {workload}, batch {size}, {threads} thread: not checked")
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""Tasks by name: samples, nets with equal weights for all systems, and what peers are told of them."""
+"""Tasks by name: samples, nets with equal weights for all systems, and the data for peers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Task:
     """One workload.
 
     systems: those that there are. make_net: the net of a system, weights as all have them. program: what it runs.
-    family: how samples and weights travel to peers; None where there are no peers.
+    family: how samples and weights travel to peers; None if there are no peers.
     count: the products of a model of such `sizes` for some samples, each done on its own or equal ones once.
     """
 
@@ -59,7 +59,7 @@ class Task:
 def load(
     name: str, data_dir: str | None = None, seed: int = 0, limit: int | None = None, hidden: int | None = None
 ) -> Task:
-    """Return a workload; with `limit`, of its first samples alone. Raises DataError where files are missing.
+    """Return a workload; with `limit`, of its first samples alone. Raises DataError if files are missing.
 
     hidden: the size of a Tree-LSTM for pairs, where it is not the usual one.
     """

@@ -1,4 +1,4 @@
-"""The ways of running a model on PyTorch that are compared: each from sample objects to gradients and new weights."""
+"""The ways of running a model on PyTorch, each from sample objects to gradients and updated weights."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class Dynamic(PerSample, Batched):
     one_by_one = False
 
     def __init__(self, name: str, net: nn.Module, program: Program, sharing: bool, **options: Any) -> None:
-        """Batch a net; `options` are more of `gluonjit.hybridize`. Raises MissingSystem where it cannot be."""
+        """Batch a net; `options` are more of `gluonjit.hybridize`. Raises MissingSystem if it cannot be."""
         super().__init__(name, net, program)
         self.sharing = sharing
         self.options = options
@@ -165,7 +165,7 @@ class Dynamic(PerSample, Batched):
 
 
 def _batch(net: nn.Module, **options: Any) -> None:
-    """Batch a net; this is the only change to it. Raises MissingSystem where that is not to be had."""
+    """Batch a net; this is the only change to it. Raises MissingSystem if that is not to be had."""
     try:
         gluonjit.hybridize(net, dynamic_batch=True, **options)
     except (gluonjit.errors.EngineError, gluonjit.errors.OptionError) as error:
@@ -219,9 +219,9 @@ def plain_of(family: str, samples: Sequence[Any]) -> dict[int, Any]:
 def by_hand(
     name: str, given: Mapping[str, np.ndarray], program: Program, samples: Sequence[Any], device: str = "cpu"
 ) -> ByHand:
-    """Build a system of `with_torch` by its name. Raises MissingSystem where there is none for the family."""
+    """Build a system of `with_torch` by its name. Raises MissingSystem if there is none for the family."""
     if program.family not in with_torch.MODULES[name]:
-        raise MissingSystem(f"there is no {name} of {program.family}")
+        raise MissingSystem(f"{name} has no model of {program.family}")
     model = with_torch.model(name, program.family)(dict(given), 0.0, device)
     return ByHand(name, model, program, plain_of(program.family, samples) if samples else {})
 

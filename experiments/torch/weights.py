@@ -1,6 +1,6 @@
-"""Weights of the experiment's models by the names that all systems have for them, to and from PyTorch's modules.
+"""Weights of the experiment's models by names common to all systems, to and from PyTorch modules.
 
-Both engines hold the same arrays, so that a dictionary of numpy arrays carries weights from one to the other.
+Both engines hold the same arrays, so a dictionary of numpy arrays carries weights from one to the other.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def set_weights(net: nn.Module, family: str, weights: Weights) -> None:
 
 
 def gradients_of(net: nn.Module, family: str) -> dict[str, np.ndarray]:
-    """Copy the gradient of each trained weight, zeros where there is none."""
+    """Copy the gradient of each trained weight, zeros if there is none."""
     return {
         name: (torch.zeros_like(one) if one.grad is None else one.grad).cpu().numpy().copy()
         for name, one in parameters(net, family).items()

@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.workload in WITHOUT[options.engine]:
-        parser.error(f"there is no workload {options.workload!r} on {options.engine}")
+        parser.error(f"no workload is called {options.workload!r} on {options.engine}")
     limit_threads()
     from experiments.data.errors import DataError
 

@@ -48,7 +48,7 @@ class Engine(Protocol):
     """The names that the module of a framework has."""
 
     def load(self, name: str, data_dir: str | None, seed: int, limit: int | None) -> Workload:
-        """Return a workload; with `limit`, of its first samples alone. Raises DataError where files are missing."""
+        """Return a workload; with `limit`, of its first samples alone. Raises DataError if files are missing."""
 
     def batched(self, net: Any, options: dict[str, Any]) -> Any:
         """Return a net with the same parameters that is batched with these options of gluonjit."""

@@ -27,7 +27,7 @@ class Workload(NamedTuple):
 
 
 def load(name: str, data_dir: str | None, seed: int, limit: int | None) -> Workload:
-    """Return a workload; with `limit`, of its first samples alone. Raises DataError where files are missing."""
+    """Return a workload; with `limit`, of its first samples alone. Raises DataError if files are missing."""
     task = on_torch.load(_NAMES.get(name, name), data_dir, seed, limit)
     return Workload(task.note, task.samples, task.net, task.loss)
 

@@ -1,4 +1,4 @@
-"""Four panels: what analysis costs, what batching gains, where granularities cross, how good predictions are."""
+"""Four panels: the cost of analysis, the gain of batching, crossings of granularities, the quality of predictions."""
 
 from __future__ import annotations
 

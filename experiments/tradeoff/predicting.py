@@ -1,4 +1,4 @@
-"""The one place where a prediction comes in."""
+"""The interface to predictions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ import gluonjit
 
 
 def predicted_ms(report: gluonjit.Report, training: bool) -> float | None:
-    """Return the milliseconds that the cost model gives the minibatch of a report; None where nothing has run."""
+    """Return the milliseconds that the cost model gives the minibatch of a report; None if nothing has run."""
     costs = report.predicted(training)
     return None if costs is None else costs.total * 1e3

@@ -1,4 +1,4 @@
-"""Conclusions from the rows: how far predictions are off, and what the automatic choice loses."""
+"""Conclusions from the rows: the error of predictions, and the regret of the automatic choice."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def mape(rows: Sequence[Row]) -> float | None:
-    """Return the mean of |predicted - measured| / measured; None where nothing is predicted."""
+    """Return the mean of |predicted - measured| / measured; None if nothing is predicted."""
     off = [
         abs(row["predicted_ms"] - row["measured_ms"]) / row["measured_ms"]
         for row in rows
@@ -62,7 +62,7 @@ def regret(rows: Sequence[Row]) -> float | None:
     """Return how much longer than the fastest row the automatic one takes to train, as a fraction.
 
     The fastest has the least median. Both are compared minibatch by minibatch, which they ran one soon after the other,
-    and the median counts: what disturbs the machine for a while does not. None where there is no automatic row. It has
+    and the median counts: what disturbs the machine for a while does not. None if there is no automatic row. It has
     chosen in minibatches that are not timed.
     """
     training = [row for row in rows if row["phase"] == "training"]

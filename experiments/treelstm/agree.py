@@ -1,4 +1,4 @@
-"""Checks that systems agree along a training, starting each minibatch from the same weights."""
+"""Checks that systems agree during training, starting each minibatch from the same weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A training run on disk: after each epoch all that is needed to go on to the same numbers."""
+"""A training run on disk: after each epoch, everything needed to resume with the same numbers."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _read(path: Path, read: Callable[[Path], Any]) -> Any:
 
 
 def _checked(state: Any) -> dict[str, Any]:
-    """Reads what `save` has written. Raises ValueError where that is something else."""
+    """Reads what `save` has written. Raises ValueError if that is something else."""
     wanted = {"setting": dict, "epochs": list, "best_epoch": int, "files": str}
     if not isinstance(state, dict):
         raise ValueError(f"it holds a {type(state).__name__}, not an object")

@@ -163,4 +163,4 @@ def _check_modes(parser: argparse.ArgumentParser, options: argparse.Namespace) -
     asked = [options.mode] if "mode" in options else options.modes if "modes" in options else options.systems
     for mode in asked:
         if mode not in MODES[options.engine]:
-            parser.error(f"there is no mode {mode!r} on {options.engine}; the modes are {_listed()}")
+            parser.error(f"no mode is called {mode!r} on {options.engine}; the modes are {_listed()}")

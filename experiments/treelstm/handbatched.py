@@ -1,6 +1,6 @@
-"""The same model, batched by level by hand: what the library has to beat without any of this being written.
+"""The same model, batched by level by hand: the baseline that the library must beat without this code.
 
-Each level runs its inner nodes together and its leaves together. States travel as rows (h, c) of 2 * size.
+Each level runs its inner nodes together and its leaves together. States are rows (h, c) of 2 * size.
 """
 
 from __future__ import annotations

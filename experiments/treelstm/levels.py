@@ -19,7 +19,7 @@ class Level:
 
     inner: int
     leaves: int
-    blocks: list[tuple[int, int]]  # (number of children, inner nodes that have so many)
+    blocks: list[tuple[int, int]]  # (number of children, inner nodes that have this many)
 
     @property
     def children(self) -> int:

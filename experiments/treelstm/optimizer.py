@@ -1,4 +1,4 @@
-"""AdaGrad as Tai et al. use it: the L2 term is part of the gradient, so it is scaled with it."""
+"""AdaGrad as in Tai et al.: the L2 term is part of the gradient, so it is scaled with it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The same model as a plain Block with Parameters of its own, in the style of MXNet's Tree-LSTM example.
+"""The same model as a plain Block with its own Parameters, in the style of MXNet's Tree-LSTM example.
 
-The recursion holds no HybridBlock: dynamic batching sees operators, or nodes that `gluonjit.cell` marks.
+The recursion contains no HybridBlock: dynamic batching sees operators, or nodes that `gluonjit.cell` marks.
 """
 
 from __future__ import annotations

@@ -31,10 +31,10 @@ NAMES = tuple(WORKLOADS)
 def load(name: str, data_dir: str | None = None, seed: int = 0, limit: int | None = None) -> Workload:
     """Return a workload; with `limit`, of its first samples alone. Weights and samples depend on the seed alone.
 
-    Raises DataError where files are missing or broken, ValueError for an unknown name.
+    Raises DataError if files are missing or broken, ValueError for an unknown name.
     """
     if name not in WORKLOADS:
-        raise ValueError(f"load({name!r}): there is no such workload; the workloads are {', '.join(NAMES)}")
+        raise ValueError(f"load({name!r}): no such workload; the workloads are {', '.join(NAMES)}")
     row = WORKLOADS[name]
     found: Workload = getattr(import_module(f"{__name__}.{row.module}"), row.function)(data_dir, seed, limit)
     return found

@@ -1,4 +1,4 @@
-"""The command line: run the models, print their table, and write it where it is wanted."""
+"""The command line: run the models, print their table, and write it where requested."""
 
 from __future__ import annotations
 

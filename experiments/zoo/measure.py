@@ -1,4 +1,4 @@
-"""One model run sample by sample and batched: how far apart they are, and what was launched."""
+"""One model run sample by sample and batched: the largest difference, and the launches."""
 
 from __future__ import annotations
 

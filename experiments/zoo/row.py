@@ -1,4 +1,4 @@
-"""Rows of the table, one a model, and what they need of a framework."""
+"""Rows of the table, one per model, and their interface to a framework."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RATE = 1e-4  # of learning, where minibatches are timed
 class Row:
     """One model: how to make it and its samples, and what a sample costs it.
 
-    make_samples: so many samples of varying size and structure, drawn from a seeded generator; arrays are numpy's.
+    make_samples: this many samples of varying size and structure, drawn from a seeded generator; arrays are numpy's.
     loss: `loss(net, sample)` calls the model as a user does and gives the sample's loss. Arrays are the engine's.
     allowed_alone: operators that may run once per sample.
     scale: the largest number of its parameters, so large that gradients are not differences of almost equal numbers,

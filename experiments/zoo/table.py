@@ -1,4 +1,4 @@
-"""The table of the documentation, one line a model."""
+"""The table of the documentation, one line per model."""
 
 from __future__ import annotations
 

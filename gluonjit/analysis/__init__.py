@@ -1,4 +1,4 @@
-"""Pure functions on captured graphs: what is needed, in which steps it runs, where its rows lie. numpy at most."""
+"""Pure functions on captured graphs: the needed nodes, their steps, the places of their rows. numpy at most."""
 
 from gluonjit.analysis.bound import lower_bound
 from gluonjit.analysis.plan import Gather, Part, Plan, Step

@@ -1,4 +1,4 @@
-"""The nodes of a graph as flat arrays of whole numbers: what every pass of the analysis goes through."""
+"""The nodes of a graph as flat arrays of integers, the input of every pass of the analysis."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Captured:
     """Nodes by number, those of one record one after the other.
 
     Node n is of record `kinds[n]`, its result rows begin at `bases[n]`, the rows that it reads are `operands` from
-    `firsts[n]` on, `alive[n]` says that somebody can read it, and `keep[n]` that it is to run. Of record k the nodes
+    `firsts[n]` on, `alive[n]` says that it can be read, and `keep[n]` that it is to run. Of record k the nodes
     are those from `begins[k]` to `begins[k + 1]`; one reads `widths[k]` rows and yields `heights[k]`. `rows` is the
     number of rows of the graph.
     """
@@ -54,7 +54,7 @@ class Captured:
         return count
 
     def read(self, records: Sequence[Record]) -> None:
-        """Add the nodes of records. Raises ValueError where an operand has not the rows that it should have."""
+        """Add the nodes of records. Raises ValueError if an operand has not the rows that it should have."""
         forms = [form_of(record.kind) for record in records]
         sizes = [form.sizes for form in forms]
         first, count, width = len(self.records), self.count, self.width
@@ -96,7 +96,7 @@ class Captured:
         return self._producer
 
     def prune(self) -> int:
-        """Keep only nodes that somebody can read or that are impure, and those they need; returns how many remain."""
+        """Keep only nodes that can be read or that are impure, and those they need; returns how many remain."""
         pure = filled([record.kind.pure for record in self.records])
         nodes = self.kinds, self.bases, self.firsts, self.operands, self.alive
         left: int = flat.needed(self.count, self.heights, self.widths, pure, *nodes, self.keep, self.producer)

@@ -1,8 +1,8 @@
-"""The choice of how to capture and to schedule: what the cost model says of every way, analysis time included.
+"""The choice of how to capture and to schedule, by the cost model's prediction of every way, analysis time included.
 
-A way to capture (granularity, sharing) is looked at in a minibatch that was captured so, which computes what it has to
-in any case; its schedulers are compared on that same graph. A way that cannot pay even if everything of one kind ran
-as one launch is not looked at.
+A way to capture (granularity, sharing) is tried in a minibatch captured that way, which computes its results in any
+case; its schedulers are compared on that same graph. A way that cannot pay, even with one launch per kind, is not
+tried.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PlanBy = Callable[[str, str], Plan]
 """Makes a plan of what was captured, by a scheduler and with a granularity."""
 DEFAULT_SCHEDULER = "depth"
 _SAME = 0.02  # a way has to be better by this fraction: the model is not more exact
-_LOOKS, _SAMPLES = 3, 24  # a way is looked at in so many flushes, of so many samples in all
+_LOOKS, _SAMPLES = 3, 24  # a way is looked at in this many flushes, of this many samples in all
 _DRIFT = 1.5  # a study begins anew where nodes a sample have changed by this factor
 _MEMORY = 64  # samples, after which a running mean has forgotten half
 _FAR = 1.3  # a way that seems worse by this factor is not captured to see more exactly
@@ -105,7 +105,7 @@ class Study:
         """Begin with what an earlier process has learned. Raises KeyError, TypeError or ValueError for others."""
         setting = Setting(*learned["setting"])
         if setting.capture not in self.allowed.captures or setting.scheduler not in self.allowed.schedulers:
-            raise ValueError(f"no way that is open: {setting}")
+            raise ValueError(f"no such way to run: {setting}")
         self.chosen, self._usual = setting, float(learned["nodes_a_sample"])
         self._mean = self._usual
 
@@ -184,7 +184,7 @@ class Study:
         for scheduler in self.allowed.schedulers:
             other = Setting(*best.setting.capture, scheduler)
             if other not in self.estimates:
-                self.ruled_out.setdefault(str(other), f"by {first} there are as few launches as there can be")
+                self.ruled_out.setdefault(str(other), f"{first} already reaches the lower bound of launches")
         self._usual = self._mean = best.nodes / best.samples
 
     @staticmethod
@@ -223,7 +223,9 @@ class Study:
         estimate = _estimate(setting, plan_by(setting.scheduler, "graph"), seen, model)
         if self._far_off([estimate]):
             self._todo = [other for other in self._todo or () if other.granularity != "graph"]
-            self.ruled_out["graph"] = f"{estimate.launches} launches, about {estimate.per_sample * 1e3:.2f} ms a sample"
+            self.ruled_out["graph"] = (
+                f"{estimate.launches} launches, about {estimate.per_sample * 1e3:.2f} ms per sample"
+            )
 
     def _cannot_pay(self, other: Capture, best: Estimate, seen: Seen, model: CostModel) -> bool:
         """Tells whether a way to capture costs more than it could ever save."""
@@ -231,7 +233,7 @@ class Study:
         saves = _avoidable(best, seen, model)
         if costs <= saves:
             return False
-        self.ruled_out[str(other)] = f"costs {costs * 1e3:.1f} ms more, and saves {saves * 1e3:.1f} ms at most"
+        self.ruled_out[str(other)] = f"costs {costs * 1000.0:.1f} ms more, and saves at most {saves * 1000.0:.1f} ms"
         return True
 
 
@@ -273,7 +275,7 @@ def _best(estimates: Sequence[Estimate]) -> Estimate:
 
 
 def _once(record: Record, count: int) -> Step:
-    """So many nodes of one kind in one launch, whose operands lie together."""
+    """This many nodes of one kind in one launch, whose operands lie together."""
     return Step(record.kind, record.mode, (Part(record, np.zeros(count, dtype=np.int64)),), count, (), ())
 
 

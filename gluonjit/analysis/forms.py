@@ -1,4 +1,4 @@
-"""A kind as whole numbers, which are found out once."""
+"""A kind as integers, computed once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Items by key, and the counting down that a schedule is made with."""
+"""Items grouped by key, and the countdowns that schedulers use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a schedule to a plan: an arena for each shape of rows, filled in the order in which rows are made."""
+"""From a schedule to a plan: one arena for each shape of rows, filled in the order in which rows are made."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gluonjit.graph.values import Spec
 
 
 def lay_out(graph: Graph, captured: Captured, schedule: Schedule, dropped: int) -> Plan:
-    """The plan of a schedule of the nodes of a graph, of which so many were dropped."""
+    """The plan of a schedule of the nodes of a graph, of which this many were dropped."""
     arenas = _Arenas()
     inputs, given = _inputs(graph, arenas)
     results: list[Any] = [None] * len(captured.records)
@@ -76,7 +76,7 @@ class _Arenas:
         self._by_look: dict[Any, int] = {}
 
     def number(self, spec: Spec, count: int = 1) -> int:
-        """The number of the arena for rows like those of `spec`, in which there are so many places more."""
+        """The number of the arena for rows like those of `spec`, in which there are this many places more."""
         found = self._by_spec.get(spec)
         if found is None:
             look = spec.row_shape, spec.dtype, spec.device
@@ -123,7 +123,7 @@ def _inputs(graph: Graph, arenas: _Arenas) -> tuple[tuple[LeafChunk | LookupChun
 
 
 def _live(captured: Captured) -> tuple[Part, ...]:
-    """The nodes that run and that somebody can read."""
+    """The nodes that run and that can be read."""
     found = room(captured.count)
     parts = flat.living(captured.begins, captured.alive, captured.keep, found)
     nodes = numbers(found)

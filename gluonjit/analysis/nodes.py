@@ -1,4 +1,4 @@
-"""The nodes to schedule, numbered one record after the other, with their types and who uses whose results."""
+"""The nodes to schedule, numbered record by record, with their types and the users of their results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of one record: those that its nodes read, and those that they yield."""
+"""The rows that the nodes of one record read, and those that they yield."""
 
 from __future__ import annotations
 

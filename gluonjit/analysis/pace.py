@@ -1,12 +1,12 @@
-"""Eager as one of the ways: keeps, of eager and batched execution, the one in which an outermost call takes less.
+"""Eager as one of the ways: keeps eager or batched execution, whichever is faster per outermost call.
 
-The unit is seconds for an outermost call: its forward pass and, in training, its share of backward and of what follows
-up to the optimizer's step. They are measured over stretches (see `gluonjit.hybrid.choose.pacing`): eagerly first, then
-both ways in turns.
+The unit is seconds per outermost call: its forward pass and, in training, its share of backward and of what follows up
+to the optimizer's step. It is measured over stretches (see `gluonjit.hybrid.choose.pacing`): eagerly first, then both
+ways in turns.
 
-What looks lose is bounded. A look is a stretch in another way than the one that is kept: batched, as long as nothing is
-decided; later with other schedulers, or captured otherwise. All looks together may lose what `_GRANT` calls take and
-the part `_SHARE` of all seconds there were. One that has spent that is abandoned.
+The cost of trials ("looks") is bounded. A look is a stretch in another way than the one kept: batched, as long as
+nothing is decided; later with other schedulers, or captured otherwise. All looks together may lose the time of `_GRANT`
+calls and the fraction `_SHARE` of all seconds so far. A look that exceeds this is abandoned.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from statistics import median
 from typing import Any, NamedTuple
 
 _CALLS, _STRETCHES = 8, 2  # that run eagerly before the first look: the first ones take longer than those to come
-_GRANT, _STRETCHES_LOST = 48.0, 4.0  # calls, but no more than so many stretches of them
+_GRANT, _STRETCHES_LOST = 48.0, 4.0  # calls, but no more than this many stretches of them
 _SHARE = 0.05
 _TRACE = 0.01  # seconds: the first look is to be allowed a trace, which is not abandoned
 _SURE = (2.0, 1.3, 1.0)  # by how much batches have to be faster where one, two, or three looks are to decide
 _SLOWER = (4.0, 1.3, 1.0)  # and by how much slower: the first one finds everything cold
 _ENOUGH = len(_SURE)
 _FAR = _SURE[0]
-_HOPELESS = 4.0  # and two that were traced in, if they were so many times as slow without what the tracing took
+_HOPELESS = 4.0  # and two that were traced in, if they were this many times as slow without what the tracing took
 _TIE = 0.95  # batches that are no faster than that are not worth their first minibatches
 _MOST = 8  # looks after which it is decided by what there is: tracing is what this program does
 _WORSE = 1.1  # batches that have become so much slower than eager was are compared anew
@@ -36,7 +36,7 @@ _AGAIN = 256  # stretches after which eager is compared anew, and twice as many 
 
 
 class Outcome(NamedTuple):
-    """The outcome of a stretch: so many outermost calls, in so many seconds; 0 where it was not timed.
+    """The outcome of a stretch: this many outermost calls, in this many seconds; 0 where it was not timed.
 
     rate: seconds of a call that was batched, without what tracing took; unlike: whether something was done that is not
     in every minibatch; whole: whether it was not abandoned; explores: whether it was captured to see whether that is
@@ -73,7 +73,7 @@ class Shown(NamedTuple):
         phase = "training" if self.training else "inference"
         decided = {"": "not decided yet", "eager": "runs eagerly", "batched": "runs batched"}[self.decided]
         eager, batched = (None if each is None else f"{1e3 * each * self.calls:.1f}" for each in self[2:4])
-        known = f"eager: {eager or '?'} ms a minibatch ({self.calls} calls)"
+        known = f"eager: {eager or '?'} ms per minibatch ({self.calls} calls)"
         if batched:
             known += f", {self.way or 'batched'} {batched}"
         return f"{known} in {phase}; {decided}{f' (kept from {self.origin})' if self.origin else ''}"
@@ -177,7 +177,7 @@ class Pace:
         return self.decided is False and self.allowed > self.needed
 
     def spent(self, seconds: float, calls: int) -> bool:
-        """Tells whether a look that has taken so long, for so many calls so far, has spent what it may lose."""
+        """Tells whether a look that has taken so long, for this many calls so far, has spent what it may lose."""
         return seconds - self.unit * calls > self.allowed
 
     def add(self, ran: Outcome) -> None:

@@ -1,7 +1,7 @@
-"""The plan of a flush, which nobody changes once it is made, but for what the program has written over since.
+"""The plan of a flush. It is immutable once made, except for the record of what the program has overwritten since.
 
-Rows of one shape lie in one arena, in the order in which they are made: leaves and look-ups first, then the
-results of one step after the other. What a step is, and what it reads, is in `flat/placing.py`.
+Rows of one shape lie in one arena, in the order in which they are made: leaves and look-ups first, then the results of
+one step after the other. `flat/placing.py` defines steps and their gathers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Arena", "Gather", "LeafChunk", "LookupChunk", "Part", "Place", "Plan
 
 
 class Arena(NamedTuple):
-    """Room for so many rows like those of `spec`; `sole` if a single input fills it."""
+    """Room for this many rows like those of `spec`; `sole` if a single input fills it."""
 
     spec: Spec
     rows: int
@@ -71,7 +71,7 @@ class Plan:
     steps: tuple[Step, ...]
     arena: Index
     position: Index
-    live: tuple[Part, ...]  # nodes that somebody can still read
+    live: tuple[Part, ...]  # nodes that can still be read
     nodes: int
     dropped: int
     units: int

@@ -1,4 +1,4 @@
-"""The frontier of a schedule in the making: what can run next."""
+"""The frontier of a schedule in progress: the nodes that can run next."""
 
 from __future__ import annotations
 

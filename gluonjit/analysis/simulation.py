@@ -1,4 +1,4 @@
-"""Predictions of flushes of a trace: each scheduler, with sharing and without, for batches of any size."""
+"""Predictions of the flushes of a trace: each scheduler, with and without sharing, for batches of any size."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Simulated:
     batch_size: samples, 0 where the trace knows none; nodes: those that run; critical_path: the longest chain of
     nodes; gathers: launches that put operands together, which copy `gathered_bytes`; arena_bytes: all inputs and
     results, forward; analysis_ms: the least of a few, measured here; forward_ms, training_ms: predicted, with
-    backward the latter, which is None where nothing was captured under recording.
+    backward the latter, which is None if nothing was captured under recording.
     """
 
     granularity: str
@@ -70,7 +70,7 @@ def granularities(trace: Trace) -> tuple[str, ...]:
 
 
 def simulated_flush(trace: Trace, granularity: str, scheduler: str, model: CostModel, batch_size: int = 0) -> Simulated:
-    """Plan one flush of all of a trace, which is one of so many samples."""
+    """Plan one flush of all of a trace, which is one of this many samples."""
     times: list[float] = []
     while len(times) < _REPEATS and sum(times) < _SECONDS:
         graph = graph_of(trace)  # anew, as to plan it folds sums in it

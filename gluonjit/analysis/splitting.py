@@ -1,8 +1,8 @@
-"""From calls to the nodes that they run as: products of single arguments with weights run before the recursion.
+"""From calls to nodes: products of single arguments with weights run before the recursion.
 
-What a cell computes of one argument alone, where that is a row of an input (a word's vector, say), is cut out of it by
-its engine. Here the products of all calls become nodes, equal ones once, so that they run in one step whatever the
-depth of their calls. Capture knows nothing of it: it is done for all calls at once.
+If a cell computes something from one argument alone, and that is a row of an input (a word's vector, say), its engine
+splits it from the cell. Here the products of all calls become nodes, equal ones once, so that they run in one step for
+any depth of their calls. Capture does not know this: it is done for all calls at once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _Calls = tuple[Any, ...]
 
 
 def captured_nodes(graph: Graph, sharing: Sharing = "batch") -> Captured:
-    """The nodes of a graph, with those of calls that run as several nodes in the place of the calls. `graph` stays."""
+    """The nodes of a graph, with those of calls that run as several nodes in place of the calls. `graph` stays."""
     captured = Captured([record for record in graph.records.values() if len(record)], graph.rows)
     splits = [
         (number, record.kind.split) for number, record in enumerate(captured.records) if record.kind.split is not None

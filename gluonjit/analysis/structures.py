@@ -1,8 +1,8 @@
 """Graph granularity: samples of one structure run as one.
 
-Two samples have one structure if their calls are of the same signatures in the same order and use each other's results
-alike. Call by call they then run together, and the results of one call lie as the next one needs them: nothing is
-looked at but whole samples, and little is gathered. What samples of unlike structure have in common is not used.
+Two samples have one structure if they make calls of the same signatures in the same order and use each other's results
+alike. They then run together, call by call, and the results of one call lie as the next one needs them: only whole
+samples are compared, and little is gathered. Common parts of samples with different structures are not used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MIX = 0x9E3779B97F4A7C15  # 2^64 by the golden ratio: neighbouring numbers end 
 def by_structure(nodes: Nodes, marks: Sequence[Mark], rest: Scheduler) -> Schedule | None:
     """Schedule samples by structure, and what was captured outside of samples by `rest`.
 
-    None where samples depend on each other, or on what was captured between them: then they do not run as one.
+    None if samples depend on each other, or on what was captured between them: then they do not run as one.
     """
     order = _Capture(nodes, marks)
     inside = order.sample >= 0

@@ -1,7 +1,7 @@
 """Chains of additions run as one sum.
 
-`sum(losses)` captures a chain as deep as the minibatch is large. Where nobody can read the partial sums, the
-chain is one node that adds up all its terms; the order of summation is not kept.
+`sum(losses)` captures a chain as deep as the minibatch is large. If nobody can read the partial sums, the chain is one
+node that adds all its terms; the order of summation is not kept.
 """
 
 from __future__ import annotations

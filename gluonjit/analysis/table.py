@@ -1,4 +1,4 @@
-"""The table of schedulers: a row here, and a file of that name in `schedulers/`, is one."""
+"""The table of schedulers: one row here, and a file of that name in `schedulers/`, for each."""
 
 from __future__ import annotations
 

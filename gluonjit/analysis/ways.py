@@ -1,6 +1,6 @@
-"""Ways to capture and to schedule a flush, what they are estimated to take, and the choice between them.
+"""Ways to capture and to schedule a flush, their predicted costs, and the choice between them.
 
-`choice` compares them; reports show what was chosen.
+`choice` compares them; reports show the result.
 """
 
 from __future__ import annotations

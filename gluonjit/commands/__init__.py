@@ -1,1 +1,1 @@
-"""Commands of ``python -m gluonjit``; that of the doctor is in `install`."""
+"""Commands of ``python -m gluonjit``; the doctor is in `install`."""

@@ -1,4 +1,4 @@
-"""``python -m gluonjit calibrate``: measures what work costs on this machine, for predictions."""
+"""``python -m gluonjit calibrate``: measures the costs of this machine, for predictions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def main(engine: str, seconds: float, output: Path | None, missing: bool = False
     path = output or calibration_file(engine, found.versions)
     if missing and path.exists():
         return 0
-    print(f"measuring {engine} for about {seconds:g} s; other programs that run meanwhile make it less exact")
+    print(f"measuring {engine} for about {seconds:g} s; run nothing else meanwhile")
     try:
         measured = found.calibrate(seconds, _show)
     except KeyboardInterrupt:

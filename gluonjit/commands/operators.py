@@ -21,7 +21,7 @@ def main(kind: str | None = None, names: Sequence[str] = (), markdown: bool = Fa
     """
     wanted = [engine] if engine else [name for name in ENGINES if _installed(name)] or list(ENGINES)
     if markdown and len(wanted) > 1:
-        return _fail(2, f"--markdown makes the page of one engine: give --engine {' or --engine '.join(wanted)}")
+        return _fail(2, f"--markdown prints the page of one engine: add --engine {' or --engine '.join(wanted)}")
     listings = {name: listing for name in wanted if (listing := _listing(name)) is not None}
     if not listings:
         return 1
@@ -53,9 +53,9 @@ def _listing(engine: str) -> Any:
     except (ImportError, OSError) as error:
         _fail(
             1,
-            f"the rules are those of {ENGINES[engine]}'s operators, but {engine} cannot be imported "
-            f"({type(error).__name__}: {error}). Next: pip install 'gluonjit[{engine}]', then "
-            f"python -m gluonjit doctor.",
+            f"the rules are those of {ENGINES[engine]}'s operators, but {engine} cannot be imported ("
+            f"{type(error).__name__}: {error}). Next: pip install 'gluonjit[{engine}]', then python -m gluonjit "
+            "doctor.",
         )
         return None
 

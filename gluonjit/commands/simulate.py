@@ -1,4 +1,4 @@
-"""``python -m gluonjit simulate``: what flushes of a trace would take, where no framework is needed."""
+"""``python -m gluonjit simulate``: predicts the flushes of a trace, without a framework."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def main(
     """Print a table, and write it as JSON to `output`; 1 for a trace that cannot be used, 2 for bad arguments."""
     unknown = [name for name in schedulers if name not in SCHEDULERS]
     if unknown:
-        return _failed(f"there is no scheduler {unknown[0]!r}; the schedulers are {', '.join(sorted(SCHEDULERS))}", 2)
+        return _failed(f"no scheduler is called {unknown[0]!r}; the schedulers are {', '.join(sorted(SCHEDULERS))}", 2)
     if output is not None and not Path(output).parent.is_dir():
-        return _failed(f"--json {output}: there is no folder {Path(output).parent}", 2)
+        return _failed(f"--json {output}: the folder {Path(output).parent} does not exist", 2)
     try:
         model = CostModel(Coefficients.load(Path(costs)) if costs is not None else None)
     except (CoefficientsError, OSError) as error:

@@ -1,4 +1,4 @@
-"""The graph of one open batch: for each signature a record of its nodes."""
+"""The graph of one open batch: one record of nodes per signature."""
 
 from __future__ import annotations
 

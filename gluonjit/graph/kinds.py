@@ -1,4 +1,4 @@
-"""A kind: what nodes must have in common to run together, and what one of them yields."""
+"""A kind: the properties that nodes share to run together, and the results of one of them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class BatchedProgram:
     """A program that runs all nodes of a step. An engine's own derive from it; how one is called is up to the engine.
 
     consts: the arrays that are the same for all nodes; operators: how many of them one call runs, or where nodes run
-    alone one node; fused: a row program that does the same in C, or why there is none: None where nobody has asked.
+    alone one node; fused: a row program that does the same in C, or why there is none: None if nobody has asked.
     """
 
     consts: Sequence[Any] = ()

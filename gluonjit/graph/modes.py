@@ -1,4 +1,4 @@
-"""Modes: which of the framework's flags held when something was captured, as a number."""
+"""Modes: the framework's flags at the time of a capture, as a number."""
 
 from __future__ import annotations
 

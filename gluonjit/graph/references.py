@@ -1,7 +1,7 @@
-"""References, which need no computing: rows of a value, and values put together of whole rows, as row numbers.
+"""References, which need no computation: rows of a value, and values made of whole rows, as row numbers.
 
-Each function takes values of one graph and gives a value of it, or None where the result is not made of whole
-rows of its operands.
+Each function takes values of one graph and returns a value of it, or None if the result does not consist of whole rows
+of its operands.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def same_rows(value: Value, spec: Spec, rows: Rows) -> Value:
 
 
 def row(value: Value, index: int, scalar: Shape = (1,)) -> Value | None:
-    """`x[index]`; `scalar` is the shape of a single number. Raises IndexError where there is no such row."""
+    """`x[index]`; `scalar` is the shape of a single number. Raises IndexError if there is no such row."""
     spec = value.spec
     if spec.mode != "rows":
         return None

@@ -14,45 +14,46 @@ AUTO = "auto"
 EAGER, BATCHED = "eager", "batched"
 
 SWITCHES = {
-    "arity": "a cell that does the same for each child is one kind for any number of children",
+    "arity": "a cell that treats every child alike is one kind for any number of children",
     "hoisting": "products of a cell with inputs alone run once, before the recursion",
-    "zeros": "products with states that the program makes by zeros are left out",
-    "activations": "sigmoid and tanh run as Activation, where a step does not run in C",
-    "splits": "gates are cut apart in blocks, not element by element, where a step does not run in C",
+    "zeros": "products with states that the program makes with zeros are left out",
+    "activations": "sigmoid and tanh run as Activation, if a step does not run in C",
+    "splits": "gates are split in blocks, not element by element, if a step does not run in C",
     "fused": "a step whose operators all have an instruction runs in C as a whole, on the host",
 }
-"""The savings, by name; `without=(name, ...)` leaves one out, with the same results."""
+"""The optimizations, by name; `without=(name, ...)` turns one off, with the same results."""
 
 
 @dataclass(frozen=True)
 class Options:
     """Options: how a region of a program is batched. "auto" leaves a choice to the cost model (see docs/costs.md).
 
-    sharing: equal calls on equal operands run once: True, False or "auto".
+    sharing: whether equal calls on equal operands run once: True, False or "auto".
     granularity: "cell" captures a HybridBlock call as one node, "op" each operator in it; "graph" captures cells, and
         runs samples of one structure as one; "batched" chooses among these, and "eager" captures nothing. "auto" times
-        what was chosen beside "eager" and keeps the faster, where no other option names a way; in `batching()`, and
-        where one does, it is "batched" (see docs/choice.md).
-    expand: HybridBlocks, by name or by class name, that are no nodes: what they call is captured.
-    scheduler: in which order, and so in which company, nodes run; one of `gluonjit.analysis.schedulers`, or "auto".
-    flush_at: an open batch runs itself when it holds so many samples; "auto": as many as pay; None: no such number.
-    max_latency: with flush_at "auto", the seconds that may pass from a sample's capture to its result; None: any.
-    max_nodes, max_bytes: an open batch runs itself when it holds more nodes, or results of more bytes.
-    profile: wait for the engine after each part, so that the times in the report are those of the work and not
-        of handing it over; slower.
-    check_finite: look at every result and gradient, and raise NotFiniteError that names the call, sample and line of
-        the first that is a NaN or infinite; much slower.
-    without: names of `SWITCHES` to leave out: the results are the same, and what each of them gains can be measured.
-    copy_inputs: bytes up to which an input array is copied when it is captured, so that the program may write to
-        its own by any way, numpy's too; of a larger one a write that the framework counts is noticed: CaptureError.
+        the choice against "eager" and keeps the faster, unless another option names a way; in `batching()`, or if an
+        option names a way, it means "batched" (see docs/choice.md).
+    expand: HybridBlocks, by name or by class name, that do not become nodes: the calls inside them are captured.
+    scheduler: the order in which nodes run, and so which run together; one of `gluonjit.analysis.schedulers`, or
+        "auto".
+    flush_at: the number of samples at which an open batch runs itself; "auto": as many as pay; None: no limit.
+    max_latency: with flush_at "auto", the most seconds from a sample's capture to its result; None: no limit.
+    max_nodes, max_bytes: an open batch runs itself when it exceeds these numbers of nodes, or bytes of results.
+    profile: wait for the engine after each part, so that the report shows the time of the work itself and not of
+        handing it over; slower.
+    check_finite: check every result and gradient, and raise NotFiniteError with the call, sample and line of the first
+        NaN or infinity; much slower.
+    without: names of `SWITCHES` to turn off: results stay the same, and the gain of each can be measured.
+    copy_inputs: copy input arrays of up to this many bytes at capture, so that the program may then write to its own
+        by any means, including numpy; a write to a larger one raises CaptureError if the framework counts it.
     executor: what runs the plan of a flush in PyTorch: "stepwise" step by step, "replay" as a static plan with padded
-        sizes (on CUDA one graph), "steps" with each step as a static one (on CUDA a graph each); "auto"
-        chooses. MXNet knows "auto" and "stepwise" (see docs/gpu.md).
-    reuse: a function of a call's arguments that gives a key, or None. What a call of the block captured is captured
-        again at once, without running the block's Python, when a call of the same key comes (see docs/guide.md).
-    outline: make cells of the straight-line tensor code of the models' own methods, found in their source (see
+        sizes (on CUDA one graph), "steps" with each step as a static one (on CUDA a graph each); "auto" chooses.
+        MXNet supports "auto" and "stepwise" (see docs/gpu.md).
+    reuse: a function from a call's arguments to a key, or None. When a call with a known key comes, its recorded calls
+        are captured again at once, without running the block's Python (see docs/guide.md).
+    outline: make cells from the straight-line tensor code of the models' own methods, found in their source (see
         docs/outlining.md): the same results, in fewer captured calls.
-    check_reuse: every so-many-th of these calls is captured anyway, and compared with what would be reused; None: none.
+    check_reuse: capture every n-th reused call anyway, and compare it with the recording; None: never.
     """
 
     SWITCHES: ClassVar[dict[str, str]] = SWITCHES
@@ -77,11 +78,11 @@ class Options:
 
     @property
     def leave_the_way_open(self) -> bool:
-        """Tells whether calls may run eagerly where that is faster: no way to run them is named."""
+        """Tells whether calls may run eagerly if that is faster: no option names a way to run them."""
         return all(getattr(self, name) == default for name, default in _WAYS.items())
 
     def updated(self, call: str, changes: dict[str, Any]) -> Options:
-        """These options with `changes`; `call` is the user's call, for the error.
+        """Return these options with `changes`; `call` is the user's call, for the error.
 
         Raises OptionError for an unknown name or an unusable value.
         """
@@ -97,24 +98,24 @@ class Options:
         chosen = replace(self, **changes)
         if chosen.max_latency is not None and chosen.flush_at != AUTO:
             raise OptionError(
-                f"{call}: max_latency={chosen.max_latency!r} with flush_at={chosen.flush_at!r}, but it bounds what "
-                f'flush_at="auto" chooses'
+                f"{call}: max_latency={chosen.max_latency!r} with flush_at={chosen.flush_at!r}, but max_latency "
+                'only limits flush_at="auto"'
             )
         return chosen
 
 
 SWITCH = "dynamic_batch"
-"""The keyword that turns dynamic batching on, beside the options."""
+"""The keyword that turns dynamic batching on, next to the options."""
 
 
 def _unknown(name: str, value: Any) -> str:
     """Says what is wrong with an option that there is not, and what to type."""
     if name == SWITCH:
-        return f"{SWITCH} is no option here, as this turns dynamic batching on by itself: leave it out"
+        return f"{SWITCH} is not an option here, as this call turns dynamic batching on by itself: leave it out"
     meant = near_option(name)
     if meant:
-        return f"there is no option {name!r}: did you mean {meant}={value!r}?"
-    return f"there is no option {name!r}; the options are {', '.join(sorted(_RULES))}"
+        return f"unknown option {name!r}: did you mean {meant}={value!r}?"
+    return f"unknown option {name!r}; the options are {', '.join(sorted(_RULES))}"
 
 
 def _gone(name: str, value: Any) -> str:
@@ -122,7 +123,7 @@ def _gone(name: str, value: Any) -> str:
     if name == "without":
         names = [one for one in value if one in _GONE_SWITCHES] if _is_names(value) else []
         listed = ", ".join(map(repr, names))
-        return f"without={value!r}: {listed} is gone, as no program gained from it: leave it out" if names else ""
+        return f"without={value!r}: {listed} was removed, as no program gained from it: leave it out" if names else ""
     return _GONE.get((name, value), "") if isinstance(value, str) else ""
 
 
@@ -130,10 +131,13 @@ _GONE_SWITCHES = {"sums", "identities"}
 
 
 _GONE = {
-    ("executor", "eager"): 'executor="eager" is now called executor="stepwise": a plan that runs step by step. '
-    'granularity="eager" runs the program itself, not batched',
-    ("executor", "compiled"): 'executor="compiled" is gone, as no program gained from it: type executor="stepwise", or '
-    "leave it out",
+    ("executor", "eager"): (
+        'executor="eager" is now called executor="stepwise": a plan that runs step by step. '
+        'granularity="eager" runs the program itself, not batched'
+    ),
+    ("executor", "compiled"): (
+        'executor="compiled" was removed, as no program gained from it: type executor="stepwise", or leave it out'
+    ),
 }
 
 
@@ -155,7 +159,7 @@ def refuse_without_switch(call: str, names: Mapping[str, Any], backend: bool) ->
         meant = near_option(name)
         given = f"{call}({name}={value!r})"
         if meant == SWITCH:
-            raise OptionError(f"{given}: there is no option {name!r}: did you mean {SWITCH}={value!r}?")
+            raise OptionError(f"{given}: unknown option {name!r}: did you mean {SWITCH}={value!r}?")
         if meant and not backend:
             missing = f"{call}({SWITCH}=True, {meant}={value!r})"
             raise OptionError(f"{given}: {meant} is an option of dynamic batching, which is off: type {missing}")
@@ -168,7 +172,7 @@ _Rule = tuple[Callable[[Any], bool], str]
 
 
 def _one_of(*names: str) -> _Rule:
-    return lambda value: isinstance(value, str) and value in names, f"can be {', '.join(map(repr, names))}"
+    return lambda value: isinstance(value, str) and value in names, f"must be one of {', '.join(map(repr, names))}"
 
 
 def _is_count(value: Any) -> bool:
@@ -188,31 +192,31 @@ def _is_latency(value: Any) -> bool:
     return value is None or (number and 0 < value < float("inf"))
 
 
-_FLAG: _Rule = (lambda value: isinstance(value, bool), "is True or False")
-_COUNT: _Rule = (_is_count, "is a whole number of at least 1")
+_FLAG: _Rule = (lambda value: isinstance(value, bool), "must be True or False")
+_COUNT: _Rule = (_is_count, "must be an integer of at least 1")
 _RULES: dict[str, _Rule] = {
-    "sharing": (lambda value: isinstance(value, bool) or value == AUTO, "is True, False or 'auto'"),
+    "sharing": (lambda value: isinstance(value, bool) or value == AUTO, "must be True, False or 'auto'"),
     "granularity": _one_of(AUTO, BATCHED, EAGER, "graph", "cell", "op"),
-    "expand": (_is_names, "is a tuple of names of blocks, or of their classes"),
+    "expand": (_is_names, "must be a tuple of names of blocks, or of their classes"),
     "scheduler": _one_of(AUTO, *sorted(TABLE)),
     "flush_at": (
         lambda value: value is None or value == AUTO or _is_count(value),
-        "is a whole number of at least 1, 'auto' or None",
+        "must be an integer of at least 1, 'auto' or None",
     ),
-    "max_latency": (_is_latency, "is a positive number of seconds or None"),
+    "max_latency": (_is_latency, "must be a positive number of seconds or None"),
     "max_nodes": _COUNT,
     "max_bytes": _COUNT,
     "profile": _FLAG,
     "check_finite": _FLAG,
     "without": (
         lambda value: _is_names(value) and set(value) <= set(SWITCHES),
-        f"is a tuple of names out of {', '.join(SWITCHES)}",
+        f"must be a tuple of names out of {', '.join(SWITCHES)}",
     ),
-    "copy_inputs": (_is_size, "is a whole number of bytes, 0 or more"),
+    "copy_inputs": (_is_size, "must be an integer number of bytes, 0 or more"),
     "executor": _one_of(AUTO, "stepwise", "replay", "steps"),
-    "reuse": (lambda value: value is None or callable(value), "is a function of the call's arguments, or None"),
+    "reuse": (lambda value: value is None or callable(value), "must be a function of the call's arguments, or None"),
     "outline": _FLAG,
-    "check_reuse": (lambda value: value is None or _is_count(value), "is a whole number of at least 1, or None"),
+    "check_reuse": (lambda value: value is None or _is_count(value), "must be an integer of at least 1, or None"),
 }
 assert set(_RULES) == {field.name for field in fields(Options)}
 

@@ -1,1 +1,1 @@
-"""The way in: hooks on the import of a framework, and what it needs to work here."""
+"""Hooks on the import of a framework, and preparations that it needs to work here."""

@@ -1,9 +1,8 @@
-"""Preparations that MXNet 1.9.1 needs before it can be imported beside today's numpy and CUDA wheels.
+"""Preparations that MXNet 1.9.1 needs to be imported with current numpy and CUDA wheels.
 
-MXNet reads names that numpy has removed since, and looks for CUDA 11 only in its own folder.
-``prepare_mxnet`` is called just before MXNet is imported and puts right what can be put right without
-surprise; where nothing can, it raises an error with the versions and the next step. This module imports
-neither numpy nor a framework.
+MXNet reads names that numpy has since removed, and looks for CUDA 11 only in its own folder. ``prepare_mxnet`` is
+called just before MXNet is imported and fixes what can be fixed without surprises; otherwise it raises an error with
+the versions and the next step. This module imports neither numpy nor a framework.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ def python_problem(python: tuple[int, int], has_distutils: bool) -> str:
     running = f"{python[0]}.{python[1]}"
     if python >= (3, 13):
         return (
-            f"this is Python {running}, and MXNet 1.9.1 needs a numpy older than 2, which it can't have. "
+            f"this is Python {running}, and MXNet 1.9.1 needs a numpy older than 2, which does not support it. "
             "Next: use Python 3.9 to 3.12."
         )
     if not has_distutils:

@@ -1,7 +1,7 @@
-"""Looks at what gluonjit runs on and says, for each problem, what to do.
+"""Examines the installation and says, for each problem, what to do.
 
-Frameworks are tried in processes of their own (``probes``), because one that does not fit its machine may not
-just fail but end the process. The doctor itself imports none and never fails: it says what it can't find out.
+Frameworks are tried in processes of their own (``probes``), because one that does not fit its machine may not only fail
+but kill the process. The doctor itself imports none and never fails: it reports what it cannot determine.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _REMEDIES = (
         "this build needs an NVIDIA driver; without one: pip uninstall mxnet-cu112; pip install 'gluonjit[mxnet]'",
     ),
     (r"lib(cu|nv|nccl)\w*\.so", "CUDA 11 is not found: pip install 'gluonjit[cu112]'"),
-    (r"lib\w+\.so", "a library of the system is missing: install the package that holds it"),
+    (r"lib\w+\.so", "a system library is missing: install the package that provides it"),
     (
         r"no kernel image|compute capability|not compiled",
         "this build has no code for this GPU (MXNet 1.9.1: up to compute capability 8.6): use the CPU or an older GPU",
     ),
     (r"numpy|np\.", "pip install 'numpy<1.24', or on Python 3.12 'numpy>=1.26,<2'"),
-    (r"No module named", "install the module that is named"),
+    (r"No module named", "install the missing module"),
 )
 
 
@@ -111,7 +111,7 @@ def examine(name: str) -> Engine:
         names = [distribution for distribution, _ in engine.distributions]
         engine.problems.append(
             Problem(
-                f"{' and '.join(names)} are both installed and own the same folder",
+                f"{' and '.join(names)} are both installed and use the same folder",
                 f"pip uninstall {' '.join(names)}; then install one of them",
             )
         )
@@ -233,7 +233,7 @@ def _numpy_lines(engines: Iterable[Engine]) -> Iterable[str]:
     if beside and compat.numpy_problem(version):
         yield f"{version}: too new for MXNet {SUPPORTED_MXNET}"
     elif beside and compat.needs_numpy_bool(version):
-        yield f"{version}: fits MXNet only where 'import gluonjit' comes before 'import mxnet'"
+        yield f"{version}: works with MXNet only if 'import gluonjit' comes before 'import mxnet'"
     else:
         yield f"{version}: fits"
 
@@ -279,7 +279,7 @@ def _thread_problems() -> Iterable[Problem]:
     if os.environ.get("MXNET_ENGINE_TYPE") == "NaiveEngine":
         yield Problem(
             "MXNET_ENGINE_TYPE=NaiveEngine waits after every operator",
-            "unset MXNET_ENGINE_TYPE unless you are looking for an error",
+            "unset MXNET_ENGINE_TYPE unless you are debugging",
         )
 
 

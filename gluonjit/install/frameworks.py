@@ -52,7 +52,7 @@ def when_imported(name: str, install: Install) -> None:
         # Another thread's import is waited for here; one that this thread is inside of is not.
         module = importlib.import_module(name)
         if _is_being_imported(module):
-            _warn(name, "gluonjit was imported in the middle of that import; import it before or after")
+            _warn(name, "gluonjit was imported during that import; import it before or after")
             return
     _call_installs(name, module)
 
@@ -113,8 +113,8 @@ def _resolve(hook: str | Callable[..., object]) -> Callable[..., object]:
 
 def _warn(name: str, reason: str) -> None:
     warnings.warn(
-        f"gluonjit could not hook into {name}, which works as if gluonjit were not there: {reason}. "
-        f"'python -m gluonjit doctor' says what to do.",
+        f"gluonjit could not hook into {name}, which works as without gluonjit: {reason}. 'python -m gluonjit "
+        "doctor' says what to do.",
         GluonJITWarning,
         stacklevel=3,
     )

@@ -1,7 +1,7 @@
 """From a program and its derivative to the arrays of integers that `gluonjit._rows` runs.
 
-Where a register lies is decided here: in scratch memory that is used again as soon as it is free, in a buffer that is
-kept for the backward pass, or right where operands, results and gradients are.
+It assigns the place of each register: in scratch memory that is used again as soon as it is free, in a buffer that is
+kept for the backward pass, or directly in operands, results and gradients.
 """
 
 from __future__ import annotations

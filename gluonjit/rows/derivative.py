@@ -1,7 +1,7 @@
 """The backward pass of a program as a program: reverse accumulation, instruction by instruction.
 
-Registers of the program keep their numbers; gradients are new registers. What is added up in one gradient is written
-by its first term and added to by the others; a gradient that is a copy of another is that one.
+Registers of the program keep their numbers; gradients are new registers. The first term of a gradient writes it and the
+others add to it; a gradient that is a copy of another is that one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A cell as a straight list of instructions on matrices of float32, one row a node or one a child.
+"""A cell as a straight-line list of instructions on matrices of float32, one row per node or per child.
 
-A program is made once for a cell and runs for the nodes of any step: `gluonjit._rows` does so in C, a block of nodes
-at a time, so that what lies between two instructions stays in the cache.
+A program is made once per cell and runs for the nodes of any step: `gluonjit._rows` runs it in C, a block of nodes at a
+time, so that intermediate results stay in the cache.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Running compiled programs for the steps of a flush, by `gluonjit._rows`: a stretch of them in one call."""
+"""Runs compiled programs for the steps of a flush with `gluonjit._rows`: a stretch of them in one call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slopes: a rule for each instruction, which adds to its operands' gradients by that of its result, `dy`."""
+"""Slopes: a rule for each instruction, which adds to its operands' gradients from the gradient of its result, `dy`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The steps of a flush that run in C, for any engine: which those are, in which way each is called, and their run."""
+"""The steps of a flush that run in C, for any engine: which they are, how each is called, and their run."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ class Steps:
 
         for number in self._limited:
             if begin <= number < end and not self._in_limits(number, memory):
-                self._unfused[self.plan.steps[number].kind.name] = "a whole number that no entry has"
+                self._unfused[self.plan.steps[number].kind.name] = "an integer that is out of range"
                 end = number
         flags = learned.view("uint8"), read.view("uint8")
         found: list[int] = self._blocks.choose(begin, end, recorded, *flags, self._known, self._marks, make)

@@ -140,7 +140,7 @@ def test_two_builds_of_mxnet_are_a_problem(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(doctor, "_version_of", versions.get)
     monkeypatch.setattr(doctor, "_run_probe", lambda name: (IMPORTED + COMPUTED, ""))
     found = doctor.examine("mxnet")
-    assert "own the same folder" in found.problems[0].what
+    assert "use the same folder" in found.problems[0].what
     assert found.problems[0].step.startswith("pip uninstall mxnet mxnet-cu112")
 
 

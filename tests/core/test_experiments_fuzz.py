@@ -211,7 +211,7 @@ def test_bad_arguments(capsys: Any) -> None:
         with pytest.raises(SystemExit) as stopped:
             cli.main(arguments)
         assert stopped.value.code == 2
-    assert "'x' is not a whole number" in capsys.readouterr().err
+    assert "'x' is not an integer" in capsys.readouterr().err
 
 
 def test_cases_vary(chosen: Framework) -> None:

@@ -199,7 +199,7 @@ def test_reasons_name_what_is_written_to() -> None:
     assert refusal(swallowing, Base()) == "it sets self.count"
     assert refusal(lambda: KEPT.append(1)) == "it writes to KEPT"
     assert refusal(lambda: print()) == "it prints (print)"
-    assert "its source is not at hand" in refusal(eval("lambda: 1"))
+    assert "its source is not available" in refusal(eval("lambda: 1"))
 
 
 def test_no_handler_of_the_programs_lets_an_effect_happen() -> None:

@@ -126,7 +126,7 @@ def test_a_call_that_does_not_come_to_the_door_has_no_such_figure() -> None:
     [
         (["--calls", "4097"], "4097 is more than 4096"),
         (["--rounds", "0"], "0 is less than 1"),
-        (["--planned", "8,none"], "'none' is not a whole number"),
+        (["--planned", "8,none"], "'none' is not an integer"),
         (["--engine", "jax"], "invalid choice: 'jax'"),
     ],
 )

@@ -133,7 +133,7 @@ def test_what_is_kept_is_compared_anew_where_minibatches_have_another_size() -> 
     training = pace.Pace(True)
     training.restore({"eagerly": False, "eager": 2e-3, "batched": 1e-3, "calls": 32, "way": "cell/depth"}, "a day")
     assert str(training.shown()) == (
-        "eager: 64.0 ms a minibatch (32 calls), cell/depth 32.0 in training; runs batched (kept from a day)"
+        "eager: 64.0 ms per minibatch (32 calls), cell/depth 32.0 in training; runs batched (kept from a day)"
     )
     training.compare()
     assert "kept from" not in str(training.shown())

@@ -194,7 +194,7 @@ def test_a_sum_over_calls_with_effects_stays() -> None:
         ("walrus", "it assigns in an expression"),
         ("generator", "it is a generator"),
         ("local", "it calls locals"),
-        ("rebinds", "it gives self another value"),
+        ("rebinds", "it rebinds self"),
         ("one", "no two operators in it may run together"),
     ],
 )

@@ -36,8 +36,8 @@ def test_both_phases_of_a_model_are_timed_and_equal_eager(
     ("arguments", "what"),
     [
         (["--minibatches", "39"], "39 is less than 40"),
-        (["--models", "treelstm"], "there is no model 'treelstm'"),
-        (["--batch-sizes", "8,none"], "'none' is not a whole number"),
+        (["--models", "treelstm"], "no model is called 'treelstm'"),
+        (["--batch-sizes", "8,none"], "'none' is not an integer"),
         (["--seconds", "0"], "0 is not a positive number of seconds"),
     ],
 )

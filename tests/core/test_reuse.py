@@ -220,7 +220,7 @@ REFUSED: dict[str, tuple[Callable[[Any, Any], Callable[[Any, Any], Any]], str]] 
         "the batch ran in the middle of it: a value was read",
     ),
     "drops": (lambda on, net: lambda root, words: net.drop(root), "draws"),
-    "keeps": (lambda on, net: lambda root, words: kept(net, root), "somebody holds a value"),
+    "keeps": (lambda on, net: lambda root, words: kept(net, root), "the program holds a value"),
     "uses": (lambda on, net: lambda root, words: root + net.other, "a value that was captured before it"),
     "learns": (lambda on, net: lambda root, words: root * net.learned, "with a gradient"),
     "gives": (lambda on, net: lambda root, words: Result(root), "it returns a Result"),
@@ -414,7 +414,7 @@ def test_reuse_and_options_that_do_not_fit(on: Any, net: Any) -> None:
         pass
     on.use(net, reuse=lambda tree: [tree])
     call = r"Encoder\(\.\.\.\) with hybridize\(dynamic_batch=True, reuse=\.\.\.\)"
-    why = r"reuse gave the key \[.*\], which can be none: unhashable"
+    why = r"reuse returned the key \[.*\], which cannot be a key: unhashable"
     with pytest.raises(OptionError, match=f"{call}: {why}") as raised:
         net(SMALL)
     assert "a number, a string or a tuple" in str(raised.value)

@@ -116,9 +116,13 @@ def test_the_table_has_a_line_for_each_row(path: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     "arguments, code, says",
     [
-        (["none.json"], 1, "none.json: it cannot be read"),
-        (["TRACE", "--scheduler", "fast"], 2, "no scheduler 'fast'; the schedulers are agenda, agenda_static, depth"),
-        (["TRACE", "--json", "no/such/folder.json"], 2, "there is no folder no/such"),
+        (["none.json"], 1, "none.json: cannot be read"),
+        (
+            ["TRACE", "--scheduler", "fast"],
+            2,
+            "no scheduler is called 'fast'; the schedulers are agenda, agenda_static, depth",
+        ),
+        (["TRACE", "--json", "no/such/folder.json"], 2, "the folder no/such does not exist"),
     ],
 )
 def test_bad_arguments_are_explained(
@@ -134,7 +138,7 @@ def test_batch_sizes_are_whole_numbers(sizes: str, path: Path, capsys: pytest.Ca
     with pytest.raises(SystemExit) as caught:
         main(["simulate", str(path), f"--batch-size={sizes}"])
     assert caught.value.code == 2
-    assert f"{sizes!r} is not a list of whole numbers of at least 1" in capsys.readouterr().err
+    assert f"{sizes!r} is not a list of integers of at least 1" in capsys.readouterr().err
 
 
 def test_a_trace_of_nothing_but_operators_outside_of_a_model_has_no_samples(

@@ -74,7 +74,7 @@ def test_code_of_the_other_checkout_runs_and_has_to_compute_the_same(
 def test_a_folder_that_is_no_checkout_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--against", str(tmp_path / "nowhere"), *TINY]) == 1
     said = capsys.readouterr().err
-    assert said.startswith("error: --against ") and "this is no checkout of gluonjit" in said
+    assert said.startswith("error: --against ") and "not a checkout of gluonjit" in said
     assert said.count("\n") == 1
 
 

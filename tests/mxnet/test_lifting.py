@@ -313,7 +313,9 @@ def test_a_child_that_is_used_twice_and_one_in_two_roles() -> None:
 
 
 def test_a_sum_over_no_children_says_what_to_do() -> None:
-    with pytest.raises(ValueError, match=r"sum_over\(F, children, each\): there are 0 children.*if children:"):
+    with pytest.raises(
+        ValueError, match=r"sum_over\(F, children, each\): a sum needs at least 1 child, and there are 0.*if children:"
+    ):
         gluonjit.nn.sum_over(nd, [], lambda h: h)
 
 

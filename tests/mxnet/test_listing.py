@@ -70,8 +70,8 @@ def test_one_kind_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["soft"], "'soft' is no operator of MXNet. Did you mean"),
-        (["qqq"], "'qqq' is no operator of MXNet. Without a name, all are listed."),
+        (["soft"], "'soft' is not an operator of MXNet. Did you mean"),
+        (["qqq"], "'qqq' is not an operator of MXNet. Without a name, all are listed."),
         (["--kind", "fast"], "--kind 'fast': the kinds are elementwise, row-wise"),
     ],
 )

@@ -55,7 +55,7 @@ def test_copies_and_pickles(net: Any, tmp_path: Any) -> None:
 
 
 def test_options_are_checked_before_anything_changes(net: Any) -> None:
-    with pytest.raises(OptionError, match=r"no option 'sharin'.*sharing"):
+    with pytest.raises(OptionError, match=r"unknown option 'sharin'.*sharing"):
         net.hybridize(dynamic_batch=True, sharin=True)
     with pytest.raises(OptionError, match="granularity='ops'"):
         net.hybridize(dynamic_batch=True, granularity="ops")

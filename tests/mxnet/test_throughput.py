@@ -76,7 +76,7 @@ def test_a_run_writes_a_row_for_each_system_phase_and_batch_size(
     assert plot.read_bytes().startswith(b"\x89PNG")
     said = capsys.readouterr().out
     assert "treelstm-builtin, batch 2" in said and "what is left out" in said
-    assert "alone: not checked" in said and "floor, training, equal work once" in said
+    assert "thread: not checked" in said and "floor, training, equal work once" in said
 
 
 def test_what_is_reused_has_been_seen_before_anything_is_timed() -> None:
@@ -227,9 +227,9 @@ def test_the_run_goes_on_without_a_peer_that_cannot_be_installed() -> None:
     ("arguments", "message"),
     [
         (["--workload", "sick"], "invalid choice: 'sick' (choose from"),
-        (["--peers", "dgl"], "there is no peer 'dgl'; the peers are dynet, torch-handbatched-ownbwd"),
-        (["--ablations", "speed"], f"there is no optimization 'speed'; the optimizations are {SWITCH}"),
-        (["--systems", "torch"], "there is no system 'torch'; the systems are imperative,"),
+        (["--peers", "dgl"], "no peer is called 'dgl'; the peers are dynet, torch-handbatched-ownbwd"),
+        (["--ablations", "speed"], f"no optimization is called 'speed'; the optimizations are {SWITCH}"),
+        (["--systems", "torch"], "no system is called 'torch'; the systems are imperative,"),
         (["--batch-size", "4,4"], "a batch size is named twice in 4,4"),
         (["--engine", "jax"], "invalid choice: 'jax'"),
         (["--hidden", "9", "--against", "."], "--hidden is for treelstm-sick, treelstm-builtin, treelstm-synthetic"),

@@ -176,7 +176,7 @@ def test_an_environment_is_made_once_for_a_list_of_requirements(
 
 def test_a_peer_without_a_wheel_for_this_python_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environments.sys, "version_info", (3, 9, 2))
-    with pytest.raises(PeerError, match=r"dynet: dynet38==2.2 has wheels for Python 3.11 alone, this is 3.9"):
+    with pytest.raises(PeerError, match=r"dynet: dynet38==2.2 only has wheels for Python 3.11, this is 3.9"):
         python_of("dynet")
 
 

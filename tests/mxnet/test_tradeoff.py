@@ -238,7 +238,7 @@ def test_a_plot_needs_neither_predictions_nor_all_granularities(tmp_path: Path) 
         ("--workload trees", "invalid choice: 'trees'"),
         ("--workload bilstm --batch-sizes 4,1", "4,1 is not ascending"),
         ("--workload bilstm --batch-sizes 4,4", "4,4 is not ascending"),
-        ("--workload bilstm --batch-sizes 4,x", "'x' is not a whole number"),
+        ("--workload bilstm --batch-sizes 4,x", "'x' is not an integer"),
         ("--workload bilstm --repeats 0", "0 is less than 1"),
         ("--workload bilstm --seconds never", "'never' is not a number of seconds"),
     ],

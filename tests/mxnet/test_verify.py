@@ -191,9 +191,9 @@ def test_nothing_of_the_net_is_changed(net: Net) -> None:
 def test_bad_input(net: Net) -> None:
     with pytest.raises(ValueError, match="no samples"):
         gluonjit.verify(net, [])
-    with pytest.raises(TypeError, match="the first argument is a model"):
+    with pytest.raises(TypeError, match="the first argument must be a model"):
         gluonjit.verify(lambda x: x, samples(1))
-    with pytest.raises(OptionError, match="no option 'sharring'"):
+    with pytest.raises(OptionError, match="unknown option 'sharring'"):
         gluonjit.verify(net, samples(1), sharring=True)
 
 

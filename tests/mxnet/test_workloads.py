@@ -80,7 +80,7 @@ def test_a_seed_gives_the_same_weights_and_a_limit_the_first_samples(name: str, 
 def test_missing_data_are_named_with_the_next_step(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(DATA_VARIABLE, raising=False)
     with pytest.raises(
-        DataError, match=f"give --data-dir or set {DATA_VARIABLE}, or use the workload treelstm-builtin"
+        DataError, match=f"pass --data-dir or set {DATA_VARIABLE}, or use the workload treelstm-builtin"
     ):
         load(name)
     monkeypatch.setenv(DATA_VARIABLE, str(tmp_path))

@@ -122,10 +122,10 @@ def test_a_model_that_is_not_right_is_a_failure(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ("--models treelstm", "there is no model 'treelstm'; the models are treelstm-cell, "),
+        ("--models treelstm", "no model is called 'treelstm'; the models are treelstm-cell, "),
         ("--models mpnn,mpnn", "named twice"),
         ("--batch-size 0", "0 is less than 1"),
-        ("--batch-size many", "'many' is not a whole number"),
+        ("--batch-size many", "'many' is not an integer"),
         ("--seed -1", "-1 is less than 0"),
     ],
 )

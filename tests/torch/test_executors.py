@@ -47,7 +47,7 @@ def test_an_executor_that_does_not_exist_is_refused() -> None:
 
 
 def test_an_executor_that_is_gone_is_refused_with_what_to_type() -> None:
-    with pytest.raises(OptionError, match=r'executor="compiled" is gone.*type executor="stepwise"'):
+    with pytest.raises(OptionError, match=r'executor="compiled" was removed.*type executor="stepwise"'):
         gluonjit.hybridize(TreeModel(), executor="compiled")
 
 

@@ -190,7 +190,7 @@ def test_options_that_are_nearly_right() -> None:
         gluonjit.hybridize(net, dynamic_batching=True)
     with pytest.raises(OptionError, match="did you mean scheduler='greedy'"):
         gluonjit.hybridize(net, schedular="greedy")
-    with pytest.raises(OptionError, match="dynamic_batch='yes', but it is True or False"):
+    with pytest.raises(OptionError, match="dynamic_batch='yes', but it must be True or False"):
         gluonjit.hybridize(net, dynamic_batch="yes")  # type: ignore[arg-type]
 
 

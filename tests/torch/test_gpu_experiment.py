@@ -87,7 +87,7 @@ def test_a_system_that_computes_something_else_is_an_error(
     assert main([*QUICK, "--systems", "handbatched", "--workloads", "bilstm"]) == 1
     said = capsys.readouterr()
     assert "system handbatched: it does not agree" in said.out
-    assert "1 systems do not compute what the processor does" in said.err
+    assert "1 systems disagree with the CPU" in said.err
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -99,8 +99,8 @@ def test_without_a_gpu_the_next_step_is_named(capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--workloads", "lattice"], "there is no workload 'lattice'"),
-        (["--systems", "dynet"], "there is no system 'dynet'"),
+        (["--workloads", "lattice"], "no workload is called 'lattice'"),
+        (["--systems", "dynet"], "no system is called 'dynet'"),
         (["--hidden", "0"], "0 is less than 1"),
         (["--minutes", "soon"], "'soon' is not a number"),
     ],

@@ -185,7 +185,9 @@ def test_the_gradient_of_a_result_that_its_batch_has_used_is_refused() -> None:
         lambda: torch.autograd.grad(total, results[2:]),
         lambda: total.backward(inputs=[results[3]]),
     ):
-        with pytest.raises(CaptureError, match=r"shape \(3,\) already.*retain_grad\(\) or register_hook\(\)"):
+        with pytest.raises(
+            CaptureError, match=r"already used this result of shape \(3,\).*retain_grad\(\) or register_hook\(\)"
+        ):
             call()
     total.backward()
     assert net.head.weight.grad is not None

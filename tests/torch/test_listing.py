@@ -73,8 +73,8 @@ def test_one_kind_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--engine", "torch", "kthval"], "'kthval' is no operator of PyTorch. Did you mean kthvalue.default"),
-        (["--engine", "torch", "qqq"], "'qqq' is no operator of PyTorch. Without a name, all are listed."),
+        (["--engine", "torch", "kthval"], "'kthval' is not an operator of PyTorch. Did you mean kthvalue.default"),
+        (["--engine", "torch", "qqq"], "'qqq' is not an operator of PyTorch. Without a name, all are listed."),
         (["--engine", "torch", "--kind", "fast"], "--kind 'fast': the kinds are elementwise, reduction"),
     ],
 )
@@ -92,7 +92,7 @@ def test_without_an_engine_the_tables_of_all_that_are_installed_are_printed(
     assert {"softmax.int", "gelu.default"} <= {line[0] for line in found}
     if BOTH:
         assert main(["rules", "--markdown"]) == 2
-        assert "give --engine mxnet or --engine torch" in capsys.readouterr().err
+        assert "add --engine mxnet or --engine torch" in capsys.readouterr().err
 
 
 def test_an_engine_that_cannot_be_imported_says_so(

@@ -572,7 +572,7 @@ def test_without_a_source_nothing_is_made() -> None:
 
 
 def test_an_unusable_value_of_the_option_is_an_error() -> None:
-    with pytest.raises(gluonjit.errors.OptionError, match="outline='no', but it is True or False"):
+    with pytest.raises(gluonjit.errors.OptionError, match="outline='no', but it must be True or False"):
         gluonjit.hybridize(Recursive(), dynamic_batch=True, outline="no")
 
 

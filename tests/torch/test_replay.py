@@ -137,7 +137,7 @@ def test_backward_of_an_older_flush_after_a_newer_one_has_run() -> None:
         total.item()  # runs it
         losses.append(total)
     report = gluonjit.explain()
-    assert report.executed.declined == {"all static plans of its skeleton wait for a backward pass": 1}
+    assert report.executed.declined == {"all static plans of its skeleton have a pending backward pass": 1}
     for number in (0, 5, 3, 4, 1, 2):
         net.zero_grad()
         losses[number].backward()
@@ -275,7 +275,7 @@ def test_a_static_plan_that_was_made_in_inference_mode_runs_outside_of_it() -> N
             "steps",
             "draws random numbers",
         ),
-        (lambda net: None, {"check_finite": True}, "stepwise", "check_finite looks at the results of each step"),
+        (lambda net: None, {"check_finite": True}, "stepwise", "check_finite checks the results of each step"),
         (lambda net: None, {"profile": True}, "stepwise", "a profiled flush waits after each step"),
     ],
 )

@@ -87,7 +87,7 @@ def test_workloads_are_those_that_throughput_has(capsys: pytest.CaptureFixture[s
     with pytest.raises(SystemExit) as caught:
         main(["--engine", "torch", "--workload", "lattice"])
     assert caught.value.code == 2
-    assert "there is no workload 'lattice' on torch" in capsys.readouterr().err
+    assert "no workload is called 'lattice' on torch" in capsys.readouterr().err
     for name in set(NAMES) - {"lattice", "treelstm-builtin"}:
         assert main(["--engine", "torch", "--workload", name, "--data-dir", str(tmp_path)]) == 1
         assert "no such file" in capsys.readouterr().err

@@ -168,6 +168,6 @@ def test_an_error_of_the_batched_run_alone(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setitem(rules.RULES, "erf.default", rule)
     with pytest.raises(
-        VerifyError, match="eager execution runs, and batched execution raises ZeroDivisionError: planted"
+        VerifyError, match="eager execution works, and batched execution raises ZeroDivisionError: planted"
     ):
         gluonjit.verify(Net(), [Sample() for _ in range(3)], granularity="cell")

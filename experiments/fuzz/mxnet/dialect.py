@@ -1,4 +1,4 @@
-"""MXNet's spelling, and what its programs are drawn of beside what those of every framework are."""
+"""MXNet's spelling, and the instructions that its programs have in addition to those of every framework."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lines of instructions that MXNet has beside those of every framework."""
+"""The lines of instructions that MXNet has in addition to those of every framework."""
 
 from __future__ import annotations
 

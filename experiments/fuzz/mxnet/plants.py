@@ -1,4 +1,4 @@
-"""Faults to build into gluonjit's engine for MXNet. This file reaches into the library's insides."""
+"""Faults to build into gluonjit's engine for MXNet. This file uses the library's internals."""
 
 from __future__ import annotations
 

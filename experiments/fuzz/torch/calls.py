@@ -1,4 +1,4 @@
-"""The lines of instructions on cells, layers, histories and writes that PyTorch has beside those of every framework."""
+"""The lines of instructions on cells, layers, histories and writes that PyTorch has in addition."""
 
 from __future__ import annotations
 

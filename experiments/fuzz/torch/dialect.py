@@ -1,4 +1,4 @@
-"""PyTorch's spelling, and the instructions that its programs have beside those of every framework."""
+"""PyTorch's spelling, and the instructions that its programs have in addition to those of every framework."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lines of instructions on single elements that PyTorch has beside those of every framework."""
+"""The lines of elementwise instructions that PyTorch has in addition to those of every framework."""
 
 from __future__ import annotations
 

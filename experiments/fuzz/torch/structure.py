@@ -1,4 +1,4 @@
-"""The lines of instructions on shapes, slices, axes and products that PyTorch has beside those of every framework."""
+"""The lines of instructions on shapes, slices, axes and products that PyTorch has in addition."""
 
 from __future__ import annotations
 

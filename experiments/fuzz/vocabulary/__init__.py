@@ -1,4 +1,4 @@
-"""Instructions of drawn programs, in the words of every framework, which adds its spelling and its own lines."""
+"""Instructions of random programs, common to all frameworks; each adds its spelling and its own lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instructions that look at values, leave the recording, write, throw results away, or raise."""
+"""Instructions that read values, leave the recording, write, discard results, or raise."""
 
 from __future__ import annotations
 

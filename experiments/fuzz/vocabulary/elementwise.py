@@ -1,4 +1,4 @@
-"""Instructions on single elements. Values stay small; what jumps is used on given arrays alone."""
+"""Elementwise instructions. Values stay small; discontinuous functions are applied only to given arrays."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def jump(run: Run, a: int, b: int, c: int) -> str | None:
 
 @op
 def integers(run: Run, a: int, b: int, c: int) -> str | None:
-    """Arithmetic on whole numbers."""
+    """Arithmetic on integers."""
     return run.say("integers", a, b, c, t=run.tokens, k=c % run.tokens.shape[0])
 
 

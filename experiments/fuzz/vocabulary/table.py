@@ -1,8 +1,8 @@
 """Instructions by name, and the lines of code that each chooses among, as a framework spells them.
 
-A line is the text of an f-string: what stands in braces is computed of the arrays and numbers that the instruction
-has chosen. `@name` is an operator, a method or a keyword as the framework calls it. After ` ?? ` stands when a line has
-room; where it has none, the next one is taken. What every framework has is written once, beside its instruction.
+A line is the text of an f-string: braces hold the arrays and numbers that the instruction has chosen. `@name` is an
+operator, a method or a keyword as the framework spells it. After ` ?? ` comes the condition of a line; if it does not
+hold, the next line is taken. Lines common to all frameworks are written once, with their instruction.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Dialect:
         return {name: [_compiled(line) for line in lines] for name, lines in texts.items()}
 
     def say(self, name: str, a: int, b: int, c: int, values: Mapping[str, Any]) -> str | None:
-        """A line of an instruction, chosen by its numbers among those that have room; None where there is none."""
+        """A line of an instruction, chosen by its numbers among those that have room; None if there is none."""
         lines = self.lines[name]
         known = {**self.values, "a": a, "b": b, "c": c, **values}
         first = a + 7 * b + 13 * c

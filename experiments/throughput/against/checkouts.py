@@ -1,4 +1,4 @@
-"""Checkouts of this repository: whether a folder is one, which commit, and its compiled modules."""
+"""Checkouts of this repository: their validation, their commit, and their compiled modules."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ MODULES = ("_fast", "_rows")
 
 
 def checkout_of(given: str) -> Path:
-    """Return the folder of a checkout whose modules in C are built. Raises PeerError where it is none."""
+    """Return the folder of a checkout whose modules in C are built. Raises PeerError if it is none."""
     folder = Path(given).expanduser().resolve()
     missing = [name for name in NEEDED if not (folder / name).is_file()]
     if missing:
-        raise PeerError(f"--against {given}: this is no checkout of gluonjit, there is no {missing[0]} in it")
+        raise PeerError(f"--against {given}: not a checkout of gluonjit, {missing[0]} is missing")
     build(folder)
     return folder
 
@@ -60,7 +60,7 @@ def _unbuilt(folder: Path) -> str:
 
 
 def commit_of(folder: Path) -> str | None:
-    """Return the commit of a checkout, with `+` where files differ from it; None where that cannot be told."""
+    """Return the commit of a checkout, with `+` where files differ from it; None if that cannot be told."""
     found = _git(folder, "rev-parse", "HEAD")
     if not found:
         return None

@@ -79,7 +79,7 @@ class Version(Process):
 def compare(wanted: Wanted) -> dict[str, Any]:
     """Check, measure, show and save.
 
-    Raises PeerError where a checkout cannot be asked, Disagreement where the two do not compute the same.
+    Raises PeerError if a checkout cannot be asked, Disagreement if the two do not compute the same.
     """
     other = checkout_of(wanted.checkout)
     build(HERE)

@@ -1,4 +1,4 @@
-"""The median of paired ratios, with an interval that holds whatever their distribution is."""
+"""The median of paired ratios, with an interval that holds for any distribution."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The process of one checkout: it loads a workload once, and then does what it is told, a line of JSON at a time.
+"""The process of one checkout: it loads a workload once, and then obeys commands, one line of JSON at a time.
 
-It is run as a file, and serves the code of another folder, which may be older than this file: all that it asks of that
-is in `Server` and `main`. `python serve.py CHECKOUT --engine torch --workload NAME --system NAME ...`.
+It runs as a file, and serves the code of another folder, which may be older than this file: `Server` and `main` contain
+everything that it needs of that code. `python serve.py CHECKOUT --engine torch --workload NAME --system NAME ...`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--limit", type=int)
     options = parser.parse_args()
-    sys.path[0] = str(options.checkout)  # in the place of this file's folder
+    sys.path[0] = str(options.checkout)  # in place of this file's folder
     # What a library prints must not come between replies.
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)

@@ -1,1 +1,1 @@
-"""Other libraries on the same samples and weights, each in an environment and a process of its own."""
+"""Other libraries on the same samples and weights, each in its own environment and process."""

@@ -1,4 +1,4 @@
-"""The environments of the peers, each in a folder of its own that is made when it is missing."""
+"""The environments of the peers, each in its own folder, created if missing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def python_of(peer: str, folder: Path = FOLDER) -> Path:
     needs = NEEDS[peer]
     if needs.python and sys.version_info[:2] != needs.python:
         wanted, here = (".".join(map(str, version)) for version in (needs.python, sys.version_info[:2]))
-        raise PeerError(f"{peer}: {needs.requirements[0]} has wheels for Python {wanted} alone, this is {here}")
+        raise PeerError(f"{peer}: {needs.requirements[0]} only has wheels for Python {wanted}, this is {here}")
     place = folder / needs.folder
     python, stamp = place / "bin" / "python", place / STAMP
     listed = "\n".join(needs.requirements)
@@ -55,7 +55,7 @@ def _make(peer: str, place: Path, python: Path, requirements: tuple[str, ...]) -
     try:
         venv.create(place, clear=True, with_pip=True, symlinks=True)
     except (OSError, subprocess.CalledProcessError) as error:
-        raise PeerError(f"{peer}: {place} cannot be made: {error}") from error
+        raise PeerError(f"{peer}: {place} cannot be created: {error}") from error
     command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]
     done = subprocess.run([*command, *requirements], capture_output=True, text=True, check=False)
     if done.returncode:

@@ -1,4 +1,4 @@
-"""The schedule of a minibatch of trees in which a level needs the level below alone: leaves stand at their own depth.
+"""The schedule of a minibatch of trees in which a level needs only the level below: leaves stay at their own depth.
 
 `forest` runs all leaves first and writes states in place; this one suits programs that autograd differentiates.
 """

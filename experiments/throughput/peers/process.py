@@ -1,4 +1,4 @@
-"""Processes that are given orders line by line and time themselves, and a peer as a system among the others."""
+"""Processes that take commands line by line and time themselves, and a peer as one of the systems."""
 
 from __future__ import annotations
 
@@ -151,6 +151,6 @@ def command_of(python: Path) -> list[str]:
 
 
 def _environment(threads: int, root: Path) -> dict[str, str]:
-    """Return the environment of a process: so many threads, and the modules of a checkout."""
+    """Return the environment of a process: this many threads, and the modules of a checkout."""
     limits = {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
     return {**os.environ, **limits, "PYTHONPATH": str(root)}

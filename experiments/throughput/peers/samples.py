@@ -1,4 +1,4 @@
-"""Samples and weights as plain arrays, which travel to the peers in a file: written here, read in the peer's process.
+"""Samples and weights as plain arrays, passed to the peers in a file: written here, read in the peer's process.
 
 Only numpy is imported: the peers' environments have no MXNet.
 """

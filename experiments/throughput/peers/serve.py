@@ -1,6 +1,6 @@
-"""The process of a peer: it loads samples and weights once, and then does what it is told, a line of JSON at a time.
+"""The process of a peer: it loads samples and weights once, and then obeys commands, one line of JSON at a time.
 
-It runs in the peer's environment, where there is neither MXNet nor gluonjit: `python -m ...serve --peer NAME ...`.
+It runs in the peer's environment, which has neither MXNet nor gluonjit: `python -m ...serve --peer NAME ...`.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from experiments.data.arrays import Make
 
 
 def given(part: Any, make: Make) -> Any:
-    """Return a sample, or a part of one, with arrays that `make` makes in the place of numpy's."""
+    """Return a sample, or a part of one, with arrays that `make` makes in place of numpy's."""
     if isinstance(part, np.ndarray):
         return make(part)
     if isinstance(part, (tuple, list)):
@@ -19,7 +19,7 @@ def given(part: Any, make: Make) -> Any:
 
 
 def integers(numbers: Any) -> np.ndarray:
-    """Return whole numbers as an array: indices, or classes; of one number without axes."""
+    """Return integers as an array: indices, or classes; of one number without axes."""
     return np.asarray(numbers, dtype=np.int32)
 
 

@@ -44,7 +44,7 @@ def unbatch(net: nn.Module) -> None:
 
 
 def run(net: nn.Module, samples: Sequence[Any], row: Row, training: bool) -> Arrays:
-    """Return each sample's loss, and in training the gradients of their sum, where there are any."""
+    """Return each sample's loss, and in training the gradients of their sum, if there are any."""
     if not training:
         with torch.no_grad():
             return {"losses": _numbers([row.loss(net, sample) for sample in samples])}

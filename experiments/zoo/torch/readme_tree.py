@@ -12,7 +12,7 @@ from experiments.zoo.samples.trees import Tree, rated
 
 
 class TreeModel(nn.Module):
-    """One layer for words, one for children, whose sum is 0 where there are none."""
+    """One layer for words, one for children, whose sum is 0 if there are none."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Costs of a flush: coefficients of the machine, curves of what was measured, and predictions from a plan."""
+"""Costs of a flush: coefficients of the machine, measured curves, and predictions from a plan."""
 
 from gluonjit.analysis.costs.coefficients import Coefficients, CoefficientsError
 from gluonjit.analysis.costs.model import CostModel, Observed, ObservedBackward

@@ -1,4 +1,4 @@
-"""Coefficients: what each piece of work costs on one machine, and the file in which that is kept."""
+"""Coefficients: the cost of each piece of work on one machine, and the file that stores them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measured points of one cost against its size, and what they say of other sizes."""
+"""Measured points of one cost against its size, and the interpolation to other sizes."""
 
 from __future__ import annotations
 

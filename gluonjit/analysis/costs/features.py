@@ -1,4 +1,4 @@
-"""Amounts of each kind of work that a plan asks for: for each part of a flush a table of coefficient -> amount."""
+"""Amounts of each kind of work in a plan: for each part of a flush a table of coefficient -> amount."""
 
 from __future__ import annotations
 

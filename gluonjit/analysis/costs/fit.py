@@ -1,4 +1,4 @@
-"""Non-negative coefficients from measurements: least relative errors, robust to outliers."""
+"""Non-negative coefficients fitted to measurements by least relative errors, robust to outliers."""
 
 from __future__ import annotations
 

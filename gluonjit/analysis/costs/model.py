@@ -1,4 +1,4 @@
-"""The time of a flush, predicted from its plan and corrected by what was measured."""
+"""The time of a flush, predicted from its plan and corrected by measurements."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class CostModel:
         self._lock = Lock()
 
     def predict(self, plan: Plan, calls: int, scheduler: str, granularity: str, training: bool) -> Costs:
-        """Seconds of capturing so many calls, of the flush of their plan, and where `training` of its backward."""
+        """Seconds of capturing this many calls, of the flush of their plan, and where `training` of its backward."""
         with self._lock:
             parts = self._workloads.get(workload(plan), {})
             whole = self._whole(plan, calls, scheduler, granularity)
@@ -76,7 +76,7 @@ class CostModel:
         return self.coefficients.call_op if granularity == "op" else self.coefficients.call_cell
 
     def analysis(self, scheduler: str, nodes: float, steps: float) -> float:
-        """Seconds to schedule so many nodes into so many steps, and to lay them out."""
+        """Seconds to schedule this many nodes into this many steps, and to lay them out."""
         known = self.coefficients.analysis.get(scheduler)  # None of one that is newer than the calibration
         fixed, node, step = known or TABLE[scheduler].seconds
         return fixed + node * nodes + step * steps

@@ -1,6 +1,6 @@
-"""Schedulers: which nodes run together, in which order. Each is a file here, and a row of `analysis/table.py`.
+"""Schedulers decide which nodes run together, in which order. Each is a file here, and a row of `analysis/table.py`.
 
-`schedule(nodes)` takes `Nodes` and returns steps of nodes of one type each, in an order in which they can run.
+`schedule(nodes)` takes `Nodes` and returns steps of nodes of one type each, in a valid order.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Scheduling by agenda: of what is ready run the type whose remaining nodes lie least deep, all that are ready.
+"""Scheduling by agenda: run all ready nodes of the type whose remaining nodes have the least mean depth.
 
-Types whose nodes run alone go first: waiting gains nothing for them. (Neubig et al. 2017, section 3.2; the mean is
-taken over the nodes that remain, not once over all, which their text leaves open and which needs fewer launches.)
+Types whose nodes run alone go first: waiting gains nothing for them. (Neubig et al. 2017, section 3.2. The mean is
+taken over the remaining nodes, not once over all nodes; their text leaves this open, and it needs fewer launches.)
 """
 
 from __future__ import annotations

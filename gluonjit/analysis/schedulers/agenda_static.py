@@ -1,4 +1,4 @@
-"""Scheduling by agenda with means taken once, over all nodes: what DyNet does (Neubig et al. 2017, section 3.2)."""
+"""Scheduling by agenda with means taken once, over all nodes, as DyNet does (Neubig et al. 2017, section 3.2)."""
 
 from __future__ import annotations
 

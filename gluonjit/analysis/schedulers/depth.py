@@ -1,11 +1,11 @@
 """Scheduling by phase and depth.
 
 Nodes of equal phase, depth and signature run together (depth: Neubig et al. 2017, section 3.2). Two families of nodes
-are in one phase if each depends on the other, directly or not. Phases run one after the other; only inside a phase does
-depth decide, which is counted in it, as samples may enter it at different ones (the steps of a decoder after encoders
-of different lengths). Kinds that no recursion goes through run once, before or after it. So an output layer is one step
-however deep the samples are (Fegade et al. 2024, ACRoBat, get this from annotations; here it is read off the captured
-graph).
+are in one phase if each depends on the other, directly or not. Phases run one after the other. Depth decides only
+inside a phase, and is counted there, because samples may enter a phase at different depths (the steps of a decoder
+after encoders of different lengths). Kinds outside of any recursion run once, before or after it, so an output layer is
+one step for samples of any depth (Fegade et al. 2024, ACRoBat, get this from annotations; here it is read off the
+captured graph).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Scheduling by ratio: of what is ready run the type of which most of what could ever run next is ready.
+"""Scheduling by ratio: run the ready type with the largest ready fraction of its typewise frontier.
 
-The typewise frontier of a type are its nodes that no other remaining node of the type comes before. Where all of it is
-ready, to run it now cannot be a mistake (Chen et al. 2023, ED-Batch, section 2.3).
+The typewise frontier of a type is the set of its nodes that no other remaining node of the type precedes. If all of it
+is ready, running it now cannot be a mistake (Chen et al. 2023, ED-Batch, section 2.3).
 """
 
 from __future__ import annotations

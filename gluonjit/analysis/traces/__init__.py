@@ -1,4 +1,4 @@
-"""Traces: captured graphs as files, from which a flush is planned anew where no framework is."""
+"""Traces: captured graphs as files, from which a flush is planned again without a framework."""
 
 from gluonjit.analysis.traces.document import NO_SAMPLE, Table, Trace, TraceKind, TraceLeaf, TraceNodes
 from gluonjit.analysis.traces.files import read_trace, write_trace

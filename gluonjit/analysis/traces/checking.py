@@ -1,6 +1,6 @@
-"""Reads JSON objects whose fields have to be of given types, and checks whether the parts of a trace fit together.
+"""Reads JSON objects with fields of given types, and checks that the parts of a trace fit together.
 
-So whatever is planned from a trace is no nonsense; what does not fit raises with its place.
+This guarantees that plans made from a trace make sense; errors name the place.
 """
 
 from __future__ import annotations
@@ -57,24 +57,24 @@ class Fields:
         return self._get(name, bool, "true or false")
 
     def number(self, name: str) -> int:
-        """A whole number of at least 0."""
+        """An integer of at least 0."""
         found = self._get(name, int, "a whole number")
         if not 0 <= found <= _MOST:
             raise Damaged(f"{self._prefix}{name} is {found}, not from 0 to {_MOST}")
         return found
 
     def numbers(self, name: str, count: int | None = None, least: int = 0, most: int = _MOST) -> Index:
-        """A list of whole numbers between two limits, and so many where `count` is given."""
+        """A list of integers between two limits, and this many where `count` is given."""
         listed = self._get(name, list, "a list")
         if count is not None and len(listed) != count:
             raise Damaged(f"{self._prefix}{name} has {len(listed)} numbers, not {count}")
         wrong = next((item for item in listed if item.__class__ is not int or not least <= item <= most), None)
         if wrong is not None or None in listed:
-            raise Damaged(f"{self._prefix}{name} holds {_shown(wrong)}, not only whole numbers from {least} to {most}")
+            raise Damaged(f"{self._prefix}{name} holds {_shown(wrong)}, not only integers from {least} to {most}")
         return np.array(listed, dtype=np.int64)
 
     def number_lists(self, name: str) -> tuple[tuple[int, ...], ...]:
-        """Lists of whole numbers."""
+        """Lists of integers."""
         listed = self._get(name, list, "a list")
         inner = Fields({str(number): item for number, item in enumerate(listed)}, f"{self._prefix}{name}")
         return tuple(tuple(inner.numbers(str(number)).tolist()) for number in range(len(listed)))
@@ -114,7 +114,7 @@ def check(trace: Trace) -> None:
         if (read >= np.minimum(nodes.bases, trace.rows)[:, None]).any():
             raise Damaged(f"{where}.operands reads rows that are made later")
         if (depths[read] < 0).any():
-            raise Damaged(f"{where}.operands reads rows that nothing makes")
+            raise Damaged(f"{where}.operands reads rows that no node makes")
         if (depths[read] >= nodes.depths[:, None]).any():
             raise Damaged(f"{where}.depths has nodes that are not deeper than their operands")
         wanted = np.array([looks.number(spec) for spec in kind.operands for _ in range(spec.rows)], dtype=np.int64)
@@ -155,7 +155,7 @@ def _made(trace: Trace) -> tuple[Index, _Looks]:
         if (rows >= trace.rows).any():
             raise Damaged(f"{where} has rows up to {rows.max()}, but there are {trace.rows}")
         if (depth[rows] >= 0).any() or len(np.unique(rows)) != len(rows):
-            raise Damaged(f"{where} makes rows that are made already")
+            raise Damaged(f"{where} makes rows that already exist")
         depth[rows] = depths
         looks.rows[rows] = looks.number(spec)
     return depth, looks
@@ -189,7 +189,10 @@ def _check_families(trace: Trace) -> None:
     first: dict[int, TraceKind] = {}
     for number, kind in enumerate(trace.kinds):
         if _form(kind) != _form(first.setdefault(kind.family, kind)):
-            raise Damaged(f"kinds[{number}].family is {kind.family}, as that of {first[kind.family].name!r}, unlike it")
+            raise Damaged(
+                f"kinds[{number}].family is {kind.family}, like that of {first[kind.family].name!r}, but the "
+                "kinds differ"
+            )
 
 
 def _form(kind: TraceKind) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""The document of a trace: a captured graph without numbers of any array. docs/traces.md has its file's format."""
+"""The document of a trace: a captured graph without numbers of arrays. docs/traces.md describes its file format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traces as files: one JSON document each, compressed where the name ends in .gz."""
+"""Traces as files: one JSON document each, compressed if the name ends in .gz."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def write_trace(trace: Trace, path: str | Path) -> None:
     """Write a trace, whole or not at all. Raises TraceError for a folder that there is not."""
     path = Path(path)
     if not path.parent.is_dir():
-        raise TraceError(f"{path}: there is no folder {path.parent} to write the trace to. Next: make it.")
+        raise TraceError(f"{path}: the folder {path.parent} does not exist. Next: create it.")
     data = json.dumps(_encoded(trace), separators=(",", ":"), allow_nan=False).encode() + b"\n"
     write_whole(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
 
@@ -40,7 +40,7 @@ def read_trace(path: str | Path) -> Trace:
     try:
         data = read_regular(path, MOST_BYTES)
     except OSError as error:
-        raise TraceError(f"{path}: it cannot be read ({error.strerror}). Next: check the path.") from error
+        raise TraceError(f"{path}: cannot be read ({error.strerror}). Next: check the path.") from error
     except ValueError as error:
         raise TraceError(f"{path}: {error}. {_SMALLER}") from error
     try:
@@ -48,33 +48,33 @@ def read_trace(path: str | Path) -> Trace:
             with gzip.open(BytesIO(data)) as stream:
                 data = stream.read(MOST_BYTES + 1)
             if len(data) > MOST_BYTES:
-                raise TraceError(f"{path}: it has more than {MOST_BYTES} bytes once it is unpacked. {_SMALLER}")
+                raise TraceError(f"{path}: larger than {MOST_BYTES} bytes when unpacked. {_SMALLER}")
         value = json.loads(data, object_pairs_hook=_unique)
     except (OSError, EOFError, zlib.error) as error:
-        raise TraceError(f"{path}: it is cut off or damaged ({error}). {_AGAIN}") from error
+        raise TraceError(f"{path}: truncated or damaged ({error}). {_AGAIN}") from error
     except (ValueError, RecursionError) as error:
-        raise TraceError(f"{path}: it is no trace, as it is not JSON ({error}). {_AGAIN}") from error
+        raise TraceError(f"{path}: not a trace, as it is not JSON ({error}). {_AGAIN}") from error
     if not isinstance(value, dict) or value.get("format") != FORMAT:
         found = f'"format": {value.get("format")!r}' if isinstance(value, dict) else f"a {type(value).__name__}"
-        raise TraceError(f'{path}: it is no trace: it holds {found}, not "format": {FORMAT!r}. {_AGAIN}')
+        raise TraceError(f'{path}: not a trace: it holds {found}, not "format": {FORMAT!r}. {_AGAIN}')
     version = value.get("version")
     if version != VERSION:
         raise TraceError(
-            f"{path}: it is a trace of version {version!r}, and this gluonjit reads version {VERSION}. "
-            f"Next: read it with the gluonjit that wrote it, or write it again with this one."
+            f"{path}: a trace of version {version!r}, but this gluonjit reads version {VERSION}. Next: read it "
+            "with the gluonjit that wrote it, or write it again with this one."
         )
     try:
         trace = _decoded(Fields(value, ""))
         check(trace)
     except Damaged as error:
-        raise TraceError(f"{path}: it is a damaged trace: {error}. {_AGAIN}") from error
+        raise TraceError(f"{path}: a damaged trace: {error}. {_AGAIN}") from error
     return trace
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key comes twice")
+        raise ValueError("a key occurs twice")
     return found
 
 

@@ -1,4 +1,4 @@
-"""From a trace back to a graph, on which the same plans are made as on the one that was captured; and with sharing."""
+"""From a trace back to a graph, which gives the same plans as the captured one; and with sharing applied."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def merged(trace: Trace) -> Trace:
 class Restored:
     """A graph to be planned once (to plan folds sums in it), and what `make_plan` needs with it.
 
-    held: the values that somebody can still read; calls: captured calls, shared ones included.
+    held: the values that can still be read; calls: captured calls, shared ones included.
     """
 
     graph: Graph
@@ -77,13 +77,13 @@ def variant(trace: Trace, samples: Iterable[int] | None = None, sharing: bool | 
 
     samples: the positions of those to take, in this order, repeated for larger batches (see `resampled`); None for
     everything as captured. sharing: whether equal nodes are one, as the option `sharing` would have it; None as
-    captured. Raises TraceError where `sharing=False` is asked of a trace taken with sharing, which no longer knows the
+    captured. Raises TraceError if `sharing=False` is asked of a trace taken with sharing, which no longer knows the
     nodes that were shared.
     """
     if sharing is False and trace.sharing:
         raise TraceError(
-            "sharing=False of a trace that was captured with sharing=True: the calls that were shared are not in it. "
-            "Next: capture it with gluonjit.batching(sharing=False), which gives both."
+            "sharing=False for a trace captured with sharing=True: the shared calls are not in it. Next: capture "
+            "it with gluonjit.batching(sharing=False), which allows both."
         )
     if samples is not None:
         trace = resampled(trace, samples)

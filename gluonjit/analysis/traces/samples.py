@@ -1,8 +1,8 @@
-"""Smaller and larger batches out of one trace: some of its samples, or samples several times.
+"""Smaller and larger batches from one trace: some of its samples, or samples several times.
 
-What was captured once for all stays so; what one sample alone has read or computed is copied with it. What depends on
-several samples is made anew if it is a sum, over the samples taken; if it is not, it is kept where each of the samples
-it needs is there once, and else left out, and what it would read counts as read.
+What was captured once for all samples stays single; what one sample alone has read or computed is copied with it. A sum
+over several samples becomes a sum over the samples taken. Anything else that depends on several samples is kept if each
+of them is present once, and left out otherwise; its operands then count as read.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Owners:
 def owners_of(trace: Trace) -> Owners:
     """Nodes captured outside of samples, as losses, belong to the sample they depend on, if it is one.
 
-    Raises TraceError where a sample uses what another one, or several together, have computed.
+    Raises TraceError if a sample uses what another one, or several together, have computed.
     """
     inputs = _inputs(trace)
     rows = [COMMON] * trace.rows
@@ -65,8 +65,8 @@ def owners_of(trace: Trace) -> Owners:
         elif used - {owner}:
             other = "several samples" if min(used) == JOINT else f"sample {min(used - {owner})}"
             raise TraceError(
-                f"a subset of a trace's samples: in sample {owner} {trace.kinds[kind].name} uses a result of {other}, "
-                f"so that no sample can be taken alone. Next: simulate the whole trace, without a batch size."
+                f"a subset of a trace's samples: in sample {owner} {trace.kinds[kind].name} uses a result of "
+                f"{other}, so no sample can be taken alone. Next: simulate the whole trace, without a batch size."
             )
         nodes.setdefault(owner, []).append((kind, position))
         base = int(traced.bases[position])
@@ -109,8 +109,8 @@ def resampled(trace: Trace, samples: Iterable[int]) -> Trace:
         return trace
     if trace.sharing:
         raise TraceError(
-            f"{len(chosen)} samples of a trace of {len(numbers)} that was captured with sharing=True: it is not known "
-            f"which samples a shared call belongs to. Next: capture it with gluonjit.batching(sharing=False)."
+            f"{len(chosen)} samples of a trace of {len(numbers)} captured with sharing=True: the samples of a "
+            "shared call are unknown. Next: capture it with gluonjit.batching(sharing=False)."
         )
     owners = owners_of(trace)
     made = _Made(trace, owners)
@@ -228,7 +228,7 @@ class _Made:
         return base
 
     def _add_sum(self, kind: int, terms: list[Term], live: bool) -> Term | None:
-        """The rows of a sum of these terms, None where there are none."""
+        """The rows of a sum of these terms, None if there are none."""
         old = self.old.kinds[kind]
         if not terms:
             return None
@@ -248,7 +248,7 @@ class _Made:
         return list(range(base, base + old.rows))
 
     def _addition(self, like: TraceKind, count: int) -> int:
-        """The number of the kind that adds up so many arrays."""
+        """The number of the kind that adds up this many arrays."""
         key = addition(like.outputs[0].spec, count, like.mode)
         known = self.additions.get(key)
         if known is None:

@@ -38,13 +38,13 @@ def trace_of(graph: Graph, granularity: str, sharing: bool) -> Trace:
 
 
 def save_graph(graph: Graph, path: str | Path, granularity: str, sharing: bool) -> None:
-    """Write the trace of an open batch's graph. Raises TraceError where there is nothing in it, or no such folder."""
+    """Write the trace of an open batch's graph. Raises TraceError if there is nothing in it, or no such folder."""
     for record in graph.records.values():
         record.complete()
     if not graph.nodes:
         raise TraceError(
-            f"batch.save_trace({str(path)!r}): nothing waits to run in this batch. Next: call it inside of `with "
-            f"gluonjit.batching() as batch:`, after the calls of the model and before any of their values is read."
+            f"batch.save_trace({str(path)!r}): nothing is pending in this batch. Next: call it inside of `with "
+            "gluonjit.batching() as batch:`, after the calls of the model and before reading any of their values."
         )
     write_trace(trace_of(graph, "op" if granularity == "op" else "cell", sharing), path)
 

@@ -1,7 +1,7 @@
-"""Views of lazy arrays, which share memory with them in MXNet, and the way from an array to a view of it.
+"""Views of lazy arrays, which share memory with them in MXNet, and the path from an array to a view of it.
 
-A view is a lazy array by itself until something is written to: the array that it is a view of has memory of its own
-from then on, or had it before, as inputs have, and the view is what MXNet gives for it of that memory.
+A view is a separate lazy array until something is written. Then its base gets memory of its own, unless it had some
+before, as inputs do, and the view becomes MXNet's view of that memory.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Shape, dtype and device of MXNet arrays, in the words of the graph."""
+"""Shape, dtype and device of MXNet arrays, as specs of the graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Backward of lazy arrays: through the whole batch in one go wherever the program allows it."""
+"""Backward of lazy arrays: through the whole batch in one pass if the program allows it."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def grad(
     if create_graph and any(isinstance(head, Lazy) for head in listed):
         raise CaptureError(
             "autograd.grad(create_graph=True) of a dynamically batched value: gradients of gradients do not go "
-            "through a batch. Call hybridize(dynamic_batch=False) for this computation."
+            "through a batch on MXNet. Call hybridize(dynamic_batch=False) for this computation."
         )
     through = any(_in_batch(head) for head in listed)
     if not through:
@@ -115,7 +115,7 @@ def grad(
         if not ready:
             raise mx.base.MXNetError(
                 "autograd.grad of values that do not depend on anything with a gradient: call attach_grad on the "
-                "variables before the values are computed under autograd.record()"
+                "variables before computing the values under autograd.record()"
             )
         found = original_grad(ready, variables, gradients, bool(retain_graph), False, train_mode)
     _finish(through)
@@ -239,7 +239,7 @@ def _note_head(tape: Tape, head: Any, retain_graph: bool) -> bool:
     if tape.freed or key in tape.done:
         raise mx.base.MXNetError(
             f"backward was called on a value of shape {head.shape} whose history an earlier backward has freed; "
-            f"pass retain_graph=True to that one"
+            "pass retain_graph=True to the earlier call"
         )
     if getrefcount(head._v) > 2:  # equal calls have one value, and backward may begin at each
         return True

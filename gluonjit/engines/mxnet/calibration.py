@@ -1,4 +1,4 @@
-"""The programs by which `gluonjit.hybrid.run.calibration` measures what MXNet takes on this machine."""
+"""The programs by which `gluonjit.hybrid.run.calibration` measures MXNet's costs on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The functions that stand in the place of those of MXNet that make calls: operators and blocks."""
+"""Replacements of the MXNet functions that make calls: operators and blocks."""
 
 from __future__ import annotations
 

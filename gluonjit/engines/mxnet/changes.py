@@ -1,4 +1,4 @@
-"""Functions around those of MXNet that change something: what has been captured runs before, or is traced anew."""
+"""Wrappers of MXNet functions that change something: captured calls run before, or are traced anew."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def zero_grad(self: gluon.ParameterDict) -> None:
 def export(self: gluon.HybridBlock, *args: Any, **kwargs: Any) -> Any:
     if KEY in self.__dict__ and not self._cached_graph:
         raise RuntimeError(
-            f"export() of {self.name}: under hybridize(dynamic_batch=True) MXNet makes no graph of it. Call "
-            f"hybridize() and the block once, then export()."
+            f"export() of {self.name}: MXNet creates no graph under hybridize(dynamic_batch=True). Call "
+            "hybridize() and the block once, then export()."
         )
     return hooked.original_export(self, *args, **kwargs)
 
@@ -94,7 +94,7 @@ def hybridize(original: Any) -> Any:
             disable(self)
             original(self, active, *args, **kwargs)
         elif not isinstance(dynamic, bool):
-            raise OptionError(f"hybridize(): dynamic_batch={dynamic!r}, but it is True or False")
+            raise OptionError(f"hybridize(): dynamic_batch={dynamic!r}, but it must be True or False")
         elif dynamic and active:
             enable(self, kwargs)
         else:

@@ -1,4 +1,4 @@
-"""From a lazy array to its numbers, its history in MXNet, and memory of its own."""
+"""From a lazy array to its numbers, its history in MXNet, and its own memory."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Basic indexing of lazy arrays: rows are references, and what an index cuts out of these is one operator.
+"""Basic indexing of lazy arrays: rows are references, and the rest of an index is one operator.
 
-So `x[i, 2:5]` is one kind for all i. Entries, of which a program may take any, as the scores of a sample's own tags,
-are picked by a number that is an operand: one kind for all of them.
+So `x[i, 2:5]` is one kind for all i. Entries, of which a program may take any, such as the scores of a sample's own
+tags, are picked by a number that is an operand: one kind for all of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One node of a step that failed, by itself (see `gluonjit.hybrid.run.failures`)."""
+"""Runs the nodes of a failed step one by one (see `gluonjit.hybrid.run.failures`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Zeros for arrays that are there, and arrays of zeros."""
+"""Zeros for existing arrays, and arrays of zeros."""
 
 from __future__ import annotations
 

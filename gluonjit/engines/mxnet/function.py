@@ -1,7 +1,7 @@
-"""An array as a function of others whose backward pass is Python's, in MXNet's own history.
+"""An array as a function of others with a backward pass in Python, in MXNet's own history.
 
 `autograd.Function` of MXNet 1.9.1 is not enough: its callback ends at the first input that wants no gradient, which
-leaves unwritten memory in the place of those of the inputs after it, and forgets inputs whose gradients add up.
+leaves uninitialized memory as the gradients of the inputs after it, and forgets inputs whose gradients add up.
 """
 
 from __future__ import annotations

@@ -137,5 +137,5 @@ def _program(kind: Kind) -> RowProgram:
     if program.may_fail or any(not spec.device.startswith("cpu") for spec in kind.operands):
         raise NotFusable("it may fail, or is not in the host's memory")
     if any(dtype_name(array) != "float32" or not device_of(array).startswith("cpu") for array in program.consts):
-        raise NotFusable("constants that are not of float32")
+        raise NotFusable("constants that are not float32")
     return fused_program(program.graph, kind, [array.shape for array in program.consts])

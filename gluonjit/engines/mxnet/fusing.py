@@ -1,4 +1,4 @@
-"""From a batched symbolic graph to a fused program (see `gluonjit.rows`), where every operator has an instruction."""
+"""From a batched symbolic graph to a fused program (see `gluonjit.rows`), if every operator has an instruction."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def fused_program(graph: mx.sym.Symbol, kind: Kind, shapes: Sequence[tuple[int, 
         values.append(made if isinstance(made, list) else [made])
     results = [rows_in(values[number][output]) for number, output, *_ in loaded["heads"]]
     if any(reading.builder.space(result.view) != NODE for result in results):
-        raise NotFusable("a result is of children")
+        raise NotFusable("a result is per child")
     return reading.builder.finish([result.view for result in results])
 
 

@@ -1,4 +1,4 @@
-"""The instructions that stand for an operator of MXNet in a fused program (see `gluonjit.rows`)."""
+"""The instructions of an MXNet operator in a fused program (see `gluonjit.rows`)."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _fully_connected(
     row = None if bias is None else row_in(bias)
     flat = attrs.flag("flatten", True) or len(a.dims) == 1
     if not isinstance(weight, Const) or (bias is not None and row is None) or not flat:
-        raise NotFusable("a product with something that is no constant")
+        raise NotFusable("a product with something that is not constant")
     if weight.vector or weight.weight.columns != a.view.width:
         raise NotFusable("a product with a constant of another size")
     return RowMatrix(builder.linear(a.view, weight.weight, row), (weight.weight.rows,))
@@ -177,7 +177,7 @@ def _reshape(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
     if isinstance(a, Group):
         if shape == (len(a.roles), -1, *a.roles[0].dims) and not a.apart:
             return a._replace(apart=True)
-        raise NotFusable("Reshape of operands that lie together")
+        raise NotFusable("Reshape of contiguous operands")
     a = rows_in(a)
     first, *rest = shape
     if builder.space(a.view) == CHILD and first == -1 and rest and rest[0] > 1 and prod(rest[1:]) == a.view.width:
@@ -196,7 +196,7 @@ def _split(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
     if isinstance(a, Group):
         if a.apart and axis == 0 and squeeze and count == len(a.roles):
             return list(a.roles)
-        raise NotFusable("a split of operands that lie together")
+        raise NotFusable("a split of contiguous operands")
     a = rows_in(a)
     if axis < 0:
         axis += len(a.dims) + 1
@@ -227,7 +227,7 @@ def _dot(builder: Builder, attrs: Attributes, a: Anything, b: Anything) -> Anyth
         raise NotFusable("dot")
     b = rows_in(b)
     if builder.space(b.view) != CHILD:
-        raise NotFusable("a sum over children of what is the node's")
+        raise NotFusable("a sum over children of a value of the node")
     return RowMatrix(builder.gather_up(b.view), b.dims)
 
 
@@ -255,7 +255,7 @@ def _pick(builder: Builder, attrs: Attributes, a: Anything, index: Anything) -> 
     if attrs.integer("axis", -1) not in (1, -1) or attrs.text("mode", "clip") != "clip" or len(a.dims) != 1:
         raise NotFusable("pick")
     if index.view.width != 1:
-        raise NotFusable("pick of several a row")
+        raise NotFusable("pick of several entries per row")
     return RowMatrix(builder.emit("PICK", a.view, index.view, width=1), (1,) if attrs.flag("keepdims") else ())
 
 

@@ -1,4 +1,4 @@
-"""Histories: where gradients enter a flush, where they go on, and what MXNet's own autograd knows of an array."""
+"""Histories: where gradients enter a flush, where they continue, and what MXNet's own autograd knows of an array."""
 
 from __future__ import annotations
 

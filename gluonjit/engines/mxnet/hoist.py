@@ -1,9 +1,9 @@
-"""Products of a cell that depend on one operand alone, and that from outside the recursion, run before it.
+"""Products of a cell that depend on one operand from outside the recursion run before it.
 
-The operand of such a product is a row of an input: a word's vector, say. Cut out of the cell it becomes a node of
-its own, one for equal rows, and all of them run in one step, whatever their depth in the recursion.
-(What a cell is like is settled by its first call. Should a later call pass something computed there, the product
-runs right after it: one launch more, the same result.)
+The operand of such a product is a row of an input: a word's vector, say. Split from the cell it becomes a separate
+node, one for equal rows, and all of them run in one step, for any depth in the recursion. (The first call of a cell
+decides this. If a later call passes a computed value there, the product runs right after it: one launch more, the same
+result.)
 """
 
 from __future__ import annotations

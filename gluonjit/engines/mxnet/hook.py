@@ -1,6 +1,6 @@
-"""Patches: what `import mxnet` gets when gluonjit is there, every patch of a function of MXNet in one table.
+"""Patches applied by `import mxnet` if gluonjit is present: one table of all patched MXNet functions.
 
-Where the fast path of capture was built, C stands before the Python of some: here it is told what it needs to know.
+If the fast path of capture was built, C handles some calls before Python: here it gets the data it needs.
 """
 
 from __future__ import annotations

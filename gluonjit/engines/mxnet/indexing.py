@@ -1,8 +1,8 @@
-"""Operators that pick or put rows by numbers that are known: references to rows, so that nothing runs.
+"""Operators that gather or scatter rows by known numbers: references to rows, so that nothing runs.
 
-An edge list gives each sample numbers of nodes and of edges of its own. As a node of a fixed shape each such operator
-would be traced for each pair of them, and mostly run for each sample by itself. What is left is captured as operators
-to which the numbers are operands: so one kind does for all of them.
+An edge list gives each sample different numbers of nodes and edges. As a node of a fixed shape each such operator would
+be traced for each pair of sizes, and mostly run for each sample by itself. The remaining cases are captured as
+operators with the numbers as operands: one kind for all of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Indices of arrays: what a basic one, of whole numbers, slices and new axes, cuts out."""
+"""Basic indices of arrays, made of integers, slices and new axes, and what they select."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers that are known: arrays that are there, such as inputs and views of them, read without running anything."""
+"""Known numbers: existing arrays, such as inputs and views of them, read without running anything."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def whole_numbers(batch: Batch, item: Any) -> Any:
     base = getattr(item, "_b", None)
     root = item if base is None else base
     if len(root.shape) > 1 or np.dtype(root.dtype).kind == "f":  # else words, as of a look-up, which a key tells apart
-        refuse("it picks rows by numbers of an array that is no look-up's")
+        refuse("it picks rows by numbers of an array that is not a look-up's")
     return entry[1]
 
 

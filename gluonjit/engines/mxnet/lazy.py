@@ -1,7 +1,7 @@
-"""The array that a captured call returns: an NDArray whose numbers do not exist before they are needed.
+"""The array that a captured call returns: an NDArray whose numbers are computed on demand.
 
-It passes every `isinstance` check and every operator. Shape, dtype and device are known; whatever asks for
-`handle`, that is for numbers, runs the pending batch. Slicing along axis 0 makes references to rows, not nodes.
+It passes every `isinstance` check and every operator. Shape, dtype and device are known; access to `handle`, that is to
+the numbers, runs the pending batch. Slicing along axis 0 makes references to rows, not nodes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Lazy(_Silent):  # type: ignore[misc]
 
     def __init__(self, handle: Any = None, writable: bool = True) -> None:
         raise TypeError(
-            f"{type(self).__name__} is made by captured calls only; use mx.nd.array or mx.np.array for your own"
+            f"{type(self).__name__} is created only by captured calls; use mx.nd.array or mx.np.array for your own"
         )
 
     if FAST is None:

@@ -1,4 +1,4 @@
-"""Look-ups in a table by integers that are known: each entry is a row, and equal entries are equal rows."""
+"""Look-ups in a table by known integers: each entry is a row, and equal entries are equal rows."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def look_up(batch: Batch, indices: Any, table: Table) -> Value | None:
     if not 0 <= min(listed) <= max(listed) < table.size:
         wrong = next(number for number in listed if not 0 <= number < table.size)
         raise CaptureError(
-            f"Embedding: index {wrong} in a look-up of {len(listed)} entries, but the table has {table.size} "
-            f"rows (0 to {table.size - 1}). Check the vocabulary that made the indices."
+            f"Embedding: index {wrong} in a look-up of {len(listed)} entries, but the table has {table.size} rows "
+            f"(0 to {table.size - 1}). Check the vocabulary that made the indices."
         )
     return _noted(batch, indices, table, table_rows(batch.graph, table, table.row, listed, table.taped))
 

@@ -1,4 +1,4 @@
-"""Capture of single operators: what a program calls on arrays outside any cell."""
+"""Capture of single operators: a program's operators on arrays outside any cell."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def capture_op(
         return _created(batch, handle, name, attrs, is_np, as_list)
     sparse = next((array for array in arrays if isinstance(array, BaseSparseNDArray)), None)
     if sparse is not None:
-        batch.report.alone[name] = f"an operand is a {type(sparse).__name__}, and there are no rows of those"
+        batch.report.alone[name] = f"an operand is a {type(sparse).__name__}, which has no dense rows"
         _refuse_history(name, arrays, state, type(sparse).__name__)
         refuse(f"{name} runs when it is called")
         return original_invoke(handle, arrays, keys, vals, None, is_np, as_list)
@@ -101,9 +101,9 @@ def _refuse_history(name: str, arrays: Sequence[Any], state: State, sparse: str)
     for array in arrays:
         if state.mode & RECORDING and isinstance(array, Lazy) and unlinked(array):
             raise CaptureError(
-                f"{name} called on a {sparse} and a captured array of shape {array.shape} under autograd.record: no "
-                f"gradient goes from there into a batch. Call it under autograd.pause(), make the {sparse} dense, or "
-                f"use hybridize(dynamic_batch=False)."
+                f"{name} called on a {sparse} and a captured array of shape {array.shape} under autograd.record: "
+                f"its gradient cannot enter a batch. Call it under autograd.pause(), make the {sparse} dense, or "
+                "use hybridize(dynamic_batch=False)."
             )
 
 

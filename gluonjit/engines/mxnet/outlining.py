@@ -1,4 +1,4 @@
-"""Knowledge of MXNet for cells made from source: which functions only give a result, and which parts are layers."""
+"""Knowledge of MXNet for cells made from source: which functions only return a result, and which parts are layers."""
 
 from __future__ import annotations
 

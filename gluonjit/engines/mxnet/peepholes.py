@@ -1,7 +1,7 @@
-"""Small rewritings of a traced program before it is batched: the same results by operators that run faster.
+"""Small rewritings of a traced program before it is batched: the same results by faster operators.
 
-Each is a row of `PEEPHOLES`, takes a trace and returns what runs in place of its operators; `docs/peepholes.md` says
-what it gains. A row keeps the positions of every result that is used outside of what it replaces.
+Each is a row of `PEEPHOLES`, takes a trace and returns the operators that run instead; `docs/peepholes.md` has the
+gains. A row keeps the positions of every result that is used outside of what it replaces.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Contents of a graph of MXNet's autograd: rows and weights that results depend on, and what lets arrays enter one."""
+"""Contents of a graph of MXNet's autograd: rows and weights that results depend on, and what lets arrays enter it."""
 
 from __future__ import annotations
 

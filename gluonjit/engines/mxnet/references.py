@@ -1,7 +1,7 @@
-"""Operators of MXNet that need no computing: slices, stacks and concatenations along axis 0 are lists of rows.
+"""MXNet operators that need no computation: slices, stacks and concatenations along axis 0 are lists of rows.
 
-Each function takes values of one graph and gives a value of it, or None where the result is not made of whole
-rows of its operands; then the operator is captured as a node.
+Each function takes values of one graph and returns a value of it, or None if the result does not consist of whole rows
+of its operands; then the operator is captured as a node.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writes that MXNet refuses under recording: to arrays that are in a computational graph, here to those of a batch."""
+"""Writes that MXNet refuses under recording: to arrays in a computational graph, here to those of a batch."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def refuse_variable(array: Any) -> None:
 
 def _refuse(shape: tuple[int, ...]) -> None:
     text = (
-        f"an array of shape {shape} was written to under autograd.record, and it is "
-        f"in a computational graph: it was computed by recorded calls, or they have read it. MXNet refuses this, as "
-        f"gradients of what came before would be lost (Assigning to NDArrays that are already in a computational "
-        f"graph). Make a new array: `h = h + 1` for `h += 1`, `h = nd.relu(h)` for `nd.relu(h, out=h)`, `nd.where` or "
-        f"`nd.concat` for `h[...] = y`; or write to it outside of autograd.record."
+        f"an array of shape {shape} was written to under autograd.record, and it is in a computational graph: "
+        "recorded calls have computed or read it. MXNet refuses this, as gradients of earlier calls would be "
+        "lost (Assigning to NDArrays that are already in a computational graph). Make a new array: `h = h + 1` "
+        "for `h += 1`, `h = nd.relu(h)` for `nd.relu(h, out=h)`, `nd.where` or `nd.concat` for `h[...] = y`; or "
+        "write to it outside of autograd.record."
     )
     raise refused(MXNetError, text)
 

@@ -1,4 +1,4 @@
-"""Knowledge of MXNet for calls that are reused (`hybrid.capture.reusing`)."""
+"""Knowledge of MXNet for reused calls (`hybrid.capture.reusing`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Segments that programs over children are given besides their operands: which node each child belongs to."""
+"""Segments, an additional operand of programs over children: the node that each child belongs to."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""MXNet's two semantics of arrays: classic, and that of `mx.npx.set_np()`, with arrays without axes or elements.
+"""MXNet's two array semantics: classic, and that of `mx.npx.set_np()`, which allows arrays without axes or elements.
 
-Both flags are the thread's. What was captured runs under those it was captured under, whatever they are by then.
+Both flags belong to the thread. Captured calls run under the semantics they were captured under, whatever the flags are
+by then.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The arrays of one flush: an arena for each shape of rows, and steps that read rows of it and write the next."""
+"""The arrays of one flush: an arena for each shape of rows, and steps that read its rows and write the next."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Arrays whose memory is not MXNet's alone: numpy, or who has it by DLPack, may write to it, unseen by MXNet.
+"""Arrays whose memory is not MXNet's alone: numpy, or a DLPack consumer, may write to it unnoticed by MXNet.
 
-They are told by their class. What is captured of them is a copy, as large as the option `copy_inputs` says.
+They are recognized by their class. Capture copies them, up to the size given by the option `copy_inputs`.
 """
 
 from __future__ import annotations

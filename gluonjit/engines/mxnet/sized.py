@@ -1,7 +1,7 @@
-"""Compiled graphs by the sizes they run with.
+"""Compiled graphs by size.
 
-A CachedOp infers shapes anew whenever they are not those of its last call, forward and backward. Sizes that come a
-second time get one of their own. There is a bound on how many there are, all in all.
+A CachedOp infers shapes anew whenever they differ from those of its last call, forward and backward. Sizes that occur a
+second time get a CachedOp of their own. Their total number is bounded.
 """
 
 from __future__ import annotations

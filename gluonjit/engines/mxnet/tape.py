@@ -1,7 +1,7 @@
-"""Backward through one flush: step by step in reverse, with the gradients of rows in arenas of their own.
+"""Backward through one flush: step by step in reverse, with the gradients of rows in separate arenas.
 
-MXNet records each step by itself, with the arenas and the weights as variables whose gradients accumulate. So
-gathering costs no zero-filled gradient of a whole arena, and each weight gets one gradient for the whole flush.
+MXNet records each step by itself, with the arenas and the weights as variables whose gradients accumulate. So gathers
+cost no zero-filled gradient of a whole arena, and each weight gets one gradient for the whole flush.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Number of threads that MXNet lets an operator take; it reads its settings once, when it is loaded."""
+"""Number of threads that MXNet allows an operator; MXNet reads its settings once, when it is loaded."""
 
 from __future__ import annotations
 

@@ -242,7 +242,7 @@ def _refused(
     if fits and len(dtypes) > 1:
         what = f"Their dtypes are {' and '.join(dtypes)}: convert one, as by x.astype({dtypes[0]!r})"
     else:
-        what = "Check the shapes that reach this call"
+        what = "Check the shapes at this call"
     text = (
         f"{name}({given}) called on operands {operands}: {why}. {what}; hybridize(dynamic_batch=False) runs the same "
         f"code eagerly."

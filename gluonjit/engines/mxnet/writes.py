@@ -1,7 +1,7 @@
-"""Writes to arrays that captured calls have read, be it to another view of the same memory.
+"""Writes to arrays that captured calls have read, including writes to another view of the same memory.
 
-The memory of an open batch's arrays is kept as intervals that do not overlap, so that a write to an array the batch
-has nothing to do with (most are made by `nd.array`) costs a look-up by address.
+The memory of an open batch's arrays is kept as intervals that do not overlap, so that a write to an unrelated array
+(most come from `nd.array`) costs one look-up by address.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Zeros inside a cell, which are not computed: products with a state that the program makes by `zeros`.
+"""Zeros inside a cell, which are not computed: products with a state that the program makes with `zeros`.
 
-A weight that is left out so has a gradient of zeros all the same: `Left.weights` names it for the tape. Taken to be
-zero are products of zeros with weights, and with what sigmoid, tanh and softmax give: all of these are finite as long
-as nothing has gone wrong. What is not left out is computed as ever.
+A weight left out this way still has a gradient of zeros: `Left.weights` names it for the tape. Products of zeros with
+weights, and with the results of sigmoid, tanh and softmax, are taken to be zero: all of these are finite as long as
+nothing has gone wrong. Everything else is computed as usual.
 """
 
 from __future__ import annotations

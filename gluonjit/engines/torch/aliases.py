@@ -1,4 +1,4 @@
-"""Views of lazy tensors: which functions give one, and the way from a tensor to a view of it."""
+"""Views of lazy tensors: which functions return one, and the path from a tensor to a view of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shape, dtype and device of tensors, in the words of the graph."""
+"""Shape, dtype and device of tensors, as specs of the graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The places where a batch stands aside for PyTorch's own ways to trace a program, or they for it."""
+"""The places where a batch gives way to PyTorch's own tracers, or they to it."""
 
 from __future__ import annotations
 

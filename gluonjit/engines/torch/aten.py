@@ -1,4 +1,4 @@
-"""A recorder's knowledge of ATen's operators."""
+"""A recorder's knowledge of ATen operators."""
 
 from __future__ import annotations
 

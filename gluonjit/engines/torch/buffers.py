@@ -1,7 +1,7 @@
-"""Buffers that a program writes to while calls that read them wait: each call has the numbers of its own time.
+"""Buffers that a program writes to while calls that read them are pending: each call has the values of its own time.
 
-A buffer is a constant of the calls that read it, until it is seen to be written to. From then on it is an input of
-them, copied when it is captured; calls that were captured before run with a copy of what it was.
+A buffer is a constant of the calls that read it, until a write to it is seen. From then on it is an input of them,
+copied at capture; calls captured before run with a copy of its old values.
 """
 
 from __future__ import annotations

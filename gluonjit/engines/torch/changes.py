@@ -1,4 +1,4 @@
-"""Functions that stand in the place of those of PyTorch that change parameters, or that need computed tensors."""
+"""Replacements of PyTorch functions that change parameters, or that need computed tensors."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def requires_grad_(self: Any, requires_grad: bool = True) -> Any:
     """torch.nn.Module.requires_grad_: what waits was captured with the weights that learned before."""
     if LOCAL.state.trace is not None:
         raise NeedsValue
-    _flush("weights were frozen or freed")
+    _flush("weights were frozen or unfrozen")
     return hooked.original_requires_grad(self, requires_grad)
 
 
@@ -120,7 +120,7 @@ def functional_call(module: Any, *args: Any, **kwargs: Any) -> Any:
     if state.trace is not None or state.paused:
         return hooked.original_functional_call(module, *args, **kwargs)
     if state.batch is not None:
-        state.batch.report.unbatched[type(module).__name__] = "functional_call gives it other weights in each call"
+        state.batch.report.unbatched[type(module).__name__] = "functional_call passes it other weights in each call"
     args, kwargs = computed(args), computed(kwargs)
     with UNCAPTURED:
         return hooked.original_functional_call(module, *args, **kwargs)

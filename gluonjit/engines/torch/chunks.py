@@ -1,4 +1,4 @@
-"""Flushed rows that somebody can still read: with those of their step, and taken apart when they are read."""
+"""Flushed rows that can still be read: stored with those of their step, and separated when they are read."""
 
 from __future__ import annotations
 
@@ -165,8 +165,8 @@ class Pieces(torch.autograd.Function):  # type: ignore[misc]
 
 
 TWICE = (
-    "Trying to backward through the graph a second time: an earlier backward has freed the history of this batch. "
-    "Specify retain_graph=True in that call if you need to go through it again."
+    "Trying to backward through the graph a second time: an earlier backward has freed the history of this "
+    "batch. Specify retain_graph=True in that call to go through it again."
 )
 
 

@@ -1,8 +1,8 @@
-"""Doors: calls of PyTorch's functions that C captures without Python, where it was built, and how they get there.
+"""Doors: calls of PyTorch functions that C captures without Python, if it was built, and how calls reach them.
 
-A function has a door once a call of it was captured as a node, if no other way through `ops.call_operator` is open to
-it, or only one that C can tell by its arguments. Signs and methods of lazy tensors lead there, too: PyTorch's parser of
-arguments takes longer than all that follows.
+A function has a door once a call of it was captured as a node, if it takes no other path through `ops.call_operator`,
+or only one that C can distinguish by the arguments. Operators and methods of lazy tensors lead there, too: PyTorch's
+argument parser takes longer than all that follows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Turning dynamic batching on and off for a module and everything in it, and what then stands before its calls."""
+"""Turning dynamic batching on and off for a module and everything in it, and the wrapper of its calls."""
 
 from __future__ import annotations
 

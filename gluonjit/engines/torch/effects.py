@@ -1,4 +1,4 @@
-"""Effects: what a call does beside giving a result, and what beside its arguments a program may depend on."""
+"""Side effects of a call, and the state beyond its arguments that a program may depend on."""
 
 from __future__ import annotations
 

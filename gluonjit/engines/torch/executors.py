@@ -1,4 +1,4 @@
-"""Executors of the plan of a flush (option `executor`): a static plan, static steps, or steps as they are."""
+"""Executors of the plan of a flush (option `executor`): a static plan, static steps, or plain steps."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _on_cuda(plan: Plan) -> bool:
 def _looks_at_steps(options: Options) -> str:
     """Says why what runs has to be seen step by step, if it has to."""
     if options.check_finite:
-        return "check_finite looks at the results of each step"
+        return "check_finite checks the results of each step"
     return "a profiled flush waits after each step" if options.profile else ""
 
 
@@ -62,9 +62,9 @@ def _replayed(plan: Plan, report: Counts, options: Options, samples: int, proven
     if skeleton.unfit:
         raise Unfit(f"its static plan failed: {skeleton.unfit}")
     if options.executor == "auto" and skeleton.seen < SEEN:
-        raise Unfit(f"its skeleton has come less than {SEEN} times", "steps" if new_often(found) else "stepwise")
+        raise Unfit(f"its skeleton has occurred fewer than {SEEN} times", "steps" if new_often(found) else "stepwise")
     with plain():  # what is made in inference mode could not be written to later
         static = static_plan(skeleton, plan, found, report)
     if static is None:
-        raise Unfit("all static plans of its skeleton wait for a backward pass")
+        raise Unfit("all static plans of its skeleton have a pending backward pass")
     return ReplaySession(plan, report, options, samples, provenance, found, skeleton, static)

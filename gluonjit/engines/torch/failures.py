@@ -1,4 +1,4 @@
-"""One node of a step that failed, by itself (see `gluonjit.hybrid.run.failures`)."""
+"""Runs the nodes of a failed step one by one (see `gluonjit.hybrid.run.failures`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.run import failures
 from gluonjit.hybrid.run.failures import Rows, gathered, of_framework, refused
 
-_NEXT = "gluonjit.hybridize(net, dynamic_batch=False) lets the same code run eagerly."
+_NEXT = "gluonjit.hybridize(net, dynamic_batch=False) runs the same code eagerly."
 
 
 def unfit(func: Any, args: Any, kwargs: Any, error: Exception) -> Exception:
@@ -31,11 +31,11 @@ def unfit(func: Any, args: Any, kwargs: Any, error: Exception) -> Exception:
     elif len(dtypes) > 1 and "type" in str(error):
         what = f"Their dtypes are {' and '.join(dtypes)}: convert one, as by x.to({dtypes[0]})"
     elif isinstance(error, IndexError):
-        what = "Check the indices that reach this call"
+        what = "Check the indices at this call"
     elif "type" in str(error):
-        what = "Check the dtypes that reach this call; x.to(torch.float32), for one, converts"
+        what = "Check the dtypes at this call; convert, for example with x.to(torch.float32)"
     else:
-        what = "Check the shapes that reach this call"
+        what = "Check the shapes at this call"
     given = ", ".join([f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}" for tensor in tensors])
     name = getattr(func, "__name__", str(func))
     said = refused(type(error), f"{name} called on operands {given}: {str(error).rstrip('. ')}. {what}; {_NEXT}")

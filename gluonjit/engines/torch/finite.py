@@ -1,4 +1,4 @@
-"""From a NaN, or an infinite number, to the call of the user's that made it (option `check_finite`)."""
+"""From a NaN, or an infinite number, to the user's call that made it (option `check_finite`)."""
 
 from __future__ import annotations
 

@@ -172,13 +172,13 @@ class FusedSteps:
 
 
 def _nothing(asked: Any) -> Any:
-    raise RuntimeError("a gradient is asked for outside of a backward pass")
+    raise RuntimeError("a gradient is requested outside of a backward pass")
 
 
 def _program(kind: Kind) -> RowProgram:
     program = program_of(kind)
     if any(spec.device != "cpu" for spec in kind.operands) or not all(map(_plain, program.consts)):
-        raise NotFusable("tensors that are not of float32, or not in the host's memory")
+        raise NotFusable("tensors that are not float32, or not in the host's memory")
     if program.variadic is not None:
         variadic, roles = program.variadic
         return fused_variadic(kind, variadic, roles, program.consts)

@@ -1,4 +1,4 @@
-"""From the operators of a traced program to a fused program (see `gluonjit.rows`), where each has an instruction."""
+"""From the operators of a traced program to a fused program (see `gluonjit.rows`), if each has an instruction."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def _placed(value: Any, inputs: Sequence[Anything]) -> Any:
 def _finished(builder: Builder, results: Sequence[Anything]) -> RowProgram:
     rows = [rows_in(value) for value in results]
     if any(builder.space(value.view) != NODE for value in rows):
-        raise NotFusable("a result is of children")
+        raise NotFusable("a result is per child")
     if any(value.view.width != prod(value.inner) for value in rows):
-        raise NotFusable("a result is not as wide as its shape says")
+        raise NotFusable("a result does not have the width of its shape")
     return builder.finish([value.view for value in rows])

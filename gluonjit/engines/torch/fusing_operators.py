@@ -1,4 +1,4 @@
-"""The instructions that stand for an operator of ATen in a fused program (see `gluonjit.rows`)."""
+"""The instructions of an ATen operator in a fused program (see `gluonjit.rows`)."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _silu(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
 
 def _softplus(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
     if args.get("beta", 1) != 1 or args.get("threshold", 20) != 20:
-        raise NotFusable("a softplus of another steepness")
+        raise NotFusable("a softplus with another beta")
     return _unary("SOFTRELU")(builder, args, shapes)
 
 
@@ -201,7 +201,7 @@ def _reshaped(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything
         return a._replace(shape=shape)
     a = rows_in(a)
     if prod(shape) != prod(a.shape) or (a.lead and (not shape or shape[0] != a.shape[0])):
-        raise NotFusable("a view of other rows")
+        raise NotFusable("a view with other rows")
     return a._replace(shape=shape)
 
 
@@ -209,7 +209,7 @@ def _cut(a: RowMatrix, dim: int, begin: int, end: int, shape: Shape) -> RowMatri
     """Part of a dimension, where that is columns which lie together."""
     dim = dim + len(a.shape) if dim < 0 else dim
     if (a.lead and dim == 0) or prod(a.shape[int(a.lead) : dim]) != 1:
-        raise NotFusable("a part of rows that does not lie together")
+        raise NotFusable("a part of rows that is not contiguous")
     each = prod(a.shape[dim + 1 :])
     return a._replace(view=a.view.part(begin * each, end * each), shape=shape)
 

@@ -1,4 +1,4 @@
-"""Tensors that were there before a batch, as they were when it captured them."""
+"""Tensors that existed before a batch, as they were when it captured them."""
 
 from __future__ import annotations
 

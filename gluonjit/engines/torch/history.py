@@ -1,4 +1,4 @@
-"""A flush in the history that PyTorch's autograd keeps."""
+"""A flush as a node of PyTorch's autograd history."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ class Flush(torch.autograd.Function):  # type: ignore[misc]
         if torch.is_grad_enabled():
             if ctx.tape.again is None:
                 raise CaptureError(
-                    "backward(create_graph=True) of a dynamically batched value: gradients of gradients do not go "
-                    "through a static plan. Call gluonjit.hybridize(net, dynamic_batch=False) for this computation."
+                    "backward(create_graph=True) of a dynamically batched value: gradients of gradients do not "
+                    "go through a static plan. Call gluonjit.hybridize(net, dynamic_batch=False) for this "
+                    "computation."
                 )
             return (None, None, *ctx.tape.again(ctx.tape, heads, asked))
         with plain():

@@ -1,9 +1,9 @@
-"""Hoisting: what a cell computes of one operand alone, and that from outside the recursion, runs before it.
+"""Hoisting: what a cell computes from one operand from outside the recursion runs before it.
 
-Such an operand is a row of an input: a word's vector, say. What is computed of it and of weights alone becomes a node
-of its own, one for equal rows, and all of them run in one step, whatever their depth in the recursion.
-(What a cell is like is settled by its first call. Should a later call pass something computed there, the product runs
-right after it: one launch more, the same result.)
+Such an operand is a row of an input: a word's vector, say. What is computed from it and from weights alone becomes a
+separate node, one for equal rows, and all of them run in one step, for any depth in the recursion. (The first call of a
+cell decides this. If a later call passes a computed value there, the product runs right after it: one launch more, the
+same result.)
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Patches: what `import torch` gets when gluonjit is there, every patch of a function of PyTorch in one table.
+"""Patches applied by `import torch` if gluonjit is present: one table of all patched PyTorch functions.
 
-Where the fast path of capture was built, C stands before the Python of some: here it is told what it needs to know.
+If the fast path of capture was built, C handles some calls before Python: here it gets the data it needs.
 """
 
 from __future__ import annotations

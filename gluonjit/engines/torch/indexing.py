@@ -1,6 +1,6 @@
-"""Indexing by whole numbers that are known: rows are references, entries of a weight are looked up.
+"""Indexing by known integers: rows are references, entries of a weight are looked up.
 
-What is left is captured as a node, to which the numbers are operands: so one kind does for all of them.
+The remaining cases are captured as nodes with the numbers as operands: one kind for all of them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Inputs: what a minibatch reads from tensors that were there before, as functions of autograd.
+"""Inputs: what a minibatch reads from tensors that existed before, as autograd functions.
 
-Samples are differentiated one by one as well as together, so that nothing is freed by one of them.
+Samples may be differentiated one by one as well as together, so none of them frees anything.
 """
 
 from __future__ import annotations

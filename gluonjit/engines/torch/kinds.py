@@ -31,12 +31,12 @@ _READS = (
     "it reads a tensor's numbers, writes to a tensor from outside, or uses one that is neither an argument nor a "
     "parameter"
 )
-_ALIASES = "it gives an argument, or a view of one: what is written to that is written to the argument"
-_SHARED = "results of it have memory in common: what is written to one is written to the other"
+_ALIASES = "it returns an argument, or a view of one: a write to the return value is a write to the argument"
+_SHARED = "its results share memory: a write to one is a write to the other"
 _OVERWRITES = "it writes over what its backward pass needs"
 LOOPS = (
-    "it goes through the same weight again with what that has given before, as a loop over a sequence does: what it "
-    "calls in each turn is captured instead"
+    "it applies a weight again to an earlier result of the same weight, as a loop over a sequence does: the "
+    "calls of each iteration are captured instead"
 )
 
 
@@ -161,7 +161,7 @@ def _trace(call: Call, recorders: list[Tracer]) -> _Found | str:
     if not places:
         raise Plain(structure)
     if any(0 in trace.shapes[place][0] for place in places):
-        return "it gives a tensor without elements"
+        return "it returns a tensor without elements"
     trace = pruned(trace, places)
     apart = trace.apart()
     if apart:
@@ -186,7 +186,7 @@ def difference(call: Call, before: Any) -> str:
     try:
         found = _traced(call)
     except Plain as plain:
-        return f"it gives {plain.structure!r}"
+        return f"it returns {plain.structure!r}"
     if isinstance(found, str):
         return found
     trace, places, structure, learning = before
@@ -194,7 +194,7 @@ def difference(call: Call, before: Any) -> str:
         own is other or (own.shape == other.shape and own.dtype == other.dtype and torch.equal(own, other))
         for (_, own), (_, other) in zip(found.trace.consts, trace.consts)
     ):
-        return "it uses other weights, or constants of other numbers"
+        return "it uses other weights, or constants with other numbers"
     now = [*_numbered(found.trace, found.places), found.structure]
     text = first_difference([*_numbered(trace, places), structure], now)
     # PyTorch takes some operators apart by what learns: into others, that do the same.

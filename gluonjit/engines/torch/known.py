@@ -1,8 +1,8 @@
-"""Whole numbers and truth values that are known: inputs, views of them, and what is computed of these, on the host.
+"""Known integers and booleans: inputs, views of them, and values computed from these, on the host.
 
-Of such nothing waits: what asks for numbers is answered from the program's own memory, and cheap functions of nothing
-else run at the call, as eagerly. What they give is lazy only so that what is computed of it and of waiting tensors is
-captured.
+They are never pending: requests for numbers are answered from the program's own memory, and cheap functions of known
+values alone run at the call, as in eager execution. Their results are lazy only so that operators that combine them
+with pending tensors are captured.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Layers of PyTorch's own: modules that compute from their arguments and weights alone, as they were written."""
+"""PyTorch's own layers: unmodified modules that compute from their arguments and weights alone."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The tensor that a captured call returns: its numbers do not exist before they are needed.
+"""The tensor that a captured call returns: its numbers are computed on demand.
 
-It is a torch.Tensor. Shape, dtype and device are known; whatever asks for numbers runs the pending batch. What
-operators are called on it is captured. Slicing along axis 0 makes references to rows, not nodes.
+It is a torch.Tensor. Shape, dtype and device are known; requests for numbers run the pending batch. Operators on it are
+captured. Slicing along axis 0 makes references to rows, not nodes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Look-ups in a table by integers that are known: each entry is a row, and equal entries are equal rows."""
+"""Look-ups in a table by known integers: each entry is a row, and equal entries are equal rows."""
 
 from __future__ import annotations
 
@@ -84,8 +84,9 @@ def look_up(batch: Batch, indices: Any, table: Table) -> Value | None:
     if not 0 <= min(numbers) <= max(numbers) < table.size:
         wrong = next(number for number in numbers if not 0 <= number < table.size)
         text = (
-            f"embedding: index {wrong} in a look-up of {len(numbers)} entries, but the table has {table.size} rows "
-            f"(0 to {table.size - 1}): index out of range in self. Check the vocabulary that made the indices."
+            f"embedding: index {wrong} in a look-up of {len(numbers)} entries, but the table has {table.size} "
+            f"rows (0 to {table.size - 1}): index out of range in self. Check the vocabulary that made the "
+            "indices."
         )
         raise refused(IndexError, text)
     return entries(batch, table, numbers, single)

@@ -1,4 +1,4 @@
-"""Tensors made with the dtype and device of a lazy one: its numbers are not needed."""
+"""Tensors made with the dtype and device of a lazy one, without its numbers."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def _new_leaf(batch: Batch, tensor: Any, version: int) -> tuple[Value, Held]:
     if is_functorch_wrapped_tensor(tensor) or forward_ad._current_level >= 0:
         raise Unfit("an argument is a tensor of torch.func, or forward-mode differentiation is on")
     if tensor.__class__ is TraceTensor or tensor.layout is not torch.strided:
-        raise Unfit(f"an argument is a {type(tensor).__name__}, of which a batch has no rows")
+        raise Unfit(f"an argument is a {type(tensor).__name__}, which has no rows in a batch")
     look = look_of(tensor)
     spec = look.spec
     if look.unfit:

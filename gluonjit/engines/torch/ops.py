@@ -1,4 +1,4 @@
-"""Capture of single operators: what a program calls on lazy tensors outside of any cell."""
+"""Capture of single operators: a program's operators on lazy tensors outside of any cell."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Kinds of operators and layers for numbers of rows that were never met, made of two that were traced, without a trace.
+"""Kinds of operators and layers for new numbers of rows, derived from two traced ones, without a trace.
 
-An operator that does the same to each row has one program for any number of them. Where two calls that differ in
-nothing but that number have come to one such program, a third one does. So does a layer of PyTorch's own, whose code
-asks for no number of rows; that of a user may.
+An operator that does the same to each row has one program for any number of rows. If two calls that differ only in that
+number have the same program, so does a third. The same holds for PyTorch's own layers, whose code does not ask for the
+number of rows; a user's layer may.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Overwrites of what backward needs: PyTorch refuses that backward pass, and so do we.
+"""Overwrites of values that backward needs: PyTorch refuses that backward pass, and so does gluonjit.
 
-What waits to run, or has run, reads its own copy of what is written to, so its gradients would be right; but a program
-that PyTorch refuses is refused here too. Where that cannot be told for certain it is let pass.
+Calls that are pending, or have run, read their own copy of what is written to, so their gradients would be right; but a
+program that PyTorch refuses is refused here too. Cases that cannot be decided are accepted.
 """
 
 from __future__ import annotations

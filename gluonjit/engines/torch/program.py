@@ -1,4 +1,4 @@
-"""From a trace to one batched program of PyTorch's operators; and programs that run node by node."""
+"""From a trace to one batched program of PyTorch operators; and programs that run node by node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers of lazy tensors where PyTorch asks no class: functions that make tensors, and what C++ calls by itself."""
+"""Numbers of lazy tensors for functions without dispatch: functions that create tensors, and calls within C++."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def read_by(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     learns = torch.is_grad_enabled() and func.overloadpacket not in _COPIES and any(t.requires_grad for t in tensors)
     if learns and (func.is_view or func._schema.is_mutable):
         raise CaptureError(
-            f"{func} was called on a result whose gradient is recorded, by a function of PyTorch that tells nobody "
-            f"of it. Call that function by its full name (torch.NAME) after `import gluonjit`, or on "
-            f"`tensor.detach()`."
+            f"{func} was called on a result whose gradient is recorded, and this function of PyTorch does not "
+            "dispatch to tensor subclasses. Call it by its full name (torch.NAME) after `import gluonjit`, or on "
+            "`tensor.detach()`."
         )
     if named.get("device") is not None and named["device"].type == "meta":  # that of the stand-ins
         named["device"] = tensors[0].device

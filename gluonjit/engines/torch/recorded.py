@@ -1,4 +1,4 @@
-"""Gradients of a flush that are to be differentiated again: it runs once more, and PyTorch records its steps."""
+"""Gradients of a flush that will be differentiated again: it runs once more, and PyTorch records its steps."""
 
 from __future__ import annotations
 
@@ -106,6 +106,6 @@ def _run_again(tape: Tape) -> RecordedSession:
 
 
 _DRAWN = (
-    "gradients of gradients of a dynamically batched value that was drawn at random, as by dropout: it would be drawn "
-    "again. Call gluonjit.hybridize(net, dynamic_batch=False) for this computation."
+    "gradients of gradients of a dynamically batched value that was drawn at random, as by dropout: the values "
+    "would be drawn again. Call gluonjit.hybridize(net, dynamic_batch=False) for this computation."
 )

@@ -1,4 +1,4 @@
-"""Recording a call: its operators are noted in a trace, on placeholders, and none runs."""
+"""Records a call: its operators are noted in a trace, on placeholders, and none runs."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         """The weights by which decisions went, and whether each learns."""
         for position, tensor in self.trace.consts:
             if position in self._asked:
-                yield Fact(SLOT, tensor, FLAG, tensor.requires_grad, "which of its weights learn")
+                yield Fact(SLOT, tensor, FLAG, tensor.requires_grad, "which of its weights require gradients")
 
     def _may_learn(self, position: int) -> bool:
         return self.trace.shapes[position][1] in LEARNABLE

@@ -1,4 +1,4 @@
-"""Records: what calls of one signature have in common, found again or made; and its sources, which may change."""
+"""Records: the common part of calls of one signature, found or made; and its sources, which may change."""
 
 from __future__ import annotations
 
@@ -173,8 +173,8 @@ def found_again(batch: Batch, wanted: tuple[Any, ...], owner: Any) -> Record | N
 _ENOUGH = 2
 _CHILDREN = 2
 _NEW = (
-    "its arguments have another structure in each call, and as one node each would be traced by itself: what it calls "
-    "is captured instead"
+    "its arguments have a new structure in each call, so that each would be traced for one call: the calls "
+    "inside it are captured instead"
 )
 
 
@@ -295,8 +295,8 @@ def _written_weight(tensor: Any) -> CaptureError:
     """The error of calls that need what a weight was; the eager program's backward raises one of its class."""
     note_written(tensor)
     text = (
-        f"a weight of shape {tuple(tensor.shape)} was written to after calls that use it were captured and before they "
-        f"ran. Read a result of theirs before (or call batch.flush), which runs them."
+        f"a weight of shape {tuple(tensor.shape)} was written to after calls that use it were captured and before "
+        "they ran. First read a result of these calls (or call batch.flush), which runs them."
     )
     return both(CaptureError, RuntimeError, text)
 

@@ -1,7 +1,7 @@
 """Recurrent layers (`torch.nn.LSTM`, `GRU`, `RNN`) of one sequence, step by step.
 
-As one operator a layer would be a kind for each length. So its steps are captured, each a node, and sequences of all
-lengths run together; what is computed of the inputs alone is one node for the whole sequence, before them.
+As one operator a layer would be one kind per length. So its steps are captured as nodes, and sequences of all lengths
+run together; what is computed from the inputs alone is one node for the whole sequence, before them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Functions that need no computing: slices, stacks and concatenations along axis 0 are lists of rows.
+"""Functions that need no computation: slices, stacks and concatenations along axis 0 are lists of rows.
 
-Each takes the open batch and a call's arguments, and gives what the call does, or None where it is not made of whole
-rows; then it is captured as a node.
+Each takes the open batch and a call's arguments, and returns the call's result, or None if it does not consist of whole
+rows; then the call is captured as a node.
 """
 
 from __future__ import annotations

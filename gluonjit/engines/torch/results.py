@@ -43,9 +43,9 @@ def refuse_used(item: Any, call: str) -> None:
     """Raise where the gradient of a result, computed, is asked for that captured calls of its own batch have used."""
     if isinstance(item, LazyTensor) and _is_used(current(item)) and not is_input(item):
         raise CaptureError(
-            f"{call}: captured calls have used this result of shape {tuple(item.shape)} already, and to autograd its "
-            f"batch is one function, inside of which it has no gradient of its own. Call retain_grad() or "
-            f"register_hook() of a result where it is made, before anything is computed from it."
+            f"{call}: captured calls have already used this result of shape {tuple(item.shape)}. To autograd its "
+            "batch is one function, inside of which the result has no gradient of its own. Call retain_grad() or "
+            "register_hook() where the result is made, before anything is computed from it."
         )
 
 

@@ -1,7 +1,7 @@
-"""Knowledge of PyTorch for calls that are reused (`hybrid.capture.reusing`).
+"""Knowledge of PyTorch for reused calls (`hybrid.capture.reusing`).
 
-Functions of tensors that do not wait are no part of a graph, and nothing captures them. So a call that is recorded runs
-under a mode that sees each of them, and one that a later call would have to run itself is the reason not to reuse it.
+Functions of tensors that are not pending are not part of a graph and are not captured. So a recorded call runs under a
+mode that sees each of them, and one that a later call would have to run itself is a reason not to reuse the call.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tensors that an operator saves for its backward pass: PyTorch's autograd says so, asked with small ones."""
+"""Tensors that an operator saves for its backward pass, according to PyTorch's autograd, asked with small ones."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Rows that are added, or put, into rows of another tensor by numbers that are known: one kind for any number of both.
+"""Rows added or written into rows of another tensor by known numbers: one kind for any number of rows of both.
 
-An edge list gives each sample numbers of nodes and of edges of its own. As a node of a fixed shape it would be traced
-for each pair of them; here only the two numbers differ, and they are operands.
+An edge list gives each sample different numbers of nodes and edges. As a node of a fixed shape it would be traced for
+each pair of sizes; here only the two numbers differ, and they are operands.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The tensors of one flush: an arena for each shape of rows, and steps that read rows of it and write the next."""
+"""The tensors of one flush: an arena for each shape of rows, and steps that read its rows and write the next."""
 
 from __future__ import annotations
 
@@ -163,8 +163,9 @@ class Session(ArraySession):
     def _written_to(self, place: Place, leaf: Leaf) -> None:
         """The tensor of these rows is another one by now: nobody may read them."""
         text = (
-            f"a tensor of shape {tuple(leaf.payload.tensor.shape)} was written to after captured calls had read it and "
-            f"before they ran. Write to a copy (tensor.clone()), or read a result of theirs before, which runs them."
+            f"a tensor of shape {tuple(leaf.payload.tensor.shape)} was written to after captured calls had read "
+            "it and before they ran. Write to a copy (tensor.clone()), or first read a result of these calls, "
+            "which runs them."
         )
         error = both(CaptureError, RuntimeError, text)  # the class of PyTorch's own errors of writes in place
         if self.plan.reads(place.arena, np.arange(place.begin, place.end)):

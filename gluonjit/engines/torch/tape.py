@@ -1,7 +1,7 @@
-"""Backward through one flush: step by step in reverse, with the gradients of rows in arenas of their own.
+"""Backward through one flush: step by step in reverse, with the gradients of rows in separate arenas.
 
-Each step is recorded by itself, so that gathering costs no zero-filled gradient of a whole arena, and each weight gets
-one gradient for the whole flush. To PyTorch's autograd the flush is one function, of the weights and of the inputs.
+Each step is recorded by itself, so that gathers cost no zero-filled gradient of a whole arena, and each weight gets one
+gradient for the whole flush. To PyTorch's autograd the flush is one function of the weights and the inputs.
 """
 
 from __future__ import annotations

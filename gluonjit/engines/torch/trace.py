@@ -1,4 +1,4 @@
-"""A cell's program: the operators of ATen that it calls, on placeholders of known shape."""
+"""A cell's program: the ATen operators that it calls, on placeholders of known shape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views: how one comes from its base, and what writing to it makes of that, as operators that write to nothing."""
+"""Views: how one derives from its base, and how a write to it changes the base, as operators without writes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Writes to lazy tensors: what is written to has a new value from then on, and its views are taken anew of that.
+"""Writes to lazy tensors: a written tensor has a new value from then on, and its views are updated from that.
 
-A write is captured as a node that gives the whole tensor anew. Where that cannot be, what waits runs, and the write is
-PyTorch's own, on memory that is nobody else's.
+A write is captured as a node that returns the whole new tensor. If that is impossible, what is pending runs, and
+PyTorch does the write, on memory that nothing else uses.
 """
 
 from __future__ import annotations

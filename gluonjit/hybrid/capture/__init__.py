@@ -1,1 +1,1 @@
-"""The common part of engines' capture: cells, guards, reuse, programs for any number of children."""
+"""The part of capture common to all engines: cells, guards, reuse, programs for any number of children."""

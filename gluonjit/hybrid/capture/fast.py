@@ -1,4 +1,4 @@
-"""Facts about the package that the fast path in C needs, whatever the framework."""
+"""The data about the package that the fast path in C needs, for any framework."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions and methods declared as cells: one node a call."""
+"""Functions and methods declared as cells: one node per call."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _Celled: Any = _Bound if FAST is None else FAST.Celled
 
 
 class CellFunction(_Celled):  # type: ignore[misc]
-    """A function whose calls are captured as one node each, and which runs as it is outside of any batch.
+    """A function whose calls are captured as one node each; outside of a batch it runs as usual.
 
-    It has to compute its results from its arguments and the parameters of the block it is a method of; arrays
-    from elsewhere, reading an array's numbers, or arguments that are neither arrays nor plain constants (nested
-    in lists and tuples) make the call run operator by operator, and the report says why.
+    It must compute its results from its arguments and the parameters of the block it is a method of. Arrays from
+    elsewhere, reads of an array's numbers, or arguments that are neither arrays nor plain constants (nested in lists
+    and tuples) make the call run operator by operator, and the report says why.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -71,14 +71,14 @@ def _engines_of(args: Any) -> list[Engine]:
 def cell(function: Callable[..., Any] | None = None, **options: Any) -> CellFunction:
     """Declare a function or method as a cell: under dynamic batching each call is one node.
 
-    It takes no options: these are of `hybridize(dynamic_batch=True, ...)` and `batching(...)`. Raises OptionError for
-    any, and TypeError where `function` cannot be called.
+    Used as a decorator, without options; pass options to `hybridize(dynamic_batch=True, ...)` or `batching(...)`.
+    Raises OptionError for any option, and TypeError if `function` is not callable.
     """
     if options:
         given = ", ".join(f"{name}={value!r}" for name, value in options.items())
         raise OptionError(
-            f"gluonjit.cell({given}): it takes no options. Write @gluonjit.cell above the function, and give options "
-            f"to hybridize(dynamic_batch=True, {given}) or batching({given})."
+            f"gluonjit.cell({given}): it takes no options. Write @gluonjit.cell above the function, and pass "
+            f"options to hybridize(dynamic_batch=True, {given}) or batching({given})."
         )
     if not callable(function):
         raise TypeError(f"gluonjit.cell({function!r}): it takes a function or method; use it as a decorator")

@@ -1,4 +1,4 @@
-"""The open graph as the templates of one model see it: what stands there for their numbers. See `reusing`."""
+"""The open graph as the templates of one model see it: the current values of their numbers. See `reusing`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Here:
         )
 
     def gather(self, item: Any, arrays: list[Any]) -> bool:
-        """Append the arrays in nested arguments; False where one of them was captured."""
+        """Append the arrays in nested arguments; False if one of them was captured."""
         return gather(item, self._ways, self._way_of, arrays)
 
     def _way_of(self, kind: type) -> int:
@@ -103,14 +103,14 @@ class Here:
             place = self._replay.begin(kinds, lookups)
             if place < 0:
                 return
-        raise Unfit("what it depends on changes while it is captured")
+        raise Unfit("its inputs change while it is captured")
 
     def _find_record(self, batch: Batch, number: int) -> None:
-        """Find the record of a kind. Raises Unfit where calls of this signature now are of another kind."""
+        """Find the record of a kind. Raises Unfit if calls of this signature now are of another kind."""
         known = self.shared.kinds.things[number]
         record = self.reusing.record(batch, known)
         if record is None or layout_of(record.kind) != known.layout:
-            raise Unfit("what it was recorded with is no more")
+            raise Unfit("an object that it was recorded with no longer exists")
         _put(self._replay.records, number, record)
 
     def _find_table(self, batch: Batch, number: int) -> None:

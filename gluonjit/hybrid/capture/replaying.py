@@ -1,7 +1,7 @@
-"""Recordings of calls in numbers of their own: rows that were there before, then those of their nodes, in order.
+"""Recordings of calls with their own numbering: existing rows first, then those of their nodes, in order.
 
-So it can be captured again in any graph: `graph.replay` looks each node up among those that are there, and appends it
-where it is new, as the call itself would.
+A recording can be captured again in any graph: `graph.replay` looks up each node among the existing ones, and appends
+it if it is new, as the call itself would.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Node(NamedTuple):
 
 
 def packed(nodes: Iterable[Node], local: Mapping[int, int]) -> array[int]:
-    """Nodes as whole numbers: four, then the operands with their number before them; so have tuples, below zero.
+    """Nodes as integers: four, then the operands with their number before them; so have tuples, below zero.
 
     `local` has the numbers of rows in the recording. Raises KeyError for a row without one.
     """

@@ -1,4 +1,4 @@
-"""The hooks of an engine for calls that are reused, and what templates of such calls are made of. See `reusing`."""
+"""The hooks of an engine for reused calls, and the parts of templates of such calls. See `reusing`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Reusing:
     """The hooks of an engine for calls that are reused; what has a default here it may leave out.
 
     array: the class of the framework's arrays; lazy: that of captured ones, which have a value `_v`, what they are
-    views of as `_b`, which view as `_k`, and what they were computed to as `_c`, each None where there is none.
+    views of as `_b`, which view as `_k`, and what they were computed to as `_c`, each None if there is none.
     """
 
     array: type
@@ -94,11 +94,11 @@ class Reusing:
         raise NotImplementedError
 
     def signature(self, batch: Batch, key: Any, record: Record) -> Any:
-        """The key by which a record is found in any batch. Raises Unfit where calls of it are not to be reused."""
+        """The key by which a record is found in any batch. Raises Unfit if calls of it are not to be reused."""
         return key
 
     def record(self, batch: Batch, known: Known) -> Record | None:
-        """The record of such a signature; None where it is stale."""
+        """The record of such a signature; None if it is stale."""
         raise NotImplementedError
 
     def table(self, table: Any) -> tuple[Any, ...]:
@@ -110,11 +110,11 @@ class Reusing:
         raise NotImplementedError
 
     def source(self, batch: Batch, payload: Any) -> Source:
-        """The source of a leaf, be it an argument or not. Raises Unfit where later calls could not find it."""
+        """The source of a leaf, be it an argument or not. Raises Unfit if later calls could not find it."""
         raise NotImplementedError
 
     def keeps(self, batch: Batch, array: Any) -> None:
-        """Raise Unfit for an array, no argument, that later calls are not to read in the place of one of their own."""
+        """Raise Unfit for an array, no argument, that later calls are not to read in place of one of their own."""
         raise NotImplementedError
 
     def leaf(self, batch: Batch, source: Source) -> Value:

@@ -1,4 +1,4 @@
-"""Calls whose captures are reused: a bounded cache of what they captured, and capture apart from all other calls."""
+"""Reused calls: a bounded cache of their captures, and capture in isolation from all other calls."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class Recordings:
         return found
 
     def put(self, key: Hashable, known: Known, shared: Shared) -> None:
-        """Keep what was learned of a key, in the place of others if there are too many; not if all were forgotten."""
+        """Keep what was learned of a key, in place of others if there are too many; not if all were forgotten."""
         with self.lock:
             if shared is not self.shared:
                 return

@@ -1,7 +1,8 @@
-"""Calls of a model with the option `reuse`: captured once, and from then on captured again without running the model.
+"""Calls of a model with the option `reuse`: captured once, and then captured again without running the model.
 
-The first call of a key is captured apart from all others, so that nothing but what it captured and read is seen; that
-is taken back, and captured again from its template, as later calls are. A call that cannot be done so stays as it is.
+The first call of a key is captured in isolation, so that only its own captures and reads are visible; these are
+removed, and captured again from its template, as later calls are. A call for which this is impossible is captured as
+usual.
 """
 
 from __future__ import annotations
@@ -62,14 +63,14 @@ def _looks(reusing: Reusing, arrays: list[Any]) -> list[Any]:
 
 
 def _known(cache: Recordings, key: Any, here: Here, net: Any, name: Any) -> CaptureTemplate | Refusal | None:
-    """The template or refusal of calls of this key. Raises OptionError where it can be no key."""
+    """The template or refusal of calls of this key. Raises OptionError if it can be no key."""
     try:
         return cache.get(key, here.shared)
     except TypeError as error:
         raise OptionError(
-            f"{type(net).__name__}(...) with hybridize(dynamic_batch=True, reuse=...): reuse gave the key "
-            f"{name!r}, which can be none: {error}. Let it give a number, a string or a tuple of these, or "
-            f"None for a call that is not to be reused."
+            f"{type(net).__name__}(...) with hybridize(dynamic_batch=True, reuse=...): reuse returned the key "
+            f"{name!r}, which cannot be a key: {error}. Return a number, a string or a tuple of these, or None "
+            "for a call that should not be reused."
         ) from error
 
 
@@ -134,8 +135,9 @@ class _Call:
             apart.keep()
             self.cache.drop(self.key)
             raise ReuseError(
-                f"reuse: calls with the key {self.key[0]!r} capture different things: {self._difference(new)}. Let the "
-                f"key tell apart all that a call depends on but parameters, or give None for what is not to be reused."
+                f"reuse: calls with the key {self.key[0]!r} capture different things: {self._difference(new)}. "
+                "Let the key distinguish everything that a call depends on except parameters, or return None for "
+                "calls that should not be reused."
             )
         apart.undo()
         self.here.capture(self.batch, new, self.arrays)

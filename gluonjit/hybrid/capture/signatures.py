@@ -1,4 +1,4 @@
-"""Signatures: what tells calls of one cell apart, and what is known of each."""
+"""Signatures: what distinguishes the calls of one cell, and what is known of each."""
 
 from __future__ import annotations
 

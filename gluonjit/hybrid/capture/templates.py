@@ -1,4 +1,4 @@
-"""Templates of calls: what a call has captured, in numbers that know no batch. See `reusing`."""
+"""Templates of calls: what a call has captured, in numbers independent of a batch. See `reusing`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TemplateMaker:
         reads += [result.rows for result in results if isinstance(result, Reference)]
         lookups, leaves, order, size = self._inputs([row for row in rows_in(reads) if row not in own])
         if _held(apart, lazies, results, values):
-            raise Unfit("somebody holds a value that it has captured and does not return")
+            raise Unfit("the program holds a value that it has captured and does not return")
         local = {row: place for place, row in enumerate([*order, *own])}
         code = packed([node for *_, node in found], local)
         moved = tuple([_moved(result, local) for result in results])
@@ -57,7 +57,7 @@ class TemplateMaker:
             raise Unfit(f"it returns a {type(item).__name__}, which is neither a captured value nor a plain constant")
         value = self.reusing.value_of(item, self.batch)
         if value is None or not value.depth:
-            raise Unfit("it returns a value that was there before it")
+            raise Unfit("it returns a value that existed before it")
         lazies.append(item)
         return Returned(len(lazies) - 1, type(item))
 

@@ -1,1 +1,1 @@
-"""Choices of how a flush is captured and scheduled, or that calls run eagerly: measured, made and kept."""
+"""Choices of how a flush is captured and scheduled, or whether calls run eagerly: measured, made and stored."""

@@ -1,7 +1,7 @@
 """Chooses, flush by flush, how a region of a program is captured and scheduled; see `gluonjit.analysis.choice`.
 
-A region is a block that was hybridized, or a line with `batching()`. Training and inference, and flushes of unlike
-size, are studied apart. A study begins anew when what is captured is no longer like what was chosen for.
+A region is a hybridized block, or a line with `batching()`. Training and inference, and flushes of different sizes, are
+studied separately. A study restarts when captured graphs no longer resemble those it chose for.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Files beside the calibration with what was learned of a model, so that the next process begins with it.
+"""Files next to the calibration with the decisions for a model, so that the next process starts from them.
 
-A model is known by its signature: the classes and the code of its blocks, the shapes of its parameters, its options,
-the machine and the versions. A file that cannot be read or written is as if there were none.
+A model is identified by its signature: the classes and the code of its blocks, the shapes of its parameters, its
+options, the machine and the versions. A file that cannot be read or written counts as absent.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Stretches: the outermost calls of a thread, timed in one way, eager or batched, from their first to their end.
 
-A stretch ends at an optimizer's step, at the first call after a backward pass (in inference, after a flush), where the
-phase changes, or after as many calls as a batch had where nothing marks an end. A time between two calls that is ten
-calls long is the program's own and does not count. The way changes only where no captured value waits.
+A stretch ends at an optimizer's step, at the first call after a backward pass (in inference, after a flush), at a
+change of phase, or, if nothing marks an end, after as many calls as a batch had. A pause between two calls that is ten
+calls long belongs to the program and does not count. The way changes only if no captured value is pending.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PAUSE = 10.0  # calls: a longer time between two of them does not count
 _UNMARKED = 32  # calls of an eager stretch in inference, where no batch has told how many come together
 _LONGEST = 1024  # calls of any stretch
 
-SPENT = "a look at another way to run took longer than it may"
+SPENT = "a trial of another way to run exceeded its time budget"
 """The reason for running a batch in the middle of a minibatch, without any fault of the program."""
 FORCED: list[Callable[[], bool]] = []
 """The last one says whether the next stretch runs eagerly, in place of what is measured: for tests and the fuzzer."""

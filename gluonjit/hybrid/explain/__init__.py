@@ -1,1 +1,1 @@
-"""Reports of what ran, advice, and the way from a node back to the user's line."""
+"""Reports, advice, and the path from a node back to the user's line."""

@@ -1,6 +1,6 @@
-"""Warnings that teach: what makes a program slower than it needs to be, on which line, and what to do about it.
+"""Performance warnings: what slows a program down, on which line, and what to do about it.
 
-Each piece of advice is given once a process, after the flush that showed it.
+Each piece of advice is given once per process, after the flush that showed it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gluonjit.hybrid.explain.report import Report
 
 _IN_A_ROW = 10  # batches of which one could be an accident
 _MANY = 8  # nodes a launch: from here on one call is a minibatch by itself
-_THRASHING = 0.1  # of the launches are of graphs never seen before, after so many batches
+_THRASHING = 0.1  # of the launches are of graphs never seen before, after this many batches
 _OPERATORS = 6  # of a function, from which on one node would pay
 _CALLS = 30
 
@@ -35,7 +35,7 @@ _given: set[Hashable] = set()
 _shown: dict[Any, Any] = {}  # as Python keeps for each module what it has shown
 
 
-ONE_AT_A_TIME = "samples were captured and differentiated one at a time, so that nothing could be batched."
+ONE_AT_A_TIME = "samples were captured and differentiated one at a time, so nothing could be batched."
 
 
 class _Streaks(threading.local):
@@ -80,7 +80,7 @@ def one_at_a_time(message: str, line: Line | None) -> None:
 def after_flush(
     report: Report, flush: Provenance, samples: int, reason: str, line: Line | None, early: Early | None
 ) -> None:
-    """Advises after the flush of so many samples; `line` made it run, `early` is an earlier one that came too early."""
+    """Advises after a flush of this many samples; `line` made it run, `early` is an earlier one that was too early."""
     if early is not None:
         _early(early)
         _streaks.alone = 0
@@ -92,23 +92,25 @@ def after_flush(
 
 
 _DECIDES = (
-    "If the number is only wanted for a look, read it after the minibatch; if the program has to decide by it, let all "
-    "samples reach this place before the first one reads, or type torch.where(condition, a, b) (mx.nd.where), which "
-    "needs no value. Whole numbers that are inputs are read without running anything."
+    "If the number is only for inspection, read it after the minibatch; if the program branches on it, let all "
+    "samples reach this line before the first one reads, or type torch.where(condition, a, b) (mx.nd.where), "
+    "which needs no value. Integer inputs are read without running anything."
 )
-_INTO = "type `out = out.{}(...)`, which gives a new tensor and is captured"
+_INTO = "type `out = out.{}(...)`, which returns a new tensor and is captured"
 _BY_VALUES = (
-    "how many rows it gives depends on values: keep all rows, as by torch.where(mask, x, 0), or make the mask of "
-    "inputs of whole numbers, which are known"
+    "the number of its rows depends on values: keep all rows, as by torch.where(mask, x, 0), or compute the mask "
+    "from integer inputs, which are known"
 )
 _INSTEAD = {
-    "__setitem__": "begin with a tensor made like a captured one, as `out = h.new_zeros(...)`, or collect the rows in "
-    "a list and torch.stack them",
+    "__setitem__": (
+        "create the tensor like a captured one, as `out = h.new_zeros(...)`, or collect the rows in a list and "
+        "torch.stack them"
+    ),
     "masked_select": _BY_VALUES,
     "nonzero": _BY_VALUES,
     "unique": _BY_VALUES,
     "__getitem__": _BY_VALUES,
-    "requires_grad_": "make the tensor that learns before, of numbers that are there (torch.zeros)",
+    "requires_grad_": "make the tensor that requires gradients before, from known numbers (torch.zeros)",
 }
 """The call to type instead of a function that needs values; by its name, as the framework has it."""
 
@@ -122,8 +124,8 @@ def _early(early: Early) -> None:
     advise(
         EarlyFlushWarning,
         early.line,
-        "a value is needed here while samples are being captured, so what they have captured so far runs "
-        f"by itself, in small batches. {said or _DECIDES}",
+        "a value is read here while samples are being captured, so what they have captured so far runs by "
+        f"itself, in small batches. {said or _DECIDES}",
         early.line,
     )
 
@@ -136,7 +138,7 @@ def _alone(report: Report, flush: Provenance) -> None:
                 (step.kind.name, step.kind.lone),
                 f"{step.kind.name} runs once per sample ({step.count} times in this batch): {step.kind.lone}. "
                 f"Everything around it is batched; `python -m gluonjit rules{_operator(step.kind.lone)}` says how "
-                f"operators run.",
+                "operators run.",
                 flush.line(number),
             )
     for name, reason in report.unbatched.items():
@@ -173,16 +175,16 @@ def _small(flush: Provenance, samples: int, reason: str, line: Line | None) -> N
         advise(
             SmallBatchWarning,
             ("single", line),
-            f"the last {_IN_A_ROW} batches held one sample each, because {why} after each: call the block for "
-            f"all samples of a minibatch first, then read the results, or call backward once for the sum of losses.",
+            f"the last {_IN_A_ROW} batches held one sample each, because {why} after each: call the block for all "
+            "samples of a minibatch first, then read the results, or call backward once for the sum of losses.",
             line,
         )
     if _streaks.small == _IN_A_ROW:
         advise(
             SmallBatchWarning,
             "few",
-            f"the last {_IN_A_ROW} batches ran fewer than {TOO_FEW} nodes a launch, so batching does not pay: put "
-            f"more samples into a minibatch, or see gluonjit.explain() for what keeps them apart.",
+            f"the last {_IN_A_ROW} batches ran fewer than {TOO_FEW} nodes per launch, so batching does not pay: "
+            "put more samples into a minibatch, or see gluonjit.explain() for what keeps them apart.",
             line,
         )
 
@@ -197,19 +199,19 @@ def _thrashing(report: Report, flush: Provenance, line: Line | None) -> None:
         advise(
             CacheWarning,
             ("anew", report.anew),
-            f"each of the last {2 * _IN_A_ROW} batches met a {report.anew} that was never called before, and each of "
-            f"these objects is traced and made into a batched graph of its own, whose calls run with no other's. Make "
-            f"the {report.anew} once, outside of the loop, and call it for all samples.",
+            f"each of the last {2 * _IN_A_ROW} batches met a {report.anew} that was never called before. Each of "
+            "these objects is traced and compiled into its own batched graph, whose calls run with no other's. "
+            f"Make the {report.anew} once, outside of the loop, and call it for all samples.",
             line,
         )
     elif _streaks.missing == 2 * _IN_A_ROW:
         advise(
             CacheWarning,
             report.missed,
-            f"each of the last {2 * _IN_A_ROW} batches met calls with a signature never seen before, the last one of "
-            f"{report.missed}, and each of these is traced and made into a batched graph of its own. A number that "
-            f"changes from call to call should be an array, not a Python number; a length that changes should be that "
-            f"of axis 0.",
+            f"each of the last {2 * _IN_A_ROW} batches met calls with a new signature, the last one of "
+            f"{report.missed}. Each of these is traced and compiled into its own batched graph. Pass a number "
+            "that changes from call to call as an array, not as a Python number; a length that changes should be "
+            "that of axis 0.",
             line,
         )
 
@@ -236,8 +238,9 @@ def _operators(flush: Provenance) -> None:
             advise(
                 CellWarning,
                 code,
-                f"{line.function if line else code.co_name} captures {len(places)} operators a call, one by one, in "
-                f"about {max(places)} calls. As a function or method decorated with @gluonjit.cell, what it computes "
-                f"for one node of a sample would be captured at once; what recurses has to stay outside.",
+                f"{line.function if line else code.co_name} captures {len(places)} operators per call, one by "
+                f"one, in about {max(places)} calls. Move the computation for one node of a sample into a "
+                "function or method decorated with @gluonjit.cell, which is captured at once; recursion has to "
+                "stay outside.",
                 line,
             )

@@ -1,4 +1,4 @@
-"""Counts and times of a batch, which capture and engines keep; `report` makes a report of them."""
+"""Counts and times of a batch, kept by capture and engines; `report` makes a report of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STEP_PARTS = ("gather", "compute")
 
 
 class KindRow(NamedTuple):
-    """All calls of one name: captured, run (the rest was shared, folded or dropped), and in how many launches."""
+    """The calls of one name: captured, run (the others were shared, folded or dropped), and their launches."""
 
     calls: int
     nodes: int
@@ -23,8 +23,10 @@ class KindRow(NamedTuple):
 class Reuse:
     """Calls of blocks with the option `reuse`.
 
-    hits: captured again without running; misses: captured, and kept; checked: hits that ran all the same, to compare;
-    refused: calls that were captured as ever because of what they do, by the reason.
+    hits: calls captured from a recording, without running the block.
+    misses: calls captured and recorded.
+    checked: hits that ran anyway, to compare.
+    refused: calls captured without reuse, by the reason.
     """
 
     hits: int = 0
@@ -35,10 +37,13 @@ class Reuse:
 
 @dataclass
 class Executed:
-    """The runners of the plans of flushes, by name, and how often another ran them than was asked for, and why.
+    """Executors of the plans of flushes.
 
-    recordings: static plans and steps that were made or enlarged; replays: how often one that was there ran; captures:
-    CUDA graphs of them.
+    ran: flushes by executor.
+    declined: flushes in which another executor ran than requested, by the reason.
+    recordings: static plans and steps that were made or enlarged.
+    replays: runs of an existing static plan or step.
+    captures: CUDA graphs captured.
     """
 
     ran: dict[str, int] = field(default_factory=dict)
@@ -48,16 +53,16 @@ class Executed:
     captures: int = 0
 
     def count(self, name: str) -> None:
-        """A plan was run by this."""
+        """Count a plan run by this executor."""
         self.ran[name] = self.ran.get(name, 0) + 1
 
     def decline(self, reason: str) -> None:
-        """Something else ran than was asked for."""
+        """Count a plan that another executor ran than requested."""
         self.declined[reason] = self.declined.get(reason, 0) + 1
 
 
 class Event(NamedTuple):
-    """Some work of the host, in seconds of `time.perf_counter`."""
+    """Work of the host, in seconds of `time.perf_counter`."""
 
     name: str
     part: str
@@ -67,25 +72,39 @@ class Event(NamedTuple):
 
 @dataclass
 class Counts:
-    """Counts of a batch, all its flushes added up.
+    """Counts of a batch, summed over its flushes.
 
-    calls: captured calls; nodes: distinct ones that ran; shared: calls that another call had already made;
-    dropped: nodes whose results nobody could read; launches: batched launches of cells and operators;
-    units: what was scheduled: nodes, or with granularity "graph" samples; groups: how many of them were told apart;
-    fused: launches that ran in C as a whole; row_ms: milliseconds inside of these, forward and backward; those of a
-    flush with `wait=False` count when somebody has waited for them;
-    gathers: launches that put operands together; gathered: bytes that those have copied; padded: nodes that ran
-    beside for the size of a static plan alone; executed: what ran the plans;
-    ms: milliseconds by part, of which capture is from the first call to the flush, with what the program
-    does between its calls, and to forget.
-    The engine works asynchronously: unless the option `profile` was set, gather, compute and backward are the times
-    to hand the work over. kinds: calls, nodes and launches by name; alone: what cannot be batched, and why;
-    unbatched: calls that are not one node, and why; outlined: lines of methods that were made cells, and how many
-    operators each has, or why they were not; by_number: cells that run apart for each number of children, and
-    why; unfused: kinds whose steps do not run in C as a whole, and why; reasons: how often what made the batch run;
-    cache: hits and misses of the cache of batched graphs; retraced: calls found in it that were traced again, to
-    compare; reads: values that programs read in the middle of samples: "answered" from what was there, such as inputs
-    of whole numbers, or "flushed", because they waited to be computed; reuse: what became of calls that may be reused.
+    calls: captured calls.
+    nodes: distinct calls that ran.
+    shared: calls equal to an earlier one.
+    dropped: nodes whose results nobody could read.
+    launches: batched launches of cells and operators.
+    units: scheduled units: nodes, or with granularity "graph" samples.
+    groups: groups of units that run together.
+    fused: launches that ran in C as a whole.
+    row_ms: milliseconds inside of these, forward and backward. Those of a flush with `wait=False` count once the
+        program has waited for them.
+    gathers: launches that gather operands.
+    gathered: bytes copied by gathers.
+    padded: nodes that only pad the size of a static plan.
+    flushes: flushes of the batch.
+    executed: executors of the plans.
+    ms: milliseconds by part. Capture is the time from the first call to the flush, including the program's own work
+        between calls, and the release of the graph. The engine works asynchronously: without the option `profile`,
+        gather, compute and backward are the times to hand over the work.
+    kinds: calls, nodes and launches by name.
+    alone: operators that cannot be batched, with the reason.
+    unbatched: calls that are not one node, with the reason.
+    outlined: lines of methods made into cells, with their numbers of operators, or the reason why not.
+    by_number: cells that run separately for each number of children, with the reason.
+    unfused: kinds whose steps do not run in C as a whole, with the reason.
+    reasons: what made the batch run, and how often.
+    cache: hits and misses of the cache of batched graphs.
+    retraced: cache hits that were traced again, to compare.
+    reads: values read in the middle of samples: "answered" from known values, such as integer inputs, or "flushed",
+        because they were pending.
+    reuse: calls that may be reused.
+    ways: times of eager and batched calls, if both are timed.
     """
 
     calls: int = 0
@@ -113,19 +132,19 @@ class Counts:
     retraced: int = 0
     executed: Executed = field(default_factory=Executed)
     ms: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
-    ways: list[str] = field(default_factory=list)  # what eager and batched calls took, where both are timed
+    ways: list[str] = field(default_factory=list)  # times of eager and batched calls, if both are timed
     missed: str = field(default="", repr=False)  # the last name that missed the cache
-    anew: str = field(default="", repr=False)  # its class, where that was the first call of an object
-    fine: set[str] = field(default_factory=set, repr=False)  # of `unbatched`: as meant, or nobody could mend it
+    anew: str = field(default="", repr=False)  # its class, if that was the first call of an object
+    fine: set[str] = field(default_factory=set, repr=False)  # of `unbatched`: intended, or not the user's to change
     _step_seconds: dict[str, list[float]] = field(default_factory=dict, repr=False)  # of the last flush, by part
-    # Plain tuples: the collector of garbage stops looking at those.
+    # Plain tuples: the garbage collector untracks those.
     _events: deque[tuple[str | int, str, float, float]] = field(
         default_factory=lambda: deque(maxlen=_KEPT_EVENTS), repr=False
     )
 
     @property
     def shared(self) -> int:
-        """Calls that cost nothing because an equal call was there already."""
+        """Calls that cost nothing because an equal call existed."""
         return self.calls - self.nodes - self.dropped
 
     def miss(self, cell: Any, owner: Any) -> None:
@@ -135,19 +154,19 @@ class Counts:
         cell.met = True
 
     def took(self, name: str, part: str, begin: float, end: float, step: int | None = None) -> None:
-        """Note that something took this long, in seconds of `time.perf_counter`."""
+        """Record the time of something, in seconds of `time.perf_counter`."""
         self.ms[part] += (end - begin) * 1e3
         if step is not None:
             self._step_seconds[part][step] += end - begin
         self._events.append((name, part, begin, end))
 
     def note(self, name: str | int, part: str, begin: float, end: float) -> None:
-        """Show something in the timeline that is a part of what is counted elsewhere: a number is that of a sample."""
+        """Add an entry to the timeline that is counted elsewhere; a number is that of a sample."""
         self._events.append((name, part, begin, end))
 
     @property
     def timeline(self) -> list[Event]:
-        """The notes taken, the latest 20,000."""
+        """The latest 20,000 entries."""
         return [
             Event(f"sample {name}" if isinstance(name, int) else name, part, begin, end)
             for name, part, begin, end in self._events

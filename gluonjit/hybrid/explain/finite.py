@@ -1,4 +1,4 @@
-"""From a NaN, or an infinite number, to the call of the user's that made it (option `check_finite`)."""
+"""From a NaN, or an infinite number, to the user's call that made it (option `check_finite`)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Finite:
                 first = self._provenance.describe(*self._provenance.node(number, 0))
                 raise NotFiniteError(
                     f"A weight of shape {tuple(array.shape)} is not finite: the {first}, reads it. "
-                    f"{self._look(array, bad)} Look at the step of the optimizer before this minibatch."
+                    f"{self._look(array, bad)} Check the optimizer step before this minibatch."
                 )
 
     def results(self, number: int, results: Sequence[Any]) -> None:

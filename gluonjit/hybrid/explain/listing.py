@@ -1,4 +1,4 @@
-"""Tables of rules for people, of any framework: each operator, how it runs for many samples, why or what to know."""
+"""Tables of rules for people, of any framework: each operator, how it runs for many samples, and notes."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ def unknown(name: str, framework: str, known: Iterable[str]) -> LookupError:
     """The error for a name that is no operator, with those that look like it."""
     close = [other for other in known if name.strip("_").lower() in other.lower()]
     hint = f"Did you mean {', '.join(sorted(close)[:5])}?" if close else "Without a name, all are listed."
-    return LookupError(f"{name!r} is no operator of {framework}. {hint}")
+    return LookupError(f"{name!r} is not an operator of {framework}. {hint}")
 
 
 def as_text(rows: Iterable[Row]) -> str:
     """The lines with their columns aligned."""
-    listed = [Row("operator", "kind", "runs", "why, or what to know"), *rows]
+    listed = [Row("operator", "kind", "runs", "notes"), *rows]
     first, second, third = (max(len(row[column]) for row in listed) for column in range(3))
     return "\n".join(f"{row[0]:{first}}  {row[1]:{second}}  {row[2]:{third}}  {row[3]}" for row in listed)
 
 
 def as_markdown(rows: Sequence[Row], page: Page) -> str:
     """A page with a table of the kinds and one of the operators."""
-    lines = [page.head, "| kind | operators | run | what they have in common |", "| --- | --- | --- | --- |"]
+    lines = [page.head, "| kind | operators | run | description |", "| --- | --- | --- | --- |"]
     for kind, common in page.kinds.items():
         lines.append(f"| {kind} | {sum(row.kind == kind for row in rows)} | {page.how[kind]} | {common} |")
-    lines += ["", "| operator | kind | runs | why, or what to know |", "| --- | --- | --- | --- |"]
+    lines += ["", "| operator | kind | runs | notes |", "| --- | --- | --- | --- |"]
     lines += [f"| `{row.operator}` | {row.kind} | {row.how} | {row.note.replace('|', '/')} |" for row in rows]
     return "\n".join(lines)

@@ -1,9 +1,9 @@
-"""Minibatches of a thread: where they begin and end, what ran of the last one, and whether that ran too early.
+"""Minibatches of a thread: where they begin and end, what ran in the last one, and whether that ran too early.
 
-A minibatch is what runs from the first capture after the last backward pass, optimizer's step, or beginning or end of
-`batching()` to the next of these. A program may cut it into pieces, each a flush, by reading in the middle. Outside of
-`batching()` a read between samples may as well be its end: what runs next goes on with it where it uses results of it,
-or where in the end one backward pass goes through both.
+A minibatch extends from the first capture after the last backward pass, optimizer step, or beginning or end of
+`batching()` to the next of these. A program may divide it into several flushes by reading in the middle. Outside of
+`batching()` a read between samples may also be its end: what runs next belongs to it if it uses its results, or if one
+backward pass later goes through both.
 """
 
 from __future__ import annotations
@@ -101,10 +101,10 @@ class Minibatch(threading.local):
     def came_early(
         self, plan: Plan, samples: int, apart: int, middle: str, line: Line | None, caller: str
     ) -> Early | None:
-        """Note that a flush came in the `middle` of something, if it did; the earlier one that has cost something.
+        """Note a flush in the `middle` of something; returns the earlier one that has cost something, or None.
 
-        Of so many `samples` that were begun, `apart` use no results that were there: they could have run earlier. Only
-        what comes after a flush tells whether anything was lost: where all samples had reached it, nothing was.
+        Of `samples` samples that were begun, `apart` use no earlier results: they could have run earlier. Only later
+        flushes show whether anything was lost: if all samples had reached this one, nothing was.
         """
         kinds = frozenset([id(step.kind) for step in plan.steps])
         before, self._early = self._early, None

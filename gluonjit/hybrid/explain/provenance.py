@@ -1,4 +1,4 @@
-"""From a node of a plan back to the user's program: which call, in which sample, on which line."""
+"""From a node of a plan back to the user's program: the call, the sample, the line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A report as text, as a page, as JSON, as a graph of steps and as a trace of times."""
+"""A report as text, as a page, as JSON, as a graph of steps and as a timeline."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ class Shown(Protocol):
 
 
 Table = list[Sequence[Any]]
-_KINDS = ("kind", "calls", "nodes", "launches", "calls a launch")
-_WAYS = ("way", "nodes", "launches", "analysis ms", "execution ms", "predicted ms a sample")
+_KINDS = ("kind", "calls", "nodes", "launches", "calls per launch")
+_WAYS = ("way", "nodes", "launches", "analysis ms", "execution ms", "predicted ms per sample")
 _STEPS = ("step", "nodes", "launches", "gathered", "ms", "first captured at")
 
 
@@ -117,14 +117,14 @@ def _summary(report: Shown) -> list[str]:
     reuse = report.reuse
     reused = f"reused calls: {reuse.hits} ({reuse.checked} checked), {reuse.misses} captured to be reused"
     answered, flushed = report.reads["answered"], report.reads["flushed"]
-    reads = f"read in samples: {answered} values that were there, {flushed} that had to run"
+    reads = f"read in samples: {answered} known values, {flushed} that had to run"
     lines = [head, f"ms: {times}", cache, *([reused] if reuse.hits or reuse.misses else [])]
     lines += [reads] if any(report.reads.values()) else []
     return lines + report.ways + _executed(report)
 
 
 def _executed(report: Shown) -> list[str]:
-    """Says what ran the plans, where that is not step by step as ever."""
+    """Says what ran the plans, where that is not step by step as usual."""
     executed, lines = report.executed, []
     if set(executed.ran) - {"stepwise"}:
         ran = ", ".join(f"{name} {count}" for name, count in executed.ran.items())
@@ -132,7 +132,7 @@ def _executed(report: Shown) -> list[str]:
             f"flushes by executor: {ran}; {executed.recordings} static plans and steps made, "
             f"{executed.replays} replayed, {executed.captures} graphs captured, {report.padded} nodes of padding"
         )
-    return lines + [f"not as asked for, {count} times: {why}" for why, count in executed.declined.items()]
+    return lines + [f"not as requested, {count} times: {why}" for why, count in executed.declined.items()]
 
 
 def _kind_rows(report: Shown) -> Table:
@@ -165,7 +165,7 @@ def _step_rows(report: Shown) -> Table:
 def _notes(report: Shown) -> list[str]:
     notes = [f"runs alone: {name}: {why}" for name, why in report.alone.items()]
     notes += [f"not one node: {name}: {why}" for name, why in report.unbatched.items()]
-    notes += [f"a kind for each number of children: {name}: {why}" for name, why in report.by_number.items()]
+    notes += [f"one kind per number of children: {name}: {why}" for name, why in report.by_number.items()]
     notes += [f"made from source: {name}: {why}" for name, why in report.outlined.items()]
     for why in dict.fromkeys(report.unfused.values()):
         notes.append(f"not in C: {', '.join(name for name in report.unfused if report.unfused[name] == why)}: {why}")

@@ -1,4 +1,4 @@
-"""Reports of a batch, in numbers; `rendering` makes tables, pages, graphs and traces of them."""
+"""Reports of a batch, in numbers; `rendering` turns them into tables, pages, graphs and traces."""
 
 from __future__ import annotations
 
@@ -23,9 +23,13 @@ _KEPT_PLANS = 16
 class StepRow(NamedTuple):
     """One step of the last flush.
 
-    name: the kind's; nodes: how many ran together; launches: one, or one a node where they run alone; alone: why
-    they do; gathered: bytes of operands that were copied together; line: the user's line of the first node; ms:
-    milliseconds of gathering and computing.
+    name: the kind's name.
+    nodes: the number of nodes that ran together.
+    launches: 1, or one per node if they run alone.
+    alone: the reason why they run alone, or None.
+    gathered: bytes of operands copied by gathers.
+    line: the user's line that captured the first node.
+    ms: milliseconds of gathering and computing.
     """
 
     name: str
@@ -39,9 +43,9 @@ class StepRow(NamedTuple):
 
 @dataclass
 class Report(Counts):
-    """A report on a batch: its counts, the `steps` of its last flush, and what was chosen for that."""
+    """A report on a batch: its counts, the `steps` of its last flush, and the choice made for it."""
 
-    choice: Choice | None = None  # what was chosen for the last flush, and between what
+    choice: Choice | None = None  # the choice for the last flush, and its alternatives
     last: Provenance | None = field(default=None, repr=False)  # of the last flush
     model: Callable[[], CostModel] | None = field(default=None, repr=False)  # of its engine
     _last_calls: int = field(default=0, repr=False)
@@ -49,9 +53,9 @@ class Report(Counts):
     _bound: int = field(default=0, repr=False)
 
     def predicted(self, training: bool) -> Costs | None:
-        """Predicts the last flush by the cost model, capture included, and where `training` its backward too.
+        """Return the cost model's prediction of the last flush, in seconds by part, including capture.
 
-        In seconds, part by part; None before the first flush.
+        With `training` it includes backward. None before the first flush.
         """
         if self.last is None or self.choice is None or self.model is None:
             return None
@@ -60,7 +64,7 @@ class Report(Counts):
 
     @property
     def lower_bound(self) -> int:
-        """The fewest launches any schedule of these nodes could need (computed when asked for)."""
+        """The fewest launches of any schedule of these nodes (computed on request)."""
         while self._plans:
             self._bound += lower_bound(self._plans.pop())
         return self._bound
@@ -82,7 +86,7 @@ class Report(Counts):
         return rows
 
     def add_plan(self, plan: Plan, reason: str, records: Iterable[Record], provenance: Provenance) -> None:
-        """Count a plan's steps. A few plans are kept for the lower bound, so that few flushes do not pay for it."""
+        """Count a plan's steps. The last few plans are kept to compute the lower bound only on request."""
         self.flushes += 1
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
         self.nodes += plan.nodes
@@ -117,7 +121,7 @@ class Report(Counts):
         self._plans.append(self.last.plan)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as numbers, strings, lists and dictionaries."""
+        """Return everything as numbers, strings, lists and dictionaries."""
         names = [name for name, entry in self.__dataclass_fields__.items() if entry.repr]
         known: dict[str, Any] = {name: getattr(self, name) for name in names}
         known["reuse"] = asdict(self.reuse)
@@ -129,15 +133,15 @@ class Report(Counts):
         return known
 
     def to_json(self) -> str:
-        """The report as JSON."""
+        """Return the report as JSON."""
         return rendering.to_json(self)
 
     def to_chrome_trace(self, path: str | Path) -> None:
-        """Write what the host did, and when, to a file that chrome://tracing and Perfetto show."""
+        """Write a timeline of the host to a file for chrome://tracing or Perfetto."""
         rendering.write_trace(self, Path(path))
 
     def to_dot(self, path: str | Path) -> None:
-        """Write the steps of the last flush, and which uses whose results, as a graph for Graphviz."""
+        """Write the steps of the last flush and their dependencies as a graph for Graphviz."""
         rendering.write_dot(self, Path(path))
 
     def __str__(self) -> str:

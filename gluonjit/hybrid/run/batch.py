@@ -1,4 +1,4 @@
-"""The open batch as capture sees it: what has been captured and not yet run. `flush` says how it runs."""
+"""The open batch as capture sees it: calls captured and not yet run. `flush` defines how it runs."""
 
 from __future__ import annotations
 
@@ -173,8 +173,8 @@ class Batch(BatchRoom):
     def flush(self, reason: str = "batch.flush()", middle: str = "", wait: bool = True) -> None:
         """Run what was captured; in the `middle` of a "sample" or, for a value, of a "scope" of `batching`.
 
-        Without `wait` steps in C run while the program goes on, where nothing is recorded and none but these are left;
-        whoever reads a value waits for them. On an error the batch is empty, and values of the failed graph say why.
+        Without `wait` steps in C run while the program continues, if nothing is recorded and only such steps remain; a
+        read of a value waits for them. After an error the batch is empty, and values of the failed graph say why.
         """
         if not wait:
             self.join(MOST_AHEAD - 1)
@@ -183,7 +183,7 @@ class Batch(BatchRoom):
             self.join()
 
     def join(self, left: int = 0) -> None:
-        """Wait for what was flushed without waiting, all but so many flushes."""
+        """Wait for flushes without `wait`, all but the last `left`."""
         while len(self.ahead) > left:
             self.ahead.pop(0).join()
 

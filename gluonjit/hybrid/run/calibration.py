@@ -1,4 +1,4 @@
-"""Measures what work takes on this machine, by programs made up for it that run the way every program does."""
+"""Measures the costs of this machine, with synthetic programs that run as every program does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An engine as capture and the top level see it, and the engines that there are."""
+"""An engine as capture and the top level see it, and the list of engines."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from gluonjit.hybrid.run.places import clear_places
 
 
 class Engine:
-    """The part of an engine that knows no plan: `protocol.Adapter`, which engines derive from, is the rest of it.
+    """The part of an engine that does not involve plans; `protocol.Adapter`, from which engines derive, has the rest.
 
-    name: the package that users import, by which the engine is found; versions: of the framework: measured costs
-    belong to them. executors: what can run its plans (the option `executor`); reuses: whether calls of models
-    may be captured again without running them (the option `reuse`); title: the framework's name in sentences.
+    name: the package that users import, by which the engine is found.
+    versions: of the framework; measured costs belong to them.
+    executors: values of the option `executor`.
+    reuses: whether the option `reuse` is supported.
+    title: the framework's name in sentences.
     """
 
     name: str
@@ -28,14 +30,14 @@ class Engine:
     # What the framework is doing on this thread
 
     def current_mode(self) -> int:
-        """The framework's recording and training flags, as `graph.modes.mode_of` makes a number of them."""
+        """Return the framework's recording and training flags, as a number made by `graph.modes.mode_of`."""
         return 0
 
     def wait(self) -> None:
-        """Wait until everything has run that the framework was given."""
+        """Wait until the framework has finished its work."""
 
     def may_choose(self) -> bool:
-        """Tells whether this process may run calls eagerly where others, which train with it, run them batched."""
+        """Tells whether this process may run calls eagerly while others that train with it run them batched."""
         return True
 
     # What is the framework's
@@ -49,13 +51,13 @@ class Engine:
         return False
 
     def waits(self, args: Sequence[Any]) -> bool:
-        """Tells whether an argument is an array, maybe in lists and tuples, that waits for its batch."""
+        """Tells whether an argument is a pending array, possibly in lists and tuples."""
         raise NotImplementedError
 
     # Capture
 
     def call_cell(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Capture a call of a CellFunction, in whose `caches` the engine keeps what it knows of it."""
+        """Capture a call of a CellFunction; its `caches` hold the engine's data about it."""
         raise NotImplementedError
 
     def hybridize(self, net: Any, dynamic_batch: bool, options: dict[str, Any]) -> None:
@@ -63,18 +65,18 @@ class Engine:
         raise NotImplementedError
 
     def account(self) -> Any:
-        """Makes the engine's own account of an open batch: `Batch.own` until the batch is closed."""
+        """Return the engine's own data for an open batch: `Batch.own` until the batch is closed."""
         return None
 
     def check(self, call: str, options: Options) -> None:
-        """Raise OptionError where the engine has not what an option asks for; `call` is the user's."""
+        """Raise OptionError if the engine does not support an option; `call` is the user's call."""
         if options.executor not in self.executors:
             usable = " or ".join(map(repr, self.executors))
-            raise OptionError(f"{call}: executor={options.executor!r}, but on {self.title} it can be {usable}")
+            raise OptionError(f"{call}: executor={options.executor!r}, but on {self.title} it must be {usable}")
         if options.reuse is not None and not self.reuses:
             raise OptionError(
-                f"{call}: reuse=..., but calls of models of {self.title} are not reused. Leave reuse= out: equal calls "
-                f"are shared all the same (sharing=True)."
+                f"{call}: reuse=..., but calls of models of {self.title} are not reused. Leave reuse= out: equal "
+                "calls are still shared (sharing=True)."
             )
 
     @property
@@ -82,7 +84,7 @@ class Engine:
         return self.name
 
     def add_n(self, arrays: Sequence[Any]) -> Any:
-        """The sum of arrays of one shape: by default in pairs, so that a batch has few launches for it."""
+        """Return the sum of arrays of one shape: by default in pairs, so that a batch needs few launches for it."""
         listed = list(arrays)
         while len(listed) > 1:
             pairs = [left + right for left, right in zip(listed[::2], listed[1::2])]
@@ -94,19 +96,19 @@ class Engine:
     def verify(
         self, net: Any, samples: Sequence[Any], loss: Any, rtol: float | None, train_mode: bool, options: dict[str, Any]
     ) -> Any:
-        """Compare eager and batched execution: the report of the batched one; see `gluonjit.verify`."""
-        raise EngineError(f"gluonjit.verify(): the engine of {self.title} compares nothing")
+        """Compare eager and batched execution and return the report of the batched run; see `gluonjit.verify`."""
+        raise EngineError(f"gluonjit.verify(): the engine of {self.title} does not support verify")
 
     def calibrate(self, seconds: float, progress: Any) -> Any:
-        """Measure for about so long what work costs (`Measured`); `progress` is told the share that is over."""
-        raise EngineError(f"calibrate: the engine of {self.title} measures nothing")
+        """Measure costs for about `seconds` (`Measured`); `progress` is called with the fraction done."""
+        raise EngineError(f"calibrate: the engine of {self.title} does not support calibration")
 
     def cache_info(self) -> dict[str, int]:
-        """Entries in each of the engine's caches."""
+        """Return the number of entries in each of the engine's caches."""
         return {"specs": spec_count()}
 
     def clear_caches(self) -> None:
-        """Empty them."""
+        """Empty the caches."""
         clear_specs()
         clear_places()
 
@@ -116,9 +118,9 @@ ENGINES: list[Engine] = []
 
 
 def register(engine: Engine, patches: Sequence[tuple[Any, str, Any]]) -> bool:
-    """Called by an engine whenever its framework has been imported: its patches (owner, name, replacement) are made.
+    """Register an engine whose framework has been imported, and apply its patches (owner, name, replacement).
 
-    False where that has been done.
+    Returns False if it was registered before.
     """
     if engine in ENGINES:
         return False

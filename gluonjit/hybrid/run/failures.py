@@ -1,4 +1,4 @@
-"""Errors that are the library's and the framework's at once, and from a step that failed to the call that did it."""
+"""Errors that inherit the library's and the framework's class, and the path from a failed step to the failing call."""
 
 from __future__ import annotations
 
@@ -127,8 +127,8 @@ def failed(
     record, nodes = step.parts[0]
     said = reason(error).rstrip(". ")
     text = (
-        f"{step.count} calls of {step.kind.name} run together failed, though each runs by itself: {said}. "
-        f"The first is the {provenance.describe(record, int(nodes[0]))}. {advice}"
+        f"{step.count} calls of {step.kind.name} run together failed, though each runs by itself: {said}. The "
+        f"first is the {provenance.describe(record, int(nodes[0]))}. {advice}"
     )
     return both(FlushError, type(error), text)
 
@@ -163,8 +163,8 @@ def _runs(again: Callable[[], None]) -> bool:
 def _older(error: Exception) -> Exception:
     """The framework's own error, of something that was called before the batch ran."""
     text = (
-        f"{error}\n\nNo call of the batch has failed: this happened before it ran, to something that the framework was "
-        f"given earlier and that the batch reads, an input or a weight. Wait for that where it is computed."
+        f"{error}\n\nNo call of the batch has failed: this happened before it ran, to an input or a weight that "
+        "the batch reads, in work that the framework was given earlier. Wait for that array where it is computed."
     )
     try:
         return type(error)(text)

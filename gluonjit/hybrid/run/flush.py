@@ -1,4 +1,4 @@
-"""The flush of a batch: what was captured is planned and run, and the report and the cost model told of it."""
+"""The flush of a batch: plans and runs what was captured, and informs the report and the cost model."""
 
 from __future__ import annotations
 
@@ -76,9 +76,9 @@ class FlushingBatch(Batch):
         return self.chooser.flush_at
 
     def save_trace(self, path: str | Path) -> None:
-        """Write what is captured and has not run, to be read by `python -m gluonjit simulate` (see docs/traces.md).
+        """Write the captured calls that have not run, for `python -m gluonjit simulate` (see docs/traces.md).
 
-        A name that ends in .gz is compressed. Nothing runs. Raises TraceError where nothing waits to run.
+        A name that ends in .gz is compressed. Nothing runs. Raises TraceError if nothing is pending.
         """
         save_graph(self.graph, path, self.setting.granularity, self.sharing)
 

@@ -1,7 +1,7 @@
 """Places in arrays that programs take by number, entry by entry.
 
-Where a few are taken, as the last output of a layer, each is a kind by itself. Where many are, as the scores of a
-sample's own tags, the number becomes an operand, and one kind does for all of them.
+If a program takes few, such as the last output of a layer, each is a separate kind. If it takes many, such as the
+scores of a sample's own tags, the number becomes an operand, and one kind suffices for all of them.
 """
 
 from __future__ import annotations

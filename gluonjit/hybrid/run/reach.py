@@ -1,7 +1,7 @@
-"""Reach: the rows, steps and weights of a plan that a backward pass comes to, found in one way for all engines.
+"""Reach: the rows, steps and weights of a plan that a backward pass reaches, found in one way for all engines.
 
-Gradients of rows that are not reached are not zero but none: optimizers leave those alone. Nor does a pass go through
-steps that lead to nothing it was asked for.
+Gradients of unreached rows are not zero but none: optimizers leave those alone. A pass also skips steps that lead to
+nothing it was asked for.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Batches that a program opens by `batching`, and the report of what ran last."""
+"""Batches that a program opens with `batching`, and the report of the last minibatch."""
 
 from __future__ import annotations
 
@@ -23,11 +23,15 @@ from gluonjit.hybrid.run.state import LOCAL
 def batching(**options: Any) -> Iterator[FlushingBatch]:
     """Capture everything in this region and run it at its end, or when a value is needed.
 
-    Options are those of `hybridize(dynamic_batch=True, ...)` and hold for this region. Yields the batch:
-    `batch.flush("why")` runs what was captured so far, with `wait=False` while the program goes on, where that can be;
-    `batch.report` says what was done. On an exception what was captured and has not run is discarded. Scopes of
-    coroutines and generators may end in any order: calls go into the one opened last, which runs when any of those
-    opened before it ends. Raises OptionError for unusable options and EngineError where no framework has been imported.
+    options: those of `hybridize(dynamic_batch=True, ...)`, for this region.
+
+    Yields the batch. `batch.flush("why")` runs what was captured so far; with `wait=False` it runs while the program
+    continues, if possible. `batch.report` is the report. An exception discards captured calls that have not run. Scopes
+    of
+    coroutines and generators may end in any order: calls go into the scope opened last, which runs when any scope
+    opened before it ends.
+
+    Raises OptionError for unusable options, and EngineError if no framework has been imported.
     """
     state = LOCAL.state
     chosen = state.options.updated("batching()", options)
@@ -77,7 +81,7 @@ def _task() -> Any:
 
 
 def explain() -> Report:
-    """The report of the minibatch that ran last on this thread, in one piece or several (empty where none has)."""
+    """Return the report of the last minibatch on this thread, in one flush or several (empty if none has run)."""
     report = MINIBATCH.report(LOCAL.state.batch)
     report.ways = measured()
     return report

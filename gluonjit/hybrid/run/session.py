@@ -1,4 +1,4 @@
-"""The arrays of one flush, and where its values lie in them; what engines have in common of such sessions."""
+"""The arrays of one flush, and the places of its values in them; the part of sessions common to all engines."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Session:
     """The arrays of one flush: an arena for each shape of rows, which inputs and steps write to.
 
     The core calls `put_lookup` and `put_leaves` for all inputs of the plan, `run_from` until all steps have run,
-    `result` for each value that somebody can read, and `finish`; `wait` after the inputs, and after the results.
-    Whoever reads a reference later, such as a slice, asks for its `rows`, so a session lives as long as its values.
+    `result` for each value that can be read, and `finish`; `wait` after the inputs, and after the results. A later read
+    of a reference, such as a slice, asks for its `rows`, so a session lives as long as its values.
 
-    tape: what its results can be differentiated by as long as somebody holds it, or None; ahead: steps that were
-    started and that nobody has waited for.
+    tape: the tape that differentiates its results, as long as somebody holds it, or None.
+    ahead: steps that were started and not waited for.
     """
 
     tape: Any = None
@@ -52,14 +52,14 @@ class Session:
         return places[bisect_right(begins, position) - 1]
 
     def lap(self, number: int, part: str, begin: float) -> float:
-        """Note that a part of a step, to "gather" or to "compute", has taken from then to now, which is returned."""
+        """Record that a part of a step, "gather" or "compute", took from `begin` to now, and return now."""
         self.wait()
         now = perf_counter()
         self.report.took(self.plan.steps[number].kind.name, part, begin, now, number)
         return now
 
     def laps(self, stretch: Stretch, begin: float, end: float | None = None) -> None:
-        """Note steps that have run in one call since then; what was not spent in them counts with the first."""
+        """Record steps that ran in one call since `begin`; time outside of them counts with the first."""
         self.wait()
         report, steps = self.report, self.plan.steps
         report.fused += len(stretch.steps)
@@ -86,19 +86,19 @@ class Session:
         raise NotImplementedError
 
     def run_from(self, number: int) -> int:
-        """Run a step, or several from it on where the engine runs them at once; returns the number of the next."""
+        """Run a step, or several from it on if the engine runs them together, and return the number of the next."""
         self.run(number)
         return number + 1
 
     def start(self, number: int) -> bool:
-        """Let the steps from one on run while Python goes on, all of them; False where the engine runs them otherwise.
+        """Run all steps from `number` on while Python continues; False if the engine does not run them this way.
 
-        From then on whoever asks for numbers of a result waits for them, by `join`.
+        From then on, reading a result waits for them, by `join`.
         """
         return False
 
     def join(self) -> None:
-        """Wait for steps that were started. Raises FlushError where one has failed, each time."""
+        """Wait for steps that were started. Raises FlushError if one has failed, each time."""
         ahead = self.ahead
         if ahead is None:
             return

@@ -1,4 +1,4 @@
-"""Running a program eagerly and batched from one state, and saying in what the runs and what they leave differ."""
+"""Runs a program eagerly and batched from one state, and reports the differences in results and state."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Mode(NamedTuple):
 
 
 def compared(runs: Runs, rtol: float | None, train_mode: bool, present: bool) -> Report:
-    """The report of the batched run. Raises VerifyError where it differs from the eager one, and says in which call.
+    """The report of the batched run. Raises VerifyError if it differs from the eager one, and says in which call.
 
     All runs begin with the state that the program has now, and in the end that is what it has.
     """
@@ -168,7 +168,7 @@ def _compare(runs: Runs, eager: Outcome, left: Left, rtol: float | None) -> Repo
         raise
     except Exception as error:
         raise VerifyError(
-            f"verify(): eager execution runs, and batched execution raises {type(error).__name__}: {error}. With "
+            f"verify(): eager execution works, and batched execution raises {type(error).__name__}: {error}. With "
             f"{runs.off} the net runs as it should."
         ) from error
     found = _first(eager, batched, rtol)
@@ -214,8 +214,8 @@ def _stale(runs: Runs, rtol: float | None) -> str:
     if _first(eager, batched, rtol) is not None:
         return ""
     return (
-        "Once everything that was cached is forgotten they agree: a call was traced when something that its Python "
-        "reads, such as an attribute, a global variable or a weight, was not what it is now. Pass it as an argument. "
+        "With all caches cleared they agree: a call was traced when something that its Python reads, such as an "
+        "attribute, a global variable or a weight, had another value. Pass it as an argument. "
     )
 
 
@@ -236,17 +236,17 @@ def _compare_left(runs: Runs, eager: Left, batched: Left) -> None:
             logs.append(runs.watched(False, way, lambda: runs.left.told().get(path, ABSENT)))
         where = first_seen(logs[0], logs[1])
         raise VerifyError(
-            f"verify(): batched and eager execution leave different things behind: {path} is {_shown(found)} "
-            f"batched, and eagerly {_shown(wanted)}. {where}What a call does beside giving results has to happen "
-            f"for every sample: do it outside of the cell. With {runs.off} the net runs as it should."
+            f"verify(): batched and eager execution leave different state behind: {path} is {_shown(found)} "
+            f"batched, and {_shown(wanted)} eagerly. {where}Side effects of a call must happen for every sample: "
+            f"move them out of the cell. With {runs.off} the net runs as it should."
         )
     if eager.printed != batched.printed and eager.printed == again.printed:
         lines = zip_longest(eager.printed, batched.printed)
         number, (wanted, found) = next((number, both) for number, both in enumerate(lines) if both[0] != both[1])
         raise VerifyError(
             f"verify(): batched execution prints {len(batched.printed)} lines and eager execution "
-            f"{len(eager.printed)}; line {number + 1} is {found!r}, and eagerly {wanted!r}. What a call prints has to "
-            f"be printed for every sample: print outside of the cell. With {runs.off} the net runs as it should."
+            f"{len(eager.printed)}; line {number + 1} is {found!r}, and {wanted!r} eagerly. A call must print for "
+            f"every sample: print outside of the cell. With {runs.off} the net runs as it should."
         )
 
 
@@ -270,10 +270,10 @@ def _shown(item: Any) -> str:
 
 
 def first_seen(eager: Sequence[Event], batched: Sequence[Event]) -> str:
-    """The first call after which a witness has seen something else; "" where there is none."""
+    """The first call after which a witness has seen something else; "" if there is none."""
     for expected, actual in pairs(eager, batched):
         if not _same(expected.seen, actual.seen):
-            return f"They part in the call of {actual}. "
+            return f"They diverge in the call of {actual}. "
     return ""
 
 

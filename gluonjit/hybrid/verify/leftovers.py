@@ -1,7 +1,7 @@
-"""Leftovers of a program: the Python state it can reach, kept, put back, and told by content.
+"""Leftovers of a program: the Python state it can reach, saved, restored, and compared by content.
 
-Followed are attributes, items of lists, dictionaries and sets, and what the program's functions read of globals,
-closures and classes, ten steps deep. What only C can see into, such as a generator or a file, is left as it is.
+It follows attributes, items of lists, dictionaries and sets, and what the program's functions read of globals, closures
+and classes, ten steps deep. State visible only to C, such as a generator or a file, is left alone.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ def _item(path: str, key: Any) -> str:
 
 
 def _into(state: dict[Any, Any], own: frozenset[str] = frozenset(), keep: bool = False) -> Put:
-    """Puts items into a dictionary, in the place of those there are but for its `own`, or where told beside them."""
+    """Puts items into a dictionary, in place of those there are but for its `own`, or where told beside them."""
 
     def put(items: dict[Any, Any]) -> None:
         for name in [] if keep else [name for name in state if name not in items and name not in own]:

@@ -1,4 +1,4 @@
-"""Comparing two runs of one program, call by call, to find the first call whose result differs."""
+"""Compares two runs of one program, call by call, to find the first call whose result differs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Log:
     """The calls of a run, as they are made.
 
     array: the class of arrays; probed: an array plus zeros that get a gradient, and these zeros, or the array and
-    None where it gets none.
+    None if it gets none.
     """
 
     def __init__(self, array: type, probed: Callable[[Any], tuple[Any, Any]], witness: Witness | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The common part of the models in DyNet: parameters, a graph a minibatch, the step."""
+"""The common part of the models in DyNet: parameters, a graph per minibatch, the step."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The models by level, their functions compiled by `torch.compile` for any number of rows; compilations are counted.
 
-The loop over levels stays in Python: each number of levels would be a graph of its own.
+The loop over levels stays in Python: each number of levels would be a separate graph.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Dynamic batching as torchfold does it: samples add operations to a fold, which runs those of one depth together.
+"""Dynamic batching as in torchfold: samples add operations to a fold, which runs operations of one depth together.
 
-Written here from its idea: the package itself is of 2018 and for the PyTorch of then. An operation that is added
-again with the same operands is the one that is there.
+This reimplements the idea: the package itself dates from 2018 and needs the PyTorch of that time. An operation added
+again with the same operands returns the existing one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Fold:
         self._steps: list[dict[str, list[tuple[Operand, ...]]]] = []
 
     def add(self, name: str, *operands: Operand) -> Node:
-        """Add an operation on the rows of others and on whole numbers."""
+        """Add an operation on the rows of others and on integers."""
         key = (name, *operands)
         node = self._known.get(key)
         if node is None:

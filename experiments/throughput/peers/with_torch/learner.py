@@ -1,4 +1,4 @@
-"""A model in PyTorch whose gradients autograd finds, from weights by their common names."""
+"""A PyTorch model with gradients from autograd, made from weights by their common names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The BiLSTM tagger by PyTorch's own LSTM over packed sentences: all of a minibatch in one call."""
+"""The BiLSTM tagger with PyTorch's own LSTM over packed sentences: a whole minibatch in one call."""
 
 from __future__ import annotations
 

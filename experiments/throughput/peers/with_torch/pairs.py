@@ -1,7 +1,7 @@
-"""The child-sum Tree-LSTM for pairs, all trees of a minibatch at once by level, with a backward written by hand.
+"""The child-sum Tree-LSTM for pairs, all trees of a minibatch at once by level, with a handwritten backward.
 
-Leaves are apart, as they have no children; words are projected in one product; so is the gradient of each weight.
-Rows of all arrays stand in the order of `Forest.order`.
+Leaves are separate, as they have no children; words are projected in one product, and so is the gradient of each
+weight. Rows of all arrays are in the order of `Forest.order`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The binary Tree-LSTM, all trees of a minibatch at once by level, with a backward written by hand."""
+"""The binary Tree-LSTM, all trees of a minibatch at once by level, with a handwritten backward."""
 
 from __future__ import annotations
 

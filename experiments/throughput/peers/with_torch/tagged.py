@@ -1,7 +1,7 @@
-"""The BiLSTM tagger, all sentences of a minibatch at once step by step, with a backward written by hand.
+"""The BiLSTM tagger, all sentences of a minibatch at once step by step, with a handwritten backward.
 
-Sentences are sorted by length, the longest first, so that those that go on at a step are the first rows of it. All
-steps lie behind one another, in the order in which a direction takes them.
+Sentences are sorted by length, the longest first, so that those that continue at a step are its first rows. All steps
+are stored one after the other, in the order in which a direction takes them.
 """
 
 from __future__ import annotations

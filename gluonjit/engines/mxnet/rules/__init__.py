@@ -1,5 +1,5 @@
-"""Rules: how each MXNet operator runs for many samples at once, a table with one row an operator.
+"""Rules: how each MXNet operator runs for many samples at once, a table with one row per operator.
 
-A program for one sample is a list of operators with known shapes. `batch_op` emits the symbol that
-runs one of them for all samples; `NotBatchable` says why an operator has to run for each alone.
+A program for one sample is a list of operators with known shapes. `batch_op` emits the symbol that runs one of them for
+all samples; `NotBatchable` says why an operator must run for each sample alone.
 """

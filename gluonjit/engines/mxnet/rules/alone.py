@@ -6,15 +6,15 @@ from .rule import Rule, alone
 
 _REASONS = {
     "sets entries by indices, which would have to name the sample too": "_scatter_set_nd fill_element_0index",
-    "sets rows by indices that are computed, or of which two are equal; by others nothing runs": """
+    "sets rows by indices that are computed or not distinct; by known distinct indices nothing runs": """
         scatter_nd _contrib_index_copy""",
     "sets entries by a mask": "_npi_boolean_mask_assign_scalar _npi_boolean_mask_assign_tensor",
-    "sums up the whole batch": "_contrib_allclose all_finite multi_all_finite multi_sum_sq _histogram",
+    "sums over the whole batch": "_contrib_allclose all_finite multi_all_finite multi_sum_sq _histogram",
     "mixes its rows": "khatri_rao _contrib_count_sketch _contrib_index_array",
-    "holds sparse storage": """
+    "works on sparse storage": """
         _sparse_retain _square_sum cast_storage _contrib_SparseEmbedding
         _scatter_elemwise_div _scatter_plus_scalar _scatter_minus_scalar""",
-    "is a detector with anchors beside the batch": """
+    "is a detector whose anchors are not per sample": """
         _contrib_MultiBoxPrior _contrib_MultiBoxTarget _contrib_MultiBoxDetection _contrib_MultiProposal
         _contrib_Proposal _contrib_box_iou _contrib_box_encode _contrib_box_decode""",
     "is not known to be exact by rows": """
@@ -23,7 +23,7 @@ _REASONS = {
         _image_flip_left_right _image_flip_top_bottom _image_adjust_lighting
         _npi_average _npi_percentile _npi_polyval _npi_ediff1d _npi_tensorinv _npi_tensorsolve
         _npi_pinv _npi_pinv_scalar_rcond _npi_eig _npi_eigvals""",
-    "has no gradient and does not say so, so no graph can hold it": "_slice_assign _slice_assign_scalar",
+    "has no gradient and does not declare that, so no graph can hold it": "_slice_assign _slice_assign_scalar",
     "has a backward that no graph can hold": "_npi_copysign_scalar _npi_rcopysign_scalar",
     "works on quantized numbers, whose range is that of the whole array": """
         _contrib_quantize _contrib_quantize_asym _contrib_quantize_v2 _contrib_dequantize _contrib_requantize
@@ -33,7 +33,7 @@ _REASONS = {
         _contrib_quantized_rnn""",
     "walks a sparse graph": """
         _contrib_dgl_adjacency _contrib_dgl_graph_compact _contrib_dgl_subgraph _contrib_edge_id""",
-    "reckons with the norms of all parameters": "multi_lars",
+    "computes with the norms of all parameters": "multi_lars",
 }
 
 _UNSIZED = {
@@ -46,12 +46,12 @@ _STATEFUL = {
     "runs the user's code": "Custom _CachedOp _CachedOpThreadSafe _CustomFunction _foreach _while_loop _cond",
     "keeps statistics of the batch": "_contrib_SyncBatchNorm BatchNorm_v1 IdentityAttachKLSparseReg",
     "moves between devices": "_CrossDeviceCopy _copyto",
-    "looks at where arrays lie in memory": "_npi_share_memory",
-    "checks a value on the way": "_npx_constraint_check",
+    "reads the memory layout of arrays": "_npi_share_memory",
+    "checks a value during execution": "_npx_constraint_check",
 }
 
 _WRITES = {
-    "writes into what it is given, at once": "_set_value reset_arrays",
+    "writes into its operands, at once": "_set_value reset_arrays",
     "updates a weight or an optimizer's state in place, at once": """
         sgd_update sgd_mom_update mp_sgd_update mp_sgd_mom_update nag_mom_update mp_nag_mom_update
         multi_sgd_update multi_sgd_mom_update multi_mp_sgd_update multi_mp_sgd_mom_update
@@ -73,12 +73,12 @@ RULES: dict[str, Rule] = {
     **{name: alone(reason, unsized=True) for reason, names in _UNSIZED.items() for name in names.split()},
     **{name: alone(reason, stateful=True) for reason, names in _STATEFUL.items() for name in names.split()},
     **{name: alone(reason, stateful=True, writes=True) for reason, names in _WRITES.items() for name in names.split()},
-    **{name: alone("draws once for an image", random=True) for name in _RANDOM.split()},
+    **{name: alone("draws once per image", random=True) for name in _RANDOM.split()},
     **{name: alone("draws neighbours in a sparse graph", random=True) for name in _SAMPLES_OF_GRAPHS.split()},
 }
 
 _NO_RULE = {
-    "holds Python code, and is called by MXNet's older interfaces only": "_NDArray _Native",
+    "holds Python code, and is called only by MXNet's older interfaces": "_NDArray _Native",
     "stands for a missing gradient in MXNet's own graphs": "_NoGradient",
     "adds up gradients in MXNet's own graphs": "_grad_add",
     "is made by MXNet's own passes over a graph": """

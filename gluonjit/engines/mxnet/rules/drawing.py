@@ -37,7 +37,7 @@ def multinomial(call: OperatorCall) -> list[Val]:
 
 
 _KINDS = "uniform normal gamma exponential poisson negative_binomial generalized_negative_binomial".split()
-_AT_ONCE = "drawn for all samples at once: the same distribution, other numbers"
+_AT_ONCE = "drawn for all samples at once: the same distribution, different numbers"
 _SHAPE = "draws into a shape that does not say how many samples there are"
 
 RULES: dict[str, Rule] = {
@@ -48,5 +48,5 @@ RULES: dict[str, Rule] = {
     "_random_pdf_dirichlet": Rule("row-wise", by_distributions),
     "_sample_multinomial": Rule("row-wise", multinomial, random=True, notes=_AT_ONCE),
     "_sample_unique_zipfian": alone(_SHAPE, random=True),
-    "_shuffle": alone("puts the rows of the whole batch into another order", random=True),
+    "_shuffle": alone("permutes the rows of the whole batch", random=True),
 }

@@ -1,4 +1,4 @@
-"""Operators that look at one element at a time: exact in any layout, for any number of rows."""
+"""Elementwise operators: exact in any layout, for any number of rows."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def equal_shapes(sibling: str | None = None) -> Emit:
             operands = together(call.inputs, rows_exact=True)
             return call.deliver(call.same(operands.symbols), operands.layout, operands.poly)
         if any(value.poly for value in call.inputs):
-            raise NotBatchable(f"{call.name}: a shared operand has one number of rows, the others vary")
+            raise NotBatchable(f"{call.name}: a shared operand has a fixed number of rows, the others vary")
         operands = aligned(call.inputs, call.shape)
         return call.deliver(apply(sibling, operands.symbols, {}), operands.layout)
 
@@ -75,7 +75,7 @@ def add_n(call: OperatorCall) -> list[Val]:
     """Sum the batched operands, sum the shared ones, and add the two once."""
     batched, constant = call.batched, [value for value in call.inputs if value.shared]
     if constant and any(value.poly for value in batched):
-        raise NotBatchable("add_n: a shared operand has one number of rows, the others vary")
+        raise NotBatchable("add_n: a shared operand has a fixed number of rows, the others vary")
     operands = together(batched, rows_exact=True)
     total = apply("add_n", operands.symbols, {"num_args": len(batched)})
     if not constant:
@@ -93,7 +93,7 @@ def where(call: OperatorCall) -> list[Val]:
         operands = together(call.inputs, rows_exact=True)
         return call.deliver(call.same(operands.symbols), operands.layout, operands.poly)
     if any(value.poly for value in call.inputs) and any(value.shared for value in call.inputs):
-        raise NotBatchable("where: a shared operand has one number of rows, the others vary")
+        raise NotBatchable("where: a shared operand has a fixed number of rows, the others vary")
     if any(value.poly for value in call.inputs) and not all(value.poly for value in call.inputs):
         raise NotBatchable("where: rows of varying length together with others")
     reference = call.batched[0]
@@ -194,11 +194,11 @@ _SIBLINGS = {
 RULES: dict[str, Rule] = {
     **{name: Rule("elementwise", unary) for name in _UNARY},
     **{
-        name: Rule("elementwise", equal_shapes(sibling), notes=f"{sibling} where an operand is shared")
+        name: Rule("elementwise", equal_shapes(sibling), notes=f"{sibling} if an operand is shared")
         for name, sibling in _SIBLINGS.items()
     },
     **{
-        name: Rule("elementwise", broadcast, notes="stacked where the leading axes differ")
+        name: Rule("elementwise", broadcast, notes="stacked if the leading axes differ")
         for name in sorted(set(_SIBLINGS.values()))
     },
     "add_n": Rule("elementwise", add_n, notes="shared operands are added once"),

@@ -1,7 +1,7 @@
-"""Operators that may raise when they run, depending on numbers and not on shapes.
+"""Operators that may raise when they run, depending on values and not on shapes.
 
-MXNet hands such an error out at the first wait for something that depends on the operator, which may be far away.
-Found by running every operator on zeros, negative, huge and infinite numbers, and on indices out of range.
+MXNet raises such an error at the first wait for something that depends on the operator, which may be far away. The list
+was found by running every operator on zeros, negative, huge and infinite numbers, and on indices out of range.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ def _checks_indices(attrs: Attributes) -> bool:
 
 
 _FAILS = {
-    "where a matrix is not positive definite": "_linalg_potrf _npi_cholesky",
-    "where a matrix is singular": "_linalg_potri _linalg_inverse _npi_solve _npi_tensorinv _npi_tensorsolve",
-    "where an algorithm of linear algebra does not converge, as on a NaN": """
+    "if a matrix is not positive definite": "_linalg_potrf _npi_cholesky",
+    "if a matrix is singular": "_linalg_potri _linalg_inverse _npi_solve _npi_tensorinv _npi_tensorsolve",
+    "if an algorithm of linear algebra does not converge, as on a NaN": """
         _linalg_syevd _npi_eigh _npi_eigvalsh _npi_svd _npi_norm _npi_eig _npi_eigvals _npi_pinv
         _npi_pinv_scalar_rcond""",
-    "where an index is out of range": "gather_nd take",
-    "where a percentile is none": "_npi_percentile",
-    "where parameters of a distribution are none": """
+    "if an index is out of range": "gather_nd take",
+    "if a percentile is out of range": "_npi_percentile",
+    "if the parameters of a distribution are invalid": """
         _random_uniform _random_normal _random_gamma _random_exponential _random_poisson _random_negative_binomial
         _random_generalized_negative_binomial _random_randint
         _random_uniform_like _random_normal_like _random_gamma_like _random_exponential_like _random_poisson_like
         _random_negative_binomial_like _random_generalized_negative_binomial_like
         _npi_normal _npi_normal_n _npi_bernoulli _npi_choice _npi_exponential _npi_gamma _npi_gumbel _npi_logistic
         _npi_multinomial _npi_pareto _npi_powerd _npi_rayleigh _npi_weibull""",
-    "where the user's code does": "Custom _CachedOp _CachedOpThreadSafe _CustomFunction _foreach _while_loop _cond",
-    "where a condition does not hold": "_npx_constraint_check",
+    "if the user's code does": "Custom _CachedOp _CachedOpThreadSafe _CustomFunction _foreach _while_loop _cond",
+    "if a condition does not hold": "_npx_constraint_check",
 }
 
 MAY_FAIL: dict[str, Callable[[Attributes], bool] | None] = {

@@ -1,7 +1,7 @@
 """Inputs without a gradient: indices, lengths, labels.
 
-Asked for one, MXNet raises, or hands out memory that nobody has written. Where an index is computed from what is
-learned, a batch asks; MXNet's own history knows that nobody needs it, and does not.
+If asked for one, MXNet raises, or returns uninitialized memory. If an index is computed from something that requires
+gradients, a batch asks; MXNet's own history knows that the gradient is not needed, and does not.
 """
 
 from __future__ import annotations

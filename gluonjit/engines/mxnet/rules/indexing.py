@@ -1,7 +1,7 @@
 """Operators that look values up by index.
 
-MXNet clips or wraps indices without a word, so an index that is out of range for its own sample must
-never reach a neighbour's rows: it is brought into range before the sample's offset is added.
+MXNet silently clips or wraps indices, so an index that is out of range for its own sample must never reach another
+sample's rows: it is brought into range before the sample's offset is added.
 """
 
 from __future__ import annotations
@@ -141,13 +141,15 @@ RULES: dict[str, Rule] = {
     "take": Rule(
         "rewritten",
         take,
-        notes="as it stands in one table; nothing runs for rows by known numbers, computed ones move by the sample's "
-        "place; alone with mode raise",
+        notes=(
+            "unchanged in one table; nothing runs for rows by known numbers, computed ones are offset by the "
+            "sample; alone with mode raise"
+        ),
     ),
-    "batch_take": Rule("row-wise", batch_take, notes="pick, which has a gradient and blocks it"),
+    "batch_take": Rule("row-wise", batch_take, notes="pick, with its gradient blocked"),
     "_ravel_multi_index": Rule("rewritten", ravel_multi_index, notes="all samples' columns side by side"),
     "_unravel_index": Rule("rewritten", unravel_index, notes="all samples' columns side by side"),
     "gather_nd": Rule(
-        "rewritten", gather_nd, notes="one more coordinate: the sample; nothing runs for rows by known numbers"
+        "rewritten", gather_nd, notes="the sample as one more coordinate; nothing runs for rows by known numbers"
     ),
 }

@@ -1,4 +1,4 @@
-"""Operators that join values or take them apart: concat, stack, split, slice."""
+"""Operators that join or split values: concat, stack, split, slice."""
 
 from __future__ import annotations
 
@@ -109,15 +109,15 @@ def parameters(call: OperatorCall) -> list[Val]:
 
 
 RULES: dict[str, Rule] = {
-    "_rnn_param_concat": Rule("axis", parameters, notes="once, for all samples"),
-    "Concat": Rule("axis", concat, notes="rows off axis 0; shared operands are repeated"),
+    "_rnn_param_concat": Rule("axis", parameters, notes="once for all samples"),
+    "Concat": Rule("axis", concat, notes="rows unless along axis 0; shared operands are repeated"),
     **{
-        name: Rule("axis", stack, notes="rows off axis 0; shared operands are repeated")
+        name: Rule("axis", stack, notes="rows unless along axis 0; shared operands are repeated")
         for name in ("stack", "_npi_stack")
     },
-    "SliceChannel": Rule("axis", split, notes="rows off axis 0"),
-    "_split_v2": Rule("axis", split, notes="rows off axis 0"),
+    "SliceChannel": Rule("axis", split, notes="rows unless along axis 0"),
+    "_split_v2": Rule("axis", split, notes="rows unless along axis 0"),
     "slice": Rule("axis", slice_, notes="rows if axis 0 is taken whole"),
-    "slice_axis": Rule("axis", slice_axis, notes="rows off axis 0"),
+    "slice_axis": Rule("axis", slice_axis, notes="rows unless along axis 0"),
     "slice_like": Rule("rewritten", slice_like, notes="slice to the known shape"),
 }

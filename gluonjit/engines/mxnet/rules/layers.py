@@ -111,7 +111,7 @@ def _rules(names: str, emit: Emit, kind: str = "row-wise", notes: str = "") -> d
     return {name: Rule(kind, emit, notes=notes) for name in names.split()}
 
 
-_LOOKS_AT_BATCH = "alone where its gradient is divided by the batch"
+_LOOKS_AT_BATCH = "alone if its gradient is divided by the batch"
 _ROIS: Sequence[str] = (
     "ROIPooling",
     "_contrib_ROIAlign",
@@ -124,7 +124,7 @@ RULES: dict[str, Rule] = {
     **_rules(
         "Convolution Convolution_v1 Deconvolution Pooling Pooling_v1",
         layer(1, 3, batch_not_first),
-        notes="row by row; alone where the layout does not begin with the batch",
+        notes="row by row; alone if the layout does not begin with the batch",
     ),
     **_rules("_contrib_DeformableConvolution", layer(2, 4, batch_not_first)),
     **{
@@ -133,7 +133,7 @@ RULES: dict[str, Rule] = {
     },
     **_rules("InstanceNorm GroupNorm LRN", layer(1, 3)),
     **_rules("L2Normalization SoftmaxActivation GridGenerator", layer()),
-    **_rules("Pad", layer(1, 4, padded_batch), notes="row by row; alone where the batch is padded"),
+    **_rules("Pad", layer(1, 4, padded_batch), notes="row by row; alone if the batch is padded"),
     **_rules("depth_to_space space_to_depth im2col _contrib_AdaptiveAvgPooling2D", layer(1, 4)),
     **_rules("col2im", layer(1, 3)),
     **_rules("Correlation BilinearSampler SpatialTransformer Crop", layer(0)),
@@ -148,5 +148,5 @@ RULES: dict[str, Rule] = {
     "LayerNorm": Rule("axis", layer_norm, notes="rows unless axis 0 takes part"),
     "_contrib_div_sqrt_dim": Rule("elementwise", div_sqrt_dim),
     "softmax_cross_entropy": Rule("rewritten", softmax_cross_entropy, notes="summed for each sample"),
-    **{name: alone("its regions name their image by its place in the batch") for name in _ROIS},
+    **{name: alone("its regions refer to their image by its place in the batch") for name in _ROIS},
 }

@@ -1,4 +1,4 @@
-"""Linear algebra on matrices in the last axes: whatever lies in front of them is batch."""
+"""Linear algebra on matrices in the last axes: all axes before them are batch axes."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ RULES: dict[str, Rule] = {
     },
     **{f"_linalg_{name}": Rule("row-wise", matrices(core=1), notes=_LAST_AXES) for name in ("makediag", "maketrian")},
     "_linalg_gemm": Rule("rewritten", gemm, notes="batch_dot"),
-    "diag": Rule("rewritten", diag, notes="axes shifted by the samples' own"),
+    "diag": Rule("rewritten", diag, notes="axes shifted by the sample axis"),
     **{
         name: Rule("row-wise", matrices(), notes=_LAST_AXES)
         for name in ("_contrib_box_nms", "_contrib_bipartite_matching")

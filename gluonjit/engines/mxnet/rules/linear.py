@@ -1,4 +1,4 @@
-"""Products: with a shared weight one large product on rows, else one small product for each sample."""
+"""Products: with a shared weight one large product on rows, else one small product per sample."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _weight_of_each(call: OperatorCall) -> list[Val]:
     data, weight = call.inputs[:2]
     reference = call.batched[0]
     if any(value.poly for value in call.inputs):
-        raise NotBatchable("FullyConnected with a weight for each sample on rows of varying length")
+        raise NotBatchable("FullyConnected with a weight per sample on rows of varying length")
     columns = weight.shape[1]
     rows = math.prod(data.shape) // columns
     matrix = reshape(spread(data, reference).sym, (rows, columns))
@@ -143,8 +143,8 @@ def _matrix_products(call: OperatorCall, scale: float) -> list[Val]:
 
 
 RULES: dict[str, Rule] = {
-    "FullyConnected": Rule("row-wise", fully_connected, notes="batch_dot where the weight differs by sample"),
-    "dot": Rule("rewritten", dot, notes="as it stands with a shared right side, else batch_dot"),
-    "batch_dot": Rule("row-wise", batch_dot, notes="one product for each entry of the first axis"),
+    "FullyConnected": Rule("row-wise", fully_connected, notes="batch_dot if the weight differs by sample"),
+    "dot": Rule("rewritten", dot, notes="unchanged with a shared right side, else batch_dot"),
+    "batch_dot": Rule("row-wise", batch_dot, notes="one product per entry of the first axis"),
     "_linalg_gemm2": Rule("rewritten", gemm2, notes="batch_dot"),
 }

@@ -1,4 +1,4 @@
-"""The table of rules for people: each operator, how it runs for many samples, and why or what to know."""
+"""The table of rules for people: each operator, how it runs for many samples, and notes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .symbols import canonical
 from .table import RULES
 
 HOW = {
-    "elementwise": "as it stands",
-    "row-wise": "as it stands",
-    "axis": "as it stands",
+    "elementwise": "unchanged",
+    "row-wise": "unchanged",
+    "axis": "unchanged",
     "shape": "rewritten",
     "rewritten": "rewritten",
     "constant": "once",
@@ -27,14 +27,14 @@ HOW = {
 """Words for how the operators of each kind run."""
 
 KINDS = {
-    "elementwise": "element by element, so in any layout",
+    "elementwise": "elementwise, so in any layout",
     "row-wise": "row by row, with parameters that are the same for all samples",
-    "axis": "along axes: on rows where axis 0 takes no part, else on stacked samples with every axis one further",
-    "shape": "one reshape to the shape that is known for a sample, with -1 for the samples",
+    "axis": "along axes: on rows if axis 0 takes no part, else on stacked samples with every axis shifted by one",
+    "shape": "one reshape to the known shape of a sample, with -1 for the samples",
     "rewritten": "other operators, or other attributes, that do the same for all samples",
-    "constant": "the same for every sample, so made once",
+    "constant": "the same for every sample, so computed once",
     "alone": "runs for each sample by itself",
-    "no rule": "is no operator of a user's program; called all the same, it runs for each sample by itself",
+    "no rule": "not an operator of user programs; if called, it runs for each sample by itself",
 }
 """Words for what all operators of a kind have in common, where a rule has no note of its own."""
 
@@ -49,7 +49,7 @@ def describe() -> list[Row]:
 def _note(name: str) -> str:
     rule = RULES[name]
     note = rule.reason or rule.notes or KINDS[rule.kind]
-    return f"{note}; may fail, depending on numbers" if rule.may_fail and rule.kind != "alone" else note
+    return f"{note}; may fail, depending on values" if rule.may_fail and rule.kind != "alone" else note
 
 
 def unruled() -> list[str]:
@@ -97,15 +97,15 @@ python -m gluonjit rules --engine mxnet --markdown > docs/operators.md
 
 `python -m gluonjit rules NAME` looks one up by any of its names. The names here are those under which MXNet
 registers an operator; `mx.nd.elemwise_add`, `x + y` and `_Plus` are one operator.
-[operators-torch.md](operators-torch.md) has those of PyTorch.
+[operators-torch.md](operators-torch.md) lists the operators of PyTorch.
 
-* **as it stands**: the operator itself runs once, on the rows of all samples or on all samples stacked.
+* **unchanged**: the operator itself runs once, on the rows of all samples or on all samples stacked.
 * **rewritten**: other operators or other attributes do the same for all samples.
 * **once**: the result is the same for all samples.
 * **alone**: the operator runs for each sample by itself, with the same result as without batching.
 
-A call that its rule cannot take (a shape, an attribute, rows of varying length) runs alone too, and the report of the
-batch says why.
+A call that its rule cannot handle (a shape, an attribute, rows of varying length) also runs alone, and the report of
+the batch says why.
 """
 
 PAGE = Page(_HEAD.format(version=mx.__version__), HOW, KINDS)

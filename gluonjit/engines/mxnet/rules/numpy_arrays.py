@@ -1,7 +1,7 @@
 """Operators of `mx.np`: elements, reductions, shapes and joins.
 
-Their names begin with `_np`. They broadcast by themselves, know values without axes, and otherwise follow
-the rules of their older siblings.
+Their names begin with `_np`. They broadcast by themselves, accept values without axes, and otherwise follow the rules
+of their older siblings.
 """
 
 from __future__ import annotations
@@ -222,10 +222,7 @@ _OFF_AXIS_0 = "rows unless axis 0 takes part"
 RULES: dict[str, Rule] = {
     **{f"_npi_{name}": Rule("elementwise", unary) for name in _UNARY},
     **{name: Rule("elementwise", unary) for name in ("_npx_relu", "_npx_sigmoid", "_np_copy")},
-    **{
-        f"_npi_{name}": Rule("elementwise", broadcast, notes="stacked where the leading axes differ")
-        for name in _BINARY
-    },
+    **{f"_npi_{name}": Rule("elementwise", broadcast, notes="stacked if the leading axes differ") for name in _BINARY},
     **{
         name: Rule("axis", reduction(), notes=_OFF_AXIS_0)
         for name in (
@@ -256,13 +253,13 @@ RULES: dict[str, Rule] = {
     "_np_roll": Rule("axis", over_axes("axis"), notes=_OFF_AXIS_0 + "; alone over all axes"),
     "_npi_diff": Rule("axis", over_axes("axis", (-1,)), notes=_OFF_AXIS_0),
     "_npi_pad": Rule("axis", pad, notes=_OFF_AXIS_0),
-    "_npi_broadcast_to": Rule("rewritten", broadcast_to, notes="the target without the samples"),
-    "_np_diag": Rule("rewritten", diag, notes="axes shifted by the samples' own"),
+    "_npi_broadcast_to": Rule("rewritten", broadcast_to, notes="the target without the sample axis"),
+    "_np_diag": Rule("rewritten", diag, notes="axes shifted by the sample axis"),
     "_np_diagflat": Rule("rewritten", diagflat, notes="a matrix from each sample's flat vector"),
-    "_np_diagonal": Rule("rewritten", diagonal, notes="axes shifted by the samples' own"),
-    "_np_trace": Rule("rewritten", trace, notes="axes shifted by the samples' own"),
+    "_np_diagonal": Rule("rewritten", diagonal, notes="axes shifted by the sample axis"),
+    "_np_trace": Rule("rewritten", trace, notes="axes shifted by the sample axis"),
     "_npi_tril": Rule("row-wise", tril, notes="stacked, or rows of batches of matrices"),
-    "_npi_concatenate": Rule("axis", concatenate, notes="rows off axis 0; shared operands are repeated"),
+    "_npi_concatenate": Rule("axis", concatenate, notes="rows unless along axis 0; shared operands are repeated"),
     "_npi_vstack": Rule("axis", stacking(0, 2)),
     "_npi_dstack": Rule("axis", stacking(2, 3)),
     "_npi_hstack": Rule("axis", hstack),

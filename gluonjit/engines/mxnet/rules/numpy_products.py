@@ -140,7 +140,7 @@ def solve(call: OperatorCall) -> list[Val]:
 
 
 RULES: dict[str, Rule] = {
-    "_np_dot": Rule("rewritten", dot, notes="as it stands with a shared right side, else batch_dot"),
+    "_np_dot": Rule("rewritten", dot, notes="unchanged with a shared right side, else batch_dot"),
     "_npi_matmul": Rule("rewritten", matmul, notes="as np.dot, or stacked"),
     "_npi_tensordot": Rule("rewritten", tensordot, notes="batch_dot"),
     "_npi_tensordot_int_axes": Rule("rewritten", tensordot_int_axes, notes="batch_dot"),

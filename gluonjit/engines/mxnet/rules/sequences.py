@@ -38,7 +38,7 @@ def batch_axes(call: OperatorCall, inputs: Sequence[int], outputs: Sequence[int]
     Axis -1 marks a parameter, the same for all samples.
     """
     if any(value.poly for value in call.inputs):
-        raise NotBatchable(f"{call.name}: rows of varying length, where axis 0 is not the batch")
+        raise NotBatchable(f"{call.name}: rows of varying length, but axis 0 is not the batch")
     reference = call.batched[0]
     symbols = []
     for value, axis in zip(call.inputs, inputs):
@@ -64,7 +64,7 @@ def sequence(keeps_time: bool) -> Emit:
 
     def emit(call: OperatorCall) -> list[Val]:
         if call.data.shared:
-            raise NotBatchable(f"{call.name}: the same data with lengths for each sample")
+            raise NotBatchable(f"{call.name}: shared data with lengths per sample")
         if not call.attrs.flag("use_sequence_length"):
             return _whole(call)
         if call.attrs.integer("axis", 0) == 1:

@@ -199,8 +199,8 @@ RULES: dict[str, Rule] = {
     "SwapAxis": Rule("shape", swap_axes, notes="rows if axis 0 stays in front"),
     "reverse": Rule("axis", reverse, notes="rows unless axis 0 takes part"),
     "tile": Rule("axis", tile, notes="rows unless axis 0 takes part"),
-    "repeat": Rule("axis", repeat, notes="rows, in which axis 0 repeats rightly too"),
-    "broadcast_to": Rule("rewritten", broadcast_to, notes="the target without the samples"),
+    "repeat": Rule("axis", repeat, notes="rows, which repeat correctly along axis 0 too"),
+    "broadcast_to": Rule("rewritten", broadcast_to, notes="the target without the sample axis"),
     "broadcast_axis": Rule("rewritten", broadcast_axis, notes="as broadcast_to"),
     "broadcast_like": Rule("rewritten", broadcast_like, notes="as broadcast_to, with the known shape"),
 }

@@ -1,4 +1,4 @@
-"""Emit any registered operator as a classic Symbol, by its registered name."""
+"""Emits any registered operator as a classic Symbol, by its registered name."""
 
 from __future__ import annotations
 

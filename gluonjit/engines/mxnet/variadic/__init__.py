@@ -1,4 +1,4 @@
-"""Cells of MXNet that take any number of children as one kind; what is common to all engines is in hybrid.variadic."""
+"""MXNet cells that take any number of children as one kind; the part common to all engines is in hybrid.variadic."""
 
 from __future__ import annotations
 

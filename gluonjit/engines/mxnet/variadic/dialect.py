@@ -1,4 +1,4 @@
-"""The dialect of MXNet's operators on children: which of them add up, and which put arrays together."""
+"""The dialect of MXNet's operators on children: which of them add, and which join arrays."""
 
 from __future__ import annotations
 

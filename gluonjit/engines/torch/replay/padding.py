@@ -1,7 +1,7 @@
-"""Sizes of a static plan, where its rows lie, and the indices of a plan's rows as those of padded rows.
+"""Sizes of a static plan, the places of its rows, and the conversion of a plan's indices to padded rows.
 
-A padding node is a copy of the first node of its step: it gathers the same rows, so that it computes what a real one
-does, and nothing else. A padding child is a copy of the first child, and counts to no node's sum.
+A padding node is a copy of the first node of its step: it gathers the same rows, so it computes only what a real node
+does. A padding child is a copy of the first child, and counts in no node's sum.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Static plans by skeleton: which one takes a plan, when one grows, and how many there are."""
+"""Static plans by skeleton: which one takes a plan, when one grows, and how many exist."""
 
 from __future__ import annotations
 

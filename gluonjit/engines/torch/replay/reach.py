@@ -1,4 +1,4 @@
-"""Reach: what the results of a program depend on, as far as gradients go, found by one small run on zeros."""
+"""Reach: what the gradients of a program's results depend on, found by one small run on zeros."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorders, which run the two halves of a static plan: functions as they are, or CUDA graphs of what they launch."""
+"""Recorders, which run the two halves of a static plan: as plain functions, or as CUDA graphs of their launches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A flush whose plan runs as a static one, forward at once and backward at once."""
+"""A flush whose plan runs as a static one, forward in one go and backward in one go."""
 
 from __future__ import annotations
 

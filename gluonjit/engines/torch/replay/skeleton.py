@@ -1,8 +1,8 @@
-"""The skeleton of a plan: what plans have in common that the same static plan can run, and how they differ in size.
+"""The skeleton of a plan: the common part of plans that one static plan can run, and their sizes.
 
-The sizes of a plan are those of its **dimensions**: the rows of each input, and of each step the nodes, the rows where
-a node has any number of them, and the children. All that a step gathers and gives has so many rows for each unit of one
-dimension. Plans of one skeleton differ in sizes and in indices.
+The sizes of a plan are those of its **dimensions**: the rows of each input, and of each step the nodes, the rows if a
+node has any number of them, and the children. Everything that a step gathers and returns has a fixed number of rows per
+unit of one dimension. Plans of one skeleton differ in sizes and in indices.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class _Reader:
         if not kind.pure:
             raise Unfit(f"{kind.name} draws random numbers")
         if kind.apart:
-            raise Unfit(f"{kind.name} takes operands of several numbers of rows")
+            raise Unfit(f"{kind.name} takes operands with different numbers of rows")
         first = len(self.sizes)
         self.sizes += [step.count, 0, 0 if step.arities is None else int(step.arities.sum())]
         groups = tuple([self._group(number, position, gather, first) for position, gather in enumerate(step.gathers)])
@@ -164,7 +164,7 @@ class _Reader:
         else:
             axis = Axis(first + NODES, spec.rows)
         if rest or not size or size != self.sizes[axis.dim] * axis.unit:
-            raise Unfit(f"{kind.name} takes another number of rows than its operands say")
+            raise Unfit(f"{kind.name} takes another number of rows than its operands have")
         source = self.numbers.get(place) if gather.index is None and roles == 1 else None
         if source is not None and self.axes[source].unit == axis.unit:
             self.wholes[number, position] = source
@@ -178,7 +178,7 @@ class _Reader:
         unit = step.kind.outputs[position].spec.rows
         axis = Axis(first + ROWS, 1) if wide and wide[position] else Axis(first + NODES, unit)
         if place.end - place.begin != self.sizes[axis.dim] * axis.unit:
-            raise Unfit(f"{step.kind.name} gives another number of rows than its results say")
+            raise Unfit(f"{step.kind.name} returns another number of rows than its results have")
         number = len(self.places)
         self.places.append(place)
         self.axes.append(axis)

@@ -1,7 +1,7 @@
 """A static step: the program of single steps at fixed addresses, with padded sizes.
 
 It has rows for its operands, its results and the gradients of both. It runs one step at a time: the history of that
-step holds it for as long as somebody may go backward through it.
+step holds it as long as backward through it is possible.
 """
 
 from __future__ import annotations

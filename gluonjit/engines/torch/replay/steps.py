@@ -1,4 +1,4 @@
-"""Plans whose steps run as static steps, for those that do not come again as a whole, on CUDA each as a graph."""
+"""Plans whose steps run as static steps, on CUDA each as a graph, for plans that do not repeat as a whole."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _replayed(plan: Plan, report: Counts, number: int) -> Runs:
         report.executed.decline(f"{kind.name} {'runs sample by sample' if kind.lone else 'draws random numbers'}")
         return program
     if kind.apart:
-        report.executed.decline(f"{kind.name} takes operands of several numbers of rows")
+        report.executed.decline(f"{kind.name} takes operands with different numbers of rows")
         return program
     known = static_steps(program)
 

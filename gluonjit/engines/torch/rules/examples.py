@@ -1,4 +1,4 @@
-"""Examples, on which a rule's program runs as it was written down: does it give the shapes that the rule says?"""
+"""Examples, on which a rule's program runs once it is built, to check that it gives the shapes the rule declares."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Examples:
         name = self.operator
         if [(val.shape, val.dtype) for val in found] != list(outputs):
             said = [(val.shape, val.dtype) for val in found]
-            raise NotBatchable(f"{name}: its rule says {said} of one sample instead of {list(outputs)}")
+            raise NotBatchable(f"{name}: its rule declares {said} for one sample instead of {list(outputs)}")
         for number, val in enumerate(found):
             if used and not used[number]:
                 continue

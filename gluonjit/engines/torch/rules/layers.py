@@ -1,4 +1,4 @@
-"""Layers: norms, convolutions and pooling, whose leading dimension is one of samples already."""
+"""Layers: norms, convolutions and pooling, whose leading dimension is already one of samples."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def layer_norm(call: OperatorCall) -> list[Val]:
     val = call["input"]
     axes = len(call["normalized_shape"])
     if any(isinstance(call.get(name), Val) and not call[name].shared for name in ("weight", "bias")):
-        raise NotBatchable(f"{call.name}: weights of each sample's own")
+        raise NotBatchable(f"{call.name}: weights differ by sample")
     placed = call.ending(val, axes)
     if len(placed.rest) != axes and placed.lead != ANY:
         placed = call.form(val, prod(val.shape[: len(val.shape) - axes]), val.shape[len(val.shape) - axes :])
@@ -30,9 +30,9 @@ def over_samples(call: OperatorCall) -> list[Val]:
     name = "input" if "input" in call.args else "self"
     val = call[name]
     if any(not other.shared for other in call.vals() if other is not val):
-        raise NotBatchable(f"{call.name}: weights of each sample's own")
+        raise NotBatchable(f"{call.name}: weights differ by sample")
     if call.get("training", False):
-        raise NotBatchable(f"{call.name}: it normalizes over a sample's own rows")
+        raise NotBatchable(f"{call.name}: it normalizes over the rows of a sample")
     rank, out = len(val.shape), call.outputs[0][0]
     spatial = _RANKS.get(call.name)
     alone = spatial is not None and rank == spatial - 1  # without a leading dimension: one image

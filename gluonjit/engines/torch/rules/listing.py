@@ -1,4 +1,4 @@
-"""The table of rules for people: each operator of ATen, how it runs for many samples, and why or what to know."""
+"""The table of rules for people: each ATen operator, how it runs for many samples, and notes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from . import layers, linear, losses, picking, pointwise, reductions, shapes
 from .table import RANDOM, RULES, operator_named, rule_of
 
 HOW = {
-    "elementwise": "as it stands",
-    "reduction": "as it stands",
-    "layer": "as it stands",
+    "elementwise": "unchanged",
+    "reduction": "unchanged",
+    "layer": "unchanged",
     "shape": "rewritten",
     "picking": "rewritten",
     "product": "rewritten",
     "loss": "rewritten",
-    "made": "as it stands",
+    "made": "unchanged",
     "composed": "rewritten",
     "at once": "at once",
     "alone": "alone",
@@ -30,17 +30,17 @@ HOW = {
 """Words for how the operators of each kind run."""
 
 KINDS = {
-    "elementwise": "element by element, so in any layout",
+    "elementwise": "elementwise, so in any layout",
     "reduction": "along dimensions, on rows or on stacked samples, counted from the last one",
-    "layer": "over a leading dimension of samples, which all samples together have too",
+    "layer": "over a leading dimension of samples, in which all samples fit together",
     "shape": "the same elements in another shape, on rows or on stacked samples",
-    "picking": "by whole numbers, each sample's among its own elements",
-    "product": "products with a weight on all rows of all samples, others as products of a batch",
-    "loss": "element by element, then summed or averaged for each sample",
+    "picking": "by integers, for each sample among its own elements",
+    "product": "products with a weight on all rows of all samples, others as batched products",
+    "loss": "elementwise, then summed or averaged for each sample",
     "made": "made like another tensor",
-    "composed": "PyTorch has it as several operators, each of which runs by its own rule",
-    "at once": "runs when it is called, with what it depends on",
-    "alone": "runs for each sample by itself: there is no rule for it",
+    "composed": "PyTorch decomposes it into several operators, each of which runs by its own rule",
+    "at once": "runs when it is called, together with what it depends on",
+    "alone": "runs for each sample by itself: it has no rule",
 }
 """Words for what all operators of a kind have in common, where a rule has no note of its own."""
 
@@ -56,10 +56,10 @@ _KIND_OF: dict[Any, str] = {
 _KIND_OF_MODULE = {module.__name__: kind for module, kind in _KIND_OF.items()}
 _MADE: set[Callable[..., Any]] = {pointwise.filled, pointwise.made_like}
 _BY_NUMBERS = {
-    torch.Tag.dynamic_output_shape: "the shape of its result depends on numbers",
+    torch.Tag.dynamic_output_shape: "the shape of its result depends on values",
     torch.Tag.data_dependent_output: "it reads numbers",
 }
-_MEMORY = {"as_strided.default": "it looks at memory, in which a batch has others beside it"}
+_MEMORY = {"as_strided.default": "it reads memory, in which a batch has other samples next to it"}
 _PREFIXES = ("torch.nn.functional.", "torch.ops.aten.", "torch.Tensor.", "torch.", "Tensor.", "F.", "aten::", "aten.")
 _FAMILIES = ("linalg", "special", "fft")  # written with a dot by programs, with an underscore by ATen
 
@@ -149,23 +149,23 @@ def _named(name: str) -> list[str]:
 _HEAD = """\
 # Operators of PyTorch
 
-How each operator of ATen, PyTorch's library of operators, runs for many samples at once. Made with PyTorch {version} by
+How each operator of ATen, PyTorch's operator library, runs for many samples at once. Made with PyTorch {version} by
 
 ```bash
 python -m gluonjit rules --engine torch --markdown > docs/operators-torch.md
 ```
 
-`python -m gluonjit rules NAME` looks one up by the name that a program writes: `torch.softmax`, `F.relu`, `linalg.det`,
-or as reports name it, `sum.dim_IntList`. The names here are ATen's, with the overload; one that writes in place, as
-`add_`, runs as the one that gives a new tensor. [operators.md](operators.md) has those of MXNet.
+`python -m gluonjit rules NAME` looks one up by the name used in programs: `torch.softmax`, `F.relu`, `linalg.det`,
+or by the name used in reports, `sum.dim_IntList`. The names here are ATen's, with the overload; an in-place operator,
+such as `add_`, runs as the one that returns a new tensor. [operators.md](operators.md) lists the operators of MXNet.
 
-* **as it stands**: the operator itself runs once, on the rows of all samples or on all samples stacked.
+* **unchanged**: the operator itself runs once, on the rows of all samples or on all samples stacked.
 * **rewritten**: other operators or other arguments do the same for all samples.
-* **at once**: the operator runs when it is called, and what it depends on before it.
+* **at once**: the operator runs when it is called, after the calls that it depends on.
 * **alone**: the operator runs for each sample by itself, with the same result as without batching.
 
-A call that its rule cannot take (a shape, an argument, rows of varying length) runs alone too, and the report of the
-batch says why.
+A call that its rule cannot handle (a shape, an argument, rows of varying length) also runs alone, and the report of
+the batch says why.
 """
 
 PAGE = Page(_HEAD.format(version=str(torch.__version__).partition("+")[0]), HOW, KINDS)

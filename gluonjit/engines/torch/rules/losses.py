@@ -1,4 +1,4 @@
-"""Losses: element by element, then summed or averaged for each node."""
+"""Losses: elementwise, then summed or averaged for each node."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def elementwise(call: OperatorCall) -> list[Val]:
     if reduction == NONE:
         return [each]
     if each.lead == ANY:
-        raise NotBatchable(f"{call.name}: the rows of a sample are not each for itself")
+        raise NotBatchable(f"{call.name}: it mixes the rows of a sample")
     flat = call.form(each, 1, (prod(whole),))
     return [call.stacked(call.emit(_total if reduction == SUM else _average, [flat]))]
 
@@ -45,9 +45,9 @@ def nll(call: OperatorCall) -> list[Val]:
     """nll_loss_forward: of one vector and a class, or of rows with a class each."""
     scores, target, weight = call["self"], call["target"], call.get("weight")
     if not isinstance(target, Val) or scores.shared or target.shared or len(scores.shape) > 2:
-        raise NotBatchable(f"{call.name}: such operands")
+        raise NotBatchable(f"{call.name}: unsupported operands")
     if scores.lead == ANY or target.lead == ANY:
-        raise NotBatchable(f"{call.name}: the rows of a sample are not each for itself")
+        raise NotBatchable(f"{call.name}: it mixes the rows of a sample")
     rows = prod(scores.shape[:-1])
     static = (rows, call["reduction"], call["ignore_index"])
     operands = [call.form(scores, rows, scores.shape[-1:]), call.form(target, rows, ())]

@@ -1,4 +1,4 @@
-"""Picking and putting by whole numbers: those of a sample count among its own elements alone."""
+"""Gathers and scatters by integers, which index a sample's own elements."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ def embedded(call: OperatorCall) -> list[Val]:
     """embedding: entries of a table that is the same for all nodes."""
     weight, indices = call["weight"], call["indices"]
     if not weight.shared:
-        raise NotBatchable(f"{call.name}: a table of each sample's own")
+        raise NotBatchable(f"{call.name}: a separate table for each sample")
     if call.get("scale_grad_by_freq"):
-        raise NotBatchable(f"{call.name}: gradients are divided by how often a word comes in each call")
+        raise NotBatchable(f"{call.name}: gradients are divided by the frequency of a word in each call")
     slot = call.again({"weight": weight, "indices": indices})
     return [call.result(slot, indices.lead, (*indices.rest, weight.shape[1]))]
 
@@ -86,7 +86,7 @@ def _indices(call: OperatorCall) -> tuple[Val, list[int], list[Val]]:
     axes = [k for k, index in enumerate(call["indices"]) if index is not None]
     arrays = [index for index in call["indices"] if index is not None]
     if any(index.dtype in ("bool", "uint8") for index in arrays):
-        raise NotBatchable(f"{call.name}: by truth values, which say how many there are")
+        raise NotBatchable(f"{call.name}: by a boolean mask, on which the number of results depends")
     return val, axes, arrays
 
 
@@ -138,7 +138,7 @@ def added(call: OperatorCall) -> list[Val]:
     """index_add and index_copy: slices of one tensor into those of another, along a dimension."""
     val, source = call["self"], call["source"]
     if not val.shape or not source.shape or len(source.shape) != len(val.shape):
-        raise NotBatchable(f"{call.name}: of single numbers")
+        raise NotBatchable(f"{call.name}: on scalars")
     dim = axis(len(val.shape), call["dim"])
     placed = [call.spread(item) for item in (val, call["index"], source)]
     name = call.name.partition(".")[0]
@@ -158,7 +158,7 @@ def scattered(call: OperatorCall) -> list[Val]:
     """scatter, scatter_add and scatter_reduce."""
     val = call["self"]
     if not val.shape or not call["index"].shape:
-        raise NotBatchable(f"{call.name}: of single numbers")
+        raise NotBatchable(f"{call.name}: on scalars")
     changes: dict[str, Any] = {"dim": axis(len(val.shape), call["dim"]) + 1}
     for name in ("self", "index", "src"):
         if isinstance(call.get(name), Val):

@@ -1,4 +1,4 @@
-"""Operators that work element by element, with broadcasting."""
+"""Elementwise operators, with broadcasting."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def pointwise(call: OperatorCall) -> list[Val]:
     vals = call.vals()
     shape = call.outputs[0][0]
     if len(call.outputs) != 1 and any(out[0] != shape for out in call.outputs):
-        raise NotBatchable(f"{call.name}: results of several shapes")
+        raise NotBatchable(f"{call.name}: results of different shapes")
     changed = _cast(call, vals)
     batched = [val for val in changed.values() if not val.shared]
     lead, rest = _common(call, batched, [val for val in changed.values() if val.shared], shape)
@@ -47,7 +47,7 @@ def _cast(call: OperatorCall, vals: list[Val]) -> dict[int, Val]:
     if len(dtypes) > 1:
         base = call.name.split(".")[0]
         if base not in _CASTS:
-            raise NotBatchable(f"{call.name}: operands of several dtypes, {', '.join(sorted(dtypes))}")
+            raise NotBatchable(f"{call.name}: operands of different dtypes, {', '.join(sorted(dtypes))}")
         wanted = call.outputs[0][1]
         found = {k: val if val.dtype == "bool" else call.cast(val, wanted) for k, val in found.items()}
     return found
@@ -58,7 +58,7 @@ def _common(call: OperatorCall, batched: list[Val], shared: list[Val], shape: Sh
     whole = [val for val in batched if val.shape == shape]
     if any(val.lead == ANY for val in batched):
         if any(val.lead != ANY or len(val.shape) != len(shape) for val in batched):
-            raise NotBatchable(f"{call.name}: the rows of a sample are not each for itself")
+            raise NotBatchable(f"{call.name}: it mixes the rows of a sample")
         if any(len(val.shape) == len(shape) and val.shape[0] != 1 for val in shared):
             raise NotBatchable(f"{call.name}: an operand that is the same for all samples has an entry for each row")
         if any(val.shape[0] != shape[0] for val in batched):

@@ -66,7 +66,7 @@ def kept(call: OperatorCall) -> list[Val]:
     """Along one dimension that stays: softmax, cumsum, sort."""
     val = call["self"]
     if not val.shape:
-        raise NotBatchable(f"{call.name}: of a single number")
+        raise NotBatchable(f"{call.name}: of a scalar")
     placed, back = along(call, val, call.get("dim", -1))
     slots = call.again({"self": placed, "dim": back}, len(call.outputs))
     sizes = {shape[len(shape) + back] for shape, _ in call.outputs}

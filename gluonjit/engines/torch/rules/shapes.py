@@ -1,4 +1,4 @@
-"""Changes of shape: views, cuts, and what puts values together."""
+"""Changes of shape: views, slices, and joins."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def viewed(call: OperatorCall) -> list[Val]:
     if dtype != val.dtype:
         raise NotBatchable(f"{call.name}: a view with another dtype")
     if val.lead == ANY and (not shape or shape[0] != val.shape[0]):
-        raise NotBatchable(f"{call.name}: the rows of a sample are not each for itself")
+        raise NotBatchable(f"{call.name}: it mixes the rows of a sample")
     return [Val(val.slot, shape, val.dtype, val.lead, val.rest)]
 
 
@@ -41,7 +41,7 @@ def permuted(call: OperatorCall) -> list[Val]:
         order[first], order[second] = order[second], order[first]
     if val.lead == ANY:
         if order[:1] != [0]:
-            raise NotBatchable(f"{call.name}: the rows of a sample are not each for itself")
+            raise NotBatchable(f"{call.name}: it mixes the rows of a sample")
         val = call.form(val, ANY, val.shape[1:])
         return [call.result(call.emit(_permute, [val], tuple(order)), ANY, call.outputs[0][0][1:])]
     found = call.emit(_permute, [call.stack(val)], (0, *[dim + 1 for dim in order]))
@@ -58,7 +58,7 @@ def expanded(call: OperatorCall) -> list[Val]:
     if shape == val.shape:
         return [val]
     if val.lead == ANY:
-        raise NotBatchable(f"{call.name}: the rows of a sample are not each for itself")
+        raise NotBatchable(f"{call.name}: it mixes the rows of a sample")
     aligned = call.form(val, 1, (*(1,) * (len(shape) - len(val.shape)), *val.shape))
     return [call.stacked(call.emit(_expand, [aligned], shape))]
 
@@ -115,7 +115,7 @@ def concatenated(call: OperatorCall) -> list[Val]:
     """cat along a dimension."""
     vals = [val for val in call["tensors"] if val.shape != (0,)]
     if len({val.dtype for val in vals}) > 1:
-        raise NotBatchable(f"{call.name}: operands of several dtypes")
+        raise NotBatchable(f"{call.name}: operands of different dtypes")
     shape = call.outputs[0][0]
     dim = axis(len(shape), call.get("dim", 0))
     back = len(shape) - dim
@@ -132,7 +132,7 @@ def stacked(call: OperatorCall) -> list[Val]:
     """stack along a new dimension."""
     vals = call["tensors"]
     if len({val.dtype for val in vals}) > 1:
-        raise NotBatchable(f"{call.name}: operands of several dtypes")
+        raise NotBatchable(f"{call.name}: operands of different dtypes")
     shape = call.outputs[0][0]
     dim = axis(len(shape), call.get("dim", 0))
     placed = [call.spread(val) for val in vals]

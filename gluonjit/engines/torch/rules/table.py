@@ -1,4 +1,4 @@
-"""The rules, one for each operator of ATen, and what is done with an operator that has none."""
+"""The rules, one for each ATen operator, and the handling of operators without one."""
 
 from __future__ import annotations
 
@@ -109,11 +109,11 @@ def batch_op(name: str, args: Mapping[str, Any], outputs: Sequence[Shaped], writ
     vals = call.vals()
     if all(val.shared for val in vals):
         if RANDOM in func.tags:
-            raise NotBatchable(f"{name}: it draws at random, from what is the same for all samples")
+            raise NotBatchable(f"{name}: it draws at random from values that are the same for all samples")
         slots = call_operator(writer, func, args, len(outputs))
         listed = (slots,) if len(outputs) == 1 else slots
         return [Val(slot, shape, dtype, None, shape) for slot, (shape, dtype) in zip(listed, outputs)]
     rule = rule_of(name)
     if rule is None:
-        raise NotBatchable(f"{name}: there is no rule for it")
+        raise NotBatchable(f"{name}: it has no rule")
     return rule(call)

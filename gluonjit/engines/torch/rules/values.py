@@ -1,4 +1,4 @@
-"""Values of all nodes of a step, which a rule works on, and a program that is being written down."""
+"""Values of all nodes of a step, which a rule works on, and a program under construction."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class OperatorCall:
         if val.lead is None:
             raise NotBatchable(f"{self.name}: an operand that is the same for all samples")
         if (val.lead == ANY) != (lead == ANY):
-            raise NotBatchable(f"{self.name}: the rows of a sample are not each for itself")
+            raise NotBatchable(f"{self.name}: it mixes the rows of a sample")
         slot = self.emit(_reshape, [val], rest)
         return val._replace(slot=slot, lead=lead, rest=rest)
 
@@ -135,7 +135,7 @@ class OperatorCall:
         shape = val.shape
         if val.lead == ANY:
             if axes >= len(shape):
-                raise NotBatchable(f"{self.name}: the rows of a sample are not each for itself")
+                raise NotBatchable(f"{self.name}: it mixes the rows of a sample")
             return val if _ends(val.rest, shape, axes) else self.form(val, ANY, shape[1:])
         return val if _ends(val.rest, shape, axes) else self.stack(val)
 
@@ -176,7 +176,7 @@ def call_operator(writer: Writer, func: Any, args: Mapping[str, Any], outputs: i
         elif isinstance(value, tuple) and any(isinstance(item, Val) for item in value):
             template[name] = [_Slot(len(slots) + k) if isinstance(item, Val) else item for k, item in enumerate(value)]
             if not all(isinstance(item, Val) for item in value):
-                raise NotBatchable(f"{func}: a list with tensors and others")
+                raise NotBatchable(f"{func}: a list that mixes tensors with other values")
             slots += [item.slot for item in value]
         else:
             template[name] = list(value) if isinstance(value, tuple) else value

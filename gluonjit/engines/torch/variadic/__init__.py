@@ -1,4 +1,4 @@
-"""Cells of PyTorch that take any number of children as one kind; what engines share is in hybrid.variadic."""
+"""PyTorch cells that take any number of children as one kind; the part common to all engines is in hybrid.variadic."""
 
 from __future__ import annotations
 

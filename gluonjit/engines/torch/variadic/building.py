@@ -126,7 +126,7 @@ def _rows_of(tensor: Any, owners: Any) -> Any:
 def _gathered(val: Val, writer: Writer, owners: int) -> Val:
     """The sum of the children's values for each node."""
     if val.shared:
-        raise NotBatchable("a sum over children of what is the same for all of them")
+        raise NotBatchable("a sum over children of a value that is the same for all of them")
     one = OperatorCall(GATHER_UP, None, {}, [], writer).form(val, 1, val.rest if val.lead == 1 else val.shape)
     (slot,) = writer.emit(_segment_sum, [one.slot, owners], GATHER_UP, 1, True)
     return one._replace(slot=slot)

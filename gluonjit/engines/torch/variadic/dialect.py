@@ -1,4 +1,4 @@
-"""The dialect of ATen's operators on children: which add up, which put tensors together, which treat each row alike."""
+"""The dialect of ATen operators on children: which add, which join tensors, which treat each row alike."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def _without_axis(item: Any, shaped: Shaped, domain: Domain) -> Any:
 def _first_row(shaped: Shaped, count: int, name: str) -> Shaped:
     shape, dtype = shaped
     if not shape or shape[0] != count:
-        raise Unlike(f"{name} puts what children bring into one array, and does not sum it up")
+        raise Unlike(f"{name} joins the values of the children into one array, and does not sum it")
     return (1, *shape[1:]), dtype
 
 
@@ -233,4 +233,4 @@ def _for_each(op: TraceOp, attrs: Mapping[str, Any], trace: TracedProgram, given
             return tuple([(key, (1, *sizes[1:]) if key == _SIZED[op.name] else item) for key, item in op.attrs])
     elif op.name in _WIDE and isinstance(given[0], Listed) and len(attrs.get("normalized_shape", ())) < rank:
         return op.attrs
-    raise Unlike(f"{op.name} puts what children bring into one array, and does not treat its rows alike")
+    raise Unlike(f"{op.name} joins the values of the children into one array, and does not treat its rows alike")

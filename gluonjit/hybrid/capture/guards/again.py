@@ -1,4 +1,4 @@
-"""Calls that were found again, one in a thousand of which is traced again: what was traced has to be what there is."""
+"""Cache hits, one in a thousand of which is traced again and compared with the cached trace."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Again:
         return perf_counter() >= self.resting
 
     def timed(self, trace: Callable[[], Any]) -> Any:
-        """Runs a trace and takes its time. None where it goes too deep, which says nothing of what it would give."""
+        """Runs a trace and takes its time. None if it goes too deep, which says nothing of what it would give."""
         begin = perf_counter()
         try:
             return trace()
@@ -56,9 +56,9 @@ def changed(name: str, difference: str, record: Record) -> StateError:
     """The error for a call that does something else now than when it was traced; its record is found no more."""
     record.guards = _Never()
     return StateError(
-        f"{name}: a call that was traced before does something else now: {difference}. It depends on something that "
-        f"gluonjit does not see; results since that changed may be wrong. Pass that as an argument, or let calls run "
-        f"by themselves: hybridize(dynamic_batch=True, expand=({name!r},))."
+        f"{name}: a call that was traced before now does something else: {difference}. It depends on something "
+        "that gluonjit does not see; results since that changed may be wrong. Pass it as an argument, or expand "
+        f"the call: hybridize(dynamic_batch=True, expand=({name!r},))."
     )
 
 

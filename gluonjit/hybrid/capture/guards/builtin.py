@@ -1,4 +1,4 @@
-"""Builtins: which of them mean something to a follower, and which are trusted."""
+"""Builtins: those that a follower handles specially, and those that it trusts."""
 
 from __future__ import annotations
 

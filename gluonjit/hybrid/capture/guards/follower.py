@@ -1,4 +1,4 @@
-"""Following a call: the user's functions run as twins, and what they call is told apart by a table."""
+"""Following a call: the user's functions run as twins, and a table classifies what they call."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class Follower(Reader):
         self.slice = slice
 
     def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Runs a call. Raises Refused where it is no node: nothing that outlives it has changed then."""
+        """Runs a call. Raises Refused if it is no node: nothing that outlives it has changed then."""
         before: Any = sys.getprofile()
         deep = sys.getrecursionlimit()
         sys.setrecursionlimit(_FRAMES * deep)
@@ -154,7 +154,7 @@ class Follower(Reader):
         if _is_interrupted(frame):
             return
         sys.setprofile(None)
-        self.refuse(f"{code.co_name} of the program's is called by something else than the program itself")
+        self.refuse(f"{code.co_name} of the program is called by something other than the program itself")
 
     # Writing
 
@@ -207,7 +207,7 @@ class Follower(Reader):
         if kind is functools.partial:
             return self.call(function.func, *function.args, *args, **{**function.keywords, **kwargs})
         if isinstance(function, functools._lru_cache_wrapper):
-            self.refuse(f"it calls {function.__name__}, whose results are kept (lru_cache)")
+            self.refuse(f"it calls {function.__name__}, whose results are cached (lru_cache)")
         if isinstance(function, type):
             return self._make(function, args, kwargs)
         if isinstance(function, BUILTIN):
@@ -223,7 +223,7 @@ class Follower(Reader):
             return self._native(function, args, kwargs)
         if isinstance(function, (operator.itemgetter, operator.attrgetter, operator.methodcaller)):
             return self.picked(function, *args)
-        self.refuse(f"it calls {self.name_of(function)}, of which nothing is known")
+        self.refuse(f"it calls {self.name_of(function)}, which gluonjit does not know")
 
     def _call_function(self, function: Any, args: Any, kwargs: Any) -> Any:
         if is_twin(function.__code__):
@@ -237,7 +237,7 @@ class Follower(Reader):
         if owner == USER or wraps_users(function) or function in self.known.followed:
             return self.followed(function, args)(*args, **kwargs)
         if owner == STANDARD and not pure.is_pure(function):
-            self.refuse(f"it calls {function.__module__}.{function.__name__}, of which nothing is known")
+            self.refuse(f"it calls {function.__module__}.{function.__name__}, which gluonjit does not know")
         return self._native(function, args, kwargs)
 
     def followed(self, function: Any, args: Any = ()) -> FunctionType:
@@ -301,9 +301,9 @@ class Follower(Reader):
         init = class_attribute(kind, "__init__")
         new = class_attribute(kind, "__new__")
         if is_user_function(getattr(new, "__func__", new)) and not is_generated(getattr(new, "__func__", new)):
-            self.refuse(f"{kind.__name__} has a __new__ of its own")
+            self.refuse(f"{kind.__name__} has its own __new__")
         if is_user_function(class_attribute(type(kind), "__call__")):
-            self.refuse(f"{kind.__name__} is made by a metaclass of its own")
+            self.refuse(f"{kind.__name__} has its own metaclass")
         if is_user_function(init) and not is_generated(init) and not issubclass(kind, (tuple, BaseException)):
             item = kind.__new__(kind)
             self.made[id(item)] = item
@@ -311,7 +311,7 @@ class Follower(Reader):
             self.call(init, item, *args, **kwargs)
             return item
         if owner_of_module(kind.__module__) == STANDARD and not pure.is_pure(kind):
-            self.refuse(f"it makes a {kind.__module__}.{kind.__name__}, of which nothing is known")
+            self.refuse(f"it creates a {kind.__module__}.{kind.__name__}, which gluonjit does not know")
         item = self._native(kind, args, kwargs)
         if type(item) is kind and not isinstance(item, pure.IMMUTABLE) and not any(item is arg for arg in args):
             self.made[id(item)] = item
@@ -332,7 +332,7 @@ class Follower(Reader):
             return self._method(owner, name, function, args, kwargs)
         if pure.is_pure(function) or is_trusted(function, owner):
             return self._native(function, args, kwargs)
-        self.refuse(f"it calls {name}, of which nothing is known")
+        self.refuse(f"it calls {name}, which gluonjit does not know")
 
     def _method(self, owner: Any, name: str, function: Any, args: Any, kwargs: Any) -> Any:
         """A method, in C, of an object."""
@@ -373,7 +373,7 @@ class Follower(Reader):
             return function(*args, **kwargs)
         if owner_of_module(type(owner).__module__) == LIBRARY:
             return self._native(function, args, kwargs)
-        self.refuse(f"it calls {self.name_of(owner)}.{name}, of which nothing is known")
+        self.refuse(f"it calls {self.name_of(owner)}.{name}, which gluonjit does not know")
 
     def _kept_native(self, function: Any, args: Any, kwargs: Any) -> Any:
         """A call that puts its arguments into a container of the call's own, as they are."""
@@ -387,9 +387,9 @@ class Follower(Reader):
 def follow(
     trace: Any, follower: Follower, run: Callable[..., Any], args: Any, kwargs: dict[str, Any], noted: Noted
 ) -> Any:
-    """Returns what a call gives, and notes what it reads, while `trace` records it. Raises Refused where it is no node.
+    """Returns what a call gives, and notes what it reads, while `trace` records it. Raises Refused if it is no node.
 
-    `args` and `kwargs` are the call's with stand-ins in the place of arrays; the trace has an attribute `follower`.
+    `args` and `kwargs` are the call's with stand-ins in place of arrays; the trace has an attribute `follower`.
     """
     trace.follower = follower
     state = LOCAL.state

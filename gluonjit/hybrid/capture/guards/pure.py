@@ -1,4 +1,4 @@
-"""Facts on builtin functions, and on the standard library's: a table."""
+"""A table of builtin functions, and of the standard library's."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ EFFECTS = {
     "eval": "it evaluates code",
     "exec": "it executes code",
     "compile": "it compiles code",
-    "globals": "it asks for globals()",
-    "locals": "it asks for locals()",
-    "vars": "it asks for vars()",
-    "dir": "it asks for dir()",
-    "id": "it asks for id(), which differs from run to run",
+    "globals": "it calls globals()",
+    "locals": "it calls locals()",
+    "vars": "it calls vars()",
+    "dir": "it calls dir()",
+    "id": "it calls id(), which differs from run to run",
     "__import__": "it imports",
     "breakpoint": "it stops at a breakpoint",
 }
@@ -61,18 +61,18 @@ UNSTEADY = {
     "numpy.random": "it draws random numbers in Python",
     "logging": "it logs",
     "warnings": "it warns",
-    "os": "it asks the operating system",
-    "posix": "it asks the operating system",
-    "sys": "it asks the interpreter",
+    "os": "it queries the operating system",
+    "posix": "it queries the operating system",
+    "sys": "it queries the interpreter",
     "io": "it reads or writes a file",
     "_io": "it reads or writes a file",
-    "tqdm": "it shows progress",
-    "gc": "it asks the collector of garbage",
+    "tqdm": "it displays progress",
+    "gc": "it queries the garbage collector",
     "threading": "it uses threads",
     "_thread": "it uses threads",
     "weakref": "it uses weak references",
     "_weakref": "it uses weak references",
-    "inspect": "it looks at frames",
+    "inspect": "it reads frames",
 }
 """Modules whose functions a node cannot call, and why."""
 

@@ -1,4 +1,4 @@
-"""Readings of a followed call: each is a fact, by who the container is and what was found in it."""
+"""Reads of a followed call: each is a fact, made of the container and what was found in it."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class Reader:
         before = self.facts.get(place)
         if before is None:
             if len(self.facts) >= MOST_FACTS:
-                self.refuse(f"it reads more than {MOST_FACTS} things that outlive it, {name} among them")
+                self.refuse(f"it reads more than {MOST_FACTS} values that outlive it, {name} among them")
             self.facts[place] = Fact(way, container, key, found, name)
         elif before.found is not found and not alike(before.found, found):
             self.refuse(f"{name} changes while it runs")
@@ -196,7 +196,7 @@ class Reader:
 
     def _of_object(self, item: Any, kind: type, name: str) -> Any:
         if is_user_function(class_attribute(kind, "__getattribute__")):
-            self.refuse(f"{kind.__name__} has a __getattribute__ of its own")
+            self.refuse(f"{kind.__name__} has its own __getattribute__")
         of_class = class_attribute(kind, name)
         if of_class is not ABSENT and hasattr(type(of_class), "__set__"):
             return self._of_descriptor(item, kind, name, of_class)
@@ -229,7 +229,7 @@ class Reader:
         if isinstance(found, property):
             return self.call(found.fget, item) if is_user_function(found.fget) else getattr(item, name)
         if isinstance(found, cached_property):
-            self.refuse(f"{self.name_of(item)}.{name} is a cached_property, which is kept")
+            self.refuse(f"{self.name_of(item)}.{name} is a cached_property, which keeps its value")
         if isinstance(found, MemberDescriptorType):
             value = look(SLOT, item, found)
             if value is not ABSENT and not self.is_made(item):
@@ -290,7 +290,7 @@ class Reader:
         if isinstance(item, dict):
             found = self._entry(item, key, name)
             if found is ABSENT and hasattr(type(item), "__missing__"):
-                self.refuse(f"{name} is made when it is asked for")
+                self.refuse(f"{name} is created when it is read")
             return item[key] if found is ABSENT else found
         if isinstance(item, np.ndarray):
             return self.whole(item)[key]
@@ -336,7 +336,7 @@ class Reader:
             if not self.is_made(item):
                 self._contents(item, item.nbytes, _MOST_BYTES)
         elif isinstance(item, Iterator) and not self.is_made(item) and not self.known.array(item):
-            self.refuse(f"{self.name_of(item)} goes on from where it was")
+            self.refuse(f"{self.name_of(item)} continues from where it was")
         elif deep and (is_user_class(kind) or kind is SimpleNamespace) and not self.is_made(item):
             self._object(item)
         return item
@@ -347,7 +347,7 @@ class Reader:
             return
         space = _namespace(item)
         if space is None:
-            self.refuse(f"{self.name_of(item)}, which has no __dict__, is read by somebody else than the program")
+            self.refuse(f"{self.name_of(item)}, which has no __dict__, is read by something other than the program")
         if (CONTENTS, id(space), None) not in self.facts:
             self.named(space, self.name_of(item))
             self._contents(space, len(space), MOST_ITEMS)

@@ -1,4 +1,4 @@
-"""The twin of a function: the same program, in which all that it reads and writes passes a follower."""
+"""The twin of a function: the same program, in which all reads and writes pass a follower."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Rewriter(ast.NodeTransformer):
         if where == "global":
             self.refuse(f"it sets the global {name}")
         elif where == "free":
-            self.refuse(f"it sets {name}, a variable of the function around it")
+            self.refuse(f"it sets {name}, a variable of the enclosing function")
         return node
 
     # Reading
@@ -322,7 +322,7 @@ class Rewriter(ast.NodeTransformer):
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> Any:
         if node.level:
-            raise Unfollowable("it imports relatively in its body")
+            raise Unfollowable("it has a relative import in its body")
         for alias in node.names:
             self.before.append(ast.Expr(call("imports", ast.Constant(node.module), ast.Constant(alias.name))))
         return node

@@ -1,4 +1,4 @@
-"""Names of a function's scopes, told from its source as Python tells them."""
+"""Names of a function's scopes, determined from its source as Python determines them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a function to its source, and from that to its twin, made once for each code."""
+"""From a function to its source, and from that to its twin, made once per code object."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _files: OrderedDict[str, _File] = OrderedDict()
 _twins: OrderedDict[CodeType, CodeType | str] = OrderedDict()
 _rewritten: dict[int, CodeType] = {}  # the twins and all that is nested in them, by address
 _given: dict[CodeType, Function] = {}  # code that is in no file, with its source
-_originals: dict[CodeType, CodeType] = {}  # code that stands in the place of a user's, with that
+_originals: dict[CodeType, CodeType] = {}  # code that stands in place of a user's, with that
 
 
 def give_source(code: CodeType, node: Function) -> None:
@@ -39,7 +39,7 @@ def give_source(code: CodeType, node: Function) -> None:
 
 
 def stands_for(code: CodeType, original: CodeType) -> None:
-    """Say that code was put in the place of a function's own, which its twin is made of."""
+    """Say that code was put in place of a function's own, which its twin is made of."""
     _originals[code] = original
 
 
@@ -108,7 +108,7 @@ def _rewrite(code: CodeType, namespace: dict[str, Any]) -> CodeType:
 
 
 def compiled(node: Function, owner: str | None, free: Iterable[str], code: CodeType) -> CodeType:
-    """Compiles a function as what stands in the place of `code`, in a class of this name. Raises Unfollowable.
+    """Compiles a function as what stands in place of `code`, in a class of this name. Raises Unfollowable.
 
     free: the names that it may have from around it.
     """
@@ -139,7 +139,7 @@ def compiled(node: Function, owner: str | None, free: Iterable[str], code: CodeT
 
 
 def _renamed(code: CodeType, length: int, name: str) -> CodeType:
-    """Code under the name in place of so many letters of its own, and the functions in it likewise: lines show it."""
+    """Code under the name in place of this many letters of its own, and the functions in it likewise: lines show it."""
     consts = [_renamed(part, length, name) if isinstance(part, CodeType) else part for part in code.co_consts]
     return code.replace(co_qualname=name + code.co_qualname[length:], co_consts=tuple(consts))
 
@@ -155,7 +155,7 @@ def _node_of(code: CodeType, namespace: dict[str, Any]) -> tuple[Function, str |
     if not which and "@pytest_ar" in namespace and len(nodes) == 1:  # pytest rewrites what a test asserts
         which = [0]
     if not nodes or not which:
-        raise Unfollowable("its source is not at hand: define it in a file")
+        raise Unfollowable("its source is not available: define it in a file")
     if len(nodes) != len(codes) or (len(which) > 1 and len(nodes) > 1):
         raise Unfollowable("several functions of its name are on its line")
     return nodes[which[0]]
@@ -168,12 +168,12 @@ def _read(name: str, namespace: dict[str, Any]) -> _File:
     if known is not None and known.text == text:
         return known
     if not text:
-        raise Unfollowable("its source is not at hand: define it in a file")
+        raise Unfollowable("its source is not available: define it in a file")
     try:
         tree = ast.parse(text, name)
         compiled = compile(tree, name, "exec", 0, True)
     except (SyntaxError, ValueError, RecursionError):
-        raise Unfollowable("its source is not at hand: define it in a file") from None
+        raise Unfollowable("its source is not available: define it in a file") from None
     file = _File(text, tree, {})
     for code in _nested(compiled):
         file.codes.setdefault((code.co_firstlineno, code.co_name), []).append(code)

@@ -1,4 +1,4 @@
-"""Variants of a signature: as many traces as the state it reads has had values, each with its guards."""
+"""Variants of a signature: one trace for each value of the state that it reads, with its guards."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_VARIANTS = 16
 
 
 class Variant(NamedTuple):
-    """One trace of a signature: `guards` is None where it reads nothing that may change.
+    """One trace of a signature: `guards` is None if it reads nothing that may change.
 
     key: what its kind is found by in its cell; kept: objects whose addresses are part of what is watched.
     """
@@ -67,8 +67,8 @@ def too_many(variants: Sequence[Variant]) -> str:
         return ""
     name = next((fact.name for fact in variants[-1].facts if not fact.holds()), "what it reads")
     return (
-        f"{name} had {MOST_VARIANTS} values, each of which would be a program of its own: pass it as an argument, as a "
-        f"tensor, or set it less often"
+        f"{name} had {MOST_VARIANTS} values, each of which would be a separate program: pass it as an argument, "
+        "as a tensor, or change it less often"
     )
 
 

@@ -1,10 +1,10 @@
-"""From a function's statements to blocks: tensor expressions that may run together, each a cell to be.
+"""From a function's statements to blocks: tensor expressions that may run together, each a future cell.
 
-An expression is taken apart in the order in which Python evaluates it. What computes tensors from tensors gathers in
-the open block; all else (recursion, items, attributes, tensors made of numbers) is evaluated before it, under a name of
-its own. So a tensor may be computed later than it was, but only past what is clean (see `effects`): before all else,
-and before control flow, the block ends. `sum(layer(rec(c)) for c in children)` is cut in two: a list of what is
-evaluated for each child, and a sum in the block.
+An expression is split in the order in which Python evaluates it. Expressions that compute tensors from tensors collect
+in the open block; everything else (recursion, items, attributes, tensors made of numbers) is evaluated before it, under
+a name of its own. So a tensor may be computed later than before, but only past clean expressions (see `effects`):
+before everything else, and before control flow, the block ends. `sum(layer(rec(c)) for c in children)` is split in two:
+a list evaluated for each child, and a sum in the block.
 """
 
 from __future__ import annotations

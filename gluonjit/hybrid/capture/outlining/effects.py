@@ -1,4 +1,4 @@
-"""Effects of expressions and methods: which are sure to do nothing but give a result, so that others may run later."""
+"""Effects of expressions and methods: which certainly only return a result, so that others may run later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Knowledge of a framework, and of one function's names, without which its source says nothing."""
+"""Knowledge of a framework, and of one function's names, needed to interpret its source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Methods whose code has cells in it: put in their place while a sample is captured, and taken out again."""
+"""Methods whose code contains cells: swapped in while a sample is captured, and swapped out again."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Made:
 
 
 class Outline(Entry):
-    """A method, and its code with cells: `made`, None where it is left alone. depth: how many samples use it now."""
+    """A method, and its code with cells: `made`, None if it is left alone. depth: how many samples use it now."""
 
     def __init__(self, function: FunctionType, owner: Any, known: Known) -> None:
         super().__init__(LOCAL, AS_WRITTEN)
@@ -102,7 +102,9 @@ class Outline(Entry):
         if batch.options.expand or batch.fine:
             return None
         if any(known.part(owner, name) != sort for name, sort in made.parts.items()):
-            batch.report.outlined[self.name] = "the parts of this model are of other sorts than when it was read"
+            batch.report.outlined[self.name] = (
+                "the parts of this model have other classes than when its source was read"
+            )
             return None
         store = known.store(owner).setdefault(self, [None] * len(made.sites))
         cells: list[Any] = [known.arrays]

@@ -1,4 +1,4 @@
-"""From blocks to code: each block a cell, and a function that calls these where they were."""
+"""From blocks to code: each block becomes a cell, and the function calls these in place of the blocks."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def outlined(function: FunctionType, owner: Any, known: Known, enter: Any) -> Ou
     """
     node, around = source_of(function)
     if not isinstance(node, ast.FunctionDef):
-        raise Unfollowable("it is no plain function")
+        raise Unfollowable("it is not a plain function")
     if not function.__code__.co_argcount:
         raise Unfollowable("it has no argument that is the model")
     scope = Scope(function, owner, known)
@@ -87,7 +87,7 @@ def outlined(function: FunctionType, owner: Any, known: Known, enter: Any) -> Ou
     if hasattr(code, "co_qualname"):
         made = made.replace(co_qualname=code.co_qualname)
     if made.co_freevars != code.co_freevars:
-        raise Unfollowable("its variables cannot be told apart")
+        raise Unfollowable("its variables cannot be distinguished")
     made = made.replace(co_firstlineno=code.co_firstlineno)
     stands_for(made, code)
     sites = tuple(placing.sites)
@@ -106,9 +106,9 @@ def _check(node: ast.FunctionDef, scope: Scope) -> None:
         if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id in _READING:
             raise Unfollowable(f"it calls {inner.func.id}()")
         if isinstance(inner, ast.Name) and inner.id == scope.own and not isinstance(inner.ctx, ast.Load):
-            raise Unfollowable(f"it gives {scope.own} another value")
+            raise Unfollowable(f"it rebinds {scope.own}")
         if isinstance(inner, ast.Name) and inner.id.startswith(PREFIX):
-            raise Unfollowable("it has such names already")
+            raise Unfollowable("it already uses such names")
 
 
 class _Placing(ast.NodeTransformer):

@@ -1,8 +1,8 @@
-"""Cells that take any number of children as one kind: what is done for a child runs for all children of all nodes.
+"""Cells that take any number of children as one kind: the work for a child runs for all children of all nodes.
 
-A cell called with a list of states, with any number of arguments, or with tensors of a row for each child, has a
-program for each number of them. Where those programs are one, child by child, with sums over the children, that one is
-made: in it a value belongs to a node or to a child, and a sum over the children is a sum over segments.
+A cell called with a list of states, with any number of arguments, or with tensors of one row per child, has a program
+for each number of children. If those programs are equal, child by child, with sums over the children, one program
+replaces them: in it a value belongs to a node or to a child, and a sum over the children is a segment sum.
 
-The engine says by a `Dialect` what its operators do, and builds and checks the program.
+The engine describes its operators by a `Dialect`, and builds and checks the program.
 """

@@ -1,4 +1,4 @@
-"""Forms of calls: which operands may be those of children, told by how the arguments look."""
+"""Forms of calls: which operands may be those of children, according to the form of the arguments."""
 
 from __future__ import annotations
 

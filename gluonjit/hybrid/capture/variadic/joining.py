@@ -1,4 +1,4 @@
-"""Finds calls of one cell that differ in the number of children alone, and gives them one program."""
+"""Finds calls of one cell that differ only in the number of children, and gives them one program."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Maker(Protocol):
     """The engine's part of joining."""
 
     dialect: Dialect
-    refusals: tuple[type[Exception], ...]  # what `build` raises where there is no program
+    refusals: tuple[type[Exception], ...]  # what `build` raises if there is no program
     of_rows: bool  # whether operands with a row for each child are read so
 
     def is_array(self, item: Any) -> bool:
@@ -112,7 +112,7 @@ def join(
 
 
 def _exchanged(kind: Kind, kinds: Mapping[int, Kind]) -> Kind:
-    """Returns what stands in the place of a kind; one that is split stays, with another rest."""
+    """Returns what stands in place of a kind; one that is split stays, with another rest."""
     if kind.split is None:
         return kinds.get(id(kind), kind)
     rest = kinds.get(id(kind.split.rest), kind.split.rest)
@@ -129,11 +129,11 @@ def _joint(maker: Maker, cell: Cell, key: Any) -> Joint:
     return joint
 
 
-_UNLIKE = "it does not do the same for each child, whatever their number"
+_UNLIKE = "it does not treat every child alike for any number of children"
 
 
 def _roles(form: Form, new: Traced) -> Roles | None:
-    """For each role the operand of each child; None where children do not have the same ones."""
+    """For each role the operand of each child; None if children do not have the same ones."""
     children = form.children
     if form.of_rows:
         positions = [position for position, (operand, _) in enumerate(new.origins) if operand in children[0]]
@@ -153,7 +153,7 @@ def _roles(form: Form, new: Traced) -> Roles | None:
 
 
 def _make_variadic(maker: Maker, joint: Joint) -> list[tuple[Traced, Roles]] | None:
-    """The calls so far that have one program; `joint` then has it. None where there are not two of them."""
+    """The calls so far that have one program; `joint` then has it. None if there are not two of them."""
     if len({_children(member) for member in joint.members}) < 2 or joint.tries >= _MOST_TRIES:
         return None
     joint.tries += 1

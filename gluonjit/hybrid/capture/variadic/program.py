@@ -102,7 +102,7 @@ class _VariadicMaker:
         """Applies an operator, but for other children than the first."""
         of = {value.child for value in inputs if value.child is not None}
         if len(of) > 1:
-            raise Unlike(f"{name} takes what several children bring")
+            raise Unlike(f"{name} takes the values of several children")
         child = of.pop() if of else None
         if child:
             return [_Value(child, None) for _ in outputs]
@@ -122,7 +122,7 @@ class _VariadicMaker:
 
     def _sum(self, terms: Sequence[_Value], shaped: Shaped, child: int | None) -> int:
         if not terms:
-            raise Unlike("it adds up what some children bring")
+            raise Unlike("it sums the values of only some children")
         if len(terms) == 1:
             return self._belonging(terms[0], child)
         return self._emit(ADD_UP, (), terms, [shaped], child)[0]
@@ -152,13 +152,13 @@ class _VariadicMaker:
 
 
 def make_variadic(trace: TracedProgram, results: Sequence[int], children: Roles, dialect: Dialect) -> Variadic:
-    """The variadic program of a trace with at least two children. Raises Unlike where there is none.
+    """The variadic program of a trace with at least two children. Raises Unlike if there is none.
 
     It still has to be compared with traces (`is_like`): here nobody looks at other children than the first.
     """
     domain = _VariadicMaker(trace, children)
     values = read(trace, results, domain, dialect)
     if any(value.child is not None for value in values):
-        raise Unlike("a result is of one child")
+        raise Unlike("a result belongs to one child")
     domain.variadic.results = [value.number for value in values]
     return domain.variadic

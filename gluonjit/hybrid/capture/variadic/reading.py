@@ -1,4 +1,4 @@
-"""Reads a program with sums apart: additions of equal shapes, however they are nested, are one sum of many terms."""
+"""Reads a program with sums separated: additions of equal shapes, however nested, are one sum of many terms."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def read(trace: TracedProgram, results: Sequence[int], domain: Domain, dialect: 
     def value(position: int) -> Any:
         found = known[position]
         if isinstance(found, Listed):
-            raise Unlike("it puts what children bring into one array, and does not sum it up")
+            raise Unlike("it joins the values of the children into one array, and does not sum it")
         if not isinstance(found, Sum):
             return found
         if position not in made:

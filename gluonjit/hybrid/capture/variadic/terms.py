@@ -1,4 +1,4 @@
-"""Values as terms: two programs are one where their results are equal terms, whatever the order in which they run."""
+"""Values as terms: two programs are equal if their results are equal terms, whatever the order in which they run."""
 
 from __future__ import annotations
 

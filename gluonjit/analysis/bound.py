@@ -11,7 +11,7 @@ from gluonjit.compiled import room
 
 
 def lower_bound(plan: Plan) -> int:
-    """Nodes that run alone + for each other type the longest chain of nodes of that type.
+    """Return the number of nodes that run alone, plus for each other type the longest chain of its nodes.
 
     Source: Chen et al. 2023 (ED-Batch), section 3: no schedule can run two nodes of one path together.
     """
@@ -30,12 +30,12 @@ def lower_bound(plan: Plan) -> int:
 
 
 def critical_path(plan: Plan) -> int:
-    """The longest chain of nodes of whatever types: no schedule has fewer steps."""
+    """Return the longest chain of nodes of any types: no schedule has fewer steps."""
     return max(plan.captured.depths(), default=0)
 
 
 def _longest_chains(plan: Plan, types: set[Hashable]) -> int:
-    """The longest chains of nodes of each type, added up."""
+    """Return the sum over types of the longest chain of nodes of that type."""
     captured = plan.captured
     nodes = Nodes(captured, captured.keep)
     families = {

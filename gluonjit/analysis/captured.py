@@ -54,7 +54,7 @@ class Captured:
         return count
 
     def read(self, records: Sequence[Record]) -> None:
-        """Add the nodes of records. Raises ValueError if an operand has not the rows that it should have."""
+        """Add the nodes of records. Raises ValueError if an operand has the wrong number of rows."""
         forms = [form_of(record.kind) for record in records]
         sizes = [form.sizes for form in forms]
         first, count, width = len(self.records), self.count, self.width
@@ -74,7 +74,7 @@ class Captured:
             self.add(record, form, len(record))
 
     def add(self, record: Record, form: Form, count: int) -> None:
-        """Note that the next nodes are of this record."""
+        """Start the nodes of a record."""
         self.records.append(record)
         self.forms.append(form)
         self.begins.append(self.begins[-1] + count)
@@ -83,13 +83,13 @@ class Captured:
         self.width += count * form.width
 
     def replace(self, number: int, record: Record, form: Form) -> None:
-        """Let the nodes of a record be of another one, which has as many."""
+        """Move the nodes of a record to another one with as many nodes."""
         self.records[number], self.forms[number] = record, form
         self.widths[number], self.heights[number] = form.width, form.height
 
     @property
     def producer(self) -> Any:
-        """For each row one more than the number of the node to run that yields it, 0 where none does."""
+        """For each row one more than the number of the node that yields it, 0 if none does."""
         if self._producer is None:
             self._producer = room(self.rows)
             flat.produced(self.count, self.heights, self.kinds, self.bases, self.keep, self._producer)
@@ -103,7 +103,7 @@ class Captured:
         return left
 
     def depths(self) -> Any:
-        """For each node to run the longest way to it, in such nodes, itself counted; 0 for others."""
+        """For each node to run the longest path to it in nodes, itself included; 0 for others."""
         found = room(self.count)
         flat.depths(self.widths, self.kinds, self.bases, self.firsts, self.operands, self.keep, self.producer, found)
         return found
@@ -118,7 +118,7 @@ class Captured:
 
 
 def _room_for(record: Record) -> tuple[int, int]:
-    """Nodes and operands that there may be of a record, when products are cut out of it and its sums are folded."""
+    """The most nodes and operands of a record, once products are split from it and its sums are folded."""
     kind, count = record.kind, len(record)
     width = form_of(kind).width
     nodes, rows = count, count * width

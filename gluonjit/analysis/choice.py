@@ -32,7 +32,7 @@ _LOSES = 2.0  # nor is a schedule that seems worse by this one made again
 
 @dataclass(frozen=True)
 class Allowed:
-    """The ways that the user's options leave open, beginning with what they name first."""
+    """The ways that the user's options leave open, the first named one first."""
 
     granularities: Sequence[str]
     sharings: Sequence[bool]
@@ -40,7 +40,7 @@ class Allowed:
 
     @property
     def first(self) -> Setting:
-        """The setting to begin with, as long as nothing is known."""
+        """The initial setting, before anything is known."""
         scheduler = DEFAULT_SCHEDULER if DEFAULT_SCHEDULER in self.schedulers else self.schedulers[0]
         return Setting(self.granularities[0], self.sharings[0], scheduler)
 
@@ -51,12 +51,12 @@ class Allowed:
 
     @property
     def pinned(self) -> bool:
-        """Tells whether there is nothing to choose."""
+        """Tells whether the options leave no choice."""
         return len(self.granularities) == len(self.sharings) == len(self.schedulers) == 1
 
 
 class Seen(NamedTuple):
-    """A captured graph, as a choice has to know it: `counts` are calls and nodes of each record."""
+    """The data about a captured graph that a choice needs: `counts` are calls and nodes of each record."""
 
     counts: Mapping[Record, tuple[int, int]]
     samples: int
@@ -70,7 +70,7 @@ class Seen(NamedTuple):
 
 @dataclass
 class Study:
-    """The flushes of one size and phase: what is known of them, and what was chosen."""
+    """The flushes of one size and phase: their measurements, and the choice."""
 
     allowed: Allowed
     flushes: dict[Capture, int] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Study:
     _mean: float = 0.0  # and since
 
     def capture(self, look: bool = True) -> Capture:
-        """The way to capture the next flush; the best known one if it is not to `look` at others."""
+        """The way to capture the next flush; the best known one unless it may `look` at others."""
         if self.chosen is not None:
             return self.chosen.capture
         if self._todo and look:
@@ -91,18 +91,18 @@ class Study:
         return self._best.setting.capture if self.estimates else self.allowed.first.capture
 
     def scheduler(self, capture: Capture) -> str:
-        """The best known scheduler for what was captured so."""
+        """The best known scheduler for graphs captured this way."""
         if self.chosen is not None and self.chosen.capture == capture:
             return self.chosen.scheduler
         found = self._of(capture)
         return _best(found).setting.scheduler if found else self.allowed.first.scheduler
 
     def learned(self) -> dict[str, Any] | None:
-        """Returns what a later process may begin with, as plain values; None before a way is chosen."""
+        """Returns the state for a later process, as plain values; None before a way is chosen."""
         return None if self.chosen is None else {"setting": list(self.chosen), "nodes_a_sample": self._mean}
 
     def restore(self, learned: dict[str, Any]) -> None:
-        """Begin with what an earlier process has learned. Raises KeyError, TypeError or ValueError for others."""
+        """Start from the state of an earlier process. Raises KeyError, TypeError or ValueError for anything else."""
         setting = Setting(*learned["setting"])
         if setting.capture not in self.allowed.captures or setting.scheduler not in self.allowed.schedulers:
             raise ValueError(f"no such way to run: {setting}")
@@ -110,45 +110,45 @@ class Study:
         self._mean = self._usual
 
     def explores(self, capture: Capture) -> bool:
-        """Tells whether what is captured so is to show whether that is better than the best known way."""
+        """Tells whether this capture is a trial of another way than the best known one."""
         return self._todo is not None and self._todo[:1] == [capture]
 
     def give_up(self) -> None:
-        """Look no longer at the way that is looked at: minibatches took far longer than in the best known."""
+        """End the current trial: its minibatches took far longer than the best known way."""
         if self._todo:
             self.ruled_out[str(self._todo.pop(0))] = "its minibatches took more than twice as long"
             self._choose()
 
     def _of(self, capture: Capture) -> list[Estimate]:
-        """Returns what is known of flushes that were captured so, by scheduler."""
+        """Returns the estimates of flushes captured this way, by scheduler."""
         return [estimate for setting, estimate in self.estimates.items() if setting.capture == capture]
 
     @property
     def _best(self) -> Estimate:
-        """The cheapest of all ways looked at."""
+        """The cheapest of all tried ways."""
         return _best(list(self.estimates.values()))
 
     def count(self, capture: Capture) -> None:
-        """Note a flush of what was captured so."""
+        """Count a flush captured this way."""
         self.flushes[capture] = self.flushes.get(capture, 0) + 1
 
     def drifted(self, capture: Capture, nodes: int, samples: int) -> bool:
-        """Takes a flush into account, and tells whether what is captured is no longer like what was chosen for."""
+        """Counts a flush, and tells whether captured graphs no longer resemble those of the choice."""
         if self.chosen is None or self.chosen.capture != capture:
             return False
         self._mean += samples / (samples + _MEMORY) * (nodes / samples - self._mean)
         return max(self._mean, self._usual) > _DRIFT * min(self._mean, self._usual)
 
     def profiles(self, capture: Capture) -> bool:
-        """Tells whether this flush should be profiled: the second, as in the first all is new."""
+        """Tells whether to profile this flush: the second, as everything is new in the first."""
         return self.chosen is None and self.flushes.get(capture, 0) >= 2 and capture not in self.profiled
 
     def wants(self, capture: Capture) -> bool:
-        """Tells whether to look at a graph captured so: when the model has seen what its steps take."""
+        """Tells whether to compare schedulers on such a graph: once the model has measured its steps."""
         return self.chosen is None and self.flushes.get(capture, 0) > 2 and not self._seen_enough(capture)
 
     def _seen_enough(self, capture: Capture) -> bool:
-        """Tells whether minibatches unlike each other no longer decide, or this is far from the best in any case."""
+        """Tells whether enough different minibatches were seen, or this way is far from the best in any case."""
         looked = self._of(capture)
         many = any(estimate.flushes >= _LOOKS and estimate.samples >= _SAMPLES for estimate in looked)
         return many or self._far_off(looked)
@@ -158,7 +158,7 @@ class Study:
         return bool(looked) and min(estimate.per_sample for estimate in looked) > _FAR * self._best.per_sample
 
     def look(self, capture: Capture, plan_by: PlanBy, seen: Seen, model: CostModel) -> None:
-        """Compare the schedulers on a graph; when enough have been seen rule out ways that cannot pay, or choose."""
+        """Compare the schedulers on a graph; after enough graphs rule out ways that cannot pay, or choose."""
         first = self.allowed.first.scheduler
         for scheduler in sorted(self.allowed.schedulers, key=lambda name: name != first):
             self._add(Setting(*capture, scheduler), plan_by, seen, model)
@@ -176,7 +176,7 @@ class Study:
         self._choose()
 
     def _choose(self) -> None:
-        """Keep the best way, where there is nothing more to look at."""
+        """Keep the best way if no trial is left."""
         if self._todo:
             return
         best, first = self._best, self.allowed.first.scheduler
@@ -192,7 +192,7 @@ class Study:
         return sum(map(launches, plan.steps)) <= lower_bound(plan)
 
     def _add(self, setting: Setting, plan_by: PlanBy, seen: Seen, model: CostModel) -> None:
-        """Add what a schedule of this graph takes to what is known of it; not where its analysis alone cannot pay."""
+        """Add the estimate of a schedule of this graph, unless its analysis alone cannot pay."""
         others = self._of(setting.capture)
         if str(setting) in self.ruled_out:
             return
@@ -208,7 +208,7 @@ class Study:
         self.estimates[setting] = found if known is None else known.plus(found)
 
     def made(self, setting: Setting, seconds: float) -> None:
-        """Take into account how long a schedule took to make, which the model may not know: a dear one is out."""
+        """Count the time to make a schedule, which the model may not know: an expensive scheduler is ruled out."""
         first = self.allowed.first.scheduler
         best = [estimate for estimate in self._of(setting.capture) if estimate.setting.scheduler == first]
         if setting not in self.estimates or not best or setting.scheduler == first:
@@ -218,7 +218,7 @@ class Study:
             self.ruled_out[str(setting)] = f"its analysis took {seconds * 1e3:.1f} ms, more than a minibatch by {first}"
 
     def _look_at_structures(self, plan_by: PlanBy, seen: Seen, model: CostModel) -> None:
-        """Rule out that samples of one structure run as one, where what was captured for others says it is far off."""
+        """Rule out granularity "graph" if graphs captured for other ways show that it is far off."""
         setting = Setting("graph", False, self.allowed.first.scheduler)
         estimate = _estimate(setting, plan_by(setting.scheduler, "graph"), seen, model)
         if self._far_off([estimate]):
@@ -243,7 +243,7 @@ def _estimate(setting: Setting, plan: Plan, seen: Seen, model: CostModel) -> Est
 
 
 def _at_least(other: Capture, now: Capture, seen: Seen, model: CostModel) -> float:
-    """The seconds that another way to capture costs more than the present one at least, wherever it saves."""
+    """The least extra seconds of another way to capture over the present one, before its savings."""
     if other.granularity == "op" != now.granularity:
         operators = sum(calls * record.kind.work.ops for record, (calls, _) in seen.counts.items())
         return operators * model.capture("op") - seen.calls * model.capture(now.granularity)
@@ -257,7 +257,7 @@ def _at_least(other: Capture, now: Capture, seen: Seen, model: CostModel) -> flo
 
 
 def _avoidable(estimate: Estimate, seen: Seen, model: CostModel) -> float:
-    """The seconds a flush that another order could save at most: all of one kind in one launch, nothing gathered."""
+    """The most seconds per flush that another order could save: one launch per kind, nothing gathered."""
     once = estimate.flushes * sum(
         model.work(_once(record, nodes), seen.training) for record, (_, nodes) in seen.counts.items()
     )
@@ -266,7 +266,7 @@ def _avoidable(estimate: Estimate, seen: Seen, model: CostModel) -> float:
 
 
 def _best(estimates: Sequence[Estimate]) -> Estimate:
-    """The cheapest; one that came earlier is kept where a later one is hardly better."""
+    """The cheapest; an earlier one is kept if a later one is hardly better."""
     best = estimates[0]
     for estimate in estimates[1:]:
         if estimate.per_sample < best.per_sample * (1 - _SAME):
@@ -275,7 +275,7 @@ def _best(estimates: Sequence[Estimate]) -> Estimate:
 
 
 def _once(record: Record, count: int) -> Step:
-    """This many nodes of one kind in one launch, whose operands lie together."""
+    """Return a step of `count` nodes of one kind in one launch, with contiguous operands."""
     return Step(record.kind, record.mode, (Part(record, np.zeros(count, dtype=np.int64)),), count, (), ())
 
 

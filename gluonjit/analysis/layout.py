@@ -14,7 +14,7 @@ from gluonjit.graph.values import Spec
 
 
 def lay_out(graph: Graph, captured: Captured, schedule: Schedule, dropped: int) -> Plan:
-    """The plan of a schedule of the nodes of a graph, of which this many were dropped."""
+    """Return the plan of a schedule of the nodes of a graph, of which `dropped` were dropped."""
     arenas = _Arenas()
     inputs, given = _inputs(graph, arenas)
     results: list[Any] = [None] * len(captured.records)
@@ -67,7 +67,7 @@ def lay_out(graph: Graph, captured: Captured, schedule: Schedule, dropped: int) 
 
 
 class _Arenas:
-    """Arenas by the look of their rows."""
+    """Arenas by the spec of their rows."""
 
     def __init__(self) -> None:
         self.specs: list[Spec] = []
@@ -93,7 +93,7 @@ class _Arenas:
 
 
 def _inputs(graph: Graph, arenas: _Arenas) -> tuple[tuple[LeafChunk | LookupChunk, ...], list[tuple[int, list[int]]]]:
-    """Groups what was there before the batch: leaves with equal rows, then one a table; and the rows of each."""
+    """Groups the inputs: leaves with equal rows, then one group per table; and the rows of each."""
     alike: dict[Any, list[Leaf]] = {}
     for leaf in graph.leaves.values():
         alike.setdefault(leaf.spec, []).append(leaf)

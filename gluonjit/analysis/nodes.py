@@ -17,7 +17,7 @@ from gluonjit.compiled import filled, numbers
 class Schedule(NamedTuple):
     """Nodes of `Captured` in the order in which they run: step k has those from `starts[k]` to `starts[k + 1]`.
 
-    units: what was looked at: nodes, or samples and nodes outside of any; groups: how many of them were told apart.
+    units: nodes, or samples and nodes outside of any; groups: distinct groups among them.
     """
 
     order: Any
@@ -27,7 +27,7 @@ class Schedule(NamedTuple):
 
 
 class Nodes:
-    """The input of a scheduler: those nodes of `captured` that `keep` says. What costs something waits until asked for.
+    """The input of a scheduler: those nodes of `captured` that `keep` says. Expensive parts are computed on request.
 
     families: the type of each record, whose nodes may run together with others of it; kinds: how many types there are.
     """
@@ -95,7 +95,7 @@ class Nodes:
 
     @cached_property
     def producer(self) -> Index:
-        """For each row of the graph the node that yields it, -1 where none does."""
+        """For each row of the graph the node that yields it, -1 if none does."""
         places = np.full(len(self.captured.kinds) + 1, -1, dtype=np.int64)
         places[self.kept + 1] = np.arange(self.count)
         found: Index = places[numbers(self.captured.producer)]
@@ -116,7 +116,7 @@ class Nodes:
 
     @cached_property
     def waiting(self) -> Index:
-        """For each node how many rows of others it uses."""
+        """For each node the number of rows of other nodes that it uses."""
         return np.bincount(self.edges[1], minlength=self.count)
 
     def schedule(self, groups: Iterable[Index]) -> Schedule:

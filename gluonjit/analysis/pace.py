@@ -118,7 +118,7 @@ class Pace:
         self.compare()
 
     def compare(self) -> None:
-        """Compare both ways anew. What looks have lost is not forgotten."""
+        """Compare both ways again. The time lost by looks still counts."""
         self.eager: list[float] = []  # seconds a call
         self.batched: list[float] = []  # of whole stretches in which nothing was traced
         self.strange: list[float] = []  # of those in which something was
@@ -163,17 +163,17 @@ class Pace:
 
     @property
     def settled(self) -> bool:
-        """Tells whether the next stretch runs eagerly and nothing is to be known of it: it need not be timed."""
+        """Tells whether the next stretch runs eagerly and need not be timed."""
         return self.wants_eager and not self.doubts and (self.decided is not None or not self._turns)
 
     @property
     def compares(self) -> bool:
-        """Tells whether the next stretch has to be timed to its very end."""
+        """Tells whether the next stretch must be timed to its end."""
         return self.decided is None or self.doubts > 0
 
     @property
     def may_look(self) -> bool:
-        """Tells whether other ways to batch may be looked at: when it is decided that it is batched."""
+        """Tells whether other ways to batch may be tried: once batching is decided."""
         return self.decided is False and self.allowed > self.needed
 
     def spent(self, seconds: float, calls: int) -> bool:
@@ -181,7 +181,7 @@ class Pace:
         return seconds - self.unit * calls > self.allowed
 
     def add(self, ran: Outcome) -> None:
-        """Take a stretch into account."""
+        """Count a stretch."""
         each = ran.seconds / ran.calls
         self.seconds += ran.seconds or self.unit * ran.calls
         usual = not (ran.unlike or ran.explores) and ran.whole
@@ -209,14 +209,14 @@ class Pace:
             self._decide()
 
     def _lose(self, ran: Outcome) -> None:
-        """Count what a look has lost. What was traced is not traced again; else the next one may lose as much again."""
+        """Count the loss of a look. Traces are not repeated; otherwise the next look may lose as much again."""
         lost = ran.seconds - self.unit * ran.calls
         self.lost = max(self.lost + lost, -self.grant)
         traced = self.decided is None and ran.whole
         self.needed = 0.0 if traced else lost if self.decided is False else min(lost, self.grant)
 
     def _decide(self) -> None:
-        """Keep a way where one is far better, or where enough is known of both."""
+        """Keep a way if it is far better, or if enough is known of both."""
         if not self.eager or not self.looks:
             return
         if self.batched:
@@ -239,7 +239,7 @@ class Pace:
             self.told()
 
     def _watch(self, ran: Outcome, each: float, usual: bool) -> None:
-        """Compare anew where stretches are of another size, batches slower than eager, or long after the last time."""
+        """Compare again at another size of stretches, if batches are slower than eager, or after a long time."""
         if ran.eager and ran.seconds and self.doubts:
             self._doubt(each)
         marked = self.training or not ran.eager  # else there is no telling how many calls come together
@@ -258,7 +258,7 @@ class Pace:
             self.compare()
 
     def _doubt(self, each: float) -> None:
-        """Compare anew what an earlier process has chosen where other things went on, as between its calls."""
+        """Compare an earlier process's choice again if calls take another time than then."""
         self.doubts -= 1
         self.doubted.append(each)
         ratio = min(self.doubted) / median(self.eager)
@@ -277,7 +277,7 @@ class Pace:
         return Shown(self.training, decided, eager, batched, self.calls, self.way, self.origin)
 
     def learned(self) -> dict[str, Any] | None:
-        """Returns what a later process may begin with, as plain values; None before it is decided."""
+        """Returns the state for a later process, as plain values; None before a decision."""
         if self.decided is None:
             return None
         batched = median(self.batched) if self.batched else None
@@ -290,7 +290,7 @@ class Pace:
         }
 
     def restore(self, learned: dict[str, Any], origin: str) -> None:
-        """Begin with what an earlier process has learned. Raises KeyError, TypeError or ValueError for others."""
+        """Start from the state of an earlier process. Raises KeyError, TypeError or ValueError for anything else."""
         eager, batched = ([] if learned[way] is None else [float(learned[way])] for way in ("eager", "batched"))
         if not eager or not all(0 < each < inf for each in eager + batched) or type(learned["eagerly"]) is not bool:
             raise ValueError(f"no pace: {learned}")

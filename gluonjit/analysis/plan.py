@@ -37,7 +37,7 @@ class LeafChunk(NamedTuple):
     place: Place
 
     def emptied(self) -> LeafChunk:
-        """The same without the arrays, and without what told them apart."""
+        """The same without the arrays and their keys."""
         first = self.leaves[0]
         return LeafChunk((Leaf(first.base, first.spec, None, first.taped),) * len(self.leaves), self.place)
 
@@ -82,11 +82,11 @@ class Plan:
 
     @cached_property
     def launches(self) -> int:
-        """The launches of all steps: one, or one a node where they run alone."""
+        """The launches of all steps: one each, or one per node if they run alone."""
         return sum([step.count if step.kind.lone else 1 for step in self.steps])
 
     def without_inputs(self) -> Plan:
-        """The same plan without the arrays that it begins with: only their places, and how many there were."""
+        """The same plan without its input arrays: only their places and numbers remain."""
         found = object.__new__(Plan)  # `dataclasses.replace` takes ten times as long
         found.__dict__.update(self.__dict__, inputs=tuple([chunk.emptied() for chunk in self.inputs]))
         return found
@@ -113,17 +113,17 @@ class Plan:
 
 
 def launches(step: Step) -> int:
-    """Launches of a step: one, or one a node where its nodes run alone."""
+    """Launches of a step: one, or one per node if its nodes run alone."""
     return step.count if step.kind.lone else 1
 
 
 def gathers(step: Step) -> int:
-    """Launches of a step that put operands together; those that lie together already need none."""
+    """Gather launches of a step; contiguous operands need none."""
     return sum([gather.copied for gather in step.gathers])
 
 
 def gathered_bytes(plan: Plan, step: Step) -> int:
-    """Bytes of a step's operands that do not lie together and are copied."""
+    """Bytes of a step's operands that are copied by gathers."""
     return sum(
         [gather.rows * row_bytes(plan.arenas[gather.place.arena].spec) for gather in step.gathers if gather.copied]
     )

@@ -13,7 +13,7 @@ from gluonjit.graph.graph import Graph
 
 
 def make_plan(graph: Graph, sum_kind: SumKind, scheduler: str = "depth", granularity: str = "cell") -> Plan:
-    """The plan of everything captured in `graph`. `sum_kind(spec, n)` gives the kind that adds up n arrays."""
+    """Return the plan of everything captured in `graph`. `sum_kind(spec, n)` returns the kind that sums n arrays."""
     return Planner(graph, sum_kind).plan(scheduler, granularity)
 
 

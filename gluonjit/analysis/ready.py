@@ -12,7 +12,7 @@ from gluonjit.analysis.nodes import Nodes
 
 
 class Ready:
-    """Nodes all of whose operands are there, by type. False when all nodes have been taken."""
+    """Nodes whose operands have all run, by type. False once all nodes have been taken."""
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
@@ -35,12 +35,12 @@ class Ready:
         return sum(len(part) for part in self._ready[kind])
 
     def mean_depth(self, kind: int) -> float:
-        """The mean depth of a type's nodes that have not been taken; 0 where all have."""
+        """The mean depth of a type's remaining nodes; 0 if none remain."""
         mean: float = self._depths[kind] / max(self._remaining[kind], 1)
         return mean
 
     def take(self, kind: int) -> Index:
-        """Run all nodes of a type that can run; those that have waited for them only can run from now on."""
+        """Take all ready nodes of a type; nodes that waited only for them are ready from now on."""
         parts = self._ready.pop(kind)
         run = parts[0] if len(parts) == 1 else np.concatenate(parts)
         self._remaining[kind] -= len(run)

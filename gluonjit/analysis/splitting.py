@@ -27,7 +27,7 @@ _Calls = tuple[Any, ...]
 
 
 def captured_nodes(graph: Graph, sharing: Sharing = "batch") -> Captured:
-    """The nodes of a graph, with those of calls that run as several nodes in place of the calls. `graph` stays."""
+    """Return the nodes of a graph, with calls that run as several nodes replaced by these. `graph` is unchanged."""
     captured = Captured([record for record in graph.records.values() if len(record)], graph.rows)
     splits = [
         (number, record.kind.split) for number, record in enumerate(captured.records) if record.kind.split is not None
@@ -49,7 +49,7 @@ def captured_nodes(graph: Graph, sharing: Sharing = "batch") -> Captured:
 
 
 def _cut(captured: Captured, number: int, split: Split, wanted: dict[Any, list[_Calls]]) -> None:
-    """Leave of calls what they do beside their products, which are noted in `wanted`."""
+    """Reduce calls to the rest without their products, which go into `wanted`."""
     record, form = captured.records[number], captured.forms[number]
     begin, end = captured.begins[number], captured.begins[number + 1]
     first = captured.firsts[begin]
@@ -69,7 +69,7 @@ def _cut(captured: Captured, number: int, split: Split, wanted: dict[Any, list[_
 
 
 def _add_products(captured: Captured, wanted: dict[Any, list[_Calls]], sharing: Sharing, marks: Sequence[Mark]) -> None:
-    """Add the records of products, and tell the calls where to find theirs."""
+    """Add the records of products, and link the calls to theirs."""
     starts = filled([row for row, _ in marks] if sharing == "sample" else ())
     known, stamps = room(captured.rows), room(captured.rows)
     stamp = 0

@@ -55,7 +55,7 @@ class _Capture:
         self.sample: Index = np.where(at >= 0, of_mark[at], -1) if len(marks) else np.full(nodes.count, -1)
 
     def independent(self, inside: npt.NDArray[np.bool_]) -> bool:
-        """Tells whether no sample uses what another one, or the program between them, has computed."""
+        """Tells whether no sample uses a result of another one, or of the program between them."""
         sources, targets = self.nodes.edges
         used = inside[targets]
         return bool((self.sample[sources[used]] == self.sample[targets[used]]).all())
@@ -83,7 +83,7 @@ class _Capture:
         return found
 
     def _looks(self, place: Index) -> npt.NDArray[np.uint64]:
-        """A number for each node that says of which record it is and which results of its sample it uses where."""
+        """A number for each node that encodes its record and the results of its sample that it uses."""
         nodes = self.nodes
         looks = _mixed(nodes.records.astype(np.uint64) + np.uint64(1))
         readers, rows = nodes.reads

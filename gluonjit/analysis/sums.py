@@ -54,7 +54,7 @@ def fold_sums(captured: Captured, sum_kind: SumKind) -> None:
 
 
 def _add_sum(sums: dict[Any, Record], record: Record, node: int, rows: tuple[int, ...], sum_kind: SumKind) -> None:
-    """A node with the results of the last addition of a chain that adds up the terms, which have these rows."""
+    """Add a node that sums the terms of a chain, given by their rows, into the result of its last addition."""
     kind = sum_kind(record.kind.outputs[0].spec, len(rows) // record.kind.rows)
     key = (kind, record.mode)
     target = sums.get(key)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 
 class Costs(NamedTuple):
-    """Predicted seconds of each part of a flush and of going backward through it."""
+    """Predicted seconds of each part of a flush and of its backward."""
 
     capture: float
     analysis: float
@@ -84,7 +84,7 @@ class Estimate(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The choice for the last flush, and between what, the cheapest first.
+    """The choice for the last flush, and its alternatives, the cheapest first.
 
     decided: whether all ways have been looked at; looked: whether some were in this flush; profiled: whether the engine
     was waited for after each step of it, so that the model learns what they take; ruled_out: ways that cannot pay;

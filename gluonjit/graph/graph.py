@@ -13,7 +13,7 @@ from gluonjit.graph.values import Rows, Spec
 
 
 class Leaf(NamedTuple):
-    """An array that was there before the batch: its first row, how it looks, and the engine's payload.
+    """An array that existed before the batch: its first row, its spec, and the engine's payload.
 
     `taped` says that it was met under recording.
     """
@@ -63,7 +63,7 @@ class Graph(GraphRows):
         return leaf
 
     def entries(self, table: Any, spec: Spec) -> dict[int, int]:
-        """The rows of a table's entries that have been asked for, by index; each entry looks like `spec`."""
+        """The rows of a table's entries looked up so far, by index; each entry has the spec `spec`."""
         entries = self.lookups.get(table)
         if entries is None:
             self.begin()

@@ -22,7 +22,7 @@ class Output:
 
 
 def outputs_of(specs: Sequence[Spec]) -> tuple[tuple[Output, ...], int]:
-    """Results of a node that look so, one after the other, and the number of rows they take."""
+    """Return the outputs of a node with these specs, one after the other, and their number of rows."""
     outputs, offset = [], 0
     for spec in specs:
         outputs.append(Output(spec, offset))
@@ -110,7 +110,7 @@ class Kind:
 
     @property
     def arity(self) -> int:
-        """The number of children of a node, or of rows that it sums up; 0 where that is not told apart."""
+        """The number of children of a node, or of rows that it sums; 0 if that does not matter."""
         return self.rows_of(self.children[0]) if self.children else 0
 
     def rows_of(self, role: tuple[int, ...]) -> int:
@@ -121,7 +121,7 @@ class Kind:
 def split_kind(
     arguments: tuple[Spec, ...], rest: Kind, kept: tuple[int, ...], products: Sequence[tuple[int, Kind]]
 ) -> Kind:
-    """The kind of calls that run as products of arguments and the rest of the cell."""
+    """Return the kind of calls that run as products of arguments and the rest of the cell."""
     before = sum([kind.rows for _, kind in products])
     work = [rest.work, *[kind.work for _, kind in products]]
     return Kind(
@@ -138,7 +138,7 @@ def split_kind(
 
 
 def family_key(spec: Spec) -> tuple[Any, ...]:
-    """The key of an operand that kinds of one family have in common: all but the number of rows."""
+    """The key of an operand shared by kinds of one family: everything but the number of rows."""
     rows = None if spec.mode == "rows" else spec.rows
     return spec.row_shape, spec.dtype, spec.device, rows
 

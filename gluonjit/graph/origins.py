@@ -40,7 +40,7 @@ collector need not look at plain tuples of numbers."""
 
 
 def is_own(item: Any) -> bool:
-    """Tells whether an object is of a class of a library, and none of the user's."""
+    """Tells whether an object's class belongs to a library, not to the user."""
     return type(item).__module__.partition(".")[0] in LIBRARIES
 
 
@@ -68,7 +68,7 @@ def line_of(origin: Origin) -> Line | None:
 
 
 def clear_lines() -> None:
-    """Forget which lines places are on, and how these are shown; they are read anew."""
+    """Drop the cached lines of places; they are read anew."""
     _lines.clear()
     _texts.clear()
 
@@ -84,6 +84,6 @@ def _read_line(code: CodeType, offset: int) -> Line:
 
 
 def sample_at(marks: Sequence[Mark], row: int) -> int | None:
-    """The sample during whose call a row was captured, if it was during one."""
+    """The sample during whose call a row was captured, or none."""
     position = bisect_right([begin for begin, _ in marks], row) - 1
     return marks[position][1] if position >= 0 else None

@@ -17,7 +17,7 @@ _WIDE = 4.0  # a line is drawn through points whose sizes differ by this factor
 
 
 class Point(NamedTuple):
-    """A size, the seconds it took, and what was expected by the coefficients."""
+    """A size, its measured seconds, and those predicted by the coefficients."""
 
     size: float
     seconds: float
@@ -47,7 +47,7 @@ class Curve:
         self._medians = None
 
     def at(self, size: float, expected: float) -> float:
-        """Seconds for this size; `expected` is what the coefficients say, and the answer where nothing was measured."""
+        """Seconds for this size; `expected` is the coefficients' prediction, and the answer if nothing was measured."""
         points = self._points()
         if not points:
             return expected
@@ -74,7 +74,7 @@ class Curve:
 
 
 def _median(points: deque[Point]) -> Point:
-    """The mean of two in the middle, but of two far apart the faster: what disturbs a measurement makes it slower."""
+    """The median; of two middle values far apart the faster, because disturbances only slow a measurement down."""
     ordered = sorted(point.seconds for point in points)
     middle, other = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
     if other < _APART * middle:

@@ -65,7 +65,7 @@ def analysis(plan: Plan) -> tuple[float, float, float]:
 
 
 def inputs(plan: Plan) -> Amounts:
-    """Making room, and what was there before the batch."""
+    """Allocation, and inputs from before the batch."""
     places = [chunk.place for chunk in plan.inputs]
     indices = [gather.index for step in plan.steps for gather in step.gathers if gather.index is not None]
     return {
@@ -81,7 +81,7 @@ def inputs(plan: Plan) -> Amounts:
 
 
 def gather(plan: Plan, step: Step) -> Amounts:
-    """Operands that lie together, and those that are copied together."""
+    """Contiguous operands, and gathered ones."""
     copied = gathers(step)
     return {
         "slice": len(step.gathers) - copied,
@@ -92,7 +92,7 @@ def gather(plan: Plan, step: Step) -> Amounts:
 
 
 def copies(step: Step) -> bool:
-    """Tells whether any operands have to be copied together, so that the engine has something to do."""
+    """Tells whether any operands must be gathered, so that the engine has work."""
     return gathers(step) > 0
 
 
@@ -126,7 +126,7 @@ def results(plan: Plan) -> Amounts:
 
 
 def backward(plan: Plan, step: Step) -> Amounts:
-    """Going back through a step: its work again, and gradients of what was gathered."""
+    """Backward through a step: its work again, and gradients of gathers."""
     gathered = gather(plan, step)
     return {
         **backward_alone(step),
@@ -137,7 +137,7 @@ def backward(plan: Plan, step: Step) -> Amounts:
 
 
 def backward_alone(step: Step) -> Amounts:
-    """Going back through a step, without gathers."""
+    """Backward through a step, without gathers."""
     times = launches(step)
     work, total = step.kind.work, totals(step)
     return {
@@ -150,7 +150,7 @@ def backward_alone(step: Step) -> Amounts:
 
 
 def backward_rest(plan: Plan) -> Amounts:
-    """The costs of a backward whatever its steps: arenas of gradients, and the gradients of weights."""
+    """The costs of a backward independent of its steps: arenas of gradients, and the gradients of weights."""
     weights = {id(step.kind.family): step.kind.work.weights for step in plan.steps if is_recorded(step.mode)}
     return {
         "back": 1,

@@ -28,7 +28,7 @@ class Fitted(NamedTuple):
 
 
 class Measured(CostModel):
-    """A model that only takes down what it is shown, so that a flush is hardly longer for it.
+    """A model that only records measurements, so that it hardly slows a flush down.
 
     `pairs` are the seconds of a minibatch when profiled and when not, and how often the profiled one waits. The same
     program runs several times, and counts with the median of its times.
@@ -43,21 +43,21 @@ class Measured(CostModel):
         self.wait = 0.0
 
     def observe(self, seen: Observed) -> None:
-        """Take down a profiled flush."""
+        """Record a profiled flush."""
         self._observed.append(seen)
 
     def observe_backward(self, seen: ObservedBackward) -> None:
-        """Take down a profiled backward."""
+        """Record a profiled backward."""
         self._backward.append(seen)
 
     def waits(self) -> int:
-        """Counts how often those have waited that have been taken down since `settle`."""
+        """Counts the waits of measurements since `settle`."""
         return sum(
             len(seen.plan.steps) + sum(map(features.copies, seen.plan.steps)) + 2 for seen in self._observed
         ) + sum(len(seen.steps) + 1 for seen in self._backward)
 
     def settle(self) -> None:
-        """Read off what has been taken down. Not while anything is timed: it takes a while."""
+        """Process the recorded measurements. Not while anything is timed: it takes a while."""
         for flush in self._observed:
             self._read(flush)
         for backward in self._backward:
@@ -65,7 +65,7 @@ class Measured(CostModel):
         self.drop()
 
     def drop(self) -> None:
-        """Forget what has been taken down since `settle`."""
+        """Drop the measurements since `settle`."""
         self._observed.clear()
         self._backward.clear()
 
@@ -92,13 +92,13 @@ class Measured(CostModel):
             self._note("backward of steps", features.backward(seen.plan, seen.plan.steps[number]), seconds)
 
     def fitted(self) -> dict[str, Fitted]:
-        """The coefficients of each part that there are measurements of, waits taken off."""
+        """The coefficients of each measured part, with waits subtracted."""
         self.settle()
         self.wait = _wait(self.pairs)
         return {part: _fitted(part, seen, self.wait) for part, seen in sorted(self._seen.items())}
 
     def calibrated(self, base: Coefficients) -> Coefficients:
-        """Coefficients from what was measured; those that were not stay as in `base`."""
+        """Coefficients from the measurements; unmeasured ones are those of `base`."""
         fitted = self.fitted()
         found: dict[str, float] = {"wait": self.wait}
         analysis: dict[str, Analysis] = {}

@@ -36,7 +36,7 @@ class Observed(NamedTuple):
 
 
 class ObservedBackward(NamedTuple):
-    """The times of going backward through a profiled flush: (step, seconds) of each step, and the rest."""
+    """The times of a backward through a profiled flush: (step, seconds) of each step, and the rest."""
 
     plan: Plan
     steps: Sequence[tuple[int, float]]
@@ -57,7 +57,7 @@ class CostModel:
         self._lock = Lock()
 
     def predict(self, plan: Plan, calls: int, scheduler: str, granularity: str, training: bool) -> Costs:
-        """Seconds of capturing this many calls, of the flush of their plan, and where `training` of its backward."""
+        """Seconds of capturing `calls` calls, of the flush of their plan, and with `training` of its backward."""
         with self._lock:
             parts = self._workloads.get(workload(plan), {})
             whole = self._whole(plan, calls, scheduler, granularity)
@@ -82,7 +82,7 @@ class CostModel:
         return fixed + node * nodes + step * steps
 
     def work(self, step: Step, training: bool) -> float:
-        """Seconds of one step that gathers nothing, and where `training` of going back through it."""
+        """Seconds of one step that gathers nothing, and with `training` of its backward."""
         with self._lock:
             seconds = self._step(step, _phase(step), features.compute(step))
             if training and is_recorded(step.mode):
@@ -90,7 +90,7 @@ class CostModel:
             return seconds
 
     def fixed(self, plan: Plan, scheduler: str) -> float:
-        """The seconds of a flush, without backward, that are the same for more samples in as many steps."""
+        """The seconds of a flush, without backward, that do not depend on the number of samples."""
         known = self.coefficients
         launches = sum(self._priced(dict(features.compute(step), flop=0, byte=0, weight_byte=0)) for step in plan.steps)
         gathers = sum(known.gather if gather.copied else known.slice for gather in _gathers(plan))
@@ -173,7 +173,7 @@ def _gathers(plan: Plan) -> list[Gather]:
 
 
 def workload(plan: Plan) -> frozenset[str]:
-    """Names what a plan runs, whatever the samples of the minibatch: not sums, whose names count terms."""
+    """Names the kinds of a plan, independent of the samples: without sums, whose names count terms."""
     return frozenset(step.kind.name for step in plan.steps if not step.kind.sum_of)
 
 

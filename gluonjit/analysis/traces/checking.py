@@ -20,11 +20,11 @@ _MOST = 2**31 - 1
 
 
 class Damaged(Exception):
-    """Something in a file is not as it has to be; the text says where and what was found."""
+    """An invalid part of a file; the text says where and what was found."""
 
 
 class Fields:
-    """The fields of one object of a document; `where` says which. Fields that nobody asks for are not looked at."""
+    """The fields of one object of a document; `where` says which. Unknown fields are ignored."""
 
     def __init__(self, value: Any, where: str) -> None:
         if not isinstance(value, dict):
@@ -42,7 +42,7 @@ class Fields:
         return found
 
     def text(self, name: str, *known: str) -> str:
-        """A string, one of those known where there are such."""
+        """Return a string, which must be one of `known` if given."""
         found = self._get(name, str, "a string")
         if known and found not in known:
             raise Damaged(f"{self._prefix}{name} is {found!r}, not one of {', '.join(map(repr, known))}")
@@ -64,7 +64,7 @@ class Fields:
         return found
 
     def numbers(self, name: str, count: int | None = None, least: int = 0, most: int = _MOST) -> Index:
-        """A list of integers between two limits, and this many where `count` is given."""
+        """A list of integers between two limits, of length `count` if given."""
         listed = self._get(name, list, "a list")
         if count is not None and len(listed) != count:
             raise Damaged(f"{self._prefix}{name} has {len(listed)} numbers, not {count}")
@@ -101,7 +101,7 @@ def _shown(value: Any) -> str:
 
 
 def check(trace: Trace) -> None:
-    """Raise Damaged where rows are made twice, read before they are made, or are not what a kind says."""
+    """Raise Damaged if rows are made twice, read before they are made, or do not fit their kind."""
     for number, (kind, nodes) in enumerate(zip(trace.kinds, trace.nodes)):
         _check_kind(kind, f"kinds[{number}]")
         if not len(nodes.bases):
@@ -123,7 +123,7 @@ def check(trace: Trace) -> None:
 
 
 class _Looks:
-    """For each row how it looks, as a number."""
+    """For each row its spec, as a number."""
 
     def __init__(self, rows: int) -> None:
         self.rows: Index = np.full(rows, -1, dtype=np.int64)
@@ -134,7 +134,7 @@ class _Looks:
 
 
 def _made(trace: Trace) -> tuple[Index, _Looks]:
-    """For each row the depth of what makes it (inputs: 0; nothing: -1), and how it looks."""
+    """For each row the depth of its node (inputs: 0; nothing: -1), and its spec."""
     total = sum(leaf.spec.rows for leaf in trace.leaves) + sum(len(table.rows) for table in trace.tables)
     total += sum(len(nodes.bases) * kind.rows for kind, nodes in zip(trace.kinds, trace.nodes))
     if not total <= trace.rows <= 2 * total + 1000:  # an interrupted capture leaves rows that nothing makes
@@ -174,7 +174,7 @@ def _check_kind(kind: TraceKind, where: str) -> None:
 
 
 def _check_children(kind: TraceKind, where: str) -> None:
-    """Each role of children has as many operands, all alike."""
+    """Check that each role of children has equally many operands of one spec."""
     listed = [position for role in kind.children for position in role]
     if any(position >= len(kind.operands) for position in listed) or len(set(listed)) != len(listed):
         raise Damaged(f"{where}.children are {kind.children}, not different ones of {len(kind.operands)} operands")
@@ -185,7 +185,7 @@ def _check_children(kind: TraceKind, where: str) -> None:
 
 
 def _check_families(trace: Trace) -> None:
-    """Kinds that run together have operands and results that can be put together."""
+    """Check that kinds that run together have compatible operands and results."""
     first: dict[int, TraceKind] = {}
     for number, kind in enumerate(trace.kinds):
         if _form(kind) != _form(first.setdefault(kind.family, kind)):

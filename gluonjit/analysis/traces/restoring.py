@@ -140,7 +140,7 @@ def _kind(traced: TraceKind, family: Kind | None) -> Kind:
 
 
 def _fill(record: Record, nodes: TraceNodes, graph: Graph) -> list[Value]:
-    """Put the nodes into their record; returns the values that are live."""
+    """Put the nodes into their record and return the live values."""
     taped = is_recorded(record.mode)
     bases, depths = nodes.bases.tolist(), nodes.depths.tolist()
     operands = _operands(nodes.operands, record.kind.operands)
@@ -156,7 +156,7 @@ def _fill(record: Record, nodes: TraceNodes, graph: Graph) -> list[Value]:
 
 
 def _operands(rows: Index, specs: tuple[Spec, ...]) -> list[tuple[Rows, ...]]:
-    """The operands of each node, as they are captured: rows in a row by the first of them."""
+    """The operands of each node, as in capture: contiguous rows by the first of them."""
     columns: list[list[Rows]] = []
     begin = 0
     for spec in specs:
@@ -171,7 +171,7 @@ def _operands(rows: Index, specs: tuple[Spec, ...]) -> list[tuple[Rows, ...]]:
 
 
 def _marks(trace: Trace) -> list[Mark]:
-    """Finds where samples begin and end, as far as nodes tell."""
+    """Finds where samples begin and end, as far as the nodes show."""
     marks: list[Mark] = []
     last = NO_SAMPLE
     for kind, position in trace.in_order():

@@ -88,7 +88,7 @@ def _inputs(trace: Trace) -> dict[int, Input]:
 
 
 def sample_numbers(trace: Trace) -> tuple[int, ...]:
-    """The numbers of the samples of a trace; none where it was captured without calls of a batched model."""
+    """The numbers of the samples of a trace; empty if it was captured without calls of a batched model."""
     found = {int(number) for nodes in trace.nodes for number in np.unique(nodes.samples)}
     return tuple(sorted(found - {NO_SAMPLE}))
 
@@ -132,7 +132,7 @@ class _Nodes:
 
 
 class _Made:
-    """The new trace in the making. `shared` has the places of what is there once, `copies` those of each sample."""
+    """The new trace under construction. `shared` has the places of single parts, `copies` those of each sample."""
 
     def __init__(self, trace: Trace, owners: Owners) -> None:
         self.old = trace
@@ -148,7 +148,7 @@ class _Made:
         self.additions: dict[TraceKind, int] = {}
 
     def add_sample(self, owner: int, number: int) -> None:
-        """A copy of all nodes of an owner, and of the inputs that it alone reads."""
+        """Add a copy of all nodes of an owner, and of the inputs that it alone reads."""
         own = self.shared if owner == COMMON else {}
         for kind, position in self.owners.nodes.get(owner, []):
             old = self.old.nodes[kind]
@@ -162,7 +162,7 @@ class _Made:
         self.copies.setdefault(owner, []).append(own)
 
     def add_joint(self, kind: int, position: int) -> None:
-        """Adds what depends on several samples: a sum over those there are, or where possible the node itself."""
+        """Add nodes that depend on several samples: a sum over those present, or if possible the node itself."""
         old = self.old.nodes[kind]
         read: list[int] = old.operands[position].tolist()
         self._add_inputs(read, self.shared)
@@ -271,7 +271,7 @@ class _Made:
         return 1 + max(self.depth[row] for row in operands)
 
     def _keep(self, rows: Iterable[int]) -> None:
-        """Somebody reads these rows."""
+        """Mark rows as read."""
         for row in rows:
             if row in self.maker:
                 kind, position = self.maker[row]

@@ -20,7 +20,7 @@ from gluonjit.graph.recorder import Record
 
 
 def trace_of(graph: Graph, granularity: str, sharing: bool) -> Trace:
-    """Everything captured in `graph`, which stays as it is."""
+    """Return everything captured in `graph`, which is unchanged."""
     families: dict[Any, int] = {}
     captured = captured_nodes(graph, "batch" if sharing else "none")
     return Trace(
@@ -38,7 +38,7 @@ def trace_of(graph: Graph, granularity: str, sharing: bool) -> Trace:
 
 
 def save_graph(graph: Graph, path: str | Path, granularity: str, sharing: bool) -> None:
-    """Write the trace of an open batch's graph. Raises TraceError if there is nothing in it, or no such folder."""
+    """Write the trace of an open batch's graph. Raises TraceError if it is empty or the folder does not exist."""
     for record in graph.records.values():
         record.complete()
     if not graph.nodes:

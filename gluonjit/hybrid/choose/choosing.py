@@ -28,7 +28,7 @@ _GRANULARITIES = ("cell", "graph", "op")
 
 
 class Chooser:
-    """The choices of one region, and all that is known of it."""
+    """The choices of one region, and their data."""
 
     def __init__(self, options: Options) -> None:
         self._allowed = Allowed(
@@ -49,7 +49,7 @@ class Chooser:
         self.choice = Choice(self._allowed.first, False, False, False, (), {})
 
     def setting(self, training: bool) -> Setting:
-        """Tells how the next batch is captured: as was best for the last one of its phase."""
+        """Returns how the next batch is captured: as was best for the last one of its phase."""
         last = self._last.get(training)
         if last is None or self._pinned:
             return self._first
@@ -57,17 +57,17 @@ class Chooser:
         return Setting(*capture, last.scheduler(capture))
 
     def explores(self, captured: Setting) -> bool:
-        """Tells whether this was captured to see whether another way is better than the best known."""
+        """Tells whether this capture is a trial of another way than the best known one."""
         return any(study.explores(captured.capture) for study in self._last.values())
 
     def give_up(self, training: bool) -> None:
-        """Go on without the way to capture that is being looked at: it is far off."""
+        """End the current trial of a way to capture: it is far off."""
         study = self._last.get(training)
         if study is not None:
             study.give_up()
 
     def learned(self) -> list[dict[str, Any]]:
-        """The studies that a later process may begin with: those that chose, the last of each phase at the end."""
+        """The studies for a later process: those with a choice, the last of each phase at the end."""
         studies = sorted(self._studies.items(), key=lambda item: item[1] is self._last.get(item[0][0]))
         return [
             {"training": training, "size": size, **known}
@@ -76,7 +76,7 @@ class Chooser:
         ]
 
     def restore(self, learned: list[dict[str, Any]], origin: str) -> None:
-        """Begin with what an earlier process has learned; see `Study.restore`."""
+        """Start from the state of an earlier process; see `Study.restore`."""
         for known in learned:
             study = Study(self._allowed)
             study.restore(known)
@@ -97,7 +97,7 @@ class Chooser:
         samples: int,
         model: Callable[[], CostModel],
     ) -> Plan:
-        """The plan of a flush, by what is the best scheduler for all that is known."""
+        """Return the plan of a flush, by the best known scheduler."""
         capture = captured.capture
         training = any([is_recorded(record.mode) for record in records])
         key = (training, samples.bit_length())
@@ -130,7 +130,7 @@ class Chooser:
     def _look(
         self, study: Study, planner: Planner, capture: Capture, seen: Seen, model: CostModel
     ) -> dict[tuple[str, ...], Plan]:
-        """Look at other schedulers; the plans that were made for it."""
+        """Try other schedulers and return their plans."""
 
         def plan_by(*way: str) -> Plan:
             if way not in plans:
@@ -149,7 +149,7 @@ class Chooser:
         return plans
 
     def _samples_that_pay(self, plan: Plan, seen: Seen, setting: Setting, model: CostModel) -> int:
-        """For how many samples the next flush should wait, where the fixed part of its time is that of this one."""
+        """The number of samples to wait for in the next flush, given the fixed time of this one."""
         total = model.predict(plan, seen.calls, setting.scheduler, setting.granularity, seen.training).total
         fixed = min(model.fixed(plan, setting.scheduler), total)
         return samples_that_pay(fixed, (total - fixed) / seen.samples, latency=self._latency)
@@ -173,6 +173,6 @@ def chooser_of(options: Options, region: Hashable = None) -> Chooser:
 
 
 def clear_choices() -> None:
-    """Forget what was chosen; it is studied anew."""
+    """Drop all choices; studies start anew."""
     with _lock:
         _choosers.clear()

@@ -21,7 +21,7 @@ _THREADS = ("OMP_NUM_THREADS", "MXNET_CPU_WORKER_NTHREADS", "MXNET_ENGINE_TYPE")
 
 
 def cost_model(engine: str, versions: Mapping[str, str]) -> CostModel:
-    """The model of an engine with these versions, made at the first call from the calibration or from defaults."""
+    """Return the model of an engine with these versions, made at the first call from the calibration or defaults."""
     with _lock:
         model = _models.get(engine)
         if model is None:
@@ -30,13 +30,13 @@ def cost_model(engine: str, versions: Mapping[str, str]) -> CostModel:
 
 
 def use_model(engine: str, model: CostModel) -> None:
-    """Let this be the model of an engine."""
+    """Set the model of an engine."""
     with _lock:
         _models[engine] = model
 
 
 def clear_curves() -> None:
-    """Forget what was measured in this process; coefficients stay."""
+    """Drop the measurements of this process; coefficients stay."""
     with _lock:
         for model in _models.values():
             model.forget()
@@ -65,7 +65,7 @@ def cache_folder() -> Path:
 
 
 def machine() -> list[str]:
-    """Describes what times depend on: the processor, the cores that this process may use, and the engine's threads."""
+    """Describes the machine: the processor, the cores that this process may use, and the engine's threads."""
     try:
         cores = len(os.sched_getaffinity(0))
     except AttributeError:  # not on every system

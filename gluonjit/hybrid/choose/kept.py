@@ -37,7 +37,7 @@ class Look(NamedTuple):
 
 
 class Kept:
-    """The file of one model, and what is learned of it in this process."""
+    """The file of one model, and its state in this process."""
 
     def __init__(self, path: Path, model: str, paces: Paces, chooser: Chooser) -> None:
         self._path = path
@@ -46,7 +46,7 @@ class Kept:
         self._chooser = chooser
 
     def load(self) -> None:
-        """Begin with what an earlier process has learned."""
+        """Start from the state of an earlier process."""
         try:
             known = json.loads(read_regular(self._path, _LARGEST))
             if known["form"] == _FORM:
@@ -57,7 +57,7 @@ class Kept:
             pass  # it is learned anew, and written over
 
     def save(self) -> None:
-        """Write what is known now. Others may do so at the same time: the last one stays."""
+        """Write the current state. Other processes may write at the same time: the last one wins."""
         known = {
             "form": _FORM,
             "model": self._model,
@@ -72,7 +72,7 @@ class Kept:
 
 
 def recall(paces: Paces, options: Options, engine: Any, looks: Callable[[], Iterable[Look]]) -> None:
-    """Begin with what earlier processes have learned of the model that looks so, and keep what this one learns."""
+    """Start from the stored state of a model, and store what this process learns."""
     if not paces.open or paces.named:
         return
     blocks = list(looks())
@@ -100,7 +100,7 @@ def _forget_old(folder: Path) -> None:
 
 
 def _signature(options: Options, engine: Any, blocks: Sequence[Look]) -> str:
-    """The digest of all that a choice depends on, as far as it is known before the first call."""
+    """The digest of everything that a choice depends on and that is known before the first call."""
     facts = [sys.version, engine.name, repr(sorted(engine.versions.items())), *machine()]
     facts.append(repr(options))
     facts += [f"{block.name} {_name(block.type)} {block.parameters}" for block in blocks]

@@ -29,7 +29,7 @@ PINNED: list[bool] = []
 
 
 class Paces:
-    """The paces of a block, by phase. `open` where it may run eagerly, `named` where it has to."""
+    """The paces of a block, by phase. `open` if it may run eagerly, `named` if it must."""
 
     __slots__ = ("__weakref__", "named", "open", "phases")
 
@@ -44,17 +44,17 @@ class Paces:
         return [pace.shown() for pace in self.phases if pace.seconds]
 
     def learned(self) -> list[dict[str, Any] | None]:
-        """The studies that a later process may begin with, by phase: inference, training."""
+        """The studies for a later process, by phase: inference, training."""
         return [pace.learned() for pace in self.phases]
 
     def restore(self, learned: list[dict[str, Any] | None], origin: str) -> None:
-        """Begin with what an earlier process has learned; see `Pace.restore`."""
+        """Start from the state of an earlier process; see `Pace.restore`."""
         for pace, known in zip(self.phases, learned):
             if known is not None:
                 pace.restore(known, origin)
 
     def tell(self, told: Callable[[], None]) -> None:
-        """Let this be called whenever something is decided."""
+        """Register a function to call at each decision."""
         for pace in self.phases:
             pace.told = told
 
@@ -68,14 +68,14 @@ NO_CHOICE = Paces(False)
 
 
 def paces_for(options: Options) -> Paces:
-    """Those of a block with these options, from now on."""
+    """Return the paces of a block with these options."""
     drop()
     named = options.granularity == EAGER
     return Paces(named or (options.leave_the_way_open and not PINNED), named)
 
 
 def clear_paces() -> None:
-    """Forget what eager and batched calls took."""
+    """Drop the times of eager and batched calls."""
     drop()
     for paces in _known:
         paces.phases = (Pace(False), Pace(True))
@@ -156,7 +156,7 @@ class Stretch:
         self.last = perf_counter()
 
     def enter(self) -> None:
-        """Work begins: a call, a flush or a backward pass; maybe inside of another one."""
+        """Begin work: a call, a flush or a backward pass, possibly nested."""
         self.inside += 1
         if self.inside == 1:
             now = perf_counter()
@@ -166,7 +166,7 @@ class Stretch:
             self.last = now
 
     def leave(self) -> None:
-        """It has ended."""
+        """End work."""
         self.inside -= 1
         if not self.inside:
             now = perf_counter()
@@ -174,22 +174,22 @@ class Stretch:
             self.last = now
 
     def count(self) -> None:
-        """Count the calls that did not come here; from now on all do."""
+        """Count the calls that bypassed this function; from now on all come here."""
         if self.given:
             self.calls += self.given - self.state.spare
             self.given = self.state.spare = 0
 
     def end(self) -> None:
-        """The next call begins another stretch."""
+        """End the stretch at the next call."""
         self.count()
         self.ended = True
 
     def over(self, training: bool) -> bool:
-        """Tells whether the next call begins another stretch, as far as no captured value waits."""
+        """Tells whether the next call begins another stretch, unless a captured value is pending."""
         return self.ended or self.pace.training is not training or self.calls >= self.most
 
     def abandon(self) -> None:
-        """Go on in the way that is kept, or eagerly: in training up to the minibatch's end, as backward is to come."""
+        """Continue in the kept way, or eagerly: in training up to the minibatch's end, as backward is still to come."""
         self.whole, self.rate = False, self._rate()
         if self.explores is not None:
             self.explores.give_up(self.pace.training)
@@ -198,7 +198,7 @@ class Stretch:
         self.ended = not self.pace.training
 
     def spent(self) -> bool:
-        """Tells whether this look has spent what it may lose, or would by one trace more."""
+        """Tells whether this look has exceeded its budget, or would with one more trace."""
         looks = self.pace.decided is None or self.explores is not None
         if self.eager or not (self.free and self.whole and looks):
             return False
@@ -212,7 +212,7 @@ class Stretch:
         return (self._so_far() - self.traced) / self.calls
 
     def close(self) -> None:
-        """Tell what it took."""
+        """Add its time."""
         if not self.calls or not self.free:
             return
         if self.timed and self.pace.compares:
@@ -228,7 +228,7 @@ class Stretch:
 
 
 def begin(state: Any, paces: Paces, training: bool, engine: Any) -> Stretch:
-    """The stretch of an outermost call that begins now; `state` is that of the thread."""
+    """Return the stretch of an outermost call that begins now; `state` is the thread's."""
     stretch, batch = HERE.stretch, state.batch
     waits = batch is not None and not batch.empty
     if stretch is not None and not stretch.inside:
@@ -254,25 +254,25 @@ def begin(state: Any, paces: Paces, training: bool, engine: Any) -> Stretch:
 
 
 def may_look() -> bool:
-    """Tells whether other ways to batch may be looked at now: where eager is no way, or batches are faster than it."""
+    """Tells whether other ways to batch may be tried now: if eager is excluded, or batches are faster."""
     stretch = HERE.stretch
     return stretch is None or not stretch.free or stretch.pace.may_look
 
 
 def measured() -> list[str]:
-    """Returns the pace of the block that this thread has called last, where it is measured beside eager execution."""
+    """Returns the pace of the block that this thread called last, if it is timed against eager execution."""
     paces = HERE.paces
     return [] if paces is None else [str(shown) for shown in paces.shown()]
 
 
 def compares() -> bool:
-    """Tells whether this thread's calls are timed to find the faster way: all that they take has to count."""
+    """Tells whether this thread's calls are timed to find the faster way, so that all their time must count."""
     stretch = HERE.stretch
     return stretch is not None and stretch.timed and (stretch.pace.compares or stretch.explores is not None)
 
 
 def note_flush(flushed: Flushed) -> None:
-    """Tell the stretch of a flush; one of a way that is named is of another block, whose report shows no paces."""
+    """Add a flush to the stretch; one with a named way belongs to another block, whose report shows no paces."""
     stretch = HERE.stretch
     if flushed.named:
         HERE.paces = None
@@ -282,7 +282,7 @@ def note_flush(flushed: Flushed) -> None:
 
 
 def note_look(chooser: Any) -> None:
-    """Tell the stretch that a batch is begun which is captured to see whether that is better, by its `chooser`."""
+    """Note that a batch starts as a trial of another way, by its `chooser`."""
     stretch = HERE.stretch
     if stretch is not None and chooser is not None:
         stretch.explores = chooser
@@ -300,7 +300,7 @@ HERE = _Here()
 
 
 def close() -> None:
-    """A stretch ends here: an optimizer's step, or the end of a scope."""
+    """End a stretch, at an optimizer's step or the end of a scope."""
     stretch = HERE.stretch
     if stretch is not None and not stretch.inside:
         HERE.stretch = None
@@ -309,14 +309,14 @@ def close() -> None:
 
 
 def drop() -> None:
-    """A stretch ends here, and nobody is told."""
+    """End a stretch without counting it."""
     stretch, HERE.stretch = HERE.stretch, None
     if stretch is not None:
         stretch.count()
 
 
 class _Work:
-    """For `with`: what runs inside belongs to the stretch, and where it is outermost `marks` its end."""
+    """A context: work inside belongs to the stretch, and if outermost `marks` its end."""
 
     __slots__ = ("phase",)
 
@@ -343,7 +343,7 @@ BACKWARD = _Work(True)
 
 
 class _Trace:
-    """For `with`: something is traced, for the first time or anew, one thing after the other."""
+    """A context in which something is traced, for the first time or again."""
 
     __slots__ = ()
 
@@ -362,7 +362,7 @@ TRACE = _Trace()
 
 
 class _Batched:
-    """For `with`: nothing inside runs eagerly by choice."""
+    """A context in which nothing runs eagerly by choice."""
 
     __slots__ = ()
 

@@ -39,7 +39,7 @@ ONE_AT_A_TIME = "samples were captured and differentiated one at a time, so noth
 
 
 class _Streaks(threading.local):
-    """For each thread, how many batches in a row had what advice is about."""
+    """For each thread, the number of consecutive batches that showed each fault."""
 
     def __init__(self) -> None:
         self.alone = 0
@@ -71,7 +71,7 @@ def forget() -> None:
 
 
 def one_at_a_time(message: str, line: Line | None) -> None:
-    """Warn that samples are differentiated one by one; then nothing needs to be said of small batches."""
+    """Warn that samples are differentiated one by one; a warning about small batches is then unnecessary."""
     _streaks.told = True
     file, number = (line.file, line.number) if line is not None else ("<unknown>", 0)
     warnings.warn_explicit(message, BackwardWarning, file, number, registry=_shown)
@@ -152,7 +152,7 @@ def _alone(report: Report, flush: Provenance) -> None:
 
 
 def _operator(reason: str) -> str:
-    """The operator that a reason begins with, as an argument of a command; nothing where it begins otherwise."""
+    """The operator that a reason begins with, as an argument of a command; empty if there is none."""
     name, colon, _ = reason.partition(": ")
     return f" {name}" if colon and " " not in name else ""
 
@@ -161,7 +161,7 @@ _ASKED = ("flush_at=", "max_nodes")  # in reasons to run that are options
 
 
 def _small(flush: Provenance, samples: int, reason: str, line: Line | None) -> None:
-    """One sample at a time, or batches in which hardly anything runs together."""
+    """Warn of one sample per batch, or of batches in which hardly anything runs together."""
     plan = flush.plan
     launches = plan.launches
     asked = any([option in reason for option in _ASKED])
@@ -217,7 +217,7 @@ def _thrashing(report: Report, flush: Provenance, line: Line | None) -> None:
 
 
 def _operators(flush: Provenance) -> None:
-    """Functions whose operators are captured one by one, call after call."""
+    """Warn of functions whose operators are captured one by one, call after call."""
     if _streaks.looked >= _IN_A_ROW:
         return
     nodes: dict[CodeType, dict[int, int]] = {}

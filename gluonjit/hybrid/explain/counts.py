@@ -80,7 +80,7 @@ class Counts:
     dropped: nodes whose results nobody could read.
     launches: batched launches of cells and operators.
     units: scheduled units: nodes, or with granularity "graph" samples.
-    groups: groups of units that run together.
+    groups: groups among the units: steps, or with granularity "graph" structures of samples.
     fused: launches that ran in C as a whole.
     row_ms: milliseconds inside of these, forward and backward. Those of a flush with `wait=False` count once the
         program has waited for them.
@@ -148,7 +148,7 @@ class Counts:
         return self.calls - self.nodes - self.dropped
 
     def miss(self, cell: Any, owner: Any) -> None:
-        """Note that a call of a cell, of its `owner` if that is not None, is of a signature never seen before."""
+        """Count a call of a cell, of its `owner` if not None, with a new signature."""
         self.missed = cell.name
         self.anew = "" if cell.met or owner is None else type(owner).__name__
         cell.met = True

@@ -23,14 +23,14 @@ class Finite:
         self._consts: set[int] = set()
 
     def inputs(self, arena: int, begin: int, rows: Any) -> None:
-        """Checks what was there before the batch."""
+        """Checks the inputs."""
         bad = self._first_bad(rows)
         if bad is not None:
             use = self._provenance.first_use(arena, begin + bad)
             raise NotFiniteError(f"An input is not finite: the {use}, reads it. {self._look(rows, bad)}")
 
     def weights(self, number: int, consts: Sequence[Any]) -> None:
-        """The weights that a step reads, each once a flush."""
+        """Checks the weights that a step reads, each once per flush."""
         for array in consts:
             if id(array) in self._consts:
                 continue
@@ -44,7 +44,7 @@ class Finite:
                 )
 
     def results(self, number: int, results: Sequence[Any]) -> None:
-        """Checks what a step has made from finite numbers."""
+        """Checks the results of a step with finite operands."""
         for place, rows in zip(self._provenance.plan.steps[number].places, results):
             bad = self._first_bad(rows)
             if bad is not None:
@@ -54,12 +54,12 @@ class Finite:
                 )
 
     def head(self, gradient: Any) -> None:
-        """A gradient with which backward begins."""
+        """Checks a gradient with which backward begins."""
         if self._first_bad(gradient) is not None:
             raise NotFiniteError(f"Backward was given a gradient of shape {tuple(gradient.shape)} that is not finite")
 
     def gradients(self, number: int, arenas: Sequence[Any], consts: Sequence[Any]) -> None:
-        """Checks what a step's backward has made from finite gradients."""
+        """Checks the results of a step's backward with finite gradients."""
         provenance = self._provenance
         for gather in provenance.plan.steps[number].gathers:
             gradient = arenas[gather.place.arena]

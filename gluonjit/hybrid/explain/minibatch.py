@@ -58,7 +58,7 @@ class Minibatch(threading.local):
         self._early: Early | None = None
 
     def end(self) -> None:
-        """Ends the minibatch: what backward has gone through, if it has. What runs from here on is another one."""
+        """Ends the minibatch: later runs belong to another one."""
         self.gone = False
         if self.ended:
             return
@@ -72,7 +72,7 @@ class Minibatch(threading.local):
         self.ended, self._recent = True, []
 
     def ran(self, batch: Any, carried: bool, history: Any) -> None:
-        """Note a flush; `carried` where it used earlier results, `history` is what it can be differentiated by."""
+        """Note a flush; `carried` if it used earlier results; `history` differentiates it."""
         report, ended = batch.report, self.ended
         piece = None if ended else next((piece for piece in self.pieces if piece.report is report), None)
         if piece is None:
@@ -90,7 +90,7 @@ class Minibatch(threading.local):
             del recent[0]  # nobody can go back through it any more
 
     def _goes_on(self, batch: Any, carried: bool) -> bool:
-        """Tells whether what a batch runs is of the same minibatch as what ran last."""
+        """Tells whether a flush belongs to the same minibatch as the last one."""
         known = any(piece.report is batch.report for piece in self.pieces)
         return not self.ended and (known or batch.explicit or carried)
 
@@ -116,7 +116,7 @@ class Minibatch(threading.local):
         return before if before.middle == "sample" or little else None
 
     def report(self, batch: Any) -> Report:
-        """The report of the minibatch, all its pieces together, with that of an open `batch` in which calls wait."""
+        """Return the report of the minibatch: all its pieces, and that of an open `batch` with pending calls."""
         pieces = self.pieces
         if batch is not None and not batch.empty:
             if not self._goes_on(batch, bool(batch.carried)):
@@ -151,7 +151,7 @@ _COUNTS = ("reasons", "cache", "ms", "reads")
 
 
 def copied(report: Report) -> Report:
-    """Copies what a report says so far."""
+    """Copies the current counts of a report."""
     copy = Report(last=report.last, _plans=list(report._plans), _bound=report._bound)
     _add(copy, report, 1)
     copy._events.extend([report._events[-1]] if report._events else [])

@@ -15,7 +15,7 @@ Node = tuple[Record, int]
 
 
 class Provenance:
-    """Answers for one flush; costs nothing until it is asked."""
+    """Answers questions about one flush; computes nothing before."""
 
     def __init__(self, plan: Plan, marks: Sequence[Mark]) -> None:
         self.plan = plan
@@ -23,7 +23,7 @@ class Provenance:
         self._producers: dict[int, Node] | None = None
 
     def without_inputs(self) -> Provenance:
-        """The same, without the arrays that the plan begins with: a report must not keep them."""
+        """The same, without the plan's input arrays: a report must not keep them."""
         return Provenance(self.plan.without_inputs(), self.marks)
 
     def node(self, step: int, index: int) -> Node:

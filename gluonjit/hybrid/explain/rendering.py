@@ -18,7 +18,7 @@ _MOST_STEPS = 40
 
 
 class Shown(Protocol):
-    """The shown part of a report; see there."""
+    """The part of a report that is shown; see `report`."""
 
     calls: int
     nodes: int
@@ -99,7 +99,7 @@ def to_html(report: Shown) -> str:
 
 
 def _chosen(report: Shown) -> str:
-    """The line on how to capture and to schedule; empty where there was nothing to choose."""
+    """The line on the choice; empty if there was none."""
     choice = report.choice
     if choice is None or not (choice.estimates or choice.origin):
         return ""
@@ -124,7 +124,7 @@ def _summary(report: Shown) -> list[str]:
 
 
 def _executed(report: Shown) -> list[str]:
-    """Says what ran the plans, where that is not step by step as usual."""
+    """Lists the executors, unless all ran step by step."""
     executed, lines = report.executed, []
     if set(executed.ran) - {"stepwise"}:
         ran = ", ".join(f"{name} {count}" for name, count in executed.ran.items())
@@ -144,7 +144,7 @@ def _kind_rows(report: Shown) -> Table:
 
 
 def _way_rows(report: Shown) -> Table:
-    """Lists what the cost model says of each way; those that cannot pay have no figures."""
+    """Lists the cost model's prediction of each way; those that cannot pay have no figures."""
     rows: Table = []
     for way in report.choice.estimates:
         costs, flushes = way.costs, way.flushes
@@ -219,7 +219,7 @@ def write_trace(report: Shown, path: Path) -> None:
 
 
 def write_dot(report: Shown, path: Path) -> None:
-    """Write the last flush's steps as boxes; the arrows say how many rows go from one to another."""
+    """Write the last flush's steps as boxes; arrows are labelled with the numbers of rows passed."""
     lines = ["digraph steps {", "  node [shape=box];"]
     if report.last is not None:
         plan = report.last.plan
@@ -236,7 +236,7 @@ def write_dot(report: Shown, path: Path) -> None:
 
 
 def _arrows(plan: Plan) -> dict[tuple[int, int], int]:
-    """Counts rows that go from step to step; -1 stands for what was there before the batch."""
+    """Counts rows passed from step to step; -1 stands for inputs."""
     made: list[list[tuple[int, int]]] = [[] for _ in plan.arenas]  # (first row, step) of what each arena holds
     for chunk in plan.inputs:
         made[chunk.place.arena].append((chunk.place.begin, -1))

@@ -48,7 +48,7 @@ _loaded: list[ctypes.CDLL] = []
 
 
 def prepare_mxnet() -> None:
-    """Make the coming ``import mxnet`` work, or say why it can't. A second call changes nothing more."""
+    """Prepare for ``import mxnet``, or raise with the reason why it cannot work. A second call changes nothing."""
     numpy = importlib.import_module("numpy")
     problem = python_problem(sys.version_info[:2], has_distutils()) or numpy_problem(numpy.__version__)
     if problem:
@@ -59,7 +59,7 @@ def prepare_mxnet() -> None:
 
 
 def numpy_problem(version: str, python: tuple[int, int] = sys.version_info[:2]) -> str:
-    """Says why MXNet 1.9.1 can't run beside this numpy, and the next step; empty where it can, helped or not."""
+    """Returns why MXNet 1.9.1 cannot run with this numpy, and the next step; empty if it can."""
     if _release(version) < (2, 0):
         return ""
     wanted = "numpy<1.24" if python < (3, 12) else "numpy>=1.26,<2"
@@ -70,7 +70,7 @@ def numpy_problem(version: str, python: tuple[int, int] = sys.version_info[:2]) 
 
 
 def needs_numpy_bool(version: str) -> bool:
-    """Tells whether MXNet imports beside this numpy only after ``import gluonjit``."""
+    """Tells whether MXNet imports with this numpy only after ``import gluonjit``."""
     return (1, 24) <= _release(version) < (2, 0)
 
 
@@ -81,7 +81,7 @@ def restore_numpy_bool(numpy: ModuleType) -> None:
 
 
 def python_problem(python: tuple[int, int], has_distutils: bool) -> str:
-    """Says why MXNet 1.9.1 can't run on this Python, with the next step; empty where it can."""
+    """Returns why MXNet 1.9.1 cannot run on this Python, and the next step; empty if it can."""
     running = f"{python[0]}.{python[1]}"
     if python >= (3, 13):
         return (
@@ -97,7 +97,7 @@ def python_problem(python: tuple[int, int], has_distutils: bool) -> str:
 
 
 def has_distutils() -> bool:
-    """Tells whether distutils is there: Python's own, or the one that setuptools brings."""
+    """Tells whether distutils is available: Python's own, or that of setuptools."""
     return importlib.util.find_spec("distutils") is not None
 
 

@@ -52,7 +52,7 @@ _REMEDIES = (
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that is wrong, and what to do."""
+    """A problem, and what to do."""
 
     what: str
     step: str
@@ -60,7 +60,7 @@ class Problem:
 
 @dataclass
 class Engine:
-    """A framework, after its probe: all that is known of it."""
+    """A framework, with the findings of its probe."""
 
     name: str
     supported: bool
@@ -101,7 +101,7 @@ def gluonjit_version() -> str:
 
 
 def examine(name: str) -> Engine:
-    """Find what a framework was installed from, and try it in a process of its own."""
+    """Find the package of a framework, and try it in a process of its own."""
     engine = Engine(name, supported=_has_engine(name))
     found = ((distribution, _version_of(distribution)) for distribution in _DISTRIBUTIONS[name])
     engine.distributions = [(distribution, version) for distribution, version in found if version]
@@ -120,7 +120,7 @@ def examine(name: str) -> Engine:
 
 
 def _is_found(name: str) -> bool:
-    """Tells whether there is such a module; a finder of somebody else's may raise, or a module have no spec."""
+    """Tells whether a module exists; other finders may raise, or a module may have no spec."""
     try:
         return importlib.util.find_spec(name) is not None
     except (ImportError, ValueError):
@@ -128,7 +128,7 @@ def _is_found(name: str) -> bool:
 
 
 def read_probe(engine: Engine, output: str, ending: str) -> None:
-    """Put into ``engine`` what its probe printed; ``ending`` says how the process ended where it failed."""
+    """Put the output of a probe into ``engine``; ``ending`` says how the process failed, if it did."""
     stages = list(_json_lines(output))
     for stage in stages:
         _read_stage(engine, stage)
@@ -172,7 +172,7 @@ def _remedy(error: str, name: str) -> str:
 
 
 def _run_probe(name: str) -> tuple[str, str]:
-    """Returns what the probe printed, and how it ended where that was not as it should."""
+    """Returns the probe's output, and how it failed, if it did."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", "gluonjit.install.probes", name],
@@ -195,7 +195,7 @@ def _run_probe(name: str) -> tuple[str, str]:
 
 
 def _json_lines(output: str) -> Iterable[dict[str, Any]]:
-    """The probe's own lines: frameworks print what they like between them."""
+    """The probe's own lines: frameworks may print others between them."""
     for line in output.splitlines():
         try:
             stage = json.loads(line)
@@ -239,7 +239,7 @@ def _numpy_lines(engines: Iterable[Engine]) -> Iterable[str]:
 
 
 def _python_problems(engines: Iterable[Engine], python: tuple[int, int] = _PYTHON) -> Iterable[Problem]:
-    """Lists what keeps MXNet from being installed at all."""
+    """Lists the reasons that prevent an installation of MXNet."""
     if python >= (3, 13) and not any(engine.installed for engine in engines):
         what, _, step = compat.python_problem(python, has_distutils=True).partition(" Next: ")
         yield Problem(what, step)

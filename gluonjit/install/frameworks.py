@@ -29,7 +29,7 @@ Prepare = Union[str, Callable[[], object]]
 
 
 class _Watch:
-    """The hooks on one framework, and the module object that they were last called for."""
+    """The hooks on one framework, and the module object of their last call."""
 
     def __init__(self) -> None:
         self.prepares: list[Prepare] = []
@@ -93,7 +93,7 @@ def _call_installs(name: str, module: ModuleType) -> None:
 
 
 def _claim_installs(name: str, module: ModuleType) -> list[Install]:
-    """The hooks that were not called for this module object yet; whoever gets one calls it."""
+    """Return the hooks not yet called for this module object; the caller calls them."""
     with _lock:
         watch = _watches[name]
         done = [install for install, for_module in watch.installed if for_module is module]
@@ -151,7 +151,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _Loader(importlib.abc.Loader):
-    """The framework's own loader, with the hooks before and after; in all else it answers as that one."""
+    """The framework's own loader, with the hooks before and after; everything else is delegated."""
 
     def __init__(self, loader: Any) -> None:
         self._gluonjit_loader = loader

@@ -14,7 +14,7 @@ from gluonjit.hybrid.run.state import LOCAL
 
 
 class _Bound:
-    """A base of cells that are bound as functions are, in C where that was built."""
+    """A base of cells that bind like functions, in C if it was built."""
 
     def __get__(self: Any, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else MethodType(self, instance)
@@ -55,7 +55,7 @@ if FAST is not None:
 
 
 def _engines_of(args: Any) -> list[Engine]:
-    """Finds the engine that an argument belongs to, where there are several."""
+    """Finds the engine of an argument, if there are several."""
     pending = list(args)[::-1]
     while pending:
         item = pending.pop()

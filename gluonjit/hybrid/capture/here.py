@@ -14,7 +14,7 @@ from gluonjit.hybrid.run.batch import Batch
 
 
 class Here:
-    """Knows of the open graph what templates of one model need, until something of the model changes.
+    """The data of the open graph that templates of one model need, until the model changes.
 
     why: the reason why no call can be reused, if there is one.
     """
@@ -33,7 +33,7 @@ class Here:
         self._ways: dict[type, int] = {}
 
     def holds(self, batch: Batch, cache: Recordings) -> bool:
-        """Tells whether it is as it was."""
+        """Tells whether the model is unchanged."""
         return (
             self.changes == batch.changes
             and self.parts == batch.parts
@@ -69,11 +69,11 @@ class Here:
             batch.graph.copies.append([replay.row(number) for number in template.copies])
 
     def result(self, batch: Batch, template: CaptureTemplate, number: int) -> Any:
-        """The value of an array that the call returns of which the template was captured last."""
+        """Return the value of an array that the last captured call returns."""
         return made(template.results[number], self._replay, batch.graph)
 
     def returned(self, batch: Batch, template: CaptureTemplate) -> Any:
-        """Returns what that call returns."""
+        """Returns the result of that call."""
         structure, wrapped = template.structure, self.reusing.wrapped
         if structure.__class__ is Returned:
             result = template.results[0]
@@ -94,7 +94,7 @@ class Here:
         return found
 
     def _find(self, batch: Batch, kinds: Any, lookups: Any, place: int) -> None:
-        """Find what kinds and tables are here, from a place on among them. Raises Unfit."""
+        """Find the records of kinds and the tables in this graph, from a position on. Raises Unfit."""
         for _ in range(len(kinds) + len(lookups)):
             if place < len(kinds):
                 self._find_record(batch, kinds[place])
@@ -120,7 +120,7 @@ class Here:
         _put(self._replay.entries, number, entries)
 
     def take_in(self, batch: Batch) -> None:
-        """Note the inputs that have come since the last time."""
+        """Note new inputs since the last time."""
         graph = batch.graph
         for table, entries in graph.lookups.items():
             new = len(entries) - self._seen.get(table, 0)
@@ -133,6 +133,6 @@ class Here:
 
 
 def _put(things: list[Any], number: int, thing: Any) -> None:
-    """Let this be the thing of a number."""
+    """Set the object of a number."""
     things.extend([None] * (number + 1 - len(things)))
     things[number] = thing

@@ -11,7 +11,7 @@ from gluonjit.hybrid.run.batch import Batch
 
 @dataclass(frozen=True)
 class Plain:
-    """Something that a call returns beside arrays."""
+    """A part of a call's result that is not an array."""
 
     value: Any
 
@@ -33,7 +33,7 @@ class Source(NamedTuple):
 
 
 class Known(NamedTuple):
-    """A signature that templates have nodes of, as the engine finds it again, and what they take for granted of it."""
+    """A signature of template nodes, as the engine finds it again, and the layout that the templates assume."""
 
     signature: Any
     layout: tuple[Any, ...]
@@ -65,19 +65,19 @@ class Reusing:
         return ()
 
     def parts(self, net: Any) -> list[Any]:
-        """The objects that a model is made of, where nobody says when they change."""
+        """Return the objects that a model consists of, if their changes are not reported."""
         return []
 
     def why_not(self, net: Any) -> str:
-        """Why no call of this model can be reused; "" where one may be."""
+        """Return why no call of this model can be reused; "" if calls can."""
         raise NotImplementedError
 
     def look(self, array: Any) -> Any:
-        """All that tells calls apart with this array or another in its place."""
+        """Return everything about an array that distinguishes calls."""
         raise NotImplementedError
 
     def watched(self, batch: Batch, net: Any, arrays: list[Any]) -> Any:
-        """A region in which a call with these arrays runs, to be recorded; what it finds it tells `refuse`."""
+        """Return a context in which a call with these arrays runs to be recorded; it passes reasons to `refuse`."""
         raise NotImplementedError
 
     def value_of(self, array: Any, batch: Batch) -> Value | None:
@@ -90,11 +90,11 @@ class Reusing:
         raise NotImplementedError
 
     def link(self, view: Any, base: Any, key: Any) -> None:
-        """Let an array be this view of another."""
+        """Make an array this view of another."""
         raise NotImplementedError
 
     def signature(self, batch: Batch, key: Any, record: Record) -> Any:
-        """The key by which a record is found in any batch. Raises Unfit if calls of it are not to be reused."""
+        """Return the key by which a record is found in any batch. Raises Unfit if its calls must not be reused."""
         return key
 
     def record(self, batch: Batch, known: Known) -> Record | None:
@@ -110,11 +110,11 @@ class Reusing:
         raise NotImplementedError
 
     def source(self, batch: Batch, payload: Any) -> Source:
-        """The source of a leaf, be it an argument or not. Raises Unfit if later calls could not find it."""
+        """Return the source of a leaf, argument or not. Raises Unfit if later calls could not find it."""
         raise NotImplementedError
 
     def keeps(self, batch: Batch, array: Any) -> None:
-        """Raise Unfit for an array, no argument, that later calls are not to read in place of one of their own."""
+        """Raise Unfit for an array, not an argument, that later calls must not read instead of their own."""
         raise NotImplementedError
 
     def leaf(self, batch: Batch, source: Source) -> Value:

@@ -54,7 +54,7 @@ Known = Union[CaptureTemplate, Refusal]
 
 
 class Names:
-    """Things numbered in the order in which they come."""
+    """Objects numbered in order of appearance."""
 
     def __init__(self) -> None:
         self.things: list[Any] = []
@@ -62,7 +62,7 @@ class Names:
         self._lock = Lock()
 
     def number(self, key: Hashable, thing: Any) -> int:
-        """The number of a thing, which it gets when its key is new."""
+        """Return the number of an object, assigned when its key is new."""
         found = self._numbers.get(key)
         if found is None:
             with self._lock:
@@ -74,7 +74,7 @@ class Names:
 
 
 class Shared(NamedTuple):
-    """The common part of a block's recordings, numbered; others begin anew when the recordings are forgotten."""
+    """The common part of a block's recordings, numbered; dropping the recordings starts new numbers."""
 
     kinds: Names
     origins: Names
@@ -83,7 +83,7 @@ class Shared(NamedTuple):
 
 
 class Recordings:
-    """The recordings of one block, those used last kept: 100,000 and 256 MB at most.
+    """The recordings of one block, the most recently used: at most 100,000 and 256 MB.
 
     `check` is the option `check_reuse`. A net may be shared by threads.
     """
@@ -103,14 +103,14 @@ class Recordings:
             self.shared = Shared(Names(), Names(), Names(), Names())
 
     def hold_for(self, parts: list[Any]) -> Shared:
-        """Forget all of them if the model has other parts than it had; what those have in common that are left."""
+        """Drop all recordings if the model has other parts than before; return the common part of those left."""
         if len(parts) != len(self.parts) or any(map(is_not, parts, self.parts)):
             self.clear()
             self.parts = parts
         return self.shared
 
     def get(self, key: Hashable, shared: Shared) -> Known | None:
-        """Returns what is known of a key, in these numbers."""
+        """Returns the template or refusal of a key, in these numbers."""
         found = self.entries.get(key)
         if found is None or shared is not self.shared:
             return None
@@ -121,7 +121,7 @@ class Recordings:
         return found
 
     def put(self, key: Hashable, known: Known, shared: Shared) -> None:
-        """Keep what was learned of a key, in place of others if there are too many; not if all were forgotten."""
+        """Store the template or refusal of a key, evicting others if necessary; not if all were dropped meanwhile."""
         with self.lock:
             if shared is not self.shared:
                 return
@@ -139,7 +139,7 @@ class Recordings:
             self._drop(key)
 
     def due(self) -> bool:
-        """Count a hit, and say whether it is to be checked."""
+        """Count a hit, and tell whether to check it."""
         self.hits += 1
         return self.check is not None and self.hits % self.check == 0
 
@@ -149,7 +149,7 @@ class Recordings:
 
 
 class Apart:
-    """Capture from here on that shares nothing with what was captured before: all that a call captures is then new.
+    """Capture in isolation: it shares nothing with earlier captures, so everything that a call captures is new.
 
     number: tells it from others; copies: the number of `graph.copies` before it.
     """
@@ -186,7 +186,7 @@ class Apart:
         return self._before.get(record, (0,))[0]
 
     def holds(self) -> bool:
-        """Tells whether somebody refers to values of new nodes beside one reference to each."""
+        """Tells whether values of new nodes have more than one reference each."""
         return any(record.held(first, len(record), 1) for _, record, first in self.records())
 
     def calls(self, record: Record) -> int:
@@ -194,7 +194,7 @@ class Apart:
         return record.calls - self._before.get(record, (0, 0))[1]
 
     def undo(self) -> None:
-        """Take the new nodes away. Rows of inputs stay. Values go first: what an interrupt leaves is no node then."""
+        """Remove the new nodes. Rows of inputs stay. Values go first, so that an interrupt leaves no nodes."""
         for record in self.batch.records.values():
             first, record.calls, shares = self._before.get(record, (0, 0, None))
             record.cut(first)
@@ -207,7 +207,7 @@ class Apart:
         self._leave()
 
     def keep(self) -> None:
-        """Let the new nodes be like any others. Nothing where that, or the opposite, has been done."""
+        """Keep the new nodes like any others. Does nothing after `keep` or `undo`."""
         if not self.open:
             return
         if self.batch.graph is self.graph:
@@ -221,7 +221,7 @@ class Apart:
 
 
 def refuse(reason: str) -> None:
-    """The call that is being recorded, if one is, does what cannot be done again without running it."""
+    """Note that the call being recorded, if any, cannot be repeated without running it."""
     apart = LOCAL.state.recorded
     if apart is not None:
         apart.reason = apart.reason or reason
@@ -237,7 +237,7 @@ class Reference(NamedTuple):
 
 
 class Found(Protocol):
-    """The nodes and rows that numbers of a recording stand for."""
+    """The nodes and rows of the numbers of a recording."""
 
     def row(self, number: int) -> int:
         """The row that a number stands for."""

@@ -27,7 +27,7 @@ from gluonjit.hybrid.run.batch import FULL, Batch
 def reused(
     reusing: Reusing, batch: Batch, net: Any, cache: Recordings, args: Any, name: Any, run: Callable[[], Any]
 ) -> Any:
-    """The result of a call of a model with these arguments, whose key is `name`: run, or captured from its template."""
+    """Return the result of a call of a model with these arguments and the key `name`: run, or from its template."""
     if batch.room < 0:
         batch.flush(FULL)
     here = batch.reused.get(cache)
@@ -56,14 +56,14 @@ def reused(
 
 
 def _looks(reusing: Reusing, arrays: list[Any]) -> list[Any]:
-    """The part of a key that arrays among the arguments make: how each looks, and which are the same one."""
+    """Return the part of a key made from array arguments: the spec of each, and which are identical."""
     places = list(map(id, arrays))
     same = tuple(map(places.index, places)) if len(set(places)) < len(places) else ()
     return [same, *map(reusing.look, arrays)]
 
 
 def _known(cache: Recordings, key: Any, here: Here, net: Any, name: Any) -> CaptureTemplate | Refusal | None:
-    """The template or refusal of calls of this key. Raises OptionError if it can be no key."""
+    """Return the template or refusal of calls of this key. Raises OptionError if it cannot be a key."""
     try:
         return cache.get(key, here.shared)
     except TypeError as error:
@@ -87,7 +87,7 @@ def _generators() -> tuple[Any, ...]:
 
 
 class _Call:
-    """One call that runs and is recorded: to be reused, or to be compared with the template `known`."""
+    """One call that runs and is recorded, to be reused or compared with the template `known`."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class _Call:
         self.apart = Apart(batch)
 
     def outcome(self, run: Callable[[], Any]) -> Any:
-        """Returns what the call gives."""
+        """Returns the result of the call."""
         try:
             with self.reusing.watched(self.batch, self.net, self.arrays):
                 out = run()
@@ -117,7 +117,7 @@ class _Call:
             self.apart.keep()
 
     def _end(self, out: Any) -> Any:
-        """Record what the call has captured, as it returns `out`; gives what the call gives."""
+        """Record the captures of the call, which returns `out`, and return its result."""
         apart, report = self.apart, self.batch.report.reuse
         lazies: list[Any] = []
         try:
@@ -151,7 +151,7 @@ class _Call:
         return out
 
     def _look(self, apart: Apart) -> None:
-        """Raise Unfit where something is known to have come between."""
+        """Raise Unfit if something is known to have interfered."""
         if apart.ran:
             raise Unfit(f"the batch ran in the middle of it: {self.batch.reason}")
         if apart.reason or self.reusing.modes() != self.key[1]:
@@ -165,7 +165,7 @@ class _Call:
             raise Unfit("an argument is a parameter")
 
     def _difference(self, new: CaptureTemplate) -> str:
-        """Finds where a template first differs from that which would have been reused."""
+        """Returns the first difference between a template and the one that would have been reused."""
         assert self.known is not None
         found = first_difference(self.known, new)
         if found is not None:

@@ -34,7 +34,7 @@ class Signatures:
         self.expanded.clear()
 
     def record(self, batch: Batch, key: tuple[Any, ...], make: Callable[[Noted], Kind | str]) -> Record | str:
-        """The record of a signature in the open batch, or why its calls are not one node.
+        """Return the record of a signature in the open batch, or why its calls are not one node.
 
         `make` traces a call whose signature is new, and has its follower's facts noted.
         """
@@ -69,7 +69,7 @@ class Signatures:
 
 
 class Same:
-    """Something that only the same object is equal to, such as a weight, in a signature or as a table."""
+    """An object compared by identity, such as a weight, in a signature or as a table."""
 
     __slots__ = ("item",)
 
@@ -87,7 +87,7 @@ _CONSTANTS = (type(None), bool, int, float, str, bytes, type, type(Ellipsis), Fu
 
 
 def signature_of(item: Any, known: Callable[[Any], Any]) -> list[Any]:
-    """All that tells apart calls with these arguments, in lists, tuples, dictionaries and slices.
+    """Return the signature of these arguments, nested in lists, tuples, dictionaries and slices.
 
     `known` gives what stands for an array, or for another object of the framework, and None for anything else: plain
     constants stand for themselves. Raises Refused for what is neither.

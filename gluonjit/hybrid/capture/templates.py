@@ -29,7 +29,7 @@ class TemplateMaker:
         self.arrays = arrays
 
     def template(self, apart: Apart, structure: Any, lazies: list[Any]) -> CaptureTemplate:
-        """The template of what was captured since, and of what these arrays are of it."""
+        """Return the template of the captures since, and of these arrays."""
         found, kinds = self._nodes(apart)
         values = [of for _, _, of, _ in found]
         own = {row: number for number, (base, rows, *_) in enumerate(found) for row in range(base, base + rows)}
@@ -112,7 +112,7 @@ class TemplateMaker:
         return lookups, tuple(leaves), order, held
 
     def _source(self, payload: Any) -> Source:
-        """Finds where later calls find an array that this one has read."""
+        """Returns the source where later calls find an array that this one has read."""
         source = self.reusing.source(self.batch, payload)
         for place, given in enumerate(self.arrays):
             if given is source.what:
@@ -156,7 +156,7 @@ def _moved(result: Any, local: dict[int, int]) -> Any:
 
 
 def _held(apart: Apart, lazies: list[Any], results: list[Any], values: list[tuple[Value, ...]]) -> bool:
-    """Tells whether somebody else than these arrays refers to new nodes."""
+    """Tells whether anything but these arrays refers to new nodes."""
     for array in lazies:
         array._v = None
     _forget_bases(lazies)
@@ -173,7 +173,7 @@ def _held(apart: Apart, lazies: list[Any], results: list[Any], values: list[tupl
 
 
 def _forget_bases(views: list[Any]) -> None:
-    """Let views go of what they are views of where nobody else holds that."""
+    """Drop the bases of views that nothing else holds."""
     for view in views:
         base, view._b = view._b, None
         others = sum(other._b is base for other in views)
@@ -182,7 +182,7 @@ def _forget_bases(views: list[Any]) -> None:
 
 
 def first_difference(one: CaptureTemplate, other: CaptureTemplate) -> tuple[int, Node | None, Node | None] | None:
-    """The number of the first node that is another one, and both; the program's lines do not count."""
+    """Return the number of the first differing node, and both nodes; source lines do not count."""
     for number, both in enumerate(zip_longest(unpacked(one.code), unpacked(other.code))):
         was, now = both
         if was is None or now is None or was._replace(origin=0) != now._replace(origin=0):

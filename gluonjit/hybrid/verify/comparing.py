@@ -50,7 +50,7 @@ class Printed:
         return getattr(self._through, name)
 
     def lines(self) -> list[str]:
-        """The printed lines, without numbers and what a framework says of histories: these are compared apart."""
+        """The printed lines, without numbers and autograd histories, which are compared separately."""
         return _NUMBERS.sub("#", "".join(self._parts)).splitlines()
 
 
@@ -74,7 +74,7 @@ class Runs(NamedTuple):
 
 
 class Left(NamedTuple):
-    """The leavings of a run: by path, and as it has printed it, and the report of what it ran last."""
+    """The state after a run by path, its printed lines, and the report of its last minibatch."""
 
     state: dict[str, Any]
     printed: list[str]
@@ -82,7 +82,7 @@ class Left(NamedTuple):
 
 
 class Mode(NamedTuple):
-    """The mode of a run: as in training or not, and with what backward needs or without."""
+    """The mode of a run: training or not, recording or not."""
 
     training: bool
     recording: bool
@@ -92,9 +92,9 @@ class Mode(NamedTuple):
 
 
 def compared(runs: Runs, rtol: float | None, train_mode: bool, present: bool) -> Report:
-    """The report of the batched run. Raises VerifyError if it differs from the eager one, and says in which call.
+    """Return the report of the batched run. Raises VerifyError, with the call, if it differs from the eager one.
 
-    All runs begin with the state that the program has now, and in the end that is what it has.
+    All runs start from the program's current state, which is restored at the end.
     """
     runs.left.save()
     # What is cached for the net as it is now, `present`, may be forgotten when that changes: it comes first.
@@ -121,7 +121,7 @@ def compared(runs: Runs, rtol: float | None, train_mode: bool, present: bool) ->
 
 @contextmanager
 def whole(cells: Sequence[Any]) -> Iterator[None]:
-    """A region in which calls are nodes wherever they can be, where the library is left to choose.
+    """Return a context in which calls are nodes wherever possible, if the options leave the choice open.
 
     The batch may be captured otherwise at first, operator by operator, while it is the calls that are traced and kept.
     """
@@ -137,7 +137,7 @@ def whole(cells: Sequence[Any]) -> Iterator[None]:
 
 
 def run_reusing(cell: Any, run: Callable[[], Outcome]) -> Outcome:
-    """A batched run; where calls may be reused one in which all of them are, each compared with what it captures."""
+    """A batched run; if calls may be reused, all of them are, and each is compared with its recording."""
     if cell.reuse is None:
         return run()
     before, cell.recordings = cell.recordings, Recordings(1)
@@ -152,7 +152,7 @@ def run_reusing(cell: Any, run: Callable[[], Outcome]) -> Outcome:
 
 @contextmanager
 def run_whole(cell: Any) -> Iterator[None]:
-    """A region in which no call is reused: calls that do not run can't be watched."""
+    """Return a context in which no call is reused: calls that do not run cannot be watched."""
     reuse, cell.reuse = cell.reuse, None
     try:
         yield
@@ -161,7 +161,7 @@ def run_whole(cell: Any) -> Iterator[None]:
 
 
 def _compare(runs: Runs, eager: Outcome, left: Left, rtol: float | None) -> Report:
-    """The report of a batched run; raises VerifyError where it differs from the eager one."""
+    """Return the report of a batched run. Raises VerifyError if it differs from the eager one."""
     try:
         batched, left_batched = _ran(runs, False)
     except GluonJITError:
@@ -180,7 +180,7 @@ def _compare(runs: Runs, eager: Outcome, left: Left, rtol: float | None) -> Repo
 
 
 def _ran(runs: Runs, eager: bool) -> tuple[Outcome, Left]:
-    """A run from the state that was kept, and what it leaves behind."""
+    """Run from the saved state, and return the state that it leaves behind."""
     runs.left.restore()
     printed = Printed(sys.stdout)
     with redirect_stdout(printed):
@@ -207,7 +207,7 @@ def _explained(runs: Runs, found: tuple[str, Difference, bool], rtol: float | No
 
 
 def _stale(runs: Runs, rtol: float | None) -> str:
-    """Tells whether what is cached is to blame: with all of it made anew, both runs are compared once more."""
+    """Tells whether a cache is to blame: with all caches cleared, both runs are compared once more."""
     eager, _ = _ran(runs, True)
     runs.forget()
     batched, _ = _ran(runs, False)
@@ -220,7 +220,7 @@ def _stale(runs: Runs, rtol: float | None) -> str:
 
 
 def _compare_left(runs: Runs, eager: Left, batched: Left) -> None:
-    """Raise where the batched run leaves something else behind."""
+    """Raise VerifyError if the batched run leaves different state behind."""
     apart = _left_apart(eager.state, batched.state)
     if runs.left.cut:  # then the two may have been followed to different places
         apart = {path: both for path, both in apart.items() if not any(item is ABSENT for item in both)}
@@ -251,7 +251,7 @@ def _compare_left(runs: Runs, eager: Left, batched: Left) -> None:
 
 
 def _left_apart(eager: dict[str, Any], batched: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Lists what differs, by path, the eager one first."""
+    """Lists the differences by path, the eager value first."""
     paths = dict.fromkeys((*eager, *batched))
     both = {path: (eager.get(path, ABSENT), batched.get(path, ABSENT)) for path in paths}
     return {path: pair for path, pair in both.items() if not _same(*pair)}

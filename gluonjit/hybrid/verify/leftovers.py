@@ -30,7 +30,7 @@ Put = Callable[[dict[Any, Any]], None]
 
 
 class Place(NamedTuple):
-    """Something that holds items: what it is called, its items by name or number, and how others are put there."""
+    """A container: its name, its items by name or number, and how to replace them."""
 
     path: str
     items: dict[Any, Any]
@@ -39,7 +39,7 @@ class Place(NamedTuple):
 
 
 class Framework(NamedTuple):
-    """A framework's own: its arrays and models, which attributes of these are its own, its draws."""
+    """The framework's part: its arrays and models, their internal attributes, its generators."""
 
     array: type
     model: type
@@ -64,7 +64,7 @@ class Leftovers:
         self.cut = False  # whether there was more than is followed
 
     def save(self) -> None:
-        """Keep everything as it is."""
+        """Save the current state."""
         self._saved, self._arrays = [], []
         for found in self._places():
             if isinstance(found, Place):
@@ -74,7 +74,7 @@ class Leftovers:
         self._draws = random.getstate(), np.random.get_state(), self._framework.draws()
 
     def restore(self) -> None:
-        """Put everything back that was kept."""
+        """Restore the saved state."""
         for place, items in self._saved:
             place.put({key: _own(item) for key, item in items.items()})
         for array, numbers in self._arrays:
@@ -132,7 +132,7 @@ class Leftovers:
 
 
 def _own(item: Any) -> Any:
-    """A copy of what counts by itself."""
+    """Return a copy of an `itertools.count`, and any other item itself."""
     return copy(item) if type(item) is count else item
 
 
@@ -238,7 +238,7 @@ def _item(path: str, key: Any) -> str:
 
 
 def _into(state: dict[Any, Any], own: frozenset[str] = frozenset(), keep: bool = False) -> Put:
-    """Puts items into a dictionary, in place of those there are but for its `own`, or where told beside them."""
+    """Puts items into a dictionary, replacing all but its `own`, or if told in addition to them."""
 
     def put(items: dict[Any, Any]) -> None:
         for name in [] if keep else [name for name in state if name not in items and name not in own]:

@@ -56,7 +56,7 @@ class Log:
         self._probed = probed
 
     def call(self, name: str, operands: Any, run: Callable[[], Any]) -> Any:
-        """Make a call and note it."""
+        """Make a call and log it."""
         addresses = tuple([id(array) for array in items_of(operands, self._array)])
         event = Event(name, self.sample, line_of(user_line()), addresses)
         (self._open[-1].inside if self._open else self.events).append(event)
@@ -88,7 +88,7 @@ class Outcome(NamedTuple):
 def called(
     net: Any, samples: Sequence[Any], loss: Loss | None, array: type, log: Log | None, weighted: Callable[[Any], Any]
 ) -> tuple[list[list[Any]], list[Any]]:
-    """The arrays that each call of the net gives, and what backward begins with: losses, or outputs `weighted`."""
+    """Return the output arrays of each call of the net, and the start of backward: losses, or `weighted` outputs."""
     outputs: list[list[Any]] = []
     losses: list[Any] = []
     for number, sample in enumerate(samples):
@@ -104,7 +104,7 @@ def called(
 def batched_with(
     net: Any, key: str, options: dict[str, Any], enable: Callable[[Any, Any], None], disable: Callable[[Any], None]
 ) -> Iterator[None]:
-    """The net with these options, or those it has, batched wherever that can be; afterwards as it was."""
+    """Return a context in which the net is batched with these options, or its own, wherever possible."""
     cell = net.__dict__.get(key)
     if cell is not None and not options:
         with BATCHED:
@@ -162,7 +162,7 @@ def difference(batched: Any, eager: Any, rtol: float | None, least: float = 0.0)
 
 
 def pairs(eager: Sequence[Event], batched: Sequence[Event]) -> Iterator[tuple[Event, Event]]:
-    """Events of both runs that stand for the same call, in program order; what one run alone has is left out."""
+    """Pair the events of both runs for the same call, in program order; unpaired events are left out."""
     matcher = SequenceMatcher(
         None, [(event.sample, event.name) for event in eager], [(event.sample, event.name) for event in batched], False
     )

@@ -15,14 +15,14 @@ _SHARE = 0.003
 
 
 class Again:
-    """Says which calls are traced again: each thousandth, but not so many that it takes more than 0.3 % of the time."""
+    """Selects the calls that are traced again: one in a thousand, in at most 0.3 % of the time."""
 
     def __init__(self) -> None:
         self.found = 0
         self.resting = 0.0  # until when none is, in seconds of `perf_counter`
 
     def due(self) -> bool:
-        """Count a call that was found, and say whether it is to be traced again; C counts those that it has found."""
+        """Count a cache hit, and tell whether to trace it again; C counts its own hits."""
         self.found += 1
         if self.found < EVERY and not (FAST is not None and FAST.due()):
             return False
@@ -30,7 +30,7 @@ class Again:
         return perf_counter() >= self.resting
 
     def timed(self, trace: Callable[[], Any]) -> Any:
-        """Runs a trace and takes its time. None if it goes too deep, which says nothing of what it would give."""
+        """Runs and times a trace. None if the recursion is too deep, which says nothing about its result."""
         begin = perf_counter()
         try:
             return trace()
@@ -45,15 +45,15 @@ AGAIN = Again()
 
 
 class _Never:
-    """Guards of what is stale."""
+    """The guards of a stale trace."""
 
     def hold(self) -> bool:
-        """Tells whether a call may be found by it: no."""
+        """Tells whether a call matches: never."""
         return False
 
 
 def changed(name: str, difference: str, record: Record) -> StateError:
-    """The error for a call that does something else now than when it was traced; its record is found no more."""
+    """Return the error for a call that now differs from its trace; its record is no longer found."""
     record.guards = _Never()
     return StateError(
         f"{name}: a call that was traced before now does something else: {difference}. It depends on something "
@@ -63,7 +63,7 @@ def changed(name: str, difference: str, record: Record) -> StateError:
 
 
 def first_difference(one: Any, other: Any) -> str:
-    """Tells where two traces differ first, each given as what it consists of, in order; "" where they are equal."""
+    """Returns the first difference of two traces, each given as a list of its parts; "" if they are equal."""
     for before, now in zip(one, other):
         if repr(before) != repr(now):
             return f"it was {before!r} and is {now!r}"[:300]

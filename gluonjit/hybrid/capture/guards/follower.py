@@ -38,7 +38,7 @@ from gluonjit.hybrid.run.state import LOCAL
 
 
 def _interrupts(code: Any) -> bool:
-    """Tells whether Python itself calls this, wherever the program is: its collector, or for a signal."""
+    """Tells whether Python itself calls this at any point of the program: the garbage collector, or a signal."""
     handlers: list[Any] = [
         *gc.callbacks,
         *map(signal.getsignal, (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGUSR1)),
@@ -50,7 +50,7 @@ def _interrupts(code: Any) -> bool:
 
 
 def _is_interrupted(frame: Any) -> bool:
-    """Tells whether this is called by what Python calls wherever the program is, as `__del__` of what nobody holds."""
+    """Tells whether the caller is code that Python runs at any point of the program, such as a `__del__`."""
     while frame is not None:
         if frame.f_code.co_name == "__del__" or _interrupts(frame.f_code):
             return True
@@ -59,7 +59,7 @@ def _is_interrupted(frame: Any) -> bool:
 
 
 class _Within:
-    """The follower, as the twin of one function has it: with the globals of that function."""
+    """The follower as seen by the twin of one function, with the globals of that function."""
 
     def __init__(self, follower: Follower, space: dict[str, Any]) -> None:
         self.name: Callable[[str], Any] = functools.partial(follower.name, space)
@@ -72,7 +72,7 @@ class _Within:
 
 
 class _Managed:
-    """A context manager of the user's, entered and left by way of the follower."""
+    """A context manager of the user's, entered and left through the follower."""
 
     def __init__(self, follower: Follower, manager: Any) -> None:
         self._follower, self._manager = follower, manager
@@ -85,7 +85,7 @@ class _Managed:
 
 
 def _profile_again(before: Any) -> None:
-    """Let the profiler go on that was there: one of Python's, or cProfile's."""
+    """Restore the previous profiler: one in Python, or cProfile's."""
     if before is None or callable(before):
         sys.setprofile(before)
     else:
@@ -110,7 +110,7 @@ class Follower(Reader):
         self.slice = slice
 
     def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Runs a call. Raises Refused if it is no node: nothing that outlives it has changed then."""
+        """Runs a call. Raises Refused if it is not a node; then nothing that outlives it has changed."""
         before: Any = sys.getprofile()
         deep = sys.getrecursionlimit()
         sys.setrecursionlimit(_FRAMES * deep)
@@ -128,7 +128,7 @@ class Follower(Reader):
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
-        """Suspends following: what the framework does once for all calls is nobody's state."""
+        """Suspends following: work that the framework does once for all calls is not state of the program."""
         trace = LOCAL.state.trace
         notice = sys.getprofile()
         sys.setprofile(None)
@@ -141,7 +141,7 @@ class Follower(Reader):
                 _WATCH(notice)
 
     def _notice(self, frame: Any, event: str, arg: Any) -> None:
-        """Nothing of the user's runs unseen: a function that is no twin ends the trace before its first line."""
+        """End the trace before the first line of a user function that is not a twin."""
         if event != "call":
             return
         code = frame.f_code
@@ -159,7 +159,7 @@ class Follower(Reader):
     # Writing
 
     def writable(self, item: Any, name: str | None) -> Any:
-        """The same, where it may be written to."""
+        """Return the object, if it may be written to."""
         if self.is_made(item) or (self.known.array(item) and (name is None or self.known.own(item))):
             return item
         whose = self.name_of(item)
@@ -179,7 +179,7 @@ class Follower(Reader):
         return self.new(CHANGES[name](now, value))
 
     def manage(self, manager: Any) -> Any:
-        """Returns what a `with` statement enters."""
+        """Returns the context manager of a `with` statement."""
         kind = type(manager)
         if is_user_function(class_attribute(kind, "__enter__")):
             return _Managed(self, manager)
@@ -188,7 +188,7 @@ class Follower(Reader):
         self.refuse(f"it enters a {kind.__name__}")
 
     def decorator(self, function: Any) -> Any:
-        """Returns what decorates a function of the call's own."""
+        """Returns a decorator of a function defined in the call."""
         return functools.partial(self.call, function)
 
     # Calling
@@ -241,7 +241,7 @@ class Follower(Reader):
         return self._native(function, args, kwargs)
 
     def followed(self, function: Any, args: Any = ()) -> FunctionType:
-        """The twin of a function; what it has from outside is read."""
+        """Return the twin of a function; its outside values count as read."""
         known = self._twins.get(id(function))
         if known is not None:
             return known[1]
@@ -272,7 +272,7 @@ class Follower(Reader):
         return twin
 
     def _back(self, item: Any) -> Any:
-        """A function of the user's that somebody else is to call."""
+        """Wrap a user function that other code will call."""
         if type(item) is MethodType and is_user_function(item.__func__) and not is_twin(item.__func__.__code__):
             return MethodType(self.followed(item.__func__, (item.__self__,)), item.__self__)
         if is_user_function(item) and not is_twin(item.__code__):
@@ -280,7 +280,7 @@ class Follower(Reader):
         return item
 
     def _native(self, function: Any, args: Any, kwargs: Any) -> Any:
-        """A call of something that is known by what it gives."""
+        """Call a function that is known to only return a result."""
         self.whole((args, kwargs.values()) if not kwargs else (args, tuple(kwargs.values())))
         given = [self._back(arg) for arg in args]
         named = {name: self._back(arg) for name, arg in kwargs.items()}
@@ -292,7 +292,7 @@ class Follower(Reader):
         return result if any(result is arg for arg in args) else self.new(result)
 
     def _make(self, kind: type, args: Any, kwargs: Any) -> Any:
-        """An object of a class."""
+        """Create an object of a class."""
         if kind is type and len(args) == 1:
             return type(args[0])
         effect = pure.effect_of(kind)
@@ -335,7 +335,7 @@ class Follower(Reader):
         self.refuse(f"it calls {name}, which gluonjit does not know")
 
     def _method(self, owner: Any, name: str, function: Any, args: Any, kwargs: Any) -> Any:
-        """A method, in C, of an object."""
+        """Call a method, in C, of an object."""
         rest = args if getattr(function, "__self__", None) is owner else args[1:]
         if self.known.array(owner):
             if name.rstrip("_") in self.known.flags and not self.known.own(owner):
@@ -376,18 +376,18 @@ class Follower(Reader):
         self.refuse(f"it calls {self.name_of(owner)}.{name}, which gluonjit does not know")
 
     def _kept_native(self, function: Any, args: Any, kwargs: Any) -> Any:
-        """A call that puts its arguments into a container of the call's own, as they are."""
+        """Call a function that stores its arguments in a container made in the call."""
         return function(*args, **kwargs)
 
     def found(self) -> list[Fact]:
-        """All that was read."""
+        """Everything that was read."""
         return list(self.facts.values())
 
 
 def follow(
     trace: Any, follower: Follower, run: Callable[..., Any], args: Any, kwargs: dict[str, Any], noted: Noted
 ) -> Any:
-    """Returns what a call gives, and notes what it reads, while `trace` records it. Raises Refused if it is no node.
+    """Runs a call while `trace` records it, notes its reads, and returns its result. Raises Refused for no node.
 
     `args` and `kwargs` are the call's with stand-ins in place of arrays; the trace has an attribute `follower`.
     """

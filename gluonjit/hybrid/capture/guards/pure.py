@@ -116,7 +116,7 @@ def reads_only(container: Any, name: str) -> bool:
 
 
 def effect_of(function: Any) -> str:
-    """Says why a node cannot call a function that is not the user's; "" where nothing is known against it."""
+    """Returns why a node cannot call a library function; "" if nothing speaks against it."""
     module = getattr(function, "__module__", None) or getattr(getattr(function, "__objclass__", None), "__module__", "")
     if module == "builtins" and not isinstance(function, type):
         return EFFECTS.get(getattr(function, "__name__", ""), "")
@@ -131,7 +131,7 @@ def effect_of(function: Any) -> str:
 
 
 def is_pure(function: Any) -> bool:
-    """Tells whether a builtin, or a standard function, is known to give what follows from its arguments."""
+    """Tells whether the result of a builtin, or a standard function, depends only on its arguments."""
     try:
         if function in _BUILTINS or function in _STANDARD:
             return True

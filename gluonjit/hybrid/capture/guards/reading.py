@@ -45,7 +45,7 @@ _SIMPLE = (type(None), bool, int, float, complex, str, bytes, range, slice)
 
 
 class Refused(BaseException):
-    """The reason why a call is no node; no handler of the program's for `Exception` sees it."""
+    """The reason why a call is not a node; it passes the program's handlers for `Exception`."""
 
 
 class Known:
@@ -61,7 +61,7 @@ class Known:
     flags: Mapping[str, Any] = {}
 
     def array(self, item: Any) -> bool:
-        """Tells whether this is an array of the framework's: what is done to it is seen by the engine itself."""
+        """Tells whether this is an array of the framework's, whose operations the engine sees itself."""
         raise NotImplementedError
 
     def own(self, item: Any) -> bool:
@@ -69,24 +69,24 @@ class Known:
         raise NotImplementedError
 
     def block(self, item: Any) -> bool:
-        """Tells whether this is a module or block, the calls of which come back to the follower."""
+        """Tells whether this is a module or block, whose calls come back to the follower."""
         return False
 
     def watched(self, item: Any) -> bool:
-        """Tells whether changes of this object's attributes are noticed anyway."""
+        """Tells whether changes of this object's attributes are detected anyway."""
         return False
 
     def spaces(self, item: Any) -> Sequence[dict[str, Any]]:
-        """Returns where else than in its __dict__ a framework's object has attributes."""
+        """Returns the containers of attributes of a framework's object other than its __dict__."""
         return ()
 
     def state(self, item: Any) -> Iterator[tuple[dict[str, Any], str]]:
-        """Returns what a module or block of the framework's own reads of itself when it is called."""
+        """Returns the attributes that a module or block of the framework's own reads when it is called."""
         return iter(())
 
 
 class Reader:
-    """Notes what is read. `arguments`: what the call was given, whose containers its signature tells apart."""
+    """Notes reads. `arguments`: those of the call; its signature covers their containers."""
 
     def __init__(self, known: Known, arguments: Any) -> None:
         self.known = known
@@ -108,39 +108,39 @@ class Reader:
                 self._give(part)
 
     def refuse(self, reason: str) -> NoReturn:
-        """Give up: the call is no node. Handlers of the program's may catch that, so it is noted as well."""
+        """Give up: the call is not a node. The program's handlers may catch this, so it is noted as well."""
         self.refusal = self.refusal or reason
         raise Refused(self.refusal)
 
     # What there is
 
     def new(self, item: Any) -> Any:
-        """Something that the call itself has made, and may write to."""
+        """Note an object that the call itself has made, and may write to."""
         kind = type(item)
         if kind in _CONTAINERS or isinstance(item, (*_CONTAINERS, Iterator)):
             self.made[id(item)] = item
         return item
 
     def is_made(self, item: Any) -> bool:
-        """Tells whether the call has made it."""
+        """Tells whether the call has made the object."""
         return id(item) in self.made
 
     def is_free(self, item: Any) -> bool:
-        """Tells whether what is read of a container follows from the call's arguments."""
+        """Tells whether reads of a container follow from the call's arguments."""
         return id(item) in self.made or id(item) in self.given
 
     def named(self, item: Any, name: str) -> Any:
-        """The same; the program's name for it is for reasons that users read."""
+        """Return the object, and note the program's name for it, for reasons shown to users."""
         if not isinstance(item, _SIMPLE):
             self.names.setdefault(id(item), name)
         return item
 
     def name_of(self, item: Any) -> str:
-        """Names something as the program calls it, or by what it is."""
+        """Names an object as the program does, or by its class."""
         return self.names.get(id(item), f"a {type(item).__name__}")
 
     def fact(self, way: int, container: Any, key: Any, found: Any, name: str) -> None:
-        """Note what was found somewhere, once."""
+        """Note a value found in a container, once."""
         place = (way, id(container), key)
         before = self.facts.get(place)
         if before is None:
@@ -224,7 +224,7 @@ class Reader:
         return getattr(item, name)
 
     def _of_descriptor(self, item: Any, kind: type, name: str, found: Any) -> Any:
-        """An attribute that the class has, or makes of something that the object has."""
+        """Return an attribute of the class, or computed by a descriptor."""
         self._class_fact(kind, name, found)
         if isinstance(found, property):
             return self.call(found.fget, item) if is_user_function(found.fget) else getattr(item, name)
@@ -262,7 +262,7 @@ class Reader:
             raise NameError(f"name {name!r} is not defined") from None
 
     def imports(self, module: str, name: str | None) -> None:
-        """Before an import in the body of a function."""
+        """Check an import in the body of a function."""
         found = sys.modules.get(module)
         if found is None:
             self.refuse(f"it imports {module}")
@@ -342,7 +342,7 @@ class Reader:
         return item
 
     def _object(self, item: Any) -> None:
-        """An object of the user's that somebody else reads: all its attributes count."""
+        """Note a user object that other code reads: all its attributes count."""
         if isinstance(item, (Enum, BaseException, type)) or self.known.block(item):
             return
         space = _namespace(item)
@@ -361,7 +361,7 @@ class Reader:
         self.fact(CONTENTS, item, None, contents(item), name)
 
     def iterate(self, item: Any) -> Any:
-        """Returns what a loop goes through."""
+        """Returns the iterable of a loop."""
         if self.known.array(item) or isinstance(item, (str, bytes, range)):
             return item
         method = class_attribute(type(item), "__iter__")
@@ -370,7 +370,7 @@ class Reader:
         return self.whole(item, deep=False)
 
     def picked(self, function: Any, item: Any) -> Any:
-        """Returns what a function of `operator` that names what it asks for gives."""
+        """Returns the result of an `operator.attrgetter`, `itemgetter` or `methodcaller`."""
         made, names = function.__reduce__()
         if isinstance(function, operator.methodcaller):
             first, named = (names[0], {}) if made is operator.methodcaller else (made.args[0], made.keywords)
@@ -383,7 +383,7 @@ class Reader:
         return found if len(found) > 1 else found[0]
 
     def call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """A call, which a follower does."""
+        """Make a call, through a follower."""
         raise NotImplementedError
 
 

@@ -33,7 +33,7 @@ class Rewriter(ast.NodeTransformer):
         self.temporaries = 0
 
     def mangled(self, name: str) -> str:
-        """A private name as Python has it in a class."""
+        """Return a private name as Python mangles it in a class."""
         return f"_{self.owner}{name}" if self.owner and name.startswith("__") and not name.endswith("__") else name
 
     def function(self, node: Function) -> Function:
@@ -68,7 +68,7 @@ class Rewriter(ast.NodeTransformer):
         return found
 
     def visit(self, node: ast.AST) -> Any:
-        """A node; for a statement also what has to come before it."""
+        """Rewrite a node; for a statement return also the statements before it."""
         if not isinstance(node, ast.stmt):
             return super().visit(node)
         outer, self.before = self.before, []
@@ -80,13 +80,13 @@ class Rewriter(ast.NodeTransformer):
         return rewritten
 
     def refuse(self, reason: str) -> None:
-        """The statement that is being rewritten does what a node cannot."""
+        """Refuse the statement being rewritten."""
         self.before.append(ast.Expr(call("refuse", ast.Constant(reason))))
 
     # Names
 
     def resolved(self, name: str) -> str:
-        """Tells where a name is from: "local", of a function around it, too; "free"; or "global"."""
+        """Returns the scope of a name: "local", including enclosing functions; "free"; or "global"."""
         for depth, scope in enumerate(reversed(self.scopes)):
             if name in scope.globals and not depth:
                 return "global"
@@ -124,7 +124,7 @@ class Rewriter(ast.NodeTransformer):
         return node
 
     def index(self, node: ast.expr) -> ast.expr:
-        """Returns what stands in brackets, as an expression."""
+        """Returns the index in brackets, as an expression."""
         if isinstance(node, ast.Slice):
             parts = [ast.Constant(None) if part is None else self.visit(part) for part in _bounds(node)]
             return ast.copy_location(call("slice", *parts), node)
@@ -140,7 +140,7 @@ class Rewriter(ast.NodeTransformer):
         return found if isinstance(found, ast.Constant) else ast.copy_location(call("whole", found), node)
 
     def truth(self, node: ast.expr) -> ast.expr:
-        """Returns what is asked whether it is true: an object's attributes do not count."""
+        """Returns an expression tested for truth: an object's attributes do not count."""
         found = self.visit(node)
         shallow = ast.Constant(False)
         return found if isinstance(found, ast.Constant) else ast.copy_location(call("whole", found, shallow), node)
@@ -297,7 +297,7 @@ class Rewriter(ast.NodeTransformer):
         return [*before, ast.Assign([target], changed)]
 
     def _kept(self, value: ast.expr, before: list[ast.stmt]) -> ast.expr:
-        """A value under a name of its own."""
+        """Bind a value to a new name."""
         self.temporaries += 1
         name = f"_gluonjit_{self.temporaries}"
         before.append(ast.Assign([ast.Name(name, ast.Store())], value))

@@ -12,7 +12,7 @@ Function = Union[ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda]
 
 
 class Scope:
-    """One function's or comprehension's names: those it binds, and those it declares to be of elsewhere."""
+    """The names of a function or comprehension: those it binds, and those it declares global or nonlocal."""
 
     def __init__(self, node: ast.AST) -> None:
         self.bound: set[str] = set()

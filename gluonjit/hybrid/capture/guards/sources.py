@@ -19,7 +19,7 @@ _FUTURES = 0x1000000 | 0x100000 | 0x80000 | 0x20000  # annotations, unicode_lite
 
 
 class _File(NamedTuple):
-    """A source file as it was read, and what Python compiles its functions to, by first line and name."""
+    """A source file as read, and the code of its functions, by first line and name."""
 
     text: str
     tree: ast.Module
@@ -34,32 +34,32 @@ _originals: dict[CodeType, CodeType] = {}  # code that stands in place of a user
 
 
 def give_source(code: CodeType, node: Function) -> None:
-    """Say what the source of code is that is in no file."""
+    """Register the source of code that is in no file."""
     _given[code] = node
 
 
 def stands_for(code: CodeType, original: CodeType) -> None:
-    """Say that code was put in place of a function's own, which its twin is made of."""
+    """Register code that replaces a function's own code, from which its twin is made."""
     _originals[code] = original
 
 
 def code_of(function: FunctionType) -> CodeType:
-    """A function's own code, whatever stands in its place."""
+    """Return a function's own code, even if it is replaced."""
     return _originals.get(function.__code__, function.__code__)
 
 
 def source_of(function: FunctionType) -> tuple[Function, str | None]:
-    """A function's source, and the name of the class around it. Raises Unfollowable."""
+    """Return a function's source, and the name of its class. Raises Unfollowable."""
     return _node_of(code_of(function), function.__globals__)
 
 
 def is_twin(code: CodeType) -> bool:
-    """Tells whether this is code of a twin, or of a function inside of one."""
+    """Tells whether this is the code of a twin, or of a function inside of one."""
     return _rewritten.get(id(code)) is code
 
 
 def twin_of(function: FunctionType, hidden: Any) -> FunctionType:
-    """The twin of a function, which passes what it reads and writes to `hidden`. Raises Unfollowable."""
+    """Return the twin of a function, which passes its reads and writes to `hidden`. Raises Unfollowable."""
     code = code_of(function)
     made = _twins.get(code)
     if made is None:
@@ -108,7 +108,7 @@ def _rewrite(code: CodeType, namespace: dict[str, Any]) -> CodeType:
 
 
 def compiled(node: Function, owner: str | None, free: Iterable[str], code: CodeType) -> CodeType:
-    """Compiles a function as what stands in place of `code`, in a class of this name. Raises Unfollowable.
+    """Compiles a function as a replacement of `code`, in a class of this name. Raises Unfollowable.
 
     free: the names that it may have from around it.
     """
@@ -139,13 +139,13 @@ def compiled(node: Function, owner: str | None, free: Iterable[str], code: CodeT
 
 
 def _renamed(code: CodeType, length: int, name: str) -> CodeType:
-    """Code under the name in place of this many letters of its own, and the functions in it likewise: lines show it."""
+    """Replace the start of the qualified name of code and of its inner functions, which tracebacks show."""
     consts = [_renamed(part, length, name) if isinstance(part, CodeType) else part for part in code.co_consts]
     return code.replace(co_qualname=name + code.co_qualname[length:], co_consts=tuple(consts))
 
 
 def _node_of(code: CodeType, namespace: dict[str, Any]) -> tuple[Function, str | None]:
-    """A function's part of its source, and the class around it. Raises Unfollowable."""
+    """Return a function's node in its source, and its class. Raises Unfollowable."""
     if code in _given:
         return _given[code], None
     place = (code.co_firstlineno, code.co_name)
@@ -184,7 +184,7 @@ def _read(name: str, namespace: dict[str, Any]) -> _File:
 
 
 def _given_to_python(name: str) -> str:
-    """The program of `python -c`; that a function is of it shows when they are compared."""
+    """Return the program of `python -c`; a later comparison shows whether a function belongs to it."""
     given = getattr(sys, "orig_argv", [])
     return str(given[given.index("-c") + 1]) if name == "<string>" and "-c" in given[:-1] else ""
 
@@ -200,13 +200,13 @@ def _functions(node: ast.AST, owner: str | None, line: int, name: str) -> Iterat
 
 
 def _first_line(node: ast.AST) -> int:
-    """The line where a part of a program begins, with what decorates it; 0 of one that has no place of its own."""
+    """Return the first line of a part of a program, decorators included; 0 if it has no position."""
     decorators = getattr(node, "decorator_list", ())
     return int(decorators[0].lineno if decorators else getattr(node, "lineno", 0))
 
 
 def copied(node: Any) -> Any:
-    """A part of a program, or a list of such, to be changed: as `copy.deepcopy`, which looks for circles."""
+    """Copy a part of a program, or a list of them: like `copy.deepcopy`, without its search for cycles."""
     if isinstance(node, list):
         return [copied(part) for part in node]
     if not isinstance(node, ast.AST):

@@ -26,12 +26,12 @@ class Variant(NamedTuple):
     traced: Any  # what the engine has traced, to compare with
 
     def holds(self) -> bool:
-        """Tells whether it is what a trace would give now."""
+        """Tells whether a trace would give the same now."""
         return self.guards is None or bool(self.guards.hold())
 
 
 class Noted:
-    """The readings of a trace, for its variant."""
+    """The reads of a trace, for its variant."""
 
     def __init__(self) -> None:
         self.facts: tuple[Fact, ...] = ()
@@ -54,7 +54,7 @@ def variant_key(wanted: Any, number: int) -> Any:
 
 
 def holding(variants: Sequence[Variant]) -> Variant | None:
-    """The first that is what a trace would give now."""
+    """Return the first variant that a trace would give now."""
     for variant in variants:
         if variant.holds():
             return variant
@@ -62,7 +62,7 @@ def holding(variants: Sequence[Variant]) -> Variant | None:
 
 
 def too_many(variants: Sequence[Variant]) -> str:
-    """Says why a call of which all these were traced, and none holds, is no node; "" where one more may be traced."""
+    """Returns why a call with these variants, none of which holds, is not a node; "" if one more may be traced."""
     if len(variants) < MOST_VARIANTS:
         return ""
     name = next((fact.name for fact in variants[-1].facts if not fact.holds()), "what it reads")
@@ -73,7 +73,7 @@ def too_many(variants: Sequence[Variant]) -> str:
 
 
 def put_record(records: dict[Any, Record], key: Any, kind: Kind, variant: Variant, mode: int, share: float) -> Record:
-    """Let the record of a variant be the one that its signature finds in an open batch."""
+    """Make the record of a variant the one that its signature finds in an open batch."""
     before = records.get(key)
     if before is not None and before.kind is not kind:
         del records[key]

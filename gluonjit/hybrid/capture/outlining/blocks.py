@@ -26,7 +26,7 @@ _TELLING = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
 
 
 class Whole(Exception):
-    """A comprehension that cannot be cut in two."""
+    """A comprehension that cannot be split."""
 
 
 class Block:
@@ -44,7 +44,7 @@ class Block:
         self.parts: dict[str, str] = {}
 
     def look(self, scope: Scope) -> None:
-        """Note what its statements use."""
+        """Note the names that its statements use."""
         for node in [n for s in self.body for n in ast.walk(s)]:
             name = scope.own_name(node)
             if name:
@@ -57,14 +57,14 @@ class Block:
 
     @property
     def lines(self) -> str:
-        """The lines it stands on."""
+        """The source lines of the block."""
         first = min(s.lineno for s in self.body)
         last = max(s.end_lineno for s in self.body)
         return f"line {first}" if first == last else f"lines {first}-{last}"
 
 
 class Place(ast.Pass):
-    """Stands where a block's cell will be called."""
+    """A placeholder for the call of a block's cell."""
 
     def __init__(self, block: Block) -> None:
         super().__init__()
@@ -72,12 +72,12 @@ class Place(ast.Pass):
 
 
 def weight_of(node: Any) -> int:
-    """The operators in an expression, as far as they are part of a block."""
+    """Count the operators in an expression that are part of a block."""
     return getattr(node, "weight", 0)
 
 
 def _replace(new: Any, node: Any, name: str, k: int | None, child: Any) -> None:
-    """Give the copy of a node another child: that of a name or, where there are several, the k-th of them."""
+    """Replace a child of a copied node, by field name or as the k-th of several."""
     if k is None:
         setattr(new, name, child)
         return
@@ -87,7 +87,7 @@ def _replace(new: Any, node: Any, name: str, k: int | None, child: Any) -> None:
 
 
 class Outliner:
-    """Takes one function apart; `minimum` operators are worth a cell."""
+    """Splits one function into blocks; `minimum` operators are worth a cell."""
 
     def __init__(self, scope: Scope, minimum: int = 2) -> None:
         self.scope, self.effects, self.minimum = scope, Effects(scope), minimum
@@ -103,7 +103,7 @@ class Outliner:
     # Expressions
 
     def pure(self, node: Any) -> Any:
-        """The expression as part of the block; what is no operator is evaluated before."""
+        """Return the expression as part of the block; non-operators in it are evaluated before."""
         if isinstance(node, ast.Name) and node.id in self.scope.variables and node.id != self.scope.own:
             return self._opaque(node) if node.id == self.each else node
         if not loads(node) and not any(isinstance(n, ast.Call) for n in ast.walk(node)):
@@ -136,7 +136,7 @@ class Outliner:
         return self.scope.calls_method(node) and self._may_be_array(node.func.value)  # type: ignore[attr-defined]
 
     def _may_be_array(self, node: ast.AST) -> bool:
-        """Tells whether a method's object is seen to be a tensor by a look at run time, or is an operator's result."""
+        """Tells whether a method's object is checked to be a tensor at run time, or is an operator's result."""
         if isinstance(node, ast.Name):
             return node.id in self.scope.variables and node.id != self.scope.own and self.pieces is None
         return self._is_operator(node)
@@ -150,7 +150,7 @@ class Outliner:
         return isinstance(arg, (ast.Name, ast.ListComp, ast.List, ast.Tuple))
 
     def _parts(self, node: Any, weight: int) -> Any:
-        """The node with its parts in the block."""
+        """Return the node with its parts in the block."""
         new = copy.copy(node)
         func: Any = getattr(node, "func", None)
         of_tensor = isinstance(func, ast.Attribute) and self.scope.value(func) is None
@@ -171,7 +171,7 @@ class Outliner:
         return new
 
     def _before(self, node: Any, rest: list[Any]) -> Any:
-        """A part of the block that comes before `rest`: it runs by itself first, where something there is not clean."""
+        """Return a part of the block before `rest`: it runs by itself first if something in `rest` is not clean."""
         new = self.pure(node)
         held = weight_of(new) or any(self.scope.part(n) == WEIGHT for n in ast.walk(new))
         if held and not all(map(self.effects.clean, rest)):
@@ -179,7 +179,7 @@ class Outliner:
         return new
 
     def _opaque(self, node: Any, target: Any = None) -> Any:
-        """Evaluate it before the block, under a name; without one where `target` is False."""
+        """Evaluate an expression before the block, under a name; without a name if `target` is False."""
         if self.pieces is not None:
             if not self.effects.clean(node):
                 raise Whole
@@ -211,7 +211,7 @@ class Outliner:
         return isinstance(node, (*_PARTED, ast.keyword)) and self._has_operators(node)
 
     def _taken_apart(self, node: Any) -> Any:
-        """An expression that is no operator, with all that it is made of evaluated before, in order."""
+        """Return a non-operator expression with its parts evaluated before, in order."""
         new = copy.copy(node)
         for name, k, child in children(node):
             if isinstance(child, ast.keyword):
@@ -225,7 +225,7 @@ class Outliner:
         return new
 
     def _stays(self, func: ast.AST, node: ast.Call) -> bool:
-        """Tells whether what is called may be looked up after its arguments are there."""
+        """Tells whether the callee may be looked up after its arguments are evaluated."""
         simple = isinstance(func, ast.Name) or self.scope.own_name(func) or self.scope.value(func) is not None
         return bool(simple) and all(map(self.effects.clean, [*node.args, *node.keywords]))
 
@@ -236,7 +236,7 @@ class Outliner:
         return self._opaque(func)
 
     def _kept(self, node: Any) -> Any:
-        """A part of something that is no operator: a constant, or a name."""
+        """Return a part of a non-operator: a constant, or a name."""
         if isinstance(node, (ast.Constant, ast.Slice)):
             return node
         new = self.pure(node)
@@ -326,7 +326,7 @@ class Outliner:
             self._compound(s)
 
     def _returned(self, value: Any) -> Any:
-        """A value with all that it is made of evaluated: each of several by itself, as one may have a name already."""
+        """Return a value with its parts evaluated: each of several by itself, as one may already have a name."""
         if not isinstance(value, ast.Tuple) or any(isinstance(n, ast.Starred) for n in value.elts):
             return self._kept(value)
         new = copy.copy(value)
@@ -348,7 +348,7 @@ class Outliner:
                 self._opaque(new, each)
 
     def _renamed(self, new: Any, target: Any) -> bool:
-        """Give what was evaluated last its name at once."""
+        """Bind the last evaluated expression directly to its name."""
         last = self.out[-1] if self.out else None
         if not isinstance(last, ast.Assign) or stores(last.targets[0]) != [new.id]:
             return False
@@ -372,11 +372,11 @@ class Outliner:
         self.out.append(s)
 
     def _compares_names(self, test: Any) -> bool:
-        """Tells whether a test computes nothing before it compares, as `i == 0`: mostly numbers, read at once."""
+        """Tells whether a test computes nothing before it compares, as in `i == 0`: mostly numbers, read at once."""
         return isinstance(test, ast.Compare) and not any(map(self._counts, [test.left, *test.comparators]))
 
     def flush(self) -> None:
-        """End the block: a cell, where it has operators enough."""
+        """End the block: a cell, if it has enough operators."""
         block, self.block = self.block, Block()
         if block.weight < self.minimum:
             self.out += block.body
@@ -399,7 +399,7 @@ def children(node: Any) -> list[tuple[str, int | None, Any]]:
 
 
 def assign(target: Any, value: Any) -> ast.Assign:
-    """A statement that gives a value a name, or several."""
+    """Add a statement that binds a value to one or several names."""
     target = copied(target)
     for n in ast.walk(target):
         if hasattr(n, "ctx"):

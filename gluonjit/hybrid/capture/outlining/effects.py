@@ -16,7 +16,7 @@ _STATEMENTS = (ast.Assign, ast.AnnAssign, ast.Return, ast.If, ast.For, ast.While
 
 
 class Effects:
-    """Tells what is clean: it writes nothing, draws nothing, and calls nothing of which that is not known.
+    """Finds clean code: it writes nothing, draws nothing, and calls only clean code.
 
     methods: those of the model that this rests on, by name; parts: the parts of the model, with their sort.
     """
@@ -70,7 +70,7 @@ class Effects:
         return False
 
     def _method(self, name: str) -> set[str] | None:
-        """The methods that a method calls, where it is clean if they are; else None."""
+        """Return the methods that a method calls if it is clean whenever they are; else None."""
         if name not in self._seen:
             self._seen[name] = self._look(getattr(type(self.scope.owner), name, None))
         return self._seen[name]

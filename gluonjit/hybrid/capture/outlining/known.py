@@ -26,11 +26,11 @@ class Known:
     key = ""
 
     def function(self, item: Any) -> bool:
-        """Tells whether this is a function that gives arrays computed from its arguments, and does nothing else."""
+        """Tells whether this function returns arrays computed from its arguments, and does nothing else."""
         raise NotImplementedError
 
     def method(self, name: str) -> bool:
-        """Tells whether a method of arrays that has this name gives arrays, and does nothing else."""
+        """Tells whether the array method of this name returns arrays, and does nothing else."""
         raise NotImplementedError
 
     def creates(self, item: Any) -> bool:
@@ -38,7 +38,7 @@ class Known:
         raise NotImplementedError
 
     def part(self, owner: Any, name: str) -> str:
-        """Tells the sort of a model's attribute: LAYER, LOOKUP, WEIGHT, or "" where it is none of these."""
+        """Returns the sort of a model's attribute: LAYER, LOOKUP, WEIGHT, or "" for anything else."""
         raise NotImplementedError
 
     def options(self, owner: Any) -> Any:
@@ -47,12 +47,12 @@ class Known:
         return None if cell is None else cell.options
 
     def store(self, owner: Any) -> dict[Any, Any]:
-        """A dictionary for what is made for this model, which ends with its being batched."""
+        """Return a dictionary for data of this model, which lives as long as the model is batched."""
         made: dict[Any, Any] = vars(owner.__dict__[self.key]).setdefault("outlines", {})
         return made
 
     def holder(self, owner: Any, names: list[str]) -> Any:
-        """A model that has these parts of another, and nothing else."""
+        """Return a model with only these parts of another."""
         raise NotImplementedError
 
     def same(self, holder: Any, owner: Any, names: list[str]) -> bool:
@@ -62,7 +62,7 @@ class Known:
     def capture(
         self, name: str, function: Any, holder: Any, options: Any, refused: Callable[[str], None]
     ) -> Callable[..., Any]:
-        """A function of a made cell's arguments that captures a call, or gives None and says why it is `refused`."""
+        """Return a function that captures a call of a made cell, or returns None and passes the reason to `refused`."""
         raise NotImplementedError
 
 
@@ -100,14 +100,14 @@ class Scope:
         return self.known.part(self.owner, name) if name else ""
 
     def calls_operator(self, node: ast.Call) -> bool:
-        """Tells whether a call is of a layer or of a function of the framework that only gives a result."""
+        """Tells whether a call is of a layer or of a framework function that only returns a result."""
         if not is_plain_call(node):
             return False
         value = self.value(node.func)
         return self.part(node.func) == LAYER or (value is not None and self.known.function(value))
 
     def calls_method(self, node: ast.Call) -> bool:
-        """Tells whether a call is of a method that arrays have, of something that may be an array."""
+        """Tells whether a call is of an array method, on something that may be an array."""
         func = node.func
         if not isinstance(func, ast.Attribute) or not self.known.method(func.attr) or not is_plain_call(node):
             return False
@@ -115,7 +115,7 @@ class Scope:
         return not own and self.value(func.value) is None and not self.own_name(func.value)
 
     def harmless(self, node: ast.Call) -> bool:
-        """Tells whether a call that is no operator does nothing but give a result."""
+        """Tells whether a non-operator call only returns a result."""
         value = self.value(node.func)
         if not is_plain_call(node) or (value is None and self.part(node.func) != LOOKUP):
             return False
@@ -124,7 +124,7 @@ class Scope:
 
 
 def is_among(item: Any, known: Any) -> bool:
-    """Tells whether something of any sort is in a set."""
+    """Tells whether an object, hashable or not, is in a set."""
     try:
         return item in known
     except TypeError:  # it cannot be hashed
@@ -132,12 +132,12 @@ def is_among(item: Any, known: Any) -> bool:
 
 
 def is_private(name: str) -> bool:
-    """Tells whether a name is another one inside of a class."""
+    """Tells whether Python mangles a name inside of a class."""
     return name.startswith("__") and not name.endswith("__")
 
 
 def is_plain_call(node: ast.Call) -> bool:
-    """Tells whether a call names its arguments one by one, and none to be written to."""
+    """Tells whether a call passes its arguments one by one, and none of them is written to."""
     if any(isinstance(arg, ast.Starred) or _is_true(arg) for arg in node.args):
         return False
     return all(word.arg is not None and word.arg not in ("out", "inplace", "training") for word in node.keywords)
@@ -148,7 +148,7 @@ def _is_true(node: ast.AST) -> bool:
 
 
 def loads(*nodes: ast.AST) -> list[str]:
-    """Names that are read, or deleted, as often as they are."""
+    """Names that are read or deleted, with repetitions."""
     return [n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name) and not _binds(n)]
 
 

@@ -30,7 +30,7 @@ _outlines: WeakKeyDictionary[FunctionType, Outline] = WeakKeyDictionary()
 
 
 class Made:
-    """A cell of one model: `run` captures a call of it. Once a call is refused, there are no others."""
+    """A cell of one model: `run` captures a call of it. After a refused call, no others are made."""
 
     def __init__(self, outline: str, site: Site, holder: Any) -> None:
         self.name, self.holder = f"{outline}, {site.lines}", holder
@@ -43,7 +43,7 @@ class Made:
         self._samples: list[int] = []  # that brought a kind, by their numbers, each unlike the last one
 
     def grown(self) -> None:
-        """Give a cell up of which nearly every call is a kind of its own, sample after sample."""
+        """Give a cell up if nearly every call is a new kind, sample after sample."""
         batch, kinds = LOCAL.state.batch, len({id(kind.family) for kind in self.run.cell.kinds.values()})
         if kinds > self._kinds and batch is not None and self._samples[-1:] != [batch.sample]:
             self._samples.append(batch.sample)
@@ -52,7 +52,7 @@ class Made:
             self.refuse(VARIED)
 
     def few(self, item: Any) -> bool:
-        """Tells whether an argument is one of a few numbers: each is another kind."""
+        """Tells whether an argument is one of a few numbers, each of which is another kind."""
         if item.__class__ not in _NUMBERS:
             return False
         seen = self._seen
@@ -64,7 +64,7 @@ class Made:
         return True
 
     def refuse(self, reason: str) -> None:
-        """From here on what the cell stands for runs as it was written."""
+        """From now on run the original code instead of the cell."""
         self.refused = reason
         self.cells[self.at] = None
         report = LOCAL.state.batch.report if LOCAL.state.batch is not None else None
@@ -94,7 +94,7 @@ class Outline(Entry):
         return _as_it_was, ()
 
     def cells_of(self, batch: Any, owner: Any) -> list[Any] | None:
-        """The cells of a model, made when they are first asked for, where its parts are what the code rests on."""
+        """Return the cells of a model, made on first request, if its parts are those that the code relies on."""
         known, made = self._known, self.made
         options = known.options(owner)
         if made is None or options is None or not options.outline or AS_WRITTEN.depth:
@@ -121,7 +121,7 @@ class Outline(Entry):
         return cells
 
     def put(self) -> None:
-        """Put the code in its place, where nobody else has put it there, or another."""
+        """Swap the code in, unless another sample or other code has replaced it."""
         function = self._function()
         if function is not None and self.made is not None:
             self.depth += 1
@@ -129,7 +129,7 @@ class Outline(Entry):
                 function.__code__ = self.made.code
 
     def take(self) -> None:
-        """Take it out again: the last one does."""
+        """Swap the code out again; the last user does."""
         function = self._function()
         if function is not None and self.made is not None:
             self.depth -= 1
@@ -165,9 +165,9 @@ _NOTHING = Placed(())
 
 
 def place(batch: Batch, owner: Any, parts: Callable[[], Iterable[Any]], known: Known) -> None:
-    """Let the methods of a model and its parts have the code with cells until the batch runs.
+    """Give the methods of a model and its parts the code with cells until the batch runs.
 
-    To exchange the code takes Python longer than a short sample: what it has learned of a function it forgets.
+    Replacing the code takes Python longer than a short sample, because it discards its specialization of a function.
     """
     if not (batch.fine or id(owner) in batch.placed):
         found = batch.placed[id(owner)] = _placed(owner, parts, known)
@@ -195,7 +195,7 @@ def _placed(owner: Any, parts: Callable[[], Iterable[Any]], known: Known) -> Pla
 
 
 def _methods(kind: type) -> list[FunctionType]:
-    """The user's own methods of a class and of those that it derives from."""
+    """Return the user's own methods of a class and its bases."""
     return [
         item
         for base in kind.__mro__
@@ -205,7 +205,7 @@ def _methods(kind: type) -> list[FunctionType]:
 
 
 def _as_it_was() -> Callable[[Any], None]:
-    """Gives what stands for an Outline where code is unpickled: its function does what it did."""
+    """Returns a replacement for an Outline in unpickled code: its function behaves as before."""
     return _nothing
 
 

@@ -30,7 +30,7 @@ _REFUSED: dict[type, str] = {
 
 
 class Site(NamedTuple):
-    """A block as a cell: its function of the model's parts and what it reads, and the lines that it stands for."""
+    """A block as a cell: its function of the model's parts and its inputs, and its source lines."""
 
     name: str
     function: FunctionType
@@ -40,7 +40,7 @@ class Site(NamedTuple):
 
 
 class Outlined(NamedTuple):
-    """A function taken apart: its new code, the cells in it, and what their order of evaluation rests on."""
+    """A split function: its new code, its cells, and the assumptions of their order of evaluation."""
 
     code: CodeType
     sites: tuple[Site, ...]
@@ -49,7 +49,7 @@ class Outlined(NamedTuple):
 
 
 def outlined(function: FunctionType, owner: Any, known: Known, enter: Any) -> Outlined:
-    """A method of `owner` with its straight-line tensor code in cells. Raises Unfollowable, which says why not.
+    """Return a method of `owner` with its straight-line tensor code in cells. Raises Unfollowable with the reason.
 
     Its code calls `enter` with the model, which gives the cells (see `outlines`), or None: then it is as it was.
     """
@@ -98,7 +98,7 @@ def outlined(function: FunctionType, owner: Any, known: Known, enter: Any) -> Ou
 
 
 def _check(node: ast.FunctionDef, scope: Scope) -> None:
-    """Raise Unfollowable where a function does what cannot be taken apart."""
+    """Raise Unfollowable if a function cannot be split."""
     for inner in ast.walk(node):
         why = _REFUSED.get(type(inner))
         if why:
@@ -112,7 +112,7 @@ def _check(node: ast.FunctionDef, scope: Scope) -> None:
 
 
 class _Placing(ast.NodeTransformer):
-    """Puts calls of cells where the blocks were."""
+    """Replaces blocks by calls of cells."""
 
     def __init__(self, maker: Outliner, function: FunctionType, body: list[Any]) -> None:
         self.maker, self.function = maker, function
@@ -120,7 +120,7 @@ class _Placing(ast.NodeTransformer):
         self.all = loads(*body, *[s for block in maker.blocks for s in block.body])
 
     def visit_Place(self, node: Any) -> Any:
-        """A call of the block's cell where what it reads may be tensors, else its statements as they were."""
+        """Emit a call of the block's cell if its inputs may be tensors, else the original statements."""
         block = node.block
         reads, writes = self._reads(block), self._outputs(block)
         if not writes:
@@ -148,7 +148,7 @@ class _Placing(ast.NodeTransformer):
         return [call, take]
 
     def _reads(self, block: Block) -> list[str]:
-        """Names that a block reads and has not written before, but the model's own."""
+        """Names that a block reads before writing them, except the model's own."""
         written: set[str] = set()
         found: dict[str, None] = {}
         for s in block.body:
@@ -160,7 +160,7 @@ class _Placing(ast.NodeTransformer):
         return list(found)
 
     def _outputs(self, block: Block) -> list[str]:
-        """Names that a block writes and somebody else reads, or it itself when it comes again."""
+        """Names that a block writes and that other code reads, or the block itself in a loop."""
         inside = loads(*block.body)
         before = self._reads(block) if block.again else []
         return [n for n in block.writes if self.all.count(n) > inside.count(n) or n in before]
@@ -185,7 +185,7 @@ class _Placing(ast.NodeTransformer):
 
 
 def tidied(body: list[Any], read: list[str]) -> list[Any]:
-    """Statements without names that are given to a value only to be read by the next one."""
+    """Return statements without names that are bound only to be read by the next statement."""
     flat = [s for each in body for s in (each if isinstance(each, list) else [each])]
     done: list[Any] = []
     for s in flat:

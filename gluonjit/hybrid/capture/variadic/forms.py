@@ -14,7 +14,7 @@ _MOST_OPERANDS = 5  # of one row each, of which any may be those of the only chi
 
 
 class Form(NamedTuple):
-    """One way to read a call: what calls with more or fewer children have in common, and each child's operands.
+    """One way to read a call: the part common to calls with more or fewer children, and each child's operands.
 
     With `of_rows` there is one entry for all children, whose operands have a row for each of them.
     """
@@ -33,7 +33,7 @@ class _Argument(NamedTuple):
 
 
 def forms(args: Sequence[Any], specs: Sequence[Spec], is_array: Callable[[Any], bool]) -> Iterator[Form]:
-    """The ways to read a call: its lists are the children, or its last arguments are."""
+    """Return the ways to read a call: its lists are the children, or its last arguments are."""
     numbers = iter(range(len(specs)))
     found = [_look(arg, specs, numbers, is_array) for arg in args]
     yield from _in_lists(found)

@@ -30,7 +30,7 @@ class Traced(NamedTuple):
 
 
 class Cell(Protocol):
-    """The part of a cell that calls with other numbers of children have in common."""
+    """The part of a cell common to calls with any number of children."""
 
     kinds: dict[Any, Kind]
     joints: dict[Any, Any]
@@ -48,24 +48,24 @@ class Maker(Protocol):
         """Tells whether an argument is an operand."""
 
     def current(self, kind: Kind) -> bool:
-        """Tells whether a kind still is what a call of its signature would give."""
+        """Tells whether a call of its signature would still give a kind."""
 
     def build(self, variadic: Variadic, roles: Roles, trace: Any) -> Any:
         """The batched program of a variadic one; `trace` is one of those that it was made from."""
 
     def agrees(self, built: Any, members: Sequence[tuple[Kind, Roles]]) -> bool:
-        """Tells whether it gives what the kinds' own programs give."""
+        """Tells whether the program agrees with the kinds' own programs."""
 
     def adopt(self, built: Any, kinds: Sequence[Kind]) -> None:
-        """Let the program know what those of the kinds do, whose place it takes."""
+        """Give the program the data of the kinds' programs that it replaces."""
 
     def program(self, built: Any) -> Any:
-        """Returns what kinds have as their program."""
+        """Returns the program of kinds."""
 
 
 @dataclass
 class Joint:
-    """Calls of one form: what was traced of them so far, and the program for any number of children once there is."""
+    """Calls of one form: their traces so far, and the program for any number of children once it exists."""
 
     members: list[tuple[Traced, Roles]] = field(default_factory=list)
     variadic: Variadic | None = None
@@ -112,7 +112,7 @@ def join(
 
 
 def _exchanged(kind: Kind, kinds: Mapping[int, Kind]) -> Kind:
-    """Returns what stands in place of a kind; one that is split stays, with another rest."""
+    """Returns the replacement of a kind; a split kind stays, with another rest."""
     if kind.split is None:
         return kinds.get(id(kind), kind)
     rest = kinds.get(id(kind.split.rest), kind.split.rest)
@@ -121,7 +121,7 @@ def _exchanged(kind: Kind, kinds: Mapping[int, Kind]) -> Kind:
 
 
 def _joint(maker: Maker, cell: Cell, key: Any) -> Joint:
-    """Finds what is known of calls of one form, as long as parameters are the arrays that they were traced with."""
+    """Finds the data on calls of one form, as long as parameters are the arrays they were traced with."""
     joint: Joint | None = cell.joints.get(key)
     if joint is None or (joint.first is not None and not maker.current(joint.first)):
         joint = cell.joints[key] = Joint()
@@ -153,7 +153,7 @@ def _roles(form: Form, new: Traced) -> Roles | None:
 
 
 def _make_variadic(maker: Maker, joint: Joint) -> list[tuple[Traced, Roles]] | None:
-    """The calls so far that have one program; `joint` then has it. None if there are not two of them."""
+    """Return the calls so far that share one program, which `joint` then has. None if there are fewer than two."""
     if len({_children(member) for member in joint.members}) < 2 or joint.tries >= _MOST_TRIES:
         return None
     joint.tries += 1

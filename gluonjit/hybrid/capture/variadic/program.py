@@ -56,7 +56,7 @@ class _Value(NamedTuple):
 
 
 class _VariadicMaker:
-    """A domain that makes a variadic program of what is done for the node and for its first child."""
+    """A domain that makes a variadic program from the work for the node and for its first child."""
 
     def __init__(self, trace: TracedProgram, children: Roles) -> None:
         self.variadic = Variadic()
@@ -99,7 +99,7 @@ class _VariadicMaker:
         return self._constants[id(array)]
 
     def apply(self, name: str, attrs: Attrs, inputs: Sequence[_Value], outputs: Sequence[Shaped]) -> list[_Value]:
-        """Applies an operator, but for other children than the first."""
+        """Applies an operator, except for children other than the first."""
         of = {value.child for value in inputs if value.child is not None}
         if len(of) > 1:
             raise Unlike(f"{name} takes the values of several children")
@@ -138,7 +138,7 @@ class _VariadicMaker:
         return numbers
 
     def _belonging(self, value: _Value, child: int | None) -> int:
-        """The number of a value as one of the child, where it is needed so; constants belong to everybody."""
+        """Return the number of a value as one of the child, if needed; constants belong to both."""
         assert value.number is not None
         variadic = self.variadic
         number = value.number

@@ -57,13 +57,13 @@ class Unlike(Exception):
 
 
 class Sum(NamedTuple):
-    """Terms that are added up; it becomes a value when something else than an addition uses it."""
+    """A sum of terms; it becomes a value when something other than an addition uses it."""
 
     terms: tuple[Any, ...]
 
 
 class Listed(NamedTuple):
-    """Values put together along axis 0, one row or entry each."""
+    """Values joined along axis 0, one row or entry each."""
 
     values: tuple[Any, ...]
 
@@ -91,16 +91,16 @@ class Dialect(Protocol):
     """The meaning of an engine's operators."""
 
     def plain(self, op: Any) -> tuple[str, Attrs]:
-        """Name and attributes of an operator, without what differs between equal ones."""
+        """Return name and attributes of an operator, without those that differ between equal operators."""
 
     def folded(
         self, op: Any, trace: TracedProgram, known: Mapping[int, Known], value: Value, domain: Domain
     ) -> list[Known] | None:
-        """Returns what an operator gives that need not run, a longer sum for one; None for others. Raises Unlike."""
+        """Returns the result of an operator that need not run, such as a longer sum; None for others. Raises Unlike."""
 
 
 def read(trace: TracedProgram, results: Sequence[int], domain: Domain, dialect: Dialect) -> list[Any]:
-    """Go through a program in a domain; returns the values of the results. Raises Unlike."""
+    """Interpret a program in a domain and return the values of its results. Raises Unlike."""
     known: dict[int, Known] = {position: domain.operand(position) for position in range(len(trace.operands))}
     known.update((position, domain.constant(array)) for position, array in trace.consts)
     made: dict[int, Any] = {}
@@ -125,5 +125,5 @@ def read(trace: TracedProgram, results: Sequence[int], domain: Domain, dialect: 
 
 
 def terms_of(found: Known, position: int, value: Value) -> tuple[Any, ...]:
-    """Returns what a value adds to a sum."""
+    """Returns the terms that a value adds to a sum."""
     return found.terms if isinstance(found, Sum) else (value(position),)

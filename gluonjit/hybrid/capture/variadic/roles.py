@@ -25,5 +25,5 @@ class Roles(NamedTuple):
         return {position for role in self.roles for position in role}
 
     def shaped(self, spec: Spec) -> Shaped:
-        """Shape and dtype of what one child brings."""
+        """Shape and dtype of one child's operand."""
         return ((1, *spec.row_shape), spec.dtype) if self.of_rows else (spec.shape, spec.dtype)

@@ -47,7 +47,7 @@ class Terms:
 def is_like(
     variadic: Variadic, trace: TracedProgram, results: Sequence[int], children: Roles, dialect: Dialect
 ) -> bool:
-    """Tells whether a trace is what a variadic program does for this number of children."""
+    """Tells whether a trace equals a variadic program for this number of children."""
     names: dict[int, Any] = {}
     count = children.count(trace.operands)
     for role, positions in enumerate(children.roles):

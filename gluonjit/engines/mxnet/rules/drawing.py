@@ -38,7 +38,7 @@ def multinomial(call: OperatorCall) -> list[Val]:
 
 _KINDS = "uniform normal gamma exponential poisson negative_binomial generalized_negative_binomial".split()
 _AT_ONCE = "drawn for all samples at once: the same distribution, different numbers"
-_SHAPE = "draws into a shape that does not say how many samples there are"
+_SHAPE = "draws into a fixed shape, independent of the number of samples"
 
 RULES: dict[str, Rule] = {
     **{f"_random_{name}": alone(_SHAPE, random=True) for name in [*_KINDS, "randint"]},

@@ -271,7 +271,7 @@ RULES: dict[str, Rule] = {
         for name in ("_npi_cholesky", "_npi_svd", "_npi_eigh", "_npi_eigvalsh")
     },
     **{
-        f"_npi_{name}": alone("draws into a shape that does not say how many samples there are", random=True)
+        f"_npi_{name}": alone("draws into a fixed shape, independent of the number of samples", random=True)
         for name in (
             "normal",
             "normal_n",

@@ -26,7 +26,7 @@ def layer_norm(call: OperatorCall) -> list[Val]:
 
 
 def over_samples(call: OperatorCall) -> list[Val]:
-    """convolution, pooling and batch norm in inference: (n, C, ...) of all nodes are one such array."""
+    """convolution, pooling and batch norm in inference: (n, C, ...) of all nodes form one array."""
     name = "input" if "input" in call.args else "self"
     val = call[name]
     if any(not other.shared for other in call.vals() if other is not val):

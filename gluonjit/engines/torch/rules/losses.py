@@ -14,7 +14,7 @@ NONE, MEAN, SUM = 0, 1, 2
 
 
 def elementwise(call: OperatorCall) -> list[Val]:
-    """mse_loss and its like: the operator without its sum, then each node's own."""
+    """mse_loss and similar losses: the operator without its sum, then one sum per node."""
     reduction = call.get("reduction", MEAN)
     dtype = call.outputs[0][1]
     vals = call.vals()

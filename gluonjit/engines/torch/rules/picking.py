@@ -11,7 +11,7 @@ from gluonjit.engines.torch.rules.values import ANY, NotBatchable, OperatorCall,
 
 
 def picked(call: OperatorCall) -> list[Val]:
-    """index_select with an index that is the same for all nodes, or of each node's own, or of a shared table."""
+    """index_select with an index shared by all nodes, with one per node, or from a shared table."""
     val, index = call["self"], call["index"]
     dim = axis(len(val.shape), call["dim"])
     if index.shared:
@@ -48,7 +48,7 @@ def _entries(table: Any, index: Any, shape: Shape) -> Any:
 
 
 def gathered(call: OperatorCall) -> list[Val]:
-    """gather; of rows of any number by as many of the index."""
+    """gather; for any number of rows, of an index with as many."""
     val, index = call["self"], call["index"]
     dim = axis(len(val.shape), call["dim"])
     if val.lead == index.lead == ANY and dim and val.shape[0] == index.shape[0]:
@@ -70,7 +70,7 @@ def embedded(call: OperatorCall) -> list[Val]:
 
 
 def indexed(call: OperatorCall) -> list[Val]:
-    """Indexing by tensors of whole numbers, along some dimensions."""
+    """Indexing by integer tensors, along some dimensions."""
     val, axes, arrays = _indices(call)
     if val.shared and axes == list(range(len(axes))) and _alike(arrays):
         first = arrays[0]

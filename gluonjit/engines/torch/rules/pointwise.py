@@ -10,7 +10,7 @@ _CASTS = {"add", "sub", "mul", "div", "pow", "maximum", "minimum", "where", "add
 
 
 def pointwise(call: OperatorCall) -> list[Val]:
-    """Elements of all nodes at once: in whatever form they lie, if it is one."""
+    """Elements of all nodes at once: in any layout that operands share."""
     vals = call.vals()
     shape = call.outputs[0][0]
     if len(call.outputs) != 1 and any(out[0] != shape for out in call.outputs):
@@ -33,7 +33,7 @@ def pointwise(call: OperatorCall) -> list[Val]:
 
 
 def masked(call: OperatorCall) -> list[Val]:
-    """masked_fill by a tensor of one number, which where each sample has its own are many."""
+    """masked_fill by a tensor with one element, possibly one per sample."""
     if call["value"].shared:
         return pointwise(call)
     args = {"condition": call["mask"], "self": call["value"], "other": call["self"]}
@@ -101,7 +101,7 @@ def _replaced(call: OperatorCall, placed: dict[int, Val]) -> dict[str, object]:
 
 
 def filled(call: OperatorCall) -> list[Val]:
-    """A tensor made like another: of its form."""
+    """A tensor created like another: in its layout."""
     (val,) = call.vals()
     if val.shape != call.outputs[0][0]:
         raise NotBatchable(f"{call.name}: another shape")
@@ -110,7 +110,7 @@ def filled(call: OperatorCall) -> list[Val]:
 
 
 def made_like(call: OperatorCall) -> list[Val]:
-    """new_zeros and its like: of any size, with the dtype and device of another; the same for all nodes."""
+    """new_zeros and similar functions: of any size, with the dtype and device of another; the same for all nodes."""
     shape, dtype = call.outputs[0]
     func = call.func
     args = {name: value for name, value in call.args.items() if name != "self"}

@@ -10,7 +10,7 @@ from gluonjit.engines.torch.rules.values import NotBatchable, OperatorCall, Shap
 
 
 def reduced(call: OperatorCall) -> list[Val]:
-    """Over one, several or all dimensions; a single one wherever it lies."""
+    """Over one, several or all dimensions; a single one in any layout."""
     val = call["self"]
     rank = len(val.shape)
     dims = _dims(call, rank)
@@ -63,7 +63,7 @@ def _results(call: OperatorCall, slots: Any, placed: Val, rest: Shape) -> list[V
 
 
 def kept(call: OperatorCall) -> list[Val]:
-    """Along one dimension that stays: softmax, cumsum, sort."""
+    """Softmax, cumsum and sort: along one dimension that is kept."""
     val = call["self"]
     if not val.shape:
         raise NotBatchable(f"{call.name}: of a scalar")

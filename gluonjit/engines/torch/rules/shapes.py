@@ -19,7 +19,7 @@ def viewed(call: OperatorCall) -> list[Val]:
 
 
 def moved(call: OperatorCall) -> list[Val]:
-    """The same elements as a tensor of its own, without gradient, or as they are: in whatever form they lie."""
+    """Clone, detach, contiguous and casts: in any layout."""
     (val,) = call.vals()
     return [call.result(call.again({"self": val}), val.lead, val.rest)]
 
@@ -160,7 +160,7 @@ def flipped(call: OperatorCall) -> list[Val]:
 
 
 def of_diagonal(call: OperatorCall) -> list[Val]:
-    """diagonal: of two dimensions of one node's value."""
+    """diagonal: of two dimensions of a node's value."""
     val = call["self"]
     first, second = (axis(len(val.shape), call.get(name, k)) for k, name in enumerate(("dim1", "dim2")))
     changes = {"self": call.stack(val), "offset": call.get("offset", 0), "dim1": first + 1, "dim2": second + 1}
@@ -168,7 +168,7 @@ def of_diagonal(call: OperatorCall) -> list[Val]:
 
 
 def diagonal(call: OperatorCall) -> list[Val]:
-    """tril and triu: of the last two dimensions, as they are of one node's value."""
+    """tril and triu: of the last two dimensions of a node's value."""
     val = call["self"]
     placed = call.ending(val, 2)
     return [call.result(call.again({"self": placed}), placed.lead, placed.rest)]

@@ -34,7 +34,7 @@ _GROWTH = 0.01
 
 
 class Collector:
-    """The seconds that the collector takes, by generation, as `gc.callbacks` are told."""
+    """The seconds of the garbage collector by generation, from `gc.callbacks`."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -71,7 +71,7 @@ def train(engine: Any, net: Any, given: Sequence[Any]) -> Any:
 
 
 def measure(name: str, minibatches: int, batch_size: int, seed: int) -> dict[str, Any]:
-    """Time minibatches, and what of each was the collector's."""
+    """Time minibatches, and the collector's share of each."""
     engine = engine_of("host", name)
     trees, draw = Trees(engine, batch_size, seed), np.random.RandomState(seed)
     net = trees.nets[1]

@@ -83,7 +83,7 @@ def random_tree(random: np.random.RandomState, most: int = 12) -> tuple[Any, Any
 
 
 class Soak:
-    """A model in training, and what its process holds."""
+    """A model in training, and the memory of its process."""
 
     def __init__(self, seed: int, batch_size: int = 8, units: int = 16) -> None:
         mx.random.seed(seed)

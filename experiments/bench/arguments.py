@@ -41,7 +41,7 @@ def seconds(text: str) -> float:
 
 
 def names(text: str, known: Sequence[str], what: str) -> tuple[str, ...]:
-    """Read a comma-separated list of names of `known`, each once; `what` one of them is called."""
+    """Read a comma-separated list of distinct names out of `known`; `what` is the word for one, for errors."""
     found = tuple(name.strip() for name in text.split(","))
     for name in found:
         if name not in known:
@@ -64,7 +64,7 @@ def add_data(parser: argparse.ArgumentParser, folder: str = "the data sets", sam
 
 
 def ended(run: Callable[[], Sequence[str]], *errors: type[Exception]) -> int:
-    """Run a command that returns what is wrong; 0 is nothing, 1 something or one of these errors, 130 Ctrl-C."""
+    """Run a command that returns faults; return the exit code: 0 for none, 1 for faults or errors, 130 for Ctrl-C."""
     try:
         faults = run()
     except KeyboardInterrupt:

@@ -74,11 +74,11 @@ class BaseSystem:
         raise NotImplementedError
 
     def states(self) -> dict[str, np.ndarray]:
-        """Copy what the optimizer remembers, as float32 arrays by name."""
+        """Copy the optimizer's state, as float32 arrays by name."""
         raise NotImplementedError
 
     def set_states(self, states: dict[str, np.ndarray]) -> None:
-        """Set what the optimizer remembers; raises ValueError where it is not of this optimizer."""
+        """Set the optimizer's state; raises ValueError if it belongs to another optimizer."""
         raise NotImplementedError
 
     def meet(self, samples: Sequence[Any], size: int) -> None:
@@ -105,29 +105,29 @@ class BaseSystem:
         return perf_counter() - began
 
     def figures(self) -> Figures | None:
-        """Return what the last minibatch took, where the system knows."""
+        """Return the figures of the last minibatch, if the system has any."""
         return None
 
     def notes(self) -> dict[str, int]:
-        """Return what else there is to say of the system, in numbers."""
+        """Return other figures of the system."""
         return {}
 
     def profile(self, phase: str, samples: Sequence[Any]) -> Figures | None:
-        """Run one minibatch, its parts timed apart; return what it took, where the system knows."""
+        """Run one minibatch with its parts timed separately; return its figures, if the system has any."""
         return None
 
 
 class Batched(BaseSystem):
-    """A system that gluonjit batches; `options` are more of what it was told."""
+    """A system that gluonjit batches; `options` are additional options."""
 
     options: Mapping[str, Any]
 
     def figures(self) -> Figures:
-        """Return what the last minibatch took."""
+        """Return the figures of the last minibatch."""
         return last_figures()
 
     def profile(self, phase: str, samples: Sequence[Any]) -> Figures:
-        """Run one minibatch with a wait after each part; return what it took."""
+        """Run one minibatch with a wait after each part, and return its figures."""
         with profiled(bool(self.sharing), **self.options):
             self.timed(phase, samples)
         return self.figures()

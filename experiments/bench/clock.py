@@ -33,13 +33,13 @@ class Timed(Protocol):
 
     @property
     def sharing(self) -> bool | None:
-        """Tells whether equal work is done once; None if there is no such choice."""
+        """Tells whether equal work is done once; None if that does not apply."""
 
     def timed(self, phase: str, samples: Sequence[Any]) -> float:
         """Run one minibatch and return its seconds."""
 
     def figures(self) -> Figures | None:
-        """Return what the last minibatch took, where the system knows."""
+        """Return the figures of the last minibatch, if the system has any."""
 
     def profile(self, phase: str, samples: Sequence[Any]) -> Figures | None:
         """Run one minibatch, its parts timed apart."""
@@ -204,7 +204,7 @@ def measure_all(
 
 
 def row_of(workload: str, batch_size: int, system: Timed, phase: str, timing: Timing) -> dict[str, Any]:
-    """Return what is reported of one system in one phase."""
+    """Return the row of one system in one phase."""
     return {
         "workload": workload,
         "system": system.name,

@@ -23,7 +23,7 @@ MODULES = {
 
 
 def engine_of(experiment: str, name: str) -> Any:
-    """Import what an experiment has of an engine; a protocol of the experiment says what that is."""
+    """Import an experiment's module for an engine; the experiment defines its protocol."""
     return import_module(MODULES[experiment][name])
 
 

@@ -18,7 +18,7 @@ _HEADER = 4096  # bytes of an array's header, at most
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write JSON to a file beside and move it in place; to a device or a pipe as it is."""
+    """Write JSON atomically; a device or a pipe is written to directly."""
     text = json.dumps(value, indent=1, allow_nan=False) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, text.encode())
@@ -54,7 +54,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def read_arrays(path: Path, most: int) -> dict[str, np.ndarray]:
     """Read the float32 arrays of an .npz file, of this many bytes together, without unpickling anything.
 
-    Raises OSError, and ValueError for what is no such file or holds numbers that are not finite.
+    Raises OSError, and ValueError for any other file or numbers that are not finite.
     """
     found: dict[str, np.ndarray] = {}
     try:

@@ -28,7 +28,7 @@ REPEATABLY = {"granularity": "cell", "scheduler": "agenda", "sharing": True}
 
 
 def last_figures() -> Figures:
-    """Return what the last minibatch on this thread took."""
+    """Return the figures of the last minibatch on this thread."""
     report = gluonjit.explain()
     ms = {part: float(report.ms.get(part, 0.0)) for part in PARTS}
     return Figures(report.launches, report.lower_bound, report.cache["hits"], report.cache["misses"], ms)
@@ -41,6 +41,6 @@ def profiled(sharing: bool, **options: Any) -> AbstractContextManager[Any]:
 
 
 def executed() -> tuple[str, int]:
-    """Names what ran the last minibatch, as "replay" or "replay, eager", and how many nodes were padding."""
+    """Names the executors of the last minibatch, such as "replay, eager", and the number of padding nodes."""
     report = gluonjit.explain()
     return ", ".join(report.executed.ran), report.padded

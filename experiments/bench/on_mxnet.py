@@ -54,7 +54,7 @@ class System(BaseSystem):
         return losses
 
     def outputs(self, samples: Sequence[Any]) -> Any:
-        """Return what the model gives for a minibatch, for pairs (n, 5) log-probabilities."""
+        """Return the model's outputs for a minibatch, for pairs (n, 5) log-probabilities."""
         return mx.nd.concat(*[self.program.output(self.net, sample) for sample in samples], dim=0)
 
     def infer(self, samples: Sequence[Any]) -> np.ndarray:
@@ -82,11 +82,11 @@ class System(BaseSystem):
             parameter.set_data(mx.nd.array(weights[name]))
 
     def states(self) -> dict[str, np.ndarray]:
-        """Copy what the optimizer remembers: an array for each parameter that it has met, by its number."""
+        """Copy the optimizer's state: an array for each parameter it has updated, by its number."""
         return {str(index): state.asnumpy() for index, state in self.trainer._updaters[0].states.items()}
 
     def set_states(self, states: dict[str, np.ndarray]) -> None:
-        """Set what the optimizer remembers."""
+        """Set the optimizer's state."""
         parameters, updater = list(self.parameters.values()), self.trainer._updaters[0]
         known = {str(index): parameter.shape for index, parameter in enumerate(parameters)}
         check_shapes(states, {name: shape for name, shape in known.items() if name in states})

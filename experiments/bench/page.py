@@ -21,7 +21,7 @@ def markers(engine: str, command: str = "zoo") -> tuple[str, str]:
 
 
 def put(path: Path, engine: str, text: str, command: str = "zoo") -> None:
-    """Replace what stands between the markers of a page; a page that does not exist is made of it alone."""
+    """Replace the text between the markers of a page; a missing page is created with it."""
     begin, end = markers(engine, command)
     page = path.read_text(encoding="utf-8") if path.exists() else f"{begin}\n{end}\n"
     if page.count(begin) != 1 or page.count(end) != 1 or page.index(begin) > page.index(end):

@@ -50,7 +50,7 @@ def draw(result: dict[str, Any], path: Path) -> None:
 
 
 def _title(result: dict[str, Any]) -> str:
-    """Say what was measured, and whether it may be quoted."""
+    """Return the title: the measurement, and whether it may be quoted."""
     made = result["workload"].endswith(("builtin", "synthetic"))
     cores = f"{result['threads']} thread" + ("s" if result["threads"] > 1 else "")
     title = f"{result['workload']}{' (generated, synthetic corpus)' if made else ''}, {cores}"
@@ -78,7 +78,7 @@ def _panel(panel: Any, rows: list[dict[str, Any]], slowest: float | None, paper:
 
 
 def _write(panel: Any, place: int, right_of: float, text: str) -> None:
-    """Write a figure beside its bar."""
+    """Write a figure next to its bar."""
     panel.annotate(text, (right_of, place), xytext=(5, 0), textcoords="offset points", va="center", fontsize=9)
 
 

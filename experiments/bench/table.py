@@ -42,7 +42,7 @@ def findings(
     floors: Mapping[tuple[str, str], int] = FLOORS,
     baselines: Sequence[str] = BASELINES,
 ) -> dict[str, Any]:
-    """Return the ratios of a run, or what makes it unfit to claim any: a baseline under its floor."""
+    """Return the ratios of a run, or the reason why it has none: a baseline under its floor."""
     under = []
     for (system, phase), floor in floors.items():
         found = rate(rows, system, phase)
@@ -66,7 +66,7 @@ def ratios_of(rows: Sequence[Row], baselines: Sequence[str] = BASELINES) -> dict
 
 
 def table(result: dict[str, Any]) -> str:
-    """Return the rows as text, with what can be concluded."""
+    """Return the rows as text, with conclusions."""
     lines = rates(result["rows"], "pairs/s")
     lines += [""] + [f"not fit for claims: {reason}" for reason in result["under_floor"]]
     lines += claims(result["ratios"])
@@ -109,7 +109,7 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _claim(system: str, phase: str, found: dict[str, float], with_paper: bool) -> str:
-    """Return one sentence of ratios; the paper's own stand beside them as what they are."""
+    """Return one sentence of ratios; the paper's own are marked as such."""
     parts = []
     for baseline, ratio in found.items():
         paper = PAPER.get((baseline, phase)) if with_paper else None

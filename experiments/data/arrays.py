@@ -14,7 +14,7 @@ Make = Callable[[np.ndarray], Any]
 
 
 def maker(engine: str, device: str | None = None) -> Make:
-    """Return what makes arrays of `mxnet` or `torch`; `device` is torch's, by default its processor."""
+    """Return a function that makes arrays of `mxnet` or `torch`; `device` is torch's, by default the CPU."""
     return {"mxnet": _mxnet, "torch": _torch}[engine](device)
 
 

@@ -68,7 +68,7 @@ def lexicon(sentences: Sequence[Tagged]) -> list[str]:
 
 
 def runs(sentence: Tagged) -> Iterator[str]:
-    """Yield the entities of a sentence, and what stands between them."""
+    """Yield the entities of a sentence, and the text between them."""
     run, outside = "", False
     for character, tag in zip(*sentence):
         if run and (tag[0] in "BS" or (tag == "O") != outside):

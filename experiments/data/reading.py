@@ -13,7 +13,7 @@ DATA_VARIABLE = "GLUONJIT_DATA"
 def data_dir(given: str | None, wanted: str, instead: str) -> Path:
     """Return the folder that the user named, by option or environment.
 
-    Raises DataError that names what is wanted and what to use `instead` if there are no files.
+    Raises DataError that names the missing files and what to use `instead`.
     """
     found = given or os.environ.get(DATA_VARIABLE)
     if not found:
@@ -26,7 +26,7 @@ def data_dir(given: str | None, wanted: str, instead: str) -> Path:
 
 
 def lines_of(path: Path, what: str) -> list[str]:
-    """Return the lines of a file that has to be there; `what` it holds is named where it is not."""
+    """Return the lines of a required file; the error for a missing one names its content, `what`."""
     try:
         # Only ends of lines end them: a text may hold other characters that `splitlines` takes for ends.
         lines = path.read_text(encoding="utf-8").split("\n")

@@ -50,7 +50,7 @@ def _dropped(function: ast.FunctionDef) -> bool:
 
 
 def _is_unread(line: ast.stmt, read: set[str]) -> bool:
-    """Tells whether a line makes numbers, and nobody reads them; a cell that takes notes does more."""
+    """Tells whether a line computes numbers that nobody reads; a cell that takes notes does more."""
     if "net.noting" in ast.unparse(line):
         return False
     if isinstance(line, ast.Expr):

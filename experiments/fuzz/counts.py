@@ -32,7 +32,7 @@ class Counts:
 
 @contextmanager
 def counting(counts: Counts, known: frozenset[str]) -> Iterator[None]:
-    """Count what flushes run in this region; `known` are the names of operators."""
+    """Count the nodes of flushes in this region; `known` are the names of operators."""
     original = Report.add_plan
 
     def add_plan(self: Report, plan: Any, *rest: Any, **more: Any) -> None:

@@ -59,7 +59,7 @@ class Framework(ABC):
 
     @abstractmethod
     def trainer(self) -> str:
-        """The line that makes what changes parameters by their gradients."""
+        """The line that makes the trainer or optimizer."""
 
     @abstractmethod
     def call(self, program: str, arguments: list[str], way: Way) -> str:
@@ -101,26 +101,26 @@ class Framework(ABC):
 
     @abstractmethod
     def end(self, net: Any, found: dict[str, Any], batched: bool) -> None:
-        """Let the net be eager again, and keep errors of what is still running."""
+        """Make the net eager again, and collect errors of pending work."""
 
     @abstractmethod
     def unusable(self, name: str, value: Any) -> bool:
-        """Tells whether the eager program's result cannot say what is right."""
+        """Tells whether the eager program's result is unusable as the oracle."""
 
     @abstractmethod
     def known(self, value: Any) -> bool:
         """Tells whether an error of the eager program need not be one of the batched program."""
 
     def refused(self, value: Any) -> bool:
-        """Tells whether a result is the eager program's refusal to go backward through what was written to."""
+        """Tells whether a result is the eager program's refusal of a backward through overwritten values."""
         return False
 
     def copied(self, text: str) -> bool:
-        """Tells whether a batch need not refuse that, because it has its own copies of what was written to."""
+        """Tells whether a batch need not refuse this, because it has its own copies of the overwritten values."""
         return False
 
     def recorded(self, value: Any) -> bool:
-        """Tells whether a result is the eager program's refusal of a write to what recorded calls have read."""
+        """Tells whether a result is the eager program's refusal of a write to an array read by recorded calls."""
         return False
 
     def limit(self, wanted: Any, found: Any, text: str) -> bool:
@@ -133,7 +133,7 @@ class Framework(ABC):
 
     @abstractmethod
     def operators(self) -> frozenset[str]:
-        """The names of the framework's operators, by which those are told from cells."""
+        """The names of the framework's operators, which distinguish them from cells."""
 
     # --- of all frameworks ---------------------------------------------------------------------------------------
 

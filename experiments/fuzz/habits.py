@@ -178,7 +178,7 @@ def _put(case: Case, drawn: Drawn, at: int) -> Case:
 
 
 def _with_steps(sample: Sample, steps: tuple[Step, ...], at: int) -> Sample:
-    """Mostly at the end: what is computed last is what a program returns."""
+    """Insert steps, mostly at the end, because a program returns what it computes last."""
     made = sample.steps
     for k, step in enumerate(steps):
         place = len(made) if (at + k) % 3 else (at + 7 * k) % (len(made) + 1)
@@ -187,7 +187,7 @@ def _with_steps(sample: Sample, steps: tuple[Step, ...], at: int) -> Sample:
 
 
 def _with_actions(minibatch: Minibatch, actions: tuple[Action, ...]) -> Minibatch:
-    """Before a weight is written to, what uses it mostly runs, as where a loss is printed."""
+    """Insert actions; before a write to a weight, its uses mostly run, as when a loss is printed."""
     made = minibatch._replace(actions=(*minibatch.actions, *actions))
     numbers = [action.number for action in actions if action.what == "weight"]
     if numbers and numbers[0] % 5:

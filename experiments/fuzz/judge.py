@@ -34,7 +34,7 @@ class Verdict(NamedTuple):
 
 
 class Judge:
-    """Keeps the nets, so that what is cached for one case serves others."""
+    """Keeps the nets, so that caches of one case serve others."""
 
     def __init__(self, framework: Framework) -> None:
         self.framework = framework
@@ -55,7 +55,7 @@ class Judge:
         return self.framework.tolerance(rendered.text, rendered.dtypes)
 
     def verdict(self, case: Case, fresh: bool = False) -> Verdict:
-        """Compare; `fresh` forgets before what earlier cases have left in caches."""
+        """Compare; `fresh` first clears what earlier cases have left in caches."""
         rendered = self.render(case)
         net = self.net(case.way.dtype)
         framework = self.framework
@@ -124,7 +124,7 @@ class Judge:
         return found
 
     def _wrong(self, wanted: Found, found: Found, tolerance: float) -> list[tuple[str, str]]:
-        """Names what differs, and is not meant to."""
+        """Names the unintended differences."""
         pairs = difference(found, wanted, tolerance)
         return [pair for pair in pairs if not self._known(wanted, found, pair[0])]
 

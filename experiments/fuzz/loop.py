@@ -32,7 +32,7 @@ class Failure:
 
 @dataclass
 class Findings:
-    """Counts of what was run and found; `as_json` is what is written."""
+    """Counts of runs and findings; `as_json` is written to the file."""
 
     seed: int
     cases: int = 0
@@ -82,7 +82,7 @@ def fuzz(
     on_hang: Callable[[Findings], None] | None = None,
     on_failure: Callable[[Failure], None] | None = None,
 ) -> Findings:
-    """Run the cases; an interruption ends the run, and what was found until then is kept.
+    """Run the cases; an interruption ends the run and keeps the findings so far.
 
     A case that hangs does so inside a framework, where nothing can end it: `on_hang` gets what was found, and has to
     end the process. `on_failure` gets each failure when it has been cut down.

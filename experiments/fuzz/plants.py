@@ -37,7 +37,7 @@ def planted(framework: Framework, name: str | None) -> Iterator[None]:
 
 
 def but_the_last(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns what captures calls, with those that differ in their last operand alone taken as equal."""
+    """Returns a capture function that treats calls as equal if they differ only in their last operand."""
     shared: dict[Any, Any] = {}
 
     def captured(batch: Any, record: Any, operands: Any) -> Any:
@@ -61,7 +61,7 @@ def stale_state() -> list[Patch]:
 
 
 def lost_effect() -> list[Patch]:
-    """A call may write, while it is traced, to what outlives it: that happens once, and not for each sample."""
+    """Let a traced call write to objects that outlive it: this happens once, and not for each sample."""
     space = {"__name__": "gluonjit"}  # what is called while a call is traced must be no code of the program's
     exec("def writable(self, item, name):\n    return item", space)
     return [*stale_state(), (Follower, "writable", space["writable"])]

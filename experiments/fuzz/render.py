@@ -25,7 +25,7 @@ class Rendered(NamedTuple):
 
 
 def render(case: Case, net: Any, framework: Framework) -> Rendered:
-    """Write the text of a case. What decides on operands is shapes: each program is run once to know them."""
+    """Write the text of a case. Shapes determine the operands: each program is run once to know them."""
     return _Writer(case, net, framework).written()
 
 

@@ -152,7 +152,7 @@ class Run:
 
 
 def var_of(name: str, array: Any) -> Var:
-    """An array's name with what instructions look at."""
+    """An array's name with the properties that instructions use."""
     return Var(name, tuple(array.shape), dtype_name(array.dtype))
 
 

@@ -36,6 +36,6 @@ def script(framework: Framework, rendered: Rendered, dtype: str, tolerance: floa
 
 
 def _plain(module: ModuleType) -> str:
-    """The text of a module without what it takes from elsewhere in the fuzzer."""
+    """The text of a module without its imports from the fuzzer."""
     lines = inspect.getsource(module).split("\n")
     return "\n".join(line for line in lines if not line.startswith(("from __future__", "from experiments")))

@@ -62,7 +62,7 @@ def wait(device: str) -> None:
 def floor_of(products: Sequence[Product], phase: str, rates: Rates) -> float:
     """Return the least seconds of the products of a minibatch; training has those of the gradients too.
 
-    Each takes as long as its multiply-adds or as what it reads and writes, whichever is longer.
+    Each takes the longer of its multiply-adds and its reads and writes.
     """
     return sum(
         max(2 * macs / (rates.gflops * 1e9), floats * BYTES / (rates.gigabytes * 1e9))

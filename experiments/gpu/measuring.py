@@ -98,7 +98,7 @@ def _by_interest(hidden: Sequence[int]) -> list[int]:
 def _agreeing(
     wanted: Wanted, workload: Workload, net: Any, expected: dict[str, Any], found: Found, where: dict[str, Any]
 ) -> list[BaseSystem]:
-    """Return the systems that compute what the processor does, and note why others are not among them."""
+    """Return the systems that agree with the CPU, and note why others do not."""
     made = make(workload, net, wanted.systems, wanted.device)
     found.skipped += [{**where, "system": name, "why": why} for name, why in made.missing.items()]
     systems = []
@@ -196,7 +196,7 @@ def _part(system: BaseSystem, batch: list[Any]) -> list[Any]:
 def _row(
     wanted: Wanted, system: BaseSystem, phase: str, rates: list[float], batch: list[Any], where: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return what is reported of a system; its kernels are those of one more minibatch."""
+    """Return the row of a system; its kernels are those of one more minibatch."""
     part = _part(system, batch)
     kernels = profiled(lambda: system.timed(phase, part), wanted.device)
     figures = system.figures()

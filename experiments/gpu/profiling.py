@@ -31,7 +31,7 @@ def profiled(run: Callable[[], Any], device: str) -> Kernels | None:
 
 
 def kernels_of(events: Iterable[Any]) -> Kernels:
-    """Count what ran on the device; the profiler's own marks, which span kernels, are not."""
+    """Count the kernels on the device, without the profiler's own marks, which span kernels."""
     on_device = [
         event
         for event in events

@@ -19,7 +19,7 @@ MEASURES = ("workload", "hidden", "batch", "phase", "system", "samples/s", "of f
 
 
 def result_of(wanted: Wanted, found: Found, command: str, seconds: float) -> dict[str, Any]:
-    """Return all that there is to keep."""
+    """Return everything to store."""
     return {
         "command": command,
         "device": device_of(wanted.device),
@@ -50,7 +50,7 @@ def device_of(device: str) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str | None]:
-    """Name the versions of what has a part in it."""
+    """Name the versions of the software involved."""
     return {
         "gluonjit": gluonjit.__version__,
         "torch": str(torch.__version__),
@@ -84,7 +84,7 @@ def _key(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _why(skipped: dict[str, Any]) -> str:
-    """Say what is missing and why; a system that is never there is named once."""
+    """Say what is missing and why; a system without any row is named once."""
     if "system" in skipped and "agree" not in skipped["why"]:
         return f"{skipped['system']}: {skipped['why']}"
     named = [f"{name} {value}" for name, value in skipped.items() if name != "why"]

@@ -40,7 +40,7 @@ class Workload:
 
     @property
     def program(self) -> Program:
-        """Returns what systems run."""
+        """Returns the program that systems run."""
         return Program(self.family, self.loss, partial(torch.optim.SGD, lr=RATE))
 
     def net(self, hidden: int, seed: int) -> nn.Module:

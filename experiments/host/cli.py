@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> list[str]:
-    """Measure, print and write; returns what is not as it has to be."""
+    """Measure, print and write; returns the faults."""
     from experiments.bench.files import write_json
     from experiments.bench.page import put
     from experiments.host.measure import TOLERANCE

@@ -134,6 +134,6 @@ def shared(engine: str, rounds: int, batch_size: int, seed: int) -> list[Shared]
 
 
 def _medians(found: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """The median of what a minibatch takes, and of its row programs as a share of that."""
+    """Return the median time of a minibatch, and the median share of its row programs."""
     whole = median(ms for ms, _ in found)
     return whole, whole * median(rows / ms for ms, rows in found)

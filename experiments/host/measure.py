@@ -92,7 +92,7 @@ class Program(Protocol):
     stub: Any  # of the sort of call
 
     def draw(self, draw: np.random.RandomState) -> Any:
-        """Draw what a round is given."""
+        """Draw the operands of a round."""
 
     def run(self, net: Any, given: Any, clock: Clock) -> None:
         """Let the clock make the calls, and only those."""

@@ -76,7 +76,7 @@ gated_cell = gluonjit.cell(gated)
 
 
 class Calls(nn.Module):
-    """A sample that does what it is given, and the layers for it."""
+    """A model that calls the function it is given, and the layers for it."""
 
     def __init__(self, batched: bool) -> None:
         super().__init__()

@@ -11,7 +11,7 @@ HEAD = ("model", "batch", "training", "inference", "first", "whole", "late", "ms
 
 
 def line(training: Timed, inference: Timed) -> str:
-    """Return the line of a model: how many times as fast as eagerly, and the worse phase of what comes after."""
+    """Return the line of a model: its speedups, and the worse phase of the other columns."""
     both = (training, inference)
     cells = (
         f"`{training.model}`",

@@ -51,7 +51,7 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Wanted:
-    """A measurement to make, and how long; `command` is what was typed, for the record."""
+    """A requested measurement and its duration; `command` is the command line, for the record."""
 
     workload: str
     batch_sizes: Sequence[int]

@@ -116,7 +116,7 @@ def _all(by_engine: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
 
 
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Refuse what the engine has not, and what does not go together."""
+    """Refuse options that the engine lacks, or that cannot be combined."""
     if options.hidden and (options.against or options.workload not in PAIRS):
         parser.error(f"--hidden is for {', '.join(PAIRS)}, and cannot be combined with --against")
     if options.against and (options.peers or options.ablations or options.plot or len(options.systems or ()) > 1):

@@ -43,7 +43,7 @@ class Product(NamedTuple):
 
 
 class _Rows:
-    """Rows by their content: what is equal has one number where it is shared, and numbers of its own where not."""
+    """Rows by content: with sharing equal rows have one number, otherwise separate ones."""
 
     def __init__(self, shared: bool) -> None:
         self._shared = shared

@@ -42,7 +42,7 @@ class Measurable(Protocol):
 
 
 def floors(task: Measurable, batch_sizes: Sequence[int], gflops: float, seed: int) -> list[dict[str, Any]]:
-    """Return what a sample's products come to, for each batch size and phase, with and without sharing."""
+    """Return the floor of a sample's products, for each batch size and phase, with and without sharing."""
     found = []
     for size in batch_sizes:
         minibatches = Minibatches(task.samples, size, seed).draw(COUNTED)

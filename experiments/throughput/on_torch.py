@@ -47,7 +47,7 @@ class Task:
 
     @property
     def program(self) -> Program:
-        """Returns what systems run."""
+        """Returns the program that systems run."""
         return Program(self.family, self.loss, partial(torch.optim.SGD, lr=RATE))
 
     def twin(self) -> nn.Module:

@@ -15,7 +15,7 @@ NOTE = "SYNTHETIC: random dependency trees of SICK's mean size, a word of its ow
 
 
 def pairs(seed: int, make: Make, limit: int | None = None) -> tuple[list[Pair], np.ndarray, str]:
-    """Return the pairs with arrays that `make` makes, the vectors of their words, and what they are."""
+    """Return the pairs with arrays made by `make`, the vectors of their words, and a description."""
     rng = np.random.default_rng([seed, 6])
     sizes = np.maximum(LEAST_NODES, np.rint(rng.normal(MEAN_NODES, SPREAD, 2 * min(PAIRS, limit or PAIRS)))).astype(int)
     ends = np.cumsum(sizes)

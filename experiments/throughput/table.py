@@ -17,7 +17,7 @@ ALL_BASELINES = (*BASELINES, *dict.fromkeys(peer for peers in PEERS.values() for
 
 
 def findings(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return by batch size the ratios of a run, or what makes it unfit to claim any; and what switches gain."""
+    """Return by batch size the ratios of a run, or the reason why it has none; and the gains of switches."""
     ratios, gains = {}, {}
     workload, size_of_floors, one = FLOORS_HOLD
     checked = [row for row in result["rows"] if row["batch_size"] == size_of_floors]
@@ -77,7 +77,7 @@ def _noted(notes: Mapping[str, int]) -> str:
 
 
 def _floor(found: Mapping[str, Any], rows: Sequence[Row]) -> str:
-    """Say what the products of a step would take alone, and how near the best row of the same sharing comes."""
+    """Describe the time of a step's products alone, and how near the best row of the same sharing comes."""
     sharing = "equal work once" if found["sharing"] else "nothing shared"
     text = (
         f"floor, {PHASE_NAMES[found['phase']]}, {sharing}: {found['mega_multiply_adds']:.2f} M multiply-adds a sample, "
@@ -91,7 +91,7 @@ def _floor(found: Mapping[str, Any], rows: Sequence[Row]) -> str:
 
 
 def _gain_lines(gains: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """Return what each optimization gains as a table."""
+    """Return the gain of each optimization as a table."""
     if not gains:
         return []
     lines = [f"{'what is left out':<24} {'training':>9} {'inference':>10}   (dynamic, times faster than without)"]

@@ -80,11 +80,11 @@ class _Learning(BaseSystem):
                 parameter.copy_(torch.from_numpy(weights[name]))
 
     def states(self) -> dict[str, np.ndarray]:
-        """Copy what the optimizer remembers of each parameter, by its number and what it is."""
+        """Copy the optimizer's state of each parameter, by its number and name."""
         return {name: state.detach().cpu().numpy().copy() for name, state in self._states().items()}
 
     def set_states(self, states: dict[str, np.ndarray]) -> None:
-        """Set what the optimizer remembers."""
+        """Set the optimizer's state."""
         mine = self._states()
         check_shapes(states, {name: tuple(state.shape) for name, state in mine.items()})
         with torch.no_grad():
@@ -124,7 +124,7 @@ class PerSample(_Learning):
         return losses
 
     def outputs(self, samples: Sequence[Any]) -> Tensor:
-        """Return what the model gives for a minibatch, for pairs (n, 5) log-probabilities."""
+        """Return the model's outputs for a minibatch, for pairs (n, 5) log-probabilities."""
         found = [self.net(sample) for sample in samples]
         return torch.stack(found) if found[0].dim() == 1 else torch.cat(found)
 
@@ -196,7 +196,7 @@ class ByHand(_Learning):
             return np.asarray(self.model.infer(self._of(samples)))
 
     def notes(self) -> dict[str, int]:
-        """Return what the model counts."""
+        """Return the model's counts."""
         return self.model.notes() if hasattr(self.model, "notes") else {}
 
     def _of(self, samples: Sequence[Any]) -> list[Any]:

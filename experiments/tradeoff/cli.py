@@ -83,7 +83,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _calibrate(engine: str, duration: float) -> None:
-    """Measure what work costs on this machine, where that is not stored yet; in a process of its own."""
+    """Calibrate this machine if that is not stored yet, in a process of its own."""
     options = ("--engine", engine, "--if-missing", "--seconds", f"{duration:g}")
     command = [sys.executable, "-m", "gluonjit", "calibrate", *options]
     if subprocess.run(command, check=False).returncode:
@@ -91,7 +91,7 @@ def _calibrate(engine: str, duration: float) -> None:
 
 
 def _result(options: argparse.Namespace, note: str, rows: list[dict[str, Any]], interrupted: bool) -> dict[str, Any]:
-    """Return what is written."""
+    """Return the dictionary to write."""
     from experiments.tradeoff.summary import summary
 
     return {

@@ -48,7 +48,7 @@ def _granularities(rows: list[Row]) -> list[str]:
 
 
 def _nodes(panel: Any, rows: list[Row]) -> None:
-    """Draw nodes against launches: what has to be scheduled, and what is run."""
+    """Draw scheduled nodes against launches."""
     chosen = [row for row in rows if row["phase"] == "forward" and row["granularity"] != "auto"]
     for row in chosen:
         colour = COLOURS[row["granularity"]]
@@ -149,7 +149,7 @@ def _by_batch_size(panel: Any, rows: list[Row], label: str) -> None:
 
 
 def _predictions(panel: Any, rows: list[Row], found: dict[str, Any]) -> None:
-    """Draw what the cost model predicts against what was measured."""
+    """Draw the cost model's predictions against measurements."""
     chosen = [row for row in rows if row["predicted_ms"] is not None]
     panel.set_title("Predicted against measured time of a minibatch", fontsize=10)
     panel.set(xlabel="measured, milliseconds", ylabel="predicted, milliseconds")

@@ -13,7 +13,7 @@ Row = dict[str, Any]
 
 
 def row_of(workload: str, timing: Timing) -> Row:
-    """Return what is reported of a timing: medians of its repeats; the interval is [lowest, highest]."""
+    """Return the row of a timing: medians of its repeats; the interval is [lowest, highest]."""
     runs = timing.runs
     measured = median(run.seconds for run in runs)
     predicted = [run.predicted_ms for run in runs if run.predicted_ms is not None]

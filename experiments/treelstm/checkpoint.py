@@ -27,7 +27,7 @@ class CheckpointError(Exception):
 
 
 class DamagedCheckpoint(CheckpointError):
-    """A file of a checkpoint is not what was written."""
+    """A file of a checkpoint is damaged."""
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Progress:
 
 
 def save(folder: Path, setting: dict[str, Any], progress: Progress, system: BaseSystem) -> None:
-    """Write a new epoch beside the old one; `state.json` names the one that counts, and changes last."""
+    """Write a new epoch next to the old one; `state.json` names the valid one, and changes last."""
     name = f"epoch-{len(progress.epochs):04d}"
     partial, final = folder / f".{name}.partial", folder / name
     for stale in (partial, final):
@@ -83,7 +83,7 @@ def load(folder: Path, setting: dict[str, Any], system: BaseSystem) -> Progress:
 
 
 def _read(path: Path, read: Callable[[Path], Any]) -> Any:
-    """Read a file of a checkpoint, or say in a line what is wrong with it."""
+    """Read a file of a checkpoint, or raise with a one-line reason."""
     try:
         return read(path)
     except OSError as error:
@@ -95,7 +95,7 @@ def _read(path: Path, read: Callable[[Path], Any]) -> Any:
 
 
 def _checked(state: Any) -> dict[str, Any]:
-    """Reads what `save` has written. Raises ValueError if that is something else."""
+    """Reads a file written by `save`. Raises ValueError for any other."""
     wanted = {"setting": dict, "epochs": list, "best_epoch": int, "files": str}
     if not isinstance(state, dict):
         raise ValueError(f"it holds a {type(state).__name__}, not an object")

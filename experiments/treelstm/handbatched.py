@@ -35,7 +35,7 @@ class _Part(gluon.HybridBlock):
         return F.slice_axis(rows, axis=1, begin=first * self._size, end=(first + count) * self._size)
 
     def _state(self, F: Any, gates: Any, kept: Any = None) -> Any:
-        """Return rows (h, c) from the gates i, o, u and what the children's memory adds."""
+        """Return rows (h, c) from the gates i, o, u and the contribution of the children's memory."""
         c = F.Activation(self._cut(F, gates, 0), act_type="sigmoid") * F.Activation(
             self._cut(F, gates, 2), act_type="tanh"
         )
@@ -80,7 +80,7 @@ class Parents(_Part):
     names = ("h_weight",)
 
     def hybrid_forward(self, F: Any, from_x: Any, sums: Any, h_weight: Any) -> Any:
-        """Add what the sum of the children's h gives."""
+        """Add the product of the sum of the children's h."""
         total = self._cut(F, sums, 0)
         gates = from_x + F.FullyConnected(total, h_weight, num_hidden=3 * self._size, no_bias=True)
         return self._state(F, gates, self._cut(F, sums, 1))

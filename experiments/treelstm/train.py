@@ -54,7 +54,7 @@ class Outputs:
 
 
 def train(setting: Setting, outputs: Outputs) -> dict[str, Any]:
-    """Run or continue a training, and return what it reached."""
+    """Run or continue a training, and return its results."""
     corpus = load(setting.data, outputs.data_dir, setting.seed, setting.limit, setting.engine)
     print(f"data: {corpus.note}; {len(corpus.train)}/{len(corpus.dev)}/{len(corpus.test)} pairs")
     system = engine_of("treelstm", setting.engine).make_system(setting.mode, corpus.vectors, setting.seed)
@@ -87,7 +87,7 @@ def shuffled(count: int, seed: int, epoch: int) -> np.ndarray:
 
 
 def _begin(setting: Setting, outputs: Outputs, system: BaseSystem) -> Progress:
-    """Start anew, or where a checkpoint ends."""
+    """Start afresh, or from a checkpoint."""
     folder = outputs.checkpoint
     if folder is None or not checkpoint.exists(folder):
         if outputs.resume:
@@ -131,7 +131,7 @@ def _run_epoch(epoch: int, setting: Setting, pairs: Sequence[Pair], system: Base
 
 
 def _keep(result: dict[str, Any], outputs: Outputs, progress: Progress) -> None:
-    """Write what has been reached so far, so that an interrupted run leaves its epochs behind."""
+    """Write the results so far, so that an interrupted run keeps its epochs."""
     if progress.best_epoch:
         result["dev_pearson"] = progress.epochs[progress.best_epoch - 1]["dev_pearson"]
     if outputs.json:

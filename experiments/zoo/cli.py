@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> list[str]:
-    """Measure, print and write; returns what is not as it has to be."""
+    """Measure, print and write; returns the faults."""
     from experiments.bench.engines import engine_of
     from experiments.bench.files import write_json
     from experiments.bench.page import put

@@ -46,7 +46,7 @@ class Measured:
     runs: dict[str, Counts]
 
     def faults(self) -> list[str]:
-        """Names what is not as it has to be."""
+        """Names the faults."""
         found = []
         for name, run in self.runs.items():
             if run.off > TOLERANCE:
@@ -65,7 +65,7 @@ class Measured:
 def measure(engine: Engine, name: str, batch_size: int, seed: int) -> Measured:
     """Run `batch_size` samples of a model in every way, from parameters and samples drawn with `seed`.
 
-    What was known of other programs is forgotten first: counts do not depend on what ran before.
+    Caches are cleared first: counts do not depend on earlier runs.
     """
     gluonjit.clear_caches()
     row = engine.ROWS[name]

@@ -59,4 +59,4 @@ class Engine(Protocol):
         """Return each sample's loss, and in training the gradients of their sum."""
 
     def runner(self, net: Net, row: Row, training: bool) -> Callable[[Sequence[Any]], Any]:
-        """Return what runs a minibatch, up to the updated weights in training, and else to the losses on the host."""
+        """Return a function that runs a minibatch, in training up to updated weights, else to losses on the host."""

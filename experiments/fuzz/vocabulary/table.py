@@ -73,10 +73,10 @@ class Spelling(NamedTuple):
 
 
 class Dialect:
-    """A framework's spelling, and the lines that it has for each instruction beside those of all frameworks."""
+    """A framework's spelling, and its lines for each instruction in addition to those of all frameworks."""
 
     def __init__(self, spelling: Spelling, *own: Mapping[str, str], **values: Any) -> None:
-        """Take tables of lines, and what only they compute with."""
+        """Take tables of lines, and the functions that only they use."""
         self.spelling = spelling
         self.own = own
         self.values = {

@@ -29,7 +29,7 @@ NAMES = {"train": "training", "inference": "inference"}
 
 
 class Wanted(NamedTuple):
-    """A comparison to make, and how long; `command` is what was typed, for the record."""
+    """A requested comparison and its duration; `command` is the command line, for the record."""
 
     checkout: str
     engine: str

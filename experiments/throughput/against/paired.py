@@ -34,5 +34,5 @@ def ratio(seconds: Sequence[tuple[float, float]]) -> Ratio:
 
 
 def _coverage(count: int, cut: int) -> float:
-    """Return the probability that the median lies between what is left when `cut` are taken from each end."""
+    """Return the probability that the median lies within the range left after cutting `cut` values from each end."""
     return 1 - 2 * sum(comb(count, below) for below in range(cut + 1)) / 2**count

@@ -71,7 +71,7 @@ def joined(heads: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _counts(depth: np.ndarray, deepest: int) -> np.ndarray:
-    """Return how many there are of each depth, the deepest first."""
+    """Return the number of nodes of each depth, the deepest first."""
     return np.bincount(depth, minlength=deepest + 1)[::-1]
 
 

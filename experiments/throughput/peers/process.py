@@ -78,7 +78,7 @@ class Process:
         self._made.cleanup()
 
     def ask(self, command: str, **order: Any) -> dict[str, Any]:
-        """Give an order and return the reply. Raises PeerError with what went wrong."""
+        """Send a command and return the reply. Raises PeerError with the fault."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps({"do": command, **order}) + "\n")
@@ -98,7 +98,7 @@ class Process:
         return reply
 
     def _died(self) -> PeerError:
-        """Say how the process ended, with the last of what it said."""
+        """Return how the process ended, with its last output."""
         code = self._process.wait()
         said = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-LAST_LINES:]
         return PeerError(f"{self.name}: its process ended with {code}: {' / '.join(said) or 'it said nothing'}")
@@ -132,10 +132,10 @@ class Peer(Process):
         return float(self.ask("time", phase=phase, minibatches=[self._of(samples)])["seconds"][0])
 
     def figures(self) -> None:
-        """Nothing is known of what a minibatch took."""
+        """Return no figures: a peer reports none."""
 
     def notes(self) -> dict[str, int]:
-        """There is nothing else to say of a peer."""
+        """Return no other figures: a peer reports none."""
         return {}
 
     def profile(self, phase: str, samples: Sequence[Any]) -> None:

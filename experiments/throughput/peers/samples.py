@@ -77,7 +77,7 @@ def save(path: Path, family: str, samples: Sequence[Any], weights: Arrays) -> No
 
 
 def load(path: Path, family: str) -> tuple[list[Any], Arrays]:
-    """Return what was saved: samples as peers have them, and weights."""
+    """Return the saved samples, in the peers' form, and weights."""
     with np.load(path, allow_pickle=False) as stored:
         arrays = dict(stored)
     weights = {name[len(WEIGHT) :]: array for name, array in arrays.items() if name.startswith(WEIGHT)}

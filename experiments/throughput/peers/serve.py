@@ -91,7 +91,7 @@ class Server:
 
 
 def serve(server: Server, orders: TextIO, replies: TextIO) -> None:
-    """Answer each line with one, until there are no more."""
+    """Answer each line with one line, until the input ends."""
     for line in orders:
         order = json.loads(line)
         try:

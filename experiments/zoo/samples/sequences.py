@@ -33,7 +33,7 @@ def spelled(count: int, random: RandomState) -> list[Any]:
 
 
 def random_spans(random: RandomState, length: int) -> tuple[Spans, int]:
-    """Words of 2 to 4 characters, and how many there are."""
+    """Words of 2 to 4 characters, and their number."""
     spans: Spans = [[] for _ in range(length)]
     count = 0
     for first in range(length - 1):

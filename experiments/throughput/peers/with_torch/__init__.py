@@ -18,5 +18,5 @@ MODULES = {
 
 
 def model(name: str, family: str) -> Any:
-    """Return the class of a model; a KeyError says that there is none of this name for the family."""
+    """Return the class of a model. Raises KeyError if the family has none of this name."""
     return getattr(import_module(f"{HERE}.{MODULES[name][family]}"), CLASSES[family])

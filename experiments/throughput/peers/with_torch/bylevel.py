@@ -17,7 +17,7 @@ from experiments.throughput.peers.with_torch.learner import Differentiated
 
 
 def state(gates: Tensor, kept: Tensor | None = None) -> Tensor:
-    """Return the states from the gates i, o, u and what is kept of the children's memory."""
+    """Return the states from the gates i, o, u and the kept part of the children's memory."""
     i, o, u = gates.chunk(3, 1)
     c = i.sigmoid() * u.tanh()
     if kept is not None:

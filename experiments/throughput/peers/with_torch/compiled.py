@@ -46,7 +46,7 @@ class _Counted(bylevel.ByLevel):
             return super().outputs(samples)
 
     def notes(self) -> dict[str, int]:
-        """Return how many functions there are, and how many graphs were compiled for them."""
+        """Return the number of functions, and of graphs compiled for them."""
         return {"functions": len(self.run), "compilations": self.compilations}
 
 

@@ -60,7 +60,7 @@ def tanh(value: Tensor, out: Tensor) -> Tensor:
 
 
 def log_softmax_backward(gradient: Tensor, output: Tensor) -> Tensor:
-    """Return the gradient of what went into a log-softmax."""
+    """Return the gradient of a log-softmax's input."""
     return gradient - output.exp().mul_(gradient.sum(1, keepdim=True))
 
 
@@ -87,7 +87,7 @@ def divergence(scores: Tensor, targets: Tensor) -> Tensor:
 
 
 def per_sample(losses: Tensor, sizes: Sequence[int]) -> Tensor:
-    """Add up the losses of each sample, of which there are `sizes`."""
+    """Sum the losses of each sample; `sizes` are their numbers."""
     counts = torch.tensor(sizes, device=losses.device)
     owner = torch.repeat_interleave(torch.arange(len(sizes), device=losses.device), counts, output_size=len(losses))
     return losses.new_zeros(len(sizes)).index_add(0, owner, losses)

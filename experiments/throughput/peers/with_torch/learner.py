@@ -36,6 +36,6 @@ class Differentiated(Learner):
         return losses.detach(), dict(zip(self.weights, found))
 
     def outputs(self, samples: Sequence[Any]) -> Tensor:
-        """Return the model's outputs for a minibatch, without what a backward needs."""
+        """Return the model's outputs for a minibatch, without the data for a backward."""
         with torch.no_grad():
             return self.scores(samples)

@@ -86,7 +86,7 @@ class Sentiment(Learner):
         return _Tape(x, gates, tanh_c, c, h, parts, forget)
 
     def _descend(self, forest: Binary, tape: _Tape, dh: Tensor, found: dict[str, Tensor]) -> None:
-        """Go down level by level, leaves at the end; dh begins as what the scores give."""
+        """Go down level by level, leaves last; dh starts as the gradient from the scores."""
         weights, leaves = self.weights, forest.leaves
         size = dh.shape[1]
         dc = torch.zeros_like(dh)

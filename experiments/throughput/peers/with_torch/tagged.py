@@ -122,7 +122,7 @@ class Tagger(Learner):
         return _Tape(x, gates, c, tanh_c, h)
 
     def _run_backward(self, name: str, steps: _Placed, tape: _Tape, dh: Tensor) -> dict[str, Tensor]:
-        """Go back step by step; dh begins as what the scores give."""
+        """Go back step by step; dh starts as the gradient from the scores."""
         h_weight = self.weights[f"{name}_h2h_weight"]
         size = h_weight.shape[1]
         dgates, dc = torch.empty_like(tape.gates), torch.zeros_like(dh)

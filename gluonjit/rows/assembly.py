@@ -49,7 +49,7 @@ class Assembly:
 class Compiled:
     """A program for one way of being called.
 
-    saved: (space, width) of the registers that are kept for the backward pass, in order; that is None where nothing is
+    saved: (space, width) of the registers that are kept for the backward pass, in order; that is None if nothing is
     learned.
     """
 

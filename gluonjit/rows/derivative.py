@@ -17,7 +17,7 @@ from gluonjit.rows.slopes import CONSTANT, RULES, unknown
 class Derivative:
     """A program that reads registers of another and gradients of its results, and adds to gradients elsewhere.
 
-    seeds: the register that is the gradient of each result, None where it has none; reads: registers of the program
+    seeds: the register that is the gradient of each result, None if it has none; reads: registers of the program
     that are needed, operands among them.
     """
 

@@ -72,7 +72,7 @@ class RowProgram:
     """Registers are numbered, those of operands first; each has a space and a width, and is written once.
 
     results: what is stored, in order; `stops` are instructions (by position) that no gradient goes back through.
-    limits: operands that are whole numbers, each with what it has to lie below, or the step runs otherwise.
+    limits: operands that are integers, each with what it has to lie below, or the step runs otherwise.
     """
 
     spaces: tuple[int, ...]
@@ -155,7 +155,7 @@ class Builder:
         return self.emit(name, a, number=given(number))
 
     def combined(self, op: str, a: View, b: View) -> View:
-        """Two matrices element by element; one of them may be a column."""
+        """Two matrices elementwise; one of them may be a column."""
         if a.width == b.width:
             return self.emit(op, a, b)
         if a.width == 1 and op in COMMUTATIVE:
@@ -171,7 +171,7 @@ class Builder:
         return out
 
     def pick(self, a: View, number: View, operand: int) -> View:
-        """The column of a matrix that a whole number says, which has been read from this operand."""
+        """The column of a matrix that an integer says, which has been read from this operand."""
         self.limits.append((operand, a.width))
         return self.emit("PICK", a, number, width=1)
 

@@ -122,7 +122,7 @@ def renew(array: Any) -> None:
 
 
 def in_memory(array: Any) -> NDArray | None:
-    """A view of an array that is there, such as an input, without history; None where it is another."""
+    """A view of an array that is there, such as an input, without history; None if it is another."""
     base = array._b
     if base is None or base._c is None or LOCAL.state.trace is not None:
         return None

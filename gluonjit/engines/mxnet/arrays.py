@@ -49,7 +49,7 @@ def context_of(device: str) -> Context:
 
 
 def room_for(spec: Spec, rows: int) -> NDArray:
-    """An array, not yet filled, of so many rows like those of `spec`."""
+    """An array, not yet filled, of this many rows like those of `spec`."""
     return mx.nd.empty((rows, *spec.row_shape), ctx=context_of(spec.device), dtype=spec.dtype)
 
 
@@ -81,7 +81,7 @@ def address_of(array: NDArray) -> int:
 
 
 def host_view(array: NDArray) -> Any:
-    """An array in the host's memory as one of numpy, when it is computed; None where it is elsewhere, or sparse."""
+    """An array in the host's memory as one of numpy, when it is computed; None if it is elsewhere, or sparse."""
     shape, dtype = array.shape, np.dtype(array.dtype)
     size = prod(shape) * dtype.itemsize
     if not size or array.stype != "default" or not device_of(array).startswith("cpu"):

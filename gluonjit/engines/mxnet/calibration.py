@@ -58,7 +58,7 @@ class _Chains(gluon.Block):  # type: ignore[misc]
             self.cell = gluon.nn.Dense(width, in_units=width, activation=activation)
 
     def forward(self, sample: tuple[Any, int]) -> Any:
-        """Gives what is left of the features after so many layers."""
+        """Gives what is left of the features after this many layers."""
         state, length = sample
         for _ in range(length):
             state = self.cell(state)
@@ -74,7 +74,7 @@ class _Operators(gluon.Block):  # type: ignore[misc]
             self.weight = self.params.get("weight", shape=(width, width))
 
     def forward(self, sample: tuple[Any, int]) -> Any:
-        """Gives what is left of the features after so many rounds."""
+        """Gives what is left of the features after this many rounds."""
         state, length = sample
         weight = self.weight.data()
         for _ in range(length):

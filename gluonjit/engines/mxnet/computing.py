@@ -99,7 +99,7 @@ def link(array: Any) -> NDArray:
 def own(array: Any, refusing: bool = True) -> NDArray:
     """The computed array as memory of its own and its views', to be written to: others may share the rows of a batch.
 
-    Raises CaptureError where MXNet refuses the write, which it does for operators that write to a result (`refusing`).
+    Raises CaptureError if MXNet refuses the write, which it does for operators that write to a result (`refusing`).
     """
     if LOCAL.state.trace is not None:
         raise NeedsValue()

@@ -69,7 +69,7 @@ def _as_operand(value: Value, number: int, of_many: bool) -> bool:
 
 @lru_cache(maxsize=4096)
 def _number(number: int, context: Context) -> NDArray:
-    """A whole number, as operators take it."""
+    """An integer, as operators take it."""
     with UNCAPTURED, as_captured(0):
         return array([number], ctx=context, dtype="int32")
 

@@ -26,7 +26,7 @@ class Group(NamedTuple):
 
 
 class Folded(NamedTuple):
-    """Rows that are to be summed up, so many for each node, on an axis of their own."""
+    """Rows that are to be summed up, this many for each node, on an axis of their own."""
 
     rows: RowMatrix
     number: int

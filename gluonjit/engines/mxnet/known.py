@@ -19,7 +19,7 @@ _FAR = 2**31
 
 
 def known(item: Any) -> NDArray | None:
-    """The array behind an operand, for which nothing has to run; None where it waits, or is no dense array."""
+    """The array behind an operand, for which nothing has to run; None if it waits, or is no dense array."""
     if not isinstance(item, NDArray) or isinstance(item, BaseSparseNDArray):
         return None
     if getattr(item, "_v", None) is None:
@@ -35,7 +35,7 @@ def known(item: Any) -> NDArray | None:
 def whole_numbers(batch: Batch, item: Any) -> Any:
     """The numbers of a known operand of one axis or two, as MXNet reads an index: cut off towards zero.
 
-    An array of int64; None where the operand waits, has no elements, or holds what is no number of 32 bits.
+    An array of int64; None if the operand waits, has no elements, or holds what is no number of 32 bits.
     """
     array = known(item)
     if array is None or array.ndim not in (1, 2) or not array.size:

@@ -29,7 +29,7 @@ class Table:
         self.known: dict[int, tuple[Any, Value]] = {}  # looked up before, by the index array's address
 
     def forget(self) -> None:
-        """Let go of values, whose graph refers to this: what runs is freed without the collector of garbage."""
+        """Let go of values, whose graph refers to this: what runs is freed without the garbage collector."""
         self.known.clear()
 
 
@@ -56,7 +56,7 @@ def table_of(batch: Batch, weight: Any, attrs: Attrs, taped: bool) -> Table:
 
 
 def look_up(batch: Batch, indices: Any, table: Table) -> Value | None:
-    """`Embedding(indices, weight)` for concrete indices; None where they are not one-dimensional.
+    """`Embedding(indices, weight)` for concrete indices; None if they are not one-dimensional.
 
     Raises CaptureError for an index outside the table, which MXNet would silently clip.
     """

@@ -68,7 +68,7 @@ _MOST_SLICES = 8
 def _splits(trace: Trace, results: Sequence[int]) -> list[TraceOp]:
     """Cut rows of gates apart in blocks.
 
-    MXNet's SliceChannel along the last axis goes element by element. Without backward a slice_axis for each part is
+    MXNet's SliceChannel along the last axis goes elementwise. Without backward a slice_axis for each part is
     faster; with it, a SliceChannel of blocks: slices write one gradient of the whole for each part, and add them up.
     """
     made: list[TraceOp] = []

@@ -28,7 +28,7 @@ class Reach(reach.Reach):
         self.constants: set[int] = set()
 
     def through(self, step: Step) -> bool:
-        """Go on from a step's results to its operands; False where none of the results has been reached."""
+        """Go on from a step's results to its operands; False if none of the results has been reached."""
         program: Any = step.kind.program  # a `program.Program`
         if all([place.end > place.begin and self.reaches_all(place) for place in step.places]):
             self._through_all(step, program)

@@ -164,7 +164,7 @@ _inferred: dict[Any, tuple[Shaped, ...]] = {}
 def infer(name: str, attrs: Attrs, inputs: tuple[Shaped, ...]) -> tuple[Shaped, ...]:
     """Shapes and dtypes of an operator's results.
 
-    Raises CaptureError where the operator does not take such inputs, and where a reshape changes the number
+    Raises CaptureError if the operator does not take such inputs, and where a reshape changes the number
     of elements, which MXNet 1.9.1 does not check.
     """
     key = (name, attrs, inputs, LOCAL.state.numpy & SHAPES)

@@ -44,7 +44,7 @@ _WIDE = 64  # columns from which on a product takes longer than to cut one of th
 
 
 def without_zeros(trace: Trace, results: Sequence[int], operands: Collection[int]) -> Left | None:
-    """The trace without what these operands, all zeros, make zero; None where nothing is won."""
+    """The trace without what these operands, all zeros, make zero; None if nothing is won."""
     made = _Rewriting(trace, operands)
     for op in trace.ops:
         made.take(op)
@@ -74,7 +74,7 @@ class _Rewriting:
         self.constants = {position for position, _ in trace.consts}
         self.bounded: set[int] = set()
         self.biases: dict[int, int] = {}  # results that are one bias in each row
-        self.thin = 0  # products of one column in the place of wide ones
+        self.thin = 0  # products of one column in place of wide ones
         self.alias: dict[int, int] = {}
         self.shapes = list(trace.shapes)
         self.ops: list[TraceOp] = []

@@ -56,7 +56,7 @@ def _indexing(key: Any, learning: bool) -> Step:
 
 
 def step_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: int | None) -> Step | None:
-    """The step of a call; None where an argument is more than a constant."""
+    """The step of a call; None if an argument is more than a constant."""
     try:
         step = Step(
             func,
@@ -72,7 +72,7 @@ def step_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: in
 
 
 def steps_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None, parts: int) -> tuple[Step, ...] | None:
-    """Finds the steps of a call to each of so many results, or to the only one (-1); None where there are none."""
+    """Finds the steps of a call to each of this many results, or to the only one (-1); None if there are none."""
     steps = [step_of(func, args, kwargs or {}, part) for part in (range(parts) if parts >= 0 else (None,))]
     found = tuple([step for step in steps if step is not None])
     return found if len(found) == len(steps) else None

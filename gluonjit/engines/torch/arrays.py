@@ -66,8 +66,8 @@ def device_named(name: str) -> Any:
 class Look:
     """Knows what free-standing tensors of one shape, dtype and device have in common.
 
-    unfit: they are no operands of a batch; number: the look of each one, of whole numbers of at most one dimension;
-    bytes_at: reads the bytes of a small one at an address, None where a batch does not tell them by their numbers.
+    unfit: they are no operands of a batch; number: the look of each one, of integers of at most one dimension;
+    bytes_at: reads the bytes of a small one at an address, None if a batch does not tell them by their numbers.
     """
 
     __slots__ = ("bytes_at", "learns", "number", "spec", "unfit")
@@ -137,7 +137,7 @@ def on_host(tensor: Any) -> Any:
 
 
 def room_for(spec: Spec, rows: int) -> Any:
-    """A tensor, not yet filled, of so many rows like those of `spec`."""
+    """A tensor, not yet filled, of this many rows like those of `spec`."""
     return torch.empty((rows, *spec.row_shape), dtype=dtype_named(spec.dtype), device=device_named(spec.device))
 
 

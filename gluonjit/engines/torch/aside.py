@@ -37,7 +37,7 @@ def compile_(model: Any = None, *args: Any, **kwargs: Any) -> Any:
 
 
 def _module_call(original: Any) -> Any:
-    """Stands in the place of the call of a compiled module."""
+    """Stands in place of the call of a compiled module."""
 
     @wraps(original)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -50,7 +50,7 @@ def _module_call(original: Any) -> Any:
 
 
 def _function_call(model: Any, compiled: Any) -> Any:
-    """Stands in the place of a compiled function."""
+    """Stands in place of a compiled function."""
 
     @wraps(compiled)
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -118,7 +118,7 @@ def keeps_statistics(func: Any, args: Sequence[Any]) -> bool:
 
 
 def split_arguments(func: Any, named: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """Arguments by name as those of a call: by position, and by name where there is no other way."""
+    """Arguments by name as those of a call: by position, and by name if there is no other way."""
     arguments = [argument for argument in func._schema.arguments if not argument.kwarg_only]
     last = max([k for k, argument in enumerate(arguments) if argument.name in named], default=-1)
     by_name = {

@@ -66,7 +66,7 @@ class _Chains(nn.Module):  # type: ignore[misc]
         self.cell = _Layer(width, bounded)
 
     def forward(self, sample: _Sample) -> Any:
-        """Gives what is left of the features after so many layers."""
+        """Gives what is left of the features after this many layers."""
         state = sample.data
         for _ in range(sample.shape):
             state = self.cell(state)
@@ -82,7 +82,7 @@ class _Operators(nn.Module):  # type: ignore[misc]
         self.same = nn.Identity()
 
     def forward(self, sample: _Sample) -> Any:
-        """Gives what is left of the features after so many rounds."""
+        """Gives what is left of the features after this many rounds."""
         state = self.same(sample.data)
         for _ in range(sample.shape):
             state = torch.tanh(torch.mm(state, self.weight)) + 0.5 * state * torch.sigmoid(state)

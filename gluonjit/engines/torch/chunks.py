@@ -31,11 +31,11 @@ class Readers:
         self.given: dict[int, Any] = {}
 
     def rows_given(self, count: int) -> Any:
-        """From which of so many rows the backward under way comes, to be filled in."""
+        """From which of this many rows the backward under way comes, to be filled in."""
         return self.given.setdefault(current_backward(), np.zeros(count, dtype=bool))
 
     def take_given(self, count: int) -> Any:
-        """From which of so many rows the backward under way comes; all where nobody has said so."""
+        """From which of this many rows the backward under way comes; all where nobody has said so."""
         found = self.given.pop(current_backward(), None)
         return np.ones(count, dtype=bool) if found is None else found
 
@@ -195,7 +195,7 @@ def told() -> bool:
 
 
 keeps_graph: Callable[[], bool] = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", told)
-"""The flag of the backward under way: True where it was told to keep the history."""
+"""The flag of the backward under way: True if it was told to keep the history."""
 
 _executes: Callable[[Any], bool] = torch._C._will_engine_execute_node
 

@@ -77,7 +77,7 @@ class _Probe(torch.Tensor):  # type: ignore[misc]
 
 
 def build() -> None:
-    """Put doors in the place of methods of lazy tensors."""
+    """Put doors in place of methods of lazy tensors."""
     assert FAST is not None
     LazyTensor.__torch_function__ = staticmethod(FAST.main_door())  # type: ignore[method-assign]
     plain = torch.empty(1)
@@ -98,7 +98,7 @@ def build() -> None:
 
 
 def _asked(method: Callable[..., Any], first: Any, rest: tuple[Any, ...]) -> Any:
-    """The function that PyTorch gives __torch_function__ for a method; None where it changes the arguments."""
+    """The function that PyTorch gives __torch_function__ for a method; None if it changes the arguments."""
     func, args, kwargs = method(first, *rest)
     same = len(args) == 1 + len(rest) and all(given is arg for given, arg in zip(args, (first, *rest)))
     return func if same and not kwargs else None

@@ -112,7 +112,7 @@ class TorchEngine(Adapter):
         return unfit(func, args, {}, error)
 
     def call_operator(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A function of PyTorch's called on a lazy tensor. Raises CaptureError where it does not take such tensors."""
+        """A function of PyTorch's called on a lazy tensor. Raises CaptureError if it does not take such tensors."""
         try:
             return call_operator(func, args, kwargs)
         except Exception as error:

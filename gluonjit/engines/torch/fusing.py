@@ -107,7 +107,7 @@ def _operand(builder: Builder, spec: Any, space: int) -> View:
 
 
 def _whole(builder: Builder, value: RowMatrix) -> Whole:
-    """A whole number of each node. Raises NotFusable where there are any number of them."""
+    """An integer of each node. Raises NotFusable if there are any number of them."""
     if value.lead:
         raise NotFusable("an operand of int64 with several rows")
     return Whole(builder.emit("WHOLE", value.view, width=1), value.shape, value.view.reg)

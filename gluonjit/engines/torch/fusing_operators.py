@@ -25,7 +25,7 @@ class RowMatrix(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """A whole number of each node, which instructions take as a column of floats; operand: where it comes from."""
+    """An integer of each node, which instructions take as a column of floats; operand: where it comes from."""
 
     view: View
     shape: Shape
@@ -79,7 +79,7 @@ def _binary(op: str) -> Rule:
 
 
 def two(builder: Builder, op: str, a: Anything, b: Anything, shape: Shape) -> Anything:
-    """Two operands element by element; the second may be a constant row, or a column."""
+    """Two operands elementwise; the second may be a constant row, or a column."""
     if isinstance(a, Const) and op in COMMUTATIVE:
         a, b = b, a
     a = rows_in(a)
@@ -279,7 +279,7 @@ def _softmax(op: str) -> Rule:
 
 
 def _picked(a: Anything, number: Anything, builder: Builder) -> View:
-    """The entry of a row that a whole number says."""
+    """The entry of a row that an integer says."""
     a = rows_in(a)
     if a.lead or not isinstance(number, Whole) or a.shape[-1:] != (prod(a.shape),):
         raise NotFusable("entries of several rows")

@@ -39,7 +39,7 @@ class Held:
 
     @property
     def rows(self) -> Any:
-        """Its numbers; None of whole numbers, which have been read."""
+        """Its numbers; None of integers, which have been read."""
         if self._rows is None and self.raw is not None and self.spec is not None:
             self._rows = of_bytes(self.raw, self.spec).reshape(self.spec.shape)
         return self._rows

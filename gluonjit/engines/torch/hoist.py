@@ -47,7 +47,7 @@ class Cut(NamedTuple):
 
 
 def cut(trace: Trace, results: Sequence[int], leaves: Sequence[bool]) -> Cut | None:
-    """Cut what is computed of leaf operands out of a trace; None where there is none of it, or nothing else.
+    """Cut what is computed of leaf operands out of a trace; None if there is none of it, or nothing else.
 
     `leaves` says which operands are rows of inputs.
     """
@@ -69,7 +69,7 @@ def cut(trace: Trace, results: Sequence[int], leaves: Sequence[bool]) -> Cut | N
 
 
 def used_alone(trace: Trace, results: Sequence[int]) -> Cut | None:
-    """The trace without operands that no result depends on, to which no gradient goes; None where there are none."""
+    """The trace without operands that no result depends on, to which no gradient goes; None if there are none."""
     used = {position for op in trace.ops for position in op.inputs} | set(results)
     kept = tuple([position for position in range(len(trace.operands)) if position in used])
     if len(kept) == len(trace.operands):
@@ -79,7 +79,7 @@ def used_alone(trace: Trace, results: Sequence[int]) -> Cut | None:
 
 
 def _owners(trace: Trace, wanted: set[int]) -> dict[int, int | None]:
-    """For each position the leaf operand that it is computed of, None where that is constants alone; others are out."""
+    """For each position the leaf operand that it is computed of, None if that is constants alone; others are out."""
     of: dict[int, int | None] = {position: None for position, _ in trace.consts}
     of.update({operand: operand for operand in wanted})
     for op in trace.ops:

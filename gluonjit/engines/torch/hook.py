@@ -30,7 +30,7 @@ from gluonjit.hybrid.run.engine import register as register_engine
 
 
 def module_call() -> Any:
-    """Stands in the place of torch.nn.Module.__call__: a function of Python, which torch.compile can read."""
+    """Stands in place of torch.nn.Module.__call__: a function of Python, which torch.compile can read."""
     if FAST is None:
         return dynamic.call
     configure()

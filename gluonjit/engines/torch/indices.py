@@ -10,13 +10,13 @@ import numpy as np
 from gluonjit.analysis.plan import Plan
 from gluonjit.engines.torch.arrays import device_named, sent
 
-_OWNERS = -1  # in the place of a gather's number
+_OWNERS = -1  # in place of a gather's number
 
 
 class Indices(NamedTuple):
     """Index tensors by step.
 
-    gathers: that of each gather, None where rows follow each other; besides: whose child each is, for steps whose nodes
+    gathers: that of each gather, None if rows follow each other; besides: whose child each is, for steps whose nodes
     have any number of children.
     """
 

@@ -215,7 +215,7 @@ def _numbered(trace: Trace, places: Sequence[int]) -> list[Any]:
 
 
 def _of_any_rows(cell: Cell, given: Any, specs: Sequence[Any], new: Traced, batch: Batch) -> Kind:
-    """The kind of an operator that sums over rows, a loss for one: that of any number of rows, where there is one."""
+    """The kind of an operator that sums over rows, a loss for one: that of any number of rows, if there is one."""
     if new.kind.poly or not any(spec.mode == "rows" for spec in specs):
         return new.kind
     key: list[Any] = [batch.options.without, torch.is_grad_enabled()]

@@ -56,24 +56,24 @@ CHEAP: frozenset[Any] = frozenset(
 
 
 def is_whole(tensor: Any) -> bool:
-    """Tells whether a computed tensor holds whole numbers or truth values, on the host."""
+    """Tells whether a computed tensor holds integers or truth values, on the host."""
     return tensor.dtype in _WHOLE and tensor.device == _CPU and tensor.layout is torch.strided
 
 
 def as_known(tensor: Any) -> LazyTensor:
-    """A tensor of whole numbers that is there, as what a program that is captured works on."""
+    """A tensor of integers that is there, as what a program that is captured works on."""
     found = wrap(Value(0, 0, spec_of(tensor), None, False, tensor))
     found._c = tensor
     return found
 
 
 def may_be_known(tensor: Any) -> bool:
-    """Tells whether an argument of a program that is captured is of whole numbers that may be read at any time."""
+    """Tells whether an argument of a program that is captured is of integers that may be read at any time."""
     return tensor.dtype in _WHOLE and is_whole(tensor) and not is_functorch_wrapped_tensor(tensor)
 
 
 def known(item: Any) -> Any:
-    """The tensor of whole numbers behind an argument, for which nothing has to run; None where there is none."""
+    """The tensor of integers behind an argument, for which nothing has to run; None if there is none."""
     if item.__class__ is not LazyTensor:
         return item if item.__class__ is torch.Tensor and is_whole(item) else None
     spec = current(item).spec
@@ -91,7 +91,7 @@ class _Waits(Exception):
 
 
 def computed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Runs a cheap function of known tensors; None where one of its arguments is not known."""
+    """Runs a cheap function of known tensors; None if one of its arguments is not known."""
     if func in LIKE and len(args) == 2 and isinstance(args[1], torch.Tensor):
         func, args = LIKE[func], (args[0], args[1].shape)
     try:

@@ -141,7 +141,7 @@ class LazyTensor(_Signs, torch.Tensor):  # type: ignore[misc]
 
     @property
     def grad_fn(self) -> Any:
-        """The history; computes the tensor where there is one."""
+        """The history; computes the tensor if there is one."""
         return concrete(self).grad_fn if self.requires_grad else None
 
     @property
@@ -285,7 +285,7 @@ def wrap(value: Value) -> LazyTensor:
 
 
 make = wrap
-if FAST is not None:  # takes one that has ended where there is one of this look
+if FAST is not None:  # takes one that has ended if there is one of this look
     wrap = FAST.tensor
 
 

@@ -72,7 +72,7 @@ def table_of(batch: Batch, weight: Any, attrs: tuple[tuple[str, Any], ...], tape
 
 
 def look_up(batch: Batch, indices: Any, table: Table) -> Value | None:
-    """The entries at these indices, a tensor that is there; None where it has two dimensions or more, or none at all.
+    """The entries at these indices, a tensor that is there; None if it has two dimensions or more, or none at all.
 
     Raises CaptureError for an index outside of the table.
     """
@@ -106,7 +106,7 @@ def host_rows(batch: Batch, tensor: Any, row: Spec) -> Value:
 
 
 def wholes(batch: Batch, *numbers: int | list[int]) -> list[Any]:
-    """Whole numbers, and lists of them, none of them negative, each as a tensor of them would be."""
+    """Integers, and lists of them, none of them negative, each as a tensor of them would be."""
     row = intern_spec((), "int64", "cpu", "stack")
     graph = batch.graph
     entries = graph.entries(integers_of(batch, "int64", "cpu"), row)

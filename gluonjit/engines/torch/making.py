@@ -21,7 +21,7 @@ _likes: dict[Any, Any] = {}
 
 
 def made(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Runs such a function; None where another of its arguments is more than a number.
+    """Runs such a function; None if another of its arguments is more than a number.
 
     What is written over next, as what `new` gives, is the program's own; what has its numbers may be captured.
     """

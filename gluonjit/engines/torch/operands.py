@@ -27,7 +27,7 @@ class Unfit(Exception):
 
 
 class Key:
-    """A key of `[]` that is neither a whole number nor a slice."""
+    """A key of `[]` that is neither an integer nor a slice."""
 
     __slots__ = ("key",)
 

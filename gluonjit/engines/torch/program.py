@@ -261,7 +261,7 @@ def write(op: TraceOp, values: dict[int, Val], trace: Trace, writer: Writer) -> 
 
 
 def placed(value: Any, inputs: Sequence[Val]) -> Any:
-    """An argument as a trace has it, with values in the place of inputs."""
+    """An argument as a trace has it, with values in place of inputs."""
     if value.__class__ is Operand:
         return inputs[value]
     return tuple([placed(item, inputs) for item in value]) if isinstance(value, tuple) else value

@@ -33,7 +33,7 @@ class RecordedSession(Session):
         self._indices.upload(self.plan, range(len(self.plan.steps)))
 
     def learned(self, place: Place) -> Any:
-        """The rows of a place with their history; None where they have none."""
+        """The rows of a place with their history; None if they have none."""
         return self._learned.get(place.arena, {}).get(place.begin)
 
     def _note_inputs(self, place: Place, tensors: Sequence[Any]) -> None:

@@ -151,7 +151,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
     def learns_at(self, position: int) -> bool | None:
         """Tells whether gradients go through a position, for a decision: the trace holds while that is so.
 
-        None where it is not the same in all calls.
+        None if it is not the same in all calls.
         """
         if self._may_learn(position):
             self._asked |= self._through.get(position, _NONE)
@@ -235,7 +235,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         return self._record(func, named)
 
     def _by_whole_numbers(self, func: Any, args: Any) -> bool:
-        """Tells whether a call indexes by whole numbers, so that its shape depends on no value.
+        """Tells whether a call indexes by integers, so that its shape depends on no value.
 
         Not where a module's call does by an argument: outside of one node rows by known numbers are references.
         """
@@ -392,7 +392,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
             return int(torch.where(torch.ones_like(new, dtype=torch.bool), new, self._tensor(before)).position)
 
     def _as_before(self, target: TraceTensor, position: int) -> int:
-        """Casts what is written to the dtype of what it is written to. Raises NeedsValue where PyTorch refuses."""
+        """Casts what is written to the dtype of what it is written to. Raises NeedsValue if PyTorch refuses."""
         (shape, _), (before, dtype) = self.trace.shapes[position], self.trace.shapes[target.position]
         wanted = dtype_named(dtype)
         if shape != before or not torch.can_cast(self._shapes[position].dtype, wanted):
@@ -423,7 +423,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         return result
 
     def _written(self, func: Any, named: dict[str, Any]) -> TraceTensor:
-        """The tensor that an operator writes to, which this call has made. Raises NeedsValue where it is another."""
+        """The tensor that an operator writes to, which this call has made. Raises NeedsValue if it is another."""
         arguments = func._schema.arguments
         writes = [argument.name for argument in arguments if argument.alias_info and argument.alias_info.is_write]
         target = named.get(writes[0])

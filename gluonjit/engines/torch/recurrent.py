@@ -81,7 +81,7 @@ class _Layer(NamedTuple):
 
 
 def run(func: Any, args: tuple[Any, ...], capture: Capture) -> Any:
-    """Runs such a function for one sequence; None where it is called in another way, on several for one."""
+    """Runs such a function for one sequence; None if it is called in another way, on several for one."""
     if len(args) != 1 + len(_Layer._fields) or not isinstance(args[2], (list, tuple)):
         return None  # packed sequences
     layer = _Layer(*args[1:])
@@ -98,7 +98,7 @@ def run(func: Any, args: tuple[Any, ...], capture: Capture) -> Any:
 
 
 def call(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], capture: Capture) -> Any:
-    """Runs a layer for a sequence without an axis of batches; None where it is called in another way."""
+    """Runs a layer for a sequence without an axis of batches; None if it is called in another way."""
     if type(module).forward not in _FORWARDS or "forward" in module.__dict__ or kwargs or not 1 <= len(args) <= 2:
         return None
     inputs, lstm = args[0], module.mode == "LSTM"

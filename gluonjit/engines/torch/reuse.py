@@ -112,7 +112,7 @@ class _PyTorch(Reusing):
         return "a module in it has hooks, which run for each call" if hooks else ""
 
     def look(self, array: Any) -> Any:
-        """Its spec, whether it learns, and whole numbers on the host, which may be read at any time."""
+        """Its spec, whether it learns, and integers on the host, which may be read at any time."""
         look = look_of(array)
         numbers = bytes_of(look, array) if is_whole(array) else b""
         if len(numbers) > _SHORT:

@@ -57,7 +57,7 @@ WAYS: dict[str, tuple[Callable[..., Any], str, tuple[str, ...]]] = {
 
 
 def into_rows(base: Any, source: Any, index: Any, rows: Any, count: Any, way: str, *settings: Any) -> Any:
-    """One node: rows of `source` into those of `base`, of which there are so many."""
+    """One node: rows of `source` into those of `base`, of which there are this many."""
     raise NotImplementedError
 
 
@@ -112,7 +112,7 @@ MADE[into_rows] = _kind
 
 
 def put(batch: Batch, way: str, base: Any, index: Any, source: Any, *settings: Any) -> Any:
-    """Rows of a tensor into those of another, at numbers; None where that is another case."""
+    """Rows of a tensor into those of another, at numbers; None if that is another case."""
     numbers = known(index)
     if numbers is None or not isinstance(base, torch.Tensor) or not isinstance(source, torch.Tensor):
         return None
@@ -139,7 +139,7 @@ def put(batch: Batch, way: str, base: Any, index: Any, source: Any, *settings: A
 
 
 def _given(args: tuple[Any, ...], kwargs: dict[str, Any], *names: str) -> list[Any] | None:
-    """The arguments by their names, None for those that are not given; None where others are."""
+    """The arguments by their names, None for those that are not given; None if others are."""
     if len(args) > len(names) or (kwargs and set(kwargs) - set(names)):
         return None
     return [*args, *[kwargs.get(name) for name in names[len(args) :]]]

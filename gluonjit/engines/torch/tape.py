@@ -219,7 +219,7 @@ class Tape:
         return gradients
 
     def _way(self, asked: Sequence[bool]) -> Route | None:
-        """The way to the sources that are asked for; None where all are."""
+        """The way to the sources that are asked for; None if all are."""
         if all(asked):
             return None
         weights = {id(tensor) for pair, wanted in zip(self._constants.values(), asked) if wanted for tensor in pair}
@@ -268,7 +268,7 @@ class Tape:
         free: bool,
         way: Route | None,
     ) -> bool:
-        """Go backward through a step; False where nothing depends on its results."""
+        """Go backward through a step; False if nothing depends on its results."""
         step = self.plan.steps[ran.number]
         given = [(k, result) for k, result in ran.results if reached.reaches(step.places[k])]
         if not given:

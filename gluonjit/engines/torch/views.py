@@ -25,7 +25,7 @@ class ViewStep(NamedTuple):
 
 
 def through(path: tuple[ViewStep, ...], base: Any, part: Any) -> Any:
-    """The base of a view whose numbers are others now. Raises NeedsValue where that is not known of this view."""
+    """The base of a view whose numbers are others now. Raises NeedsValue if that is not known of this view."""
     parents = [base]
     for step in path[:-1]:
         parents.append(step.of(parents[-1]))
@@ -43,7 +43,7 @@ def detaches(path: tuple[ViewStep, ...]) -> bool:
 
 
 def _between(parent: Any, part: Any, dim: int, begin: int) -> Any:
-    """A tensor with another one in the place of what begins there along an axis."""
+    """A tensor with another one in place of what begins there along an axis."""
     size, end = parent.shape[dim], begin + part.shape[dim]
     pieces = [parent.narrow(dim, 0, begin)] if begin else []
     pieces.append(part)

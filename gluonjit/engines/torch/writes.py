@@ -46,7 +46,7 @@ WRITES = "it writes to a tensor"
 
 
 def target_of(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The tensor that a call writes to; None where it writes to none."""
+    """The tensor that a call writes to; None if it writes to none."""
     if (name.endswith("_") and not name.endswith("__")) or name in _IN_PLACE or _inplace(func, args, kwargs):
         return args[0] if args else kwargs.get("input")
     return kwargs.get("out")
@@ -174,13 +174,13 @@ def _captured(
 
 
 def _by_numbers(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments of a write by a key in which what is known is whole numbers."""
+    """The arguments of a write by a key in which what is known is integers."""
     key = opened_key(args[1])
     return args if key is None else (args[0], key, *args[2:])
 
 
 def _into_rows(name: str, base: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Rows put into those of all of a tensor, by numbers that are known; None where that is another case."""
+    """Rows put into those of all of a tensor, by numbers that are known; None if that is another case."""
     batch = open_batch()
     if current(base).graph is not batch.graph:
         return None

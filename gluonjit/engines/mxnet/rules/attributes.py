@@ -47,7 +47,7 @@ class Attributes(Mapping[str, str]):
         return default if value is None else value
 
     def optional_integer(self, key: str, default: int | None) -> int | None:
-        """The integer at `key`; None where the attribute says "None"."""
+        """The integer at `key`; None if the attribute says "None"."""
         if key not in self._items:
             return default
         value = literal(self._items[key])
@@ -62,7 +62,7 @@ class Attributes(Mapping[str, str]):
         return default if value is None else float(value)
 
     def axes(self, key: str) -> tuple[int, ...] | None:
-        """The tuple of integers at `key`; None where it is absent or says "None"."""
+        """The tuple of integers at `key`; None if it is absent or says "None"."""
         entries = self.entries(key)
         if entries is None:
             return None

@@ -62,7 +62,7 @@ def batch_op(
 ) -> list[Val]:
     """Emit operator `name` for all samples at once.
 
-    `outputs` are the shapes and dtypes that one sample's call has. Raises NotBatchable where the call
+    `outputs` are the shapes and dtypes that one sample's call has. Raises NotBatchable if the call
     has to run for each sample alone.
     """
     rule = _rule(name)

@@ -54,7 +54,7 @@ def _axes(outline: Outline) -> list[Axis]:
 
 
 class Padding:
-    """The rows of a static plan of so many units in each dimension."""
+    """The rows of a static plan of this many units in each dimension."""
 
     def __init__(self, outline: Outline, sizes: tuple[int, ...], wholes: Wholes, arenas: int) -> None:
         self.sizes = sizes

@@ -19,7 +19,7 @@ MOST_SKELETONS = 256
 MANY = 8  # skeletons that have to be known before it is said that they do not come again
 MOST_PLANS = 4  # of one skeleton: sizes far apart, and plans whose backward pass is still to come
 MOST_BYTES = 4_000_000_000  # at fixed addresses
-_WASTE = 2  # a static plan with more than so many times the rows is left to larger plans
+_WASTE = 2  # a static plan with more than this many times the rows is left to larger plans
 
 
 @dataclass
@@ -95,7 +95,7 @@ def clear_plans() -> None:
 
 
 def static_plan(skeleton: Skeleton, plan: Plan, outline: Outline, report: Counts) -> StaticPlan | None:
-    """A static plan that is free and takes this plan, made or enlarged if need be; None where all are in use."""
+    """A static plan that is free and takes this plan, made or enlarged if need be; None if all are in use."""
     for old in [static for static in skeleton.plans if not static.current]:
         skeleton.plans.remove(old)
     free = [static for static in skeleton.plans if not static.busy]

@@ -73,7 +73,7 @@ class CudaRecorder:
         self._turn()
 
     def forward(self, run: Run, memory: Memory) -> None:
-        """Run the forward function. Raises RuntimeError where a graph gives other numbers than its operators."""
+        """Run the forward function. Raises RuntimeError if a graph gives other numbers than its operators."""
         if not self._warm:
             self._warm = True
             self._aside(run)

@@ -85,7 +85,7 @@ class ReplaySession(Session):
         return self._static is None and super()._has_room(place)
 
     def run(self, number: int) -> None:
-        """Run the whole plan in the place of its first step."""
+        """Run the whole plan in place of its first step."""
         if self._static is None:
             super().run(number)
         elif number == 0:

@@ -26,7 +26,7 @@ NODES, ROWS, CHILDREN = range(3)
 
 
 class Axis(NamedTuple):
-    """So many rows for each unit of a dimension."""
+    """This many rows for each unit of a dimension."""
 
     dim: int
     unit: int
@@ -61,7 +61,7 @@ class StepForm(NamedTuple):
     children: int
     groups: tuple[GroupForm, ...]
     results: tuple[ResultForm, ...]
-    reach: tuple[Reach | None, ...]  # of each result; None where nothing learns
+    reach: tuple[Reach | None, ...]  # of each result; None if nothing learns
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from gluonjit.engines.torch.variadic import Owners
 from gluonjit.graph import Kind
 
 _WASTE, _FEW = 2, 32
-"""A static step with more than so many times the nodes is left to larger steps, and so for rows and children; up to
+"""A static step with more than this many times the nodes is left to larger steps, and so for rows and children; up to
 a few, padding costs nothing."""
 
 Sizes = tuple[int, int, int]
@@ -131,7 +131,7 @@ class StaticStep:
         return alias.requires_grad_(self.form.taped and tensor.requires_grad)
 
     def backward(self, heads: Sequence[Any], operands: Sequence[int], asked: Sequence[bool]) -> list[Any]:
-        """Copies of the gradients of what learns, operands of so many rows and weights, given those of results.
+        """Copies of the gradients of what learns, operands of this many rows and weights, given those of results.
 
         asked: of each of what learns whether its gradient is asked for.
         """

@@ -43,7 +43,7 @@ class Examples:
         self._tensors[val.slot] = tensor
 
     def run(self, step: Instruction) -> None:
-        """Run what has been written down. Raises NotBatchable where it fails."""
+        """Run what has been written down. Raises NotBatchable if it fails."""
         counts = [self._count(step.counts)] if step.counts else []
         try:
             found = step.function(*counts, *[self._tensors[slot] for slot in step.inputs])
@@ -77,7 +77,7 @@ class Examples:
                 raise NotBatchable(f"{name}: for several samples its rule gives {lies} instead of {wanted}")
 
     def _wanted(self, val: Val, count: int) -> tuple[int, ...]:
-        """The shape of the tensor of a value of so many nodes."""
+        """The shape of the tensor of a value of this many nodes."""
         if val.lead is None:
             return val.shape
         if val.lead == ANY:

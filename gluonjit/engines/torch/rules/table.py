@@ -92,7 +92,7 @@ def operator_named(name: str) -> Any:
 
 
 def rule_of(name: str) -> Rule | None:
-    """The rule of an operator, if there is one: by its name, or because it works element by element."""
+    """The rule of an operator, if there is one: by its name, or because it works elementwise."""
     rule = RULES.get(name)
     if rule is None and torch.Tag.pointwise in operator_named(name).tags:
         return pointwise.pointwise

@@ -15,7 +15,7 @@ from mxnet.ndarray import register
 
 import gluonjit
 from gluonjit.compiled import FAST, WHY_NOT
-from gluonjit.engines.mxnet import calls, ops
+from gluonjit.engines.mxnet import calls, cells, ops
 from gluonjit.hybrid import LOCAL
 
 compiled = pytest.mark.skipif(FAST is None, reason=WHY_NOT)
@@ -245,3 +245,21 @@ def test_captured_operators_let_go_of_their_values() -> None:
 
     first = [count() for _ in range(3)][-1]
     assert count() <= first
+
+
+@compiled
+def test_the_first_call_in_a_batch_of_a_signature_met_before_is_found_without_a_look_at_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    net = made()
+    x = nd.array([[0.5, -1.0, 2.0]])
+    for _ in range(2):
+        expected = net(x).asnumpy()
+    asked: list[Any] = []
+    original = cells._record
+    monkeypatch.setattr(cells, "_record", lambda cell, *rest: (asked.append(cell.name), original(cell, *rest))[1])
+    numpy.testing.assert_allclose(net(x).asnumpy(), expected, rtol=1e-6)
+    assert not asked
+    with autograd.record():
+        net(x).asnumpy()
+    assert asked

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, nonecheck=True, binding=False
-"""Values of whole rows, one after the other, and copies of one: what `cat`, `stack` and `0 + x` are.
+"""Values of whole rows, one after the other, and copies of one: what `cat`, `stack`, `0 + x` and `expand_dims` are.
 
 In Cython's pure-Python mode, as `recorder` (`joining.pxd` has the types). Arrays of these have memory of their own,
 which the graph notes.
@@ -14,6 +14,13 @@ except ImportError:
 
 if not cython.compiled:
     from gluonjit.graph.recorder import Value
+
+
+class Copied:
+    """A reference by an operator that need not run: its rows are the operand's, its memory is its own."""
+
+    def __init__(self, value):
+        self.value = value
 
 
 def joined(values, mode):
@@ -67,3 +74,10 @@ def _copied(given):
     value: Value = given
     value.graph.copies.append(value.row_list())
     return Value(value.rows, value.depth, value.spec, value.graph, value.taped, value)
+
+
+@cython.cfunc
+def _seen_as(given, spec):
+    """The rows of a Value as an array that looks like `spec`, in memory of its own."""
+    value: Value = given
+    return Value(value.rows, value.depth, spec, value.graph, value.taped, Copied(value))

@@ -12,20 +12,12 @@ from typing import Any
 import numpy as np
 
 from gluonjit.graph.entries import entries_value, rows_of
+from gluonjit.graph.joining import Copied
 from gluonjit.graph.recorder import Value
 from gluonjit.graph.slices import one_row
 from gluonjit.graph.values import Rows, Spec, intern_spec
 
 Shape = tuple[int, ...]
-
-
-class Copied:
-    """A reference by an operator that need not run: its rows are the operand's, its memory is its own."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
 
 
 def keys_of(path: Any) -> list[Any]:

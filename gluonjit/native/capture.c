@@ -318,36 +318,70 @@ static int look_at(Call *call, PyObject *state, PyObject *const *args, Py_ssize_
     return taken > 0 && SLOT(call->batch, names.batch_graph) == call->graph; /* what an array was may have run the batch */
 }
 
-/* Operators of PyTorch's that were nodes of a batch, with the keys by which Python finds their records in the next. */
-static Signatures *operators;
-enum { MOST_OPERATORS = 4096 };
+/* Cells keep by what C found calls of theirs in any batch, with the key that Python made of each. What changes from
+   batch to batch is no part of it: how often modules have changed in one. */
+enum { MOST_KEYS = 1024, CHANGES = 2 };
 
-void forget_operators(void) { Py_CLEAR(operators); }
+static int has_changes(const Call *call) { return call->of == &names.torch && call->owner != Py_None; }
 
-static void note_operator(Call *call, PyObject *key, Py_hash_t hash) {
-    if (operators == NULL || operators->used >= MOST_OPERATORS)
-        Py_XSETREF(operators, (Signatures *)SignaturesType.tp_alloc(&SignaturesType, 0));
-    if (operators != NULL && signatures_find(operators, call->parts, call->count, hash) == NULL)
-        signatures_add(operators, NULL, key, call->parts, call->count, hash);
+static PyObject *cell_of(const Call *call) { return (PyObject *)call->parts[0]; }
+
+/* The entry among keys of earlier batches: borrowed, or NULL. */
+static Entry *met_before(Call *call, Signatures *keys, Py_hash_t *hash) {
+    const void *changes = call->parts[CHANGES];
+    Entry *entry;
+    if (has_changes(call)) call->parts[CHANGES] = NULL;
+    *hash = hash_parts(call->parts, call->count);
+    entry = signatures_find(keys, call->parts, call->count, *hash);
+    call->parts[CHANGES] = changes;
+    return entry;
+}
+
+static void note_key(Call *call, PyObject *key) {
+    PyObject *cell = cell_of(call), *keys = SLOT(cell, call->of->cell_keys);
+    const void *changes = call->parts[CHANGES];
+    Py_hash_t hash;
+    if (keys == NULL || Py_TYPE(keys) != &SignaturesType || ((Signatures *)keys)->used >= MOST_KEYS) {
+        keys = SignaturesType.tp_alloc(&SignaturesType, 0);
+        if (keys == NULL) return;
+        set_slot(cell, call->of->cell_keys, keys);
+    }
+    if (met_before(call, (Signatures *)keys, &hash) != NULL) return;
+    if (has_changes(call)) call->parts[CHANGES] = NULL;
+    signatures_add((Signatures *)keys, NULL, key, call->parts, call->count, hash);
+    call->parts[CHANGES] = changes;
+}
+
+/* The record of a call like one of an earlier batch, with its key in this one, as Python finds them: 1, 0, or -1 and an
+   exception. */
+static int find_again(Call *call, PyObject **record, PyObject **key) {
+    PyObject *cell = cell_of(call), *keys = SLOT(cell, call->of->cell_keys), *found;
+    Entry *entry;
+    Py_hash_t hash;
+    int is_pair;
+    if (call->of->again == NULL || keys == NULL || Py_TYPE(keys) != &SignaturesType) return 0;
+    entry = met_before(call, (Signatures *)keys, &hash);
+    if (entry == NULL) return 0;
+    found = PyObject_CallFunctionObjArgs(call->of->again, call->batch, cell, call->owner, entry->key, NULL);
+    if (found == NULL) return -1;
+    is_pair = PyTuple_CheckExact(found) && PyTuple_GET_SIZE(found) == 2 && Py_TYPE(PyTuple_GET_ITEM(found, 0)) == core.record_type;
+    if (is_pair) {
+        *record = Py_NewRef(PyTuple_GET_ITEM(found, 0));
+        *key = Py_NewRef(PyTuple_GET_ITEM(found, 1));
+    }
+    Py_DECREF(found);
+    return is_pair;
 }
 
 /* The entry of a call: borrowed, or NULL where Python has not made it one node, or with an exception. */
 static Entry *entry_of(Call *call) {
     Py_hash_t hash = hash_parts(call->parts, call->count);
     Entry *entry = signatures_find(call->signatures, call->parts, call->count, hash);
-    PyObject *records, *record = NULL, *key;
-    if (entry != NULL || operators == NULL || call->of != &names.torch || call->owner != Py_None) return entry;
-    entry = signatures_find(operators, call->parts, call->count, hash);
-    if (entry == NULL) return NULL;
-    key = Py_NewRef(entry->key);
-    records = dict_at(call->batch, names.batch_records);
-    if (records != NULL) record = Py_XNewRef(PyDict_GetItemWithError(records, key));
-    if (record == NULL && !PyErr_Occurred())
-        record = PyObject_CallFunctionObjArgs(names.again, call->batch, (PyObject *)call->parts[0], key, NULL);
-    entry = record == NULL || Py_TYPE(record) != core.record_type
-                ? NULL
-                : signatures_add(call->signatures, record, key, call->parts, call->count, hash);
-    Py_XDECREF(record);
+    PyObject *record, *key;
+    if (entry != NULL || find_again(call, &record, &key) <= 0) return entry;
+    entry = signatures_find(call->signatures, call->parts, call->count, hash); /* Python may have added it */
+    if (entry == NULL) entry = signatures_add(call->signatures, record, key, call->parts, call->count, hash);
+    Py_DECREF(record);
     Py_DECREF(key);
     return entry;
 }
@@ -460,7 +494,7 @@ PyObject *keep_call(PyObject *module, PyObject *const *args, Py_ssize_t count) {
             if (entry == NULL)
                 entry = signatures_add(call.signatures, given ? NULL : args[5], args[4], call.parts, call.count, hash);
             if (entry != NULL && given && entry->record == NULL) Py_XSETREF(entry->structure, Py_NewRef(args[5]));
-            if (entry != NULL && entry->operator && of == &names.torch) note_operator(&call, args[4], hash);
+            if (entry != NULL && !given) note_key(&call, args[4]);
         }
         call_close(&call);
     }

@@ -241,7 +241,6 @@ PyObject *forget_doors(PyObject *module, PyObject *ignored) {
         Py_CLEAR(latest[k].func);
         Py_CLEAR(latest[k].door);
     }
-    forget_operators();
     Py_RETURN_NONE;
 }
 

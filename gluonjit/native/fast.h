@@ -87,7 +87,7 @@ typedef struct {
     PyTypeObject *plain[2]; /* NDArray and mx.np.ndarray, or Tensor */
     PyTypeObject *cell_type;
     PyTypeObject *block_type; /* gluon.Block, or torch.nn.Module */
-    Py_ssize_t lazy_v[2], lazy_c[2], cell_lookup, cell_paces;
+    Py_ssize_t lazy_v[2], lazy_c[2], cell_keys, cell_lookup, cell_paces, cell_refused;
     Py_ssize_t lazy_b[2], lazy_k[2]; /* what it is a view of, and which */
     Py_ssize_t lazy_n;               /* of LazyTensor: how often that was written to */
     PyObject *value_of; /* (batch, array) -> Value, or raises `empty` */
@@ -95,6 +95,7 @@ typedef struct {
     PyObject *original; /* the call of a block or module as it was */
     PyObject *look_up;  /* (cell, batch, indices, mode) -> a Value; in PyTorch (cell, batch, indices, learning) -> a lazy
                            tensor; None where that is no look-up */
+    PyObject *again;    /* (batch, cell, owner, key of another batch) -> (Record, key), or None */
     PyObject *rebuild;  /* (structure, values) -> what the call returns; in PyTorch (structure, values, arguments) */
 } Framework;
 
@@ -123,17 +124,16 @@ typedef struct {
     PyObject *operate;     /* (func, types, args, kwargs): what a call without a door gives */
     PyObject *error_of;    /* (func, args, kwargs, error) -> what is raised for an error in such a call */
     PyObject *make;        /* (value) -> a new LazyTensor */
-    PyObject *again;       /* (batch, cell, key): the record of an operator that another batch has had, or None */
     PyObject *steps_of;    /* (func, args, kwargs, how many results): the ways to the views that a call gives, or None */
     PyObject *getitem;     /* torch.Tensor.__getitem__ */
     PyObject *item;        /* (lazy tensor, key): what lazy[key] gives, of any key */
-    PyObject *expanded;    /* (batch, cell, class): a call with such an argument was expanded */
+    PyObject *expanded;    /* (batch, cell, module, why): a call was expanded, and why it was no node */
     void *get_shape, *get_dtype, *get_context, *copy_out; /* MXNDArrayGetShapeEx64 and so on */
 } Names;
 
 extern Names names;
 extern PyObject *str_state, *str_hooks, *str_pre_hooks, *str_value,
-    *str_forward, *str_parameters, *str_buffers, *str_modules,
+    *str_forward, *str_training, *str_parameters, *str_buffers, *str_modules,
     *str_dim, *str_inplace, *str_out, *str_call, *str_mxnet, *str_torch, *str_tolist;
 
 int names_init(void);
@@ -327,12 +327,12 @@ PyObject *through(PyObject *func, PyObject *const *args, Py_ssize_t count, PyObj
 PyObject *rows_by(PyObject *value, PyObject *key);
 PyObject *rows_at(PyObject *value, PyObject *numbers);
 
-void forget_operators(void);
 PyObject *keep_call(PyObject *module, PyObject *const *args, Py_ssize_t count);
 
 /* graph/joining.py: values one after the other, a list of them, or None where Python has to see to it; a copy of one */
 PyObject *joined_rows(PyObject *values, PyObject *mode);
 PyObject *copied_rows(PyObject *value);
+PyObject *rows_seen_as(PyObject *value, PyObject *spec);
 
 /* slices.c */
 

@@ -3,7 +3,7 @@
 #include "fast.h"
 
 Names names;
-PyObject *str_state, *str_hooks, *str_pre_hooks, *str_value, *str_forward,
+PyObject *str_state, *str_hooks, *str_pre_hooks, *str_value, *str_forward, *str_training,
     *str_parameters, *str_buffers, *str_modules, *str_dim, *str_inplace, *str_out,
     *str_call, *str_mxnet, *str_torch, *str_tolist;
 
@@ -32,6 +32,7 @@ static Where slots[] = {
     {PACKAGE, "Batch", "signatures", &names.batch_signatures},
     {MXNET, "Cell", "chooses", &names.cell_chooses},
     {MXNET, "Cell", "is_node", &names.cell_is_node},
+    {MXNET, "Cell", "keys", &names.mxnet.cell_keys},
     {MXNET, "Cell", "lookup", &names.mxnet.cell_lookup},
     {MXNET, "Cell", "paces", &names.mxnet.cell_paces},
     {MXNET, "NDArrayBase", "handle", &names.array_handle},
@@ -43,8 +44,10 @@ static Where slots[] = {
     {MXNET, "LazyNumpy", "_c", &names.mxnet.lazy_c[1]},
     {MXNET, "LazyNumpy", "_b", &names.mxnet.lazy_b[1]},
     {MXNET, "LazyNumpy", "_k", &names.mxnet.lazy_k[1]},
+    {TORCH, "Cell", "keys", &names.torch.cell_keys},
     {TORCH, "Cell", "lookup", &names.torch.cell_lookup},
     {TORCH, "Cell", "paces", &names.torch.cell_paces},
+    {TORCH, "Cell", "refused", &names.torch.cell_refused},
     {TORCH, "LazyTensor", "_v", &names.torch.lazy_v[0]},
     {TORCH, "LazyTensor", "_c", &names.torch.lazy_c[0]},
     {TORCH, "LazyTensor", "_b", &names.torch.lazy_b[0]},
@@ -93,6 +96,7 @@ static struct {
     {MXNET, "empty", &names.mxnet.empty},
     {MXNET, "zero", &names.zero},
     {MXNET, "rebuild", &names.mxnet.rebuild},
+    {MXNET, "again", &names.mxnet.again},
     {MXNET, "automatic", &names.automatic},
     {MXNET, "after", &names.after},
     {MXNET, "look_up", &names.mxnet.look_up},
@@ -111,7 +115,7 @@ static struct {
     {TORCH, "look_up", &names.torch.look_up},
     {TORCH, "original", &names.torch.original},
     {TORCH, "expanded", &names.expanded},
-    {TORCH, "again", &names.again},
+    {TORCH, "again", &names.torch.again},
     {TORCH, "steps_of", &names.steps_of},
     {TORCH, "getitem", &names.getitem},
     {TORCH, "item", &names.item},
@@ -135,6 +139,7 @@ int names_init(void) {
     str_pre_hooks = PyUnicode_InternFromString("_forward_pre_hooks");
     str_value = PyUnicode_InternFromString("value");
     str_forward = PyUnicode_InternFromString("forward");
+    str_training = PyUnicode_InternFromString("training");
     str_parameters = PyUnicode_InternFromString("_parameters");
     str_buffers = PyUnicode_InternFromString("_buffers");
     str_modules = PyUnicode_InternFromString("_modules");
@@ -147,7 +152,7 @@ int names_init(void) {
     str_tolist = PyUnicode_InternFromString("tolist");
     if (!str_call || !str_mxnet || !str_torch || !str_tolist) return -1;
     if (!str_dim || !str_inplace || !str_out) return -1;
-    if (!str_value || !str_forward) return -1;
+    if (!str_value || !str_forward || !str_training) return -1;
     if (!str_parameters || !str_buffers || !str_modules) return -1;
     return str_state && str_hooks && str_pre_hooks ? 0 : -1;
 }

@@ -4,6 +4,7 @@
 #include "fast.h"
 
 static const char OPERATOR;        /* in the place of a cell */
+enum { RECORDING = 2 }; /* of modes, as in graph/modes.py */
 static const char TEXT, PARAMETER; /* before the length and the letters of a string, the address of a parameter */
 
 /* Append a string, equal ones of which are found by their letters, where there are few. */
@@ -96,6 +97,43 @@ static PyObject *returned(PyObject *record, Py_ssize_t node, int numpy, int list
     return results;
 }
 
+/* Whether a reference to an operand is one without a node: under recording, or where nothing goes back to it. */
+static int may_refer(const Call *call, PyObject *state) {
+    int k;
+    if (numbers_of(state)->mode >= RECORDING) return 1;
+    for (k = 0; k < call->arguments; k++) {
+        PyObject *base = call->values[k]->base;
+        if (call->values[k]->taped || (base != NULL && PyObject_TypeCheck(base, names.mxnet.plain[0]))) return 0;
+    }
+    return 1;
+}
+
+/* What an operator gives that need not run: whole rows, one operand's after the other's, or those of one as they look
+   then. `way` is the mode of the operands, or how the result looks. */
+static PyObject *referred(Call *call, PyObject *state, PyObject *way, int numpy, int listed) {
+    PyObject *values = NULL, *found, *array = NULL, *results;
+    int k;
+    if (!may_refer(call, state) || call->arguments == 0) return NULL;
+    if (PyUnicode_Check(way)) {
+        values = PyList_New(call->arguments);
+        for (k = 0; values != NULL && k < call->arguments; k++)
+            PyList_SET_ITEM(values, k, Py_NewRef((PyObject *)call->values[k]));
+        found = values == NULL ? NULL : joined_rows(values, way);
+        Py_XDECREF(values);
+    } else {
+        found = rows_seen_as((PyObject *)call->values[0], way);
+    }
+    if (found != NULL && Py_TYPE(found) == core.value_type) array = wrap(&names.mxnet, numpy, found);
+    Py_XDECREF(found);
+    if (array == NULL || !listed) return array;
+    results = PyList_New(1);
+    if (results == NULL)
+        Py_DECREF(array);
+    else
+        PyList_SET_ITEM(results, 0, array);
+    return results;
+}
+
 /* Where arrays wait, or a sample is being captured, a call is a node of the record that equal ones were nodes of. */
 static PyObject *captured(Call *call, PyObject *state, PyObject *const *args) {
     int waits = 0, sharing;
@@ -106,6 +144,12 @@ static PyObject *captured(Call *call, PyObject *state, PyObject *const *args) {
     if (PyErr_Occurred() || (!waits && numbers_of(state)->inside <= 0)) return NULL;
     entry = signatures_find(call->signatures, call->parts, call->count, hash_parts(call->parts, call->count));
     if (entry == NULL) return NULL;
+    if (entry->record == NULL) {
+        PyObject *way = Py_NewRef(entry->structure);
+        result = referred(call, state, way, args[5] == Py_True, args[6] == Py_True);
+        Py_DECREF(way);
+        return result;
+    }
     sharing = entry->pure && ((BatchRoom *)call->batch)->sharing;
     record = Py_NewRef(entry->record);
     node = core.node_of(call->batch, call->graph, record, (PyObject **)call->values, call->arguments, sharing);
@@ -138,13 +182,14 @@ static PyObject *holdings(const Call *call) {
     return found;
 }
 
-/* keep_operator(handle, arrays, keys, vals, record): equal calls are nodes of this record. */
+/* keep_operator(handle, arrays, keys, vals, record): equal calls are nodes of this record; or references, where a mode
+   or a Spec is given in its place (see referred). */
 PyObject *keep_operator(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     PyObject *state, *key;
     Call call;
-    int waits;
-    if (count != 5 || Py_TYPE(args[4]) != core.record_type || names.local == NULL || names.mxnet.cell_type == NULL)
-        return PyErr_Format(PyExc_TypeError, "keep_operator() takes what an operator was called with, and a Record");
+    int waits, is_node = count == 5 && Py_TYPE(args[4]) == core.record_type;
+    if (count != 5 || !(is_node || PyUnicode_CheckExact(args[4]) || Py_TYPE(args[4]) == names.spec_type) || names.local == NULL || names.mxnet.cell_type == NULL)
+        return PyErr_Format(PyExc_TypeError, "keep_operator() takes what an operator was called with, and a Record, a mode or a Spec");
     state = state_here();
     if (state == NULL) return NULL;
     if (call_open(&call, &names.mxnet, state, &OPERATOR)) {
@@ -152,7 +197,10 @@ PyObject *keep_operator(PyObject *module, PyObject *const *args, Py_ssize_t coun
             Py_hash_t hash = hash_parts(call.parts, call.count);
             int known = signatures_find(call.signatures, call.parts, call.count, hash) != NULL;
             key = known ? NULL : holdings(&call);
-            if (key != NULL) signatures_add(call.signatures, args[4], key, call.parts, call.count, hash);
+            if (key != NULL) {
+                Entry *entry = signatures_add(call.signatures, is_node ? args[4] : NULL, key, call.parts, call.count, hash);
+                if (entry != NULL && !is_node) entry->structure = Py_NewRef(args[4]);
+            }
             Py_XDECREF(key);
         }
         call_close(&call);

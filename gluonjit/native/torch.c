@@ -22,36 +22,57 @@ static int is_ready(PyObject *arg) {
     return type != names.torch.plain[0] && !PyTuple_Check(arg) && !PyList_Check(arg) && !PyDict_Check(arg);
 }
 
-/* The class of an argument that is known to be no part of a node, where Python has nothing else to see to: borrowed. */
+/* Whether Python has nothing to see to before a call is given all these. */
+static int are_ready(PyObject *const *args, Py_ssize_t count) {
+    Py_ssize_t k;
+    for (k = 1; k < count; k++)
+        if (!is_ready(args[k])) return 0;
+    return 1;
+}
+
+/* Why a call is no node, where the class of an argument says so: borrowed, or NULL. */
 static PyObject *foreign(PyObject *batch, PyObject *const *args, Py_ssize_t count) {
     PyObject *known = SLOT(batch, names.batch_foreign), *found = NULL;
     Py_ssize_t k;
     if (known == NULL || !PyDict_CheckExact(known) || PyDict_GET_SIZE(known) == 0) return NULL;
-    for (k = 1; k < count; k++) {
-        PyTypeObject *type = Py_TYPE(args[k]);
-        if (type == names.torch.lazy[0]) continue;
-        if (!is_ready(args[k])) return NULL;
-        if (found == NULL && PyDict_GetItemWithError(known, (PyObject *)type) != NULL) found = (PyObject *)type;
-        if (PyErr_Occurred()) return NULL;
-    }
+    for (k = 1; k < count && found == NULL && !PyErr_Occurred(); k++)
+        if (Py_TYPE(args[k]) != names.torch.lazy[0]) found = PyDict_GetItemWithError(known, (PyObject *)Py_TYPE(args[k]));
     return found;
 }
 
-/* A call that is no node, inside of a sample: it runs, and what it calls is captured. */
-static PyObject *expand(PyObject *state, PyObject *batch, PyObject *cell, PyObject *kind, PyObject *const *args,
+/* Why no call of a cell is a node, as the module and gradients are now: borrowed, or NULL. */
+static PyObject *refused(PyObject *cell, PyObject *dict) {
+    PyObject *known = SLOT(cell, names.torch.cell_refused), *training, *key, *found;
+    int learning;
+    if (known == NULL || !PyDict_CheckExact(known) || PyDict_GET_SIZE(known) == 0) return NULL;
+    training = PyDict_GetItemWithError(dict, str_training);
+    learning = training == NULL ? -1 : is_learning();
+    key = learning < 0 ? NULL : PyTuple_Pack(2, learning ? Py_True : Py_False, training);
+    if (key == NULL) return NULL;
+    found = PyDict_GetItemWithError(known, key);
+    Py_DECREF(key);
+    return found;
+}
+
+/* A call that is no node, inside of a sample: it runs, and what it calls is captured. NULL without an exception where
+   Python has to see to it; `plain`: as to all but modules that run as they are. */
+static PyObject *expand(PyObject *state, PyObject *batch, PyObject *cell, PyObject *why, int plain, PyObject *const *args,
                         Py_ssize_t count) {
-    PyObject *result, *done;
+    PyObject *known = noted(batch, args[0]), *result, *done;
+    if (known == NULL || !are_ready(args, count) || (plain && PyTuple_GET_ITEM(known, 2) != Py_True)) return NULL;
     Py_INCREF(batch);
-    Py_INCREF(kind);
+    Py_INCREF(why);
     numbers_of(state)->inside++;
-    result = PyObject_Vectorcall(names.torch.original, args, (size_t)count, NULL);
+    result = PyTuple_GET_ITEM(known, 2) == Py_True
+                 ? PyObject_VectorcallMethod(str_forward, args, (size_t)count, NULL)
+                 : PyObject_Vectorcall(names.torch.original, args, (size_t)count, NULL);
     numbers_of(state)->inside--;
     if (result != NULL) {
-        done = PyObject_CallFunctionObjArgs(names.expanded, batch, cell, kind, NULL);
+        done = PyObject_CallFunctionObjArgs(names.expanded, batch, cell, args[0], why, NULL);
         if (done == NULL) Py_CLEAR(result);
         Py_XDECREF(done);
     }
-    Py_DECREF(kind);
+    Py_DECREF(why);
     Py_DECREF(batch);
     return result;
 }
@@ -59,10 +80,7 @@ static PyObject *expand(PyObject *state, PyObject *batch, PyObject *cell, PyObje
 /* A call in a batch whose nodes are operators: it runs, without PyTorch's look for hooks, of which there are none. */
 static PyObject *pass(PyObject *state, PyObject *batch, PyObject *const *args, Py_ssize_t count) {
     PyObject *known = noted(batch, args[0]), *result;
-    Py_ssize_t k;
-    if (known == NULL || PyTuple_GET_ITEM(known, 2) != Py_True || !has_room(batch)) return NULL;
-    for (k = 1; k < count; k++)
-        if (!is_ready(args[k])) return NULL;
+    if (known == NULL || PyTuple_GET_ITEM(known, 2) != Py_True || !has_room(batch) || !are_ready(args, count)) return NULL;
     numbers_of(state)->inside++;
     result = PyObject_VectorcallMethod(str_forward, args, (size_t)count, NULL);
     numbers_of(state)->inside--;
@@ -108,7 +126,7 @@ int is_inside(PyObject *state, PyObject *batch) {
 
 /* torch.nn.Module.__call__ */
 PyObject *quick_module(PyObject *const *args, Py_ssize_t count) {
-    PyObject *state, *batch, *dict = NULL, *cell = NULL, *result = NULL, *kind;
+    PyObject *state, *batch, *dict = NULL, *cell = NULL, *result = NULL, *why;
     int spare;
     if (names.engine == NULL) return NULL;
     state = state_here();
@@ -133,9 +151,11 @@ PyObject *quick_module(PyObject *const *args, Py_ssize_t count) {
         goto done;
     }
     if (!unhooked(dict, str_hooks) || !unhooked(dict, str_pre_hooks)) goto done;
-    kind = foreign(batch, args, count);
-    if (kind != NULL)
-        result = noted(batch, args[0]) != NULL ? expand(state, batch, cell, kind, args, count) : NULL;
+    why = foreign(batch, args, count);
+    if (why != NULL)
+        result = expand(state, batch, cell, why, 0, args, count);
+    else if (!PyErr_Occurred() && !((BatchRoom *)batch)->fine && (why = refused(cell, dict)) != NULL)
+        result = expand(state, batch, cell, why, 1, args, count);
     else if (PyErr_Occurred())
         result = NULL;
     else if (SLOT(cell, names.torch.cell_lookup) != Py_None)

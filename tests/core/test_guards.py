@@ -14,7 +14,7 @@ import pytest
 
 from gluonjit.hybrid import LOCAL
 from gluonjit.hybrid.capture.guards import facts
-from gluonjit.hybrid.capture.guards.facts import Fact, Guards, alike, look
+from gluonjit.hybrid.capture.guards.facts import Fact, Guards, Seen, alike, look
 from gluonjit.hybrid.capture.guards.follower import Follower
 from gluonjit.hybrid.capture.guards.reading import Refused
 from gluonjit.hybrid.capture.guards.variants import Noted, holding, too_many, variant_key
@@ -444,3 +444,50 @@ def test_what_the_collector_calls_may_call_other_functions() -> None:
         gc.set_threshold(*threshold)
         gc.callbacks.remove(collected)
     assert {"closed", "start"} <= set(seen)
+
+
+def with_parts(depth: int = 2) -> Any:
+    """An object with parts, as modules of PyTorch's hold theirs."""
+    inner = {"one": with_parts(depth - 1), "none": None} if depth else {}
+    weights = {"weight": object()}
+    return SimpleNamespace(rate=0.5, name="a", hooks={}, listed=[1], _parameters=weights, _buffers={}, _modules=inner)
+
+
+CHANGES: dict[str, Callable[[Any], Any]] = {
+    "a constant": lambda owner: setattr(owner, "rate", 0.25),
+    "a constant, twice": lambda owner: (setattr(owner, "rate", owner.rate * 3), setattr(owner, "rate", owner.rate / 2)),
+    "a new attribute": lambda owner: setattr(owner, "other", None),
+    "one attribute less": lambda owner: delattr(owner, "name"),
+    "a longer list": lambda owner: owner.listed.append(2),
+    "a hook": lambda owner: owner.hooks.update(hook=print),
+    "a weight": lambda owner: owner._parameters.update(weight=object()),
+    "a part": lambda owner: owner._modules.update(one=with_parts(0)),
+    "no part": lambda owner: owner._modules.update(one=None),
+    "a constant of a part": lambda owner: setattr(owner._modules["one"], "rate", 0.25),
+    "a part of a part": lambda owner: owner._modules["one"]._modules.clear(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_was_seen_of_an_object_holds_until_something_changes(change: str) -> None:
+    owner = with_parts()
+    seen = Seen(owner)
+    assert seen.holds(owner) and not seen.holds(with_parts())
+    CHANGES[change](owner)
+    assert not seen.holds(owner)
+    assert Seen(owner).holds(owner)
+
+
+def test_an_object_that_is_its_own_part_is_never_as_it_was() -> None:
+    owner = with_parts(0)
+    owner._modules["itself"] = owner
+    assert not Seen(owner).holds(owner)
+
+
+def test_an_object_with_very_many_parts_is_seen_whole() -> None:
+    owner = with_parts(0)
+    owner._modules.update({str(k): with_parts(0) for k in range(300)})
+    seen = Seen(owner)
+    assert seen.holds(owner)
+    owner._modules["299"].rate = 0.25
+    assert not seen.holds(owner)

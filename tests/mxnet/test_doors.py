@@ -15,7 +15,7 @@ from mxnet.ndarray import register
 
 import gluonjit
 from gluonjit.compiled import FAST, WHY_NOT
-from gluonjit.engines.mxnet import calls, ops
+from gluonjit.engines.mxnet import calls, cells, ops
 from gluonjit.hybrid import LOCAL
 
 compiled = pytest.mark.skipif(FAST is None, reason=WHY_NOT)
@@ -152,11 +152,11 @@ def test_attributes_that_c_does_not_know_stay_in_python(asked: list[Any]) -> Non
 
 
 @compiled
-def test_references_stay_in_python(asked: list[Any]) -> None:
+def test_python_looks_at_the_first_of_equal_references(asked: list[Any]) -> None:
     net = made()
     net.work = lambda a, b: nd.concat(a, b, dim=0)
     results = [net(nd.array(SAMPLE) * k) for k in range(1, 4)]
-    assert len(asked) == 3
+    assert len(asked) == 1
     assert "Concat" not in [record.kind.name for record in results[0]._v.graph.records.values()]
 
 
@@ -245,3 +245,81 @@ def test_captured_operators_let_go_of_their_values() -> None:
 
     first = [count() for _ in range(3)][-1]
     assert count() <= first
+
+
+@compiled
+def test_the_first_call_in_a_batch_of_a_signature_met_before_is_found_without_a_look_at_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    net = made()
+    x = nd.array([[0.5, -1.0, 2.0]])
+    for _ in range(2):
+        expected = net(x).asnumpy()
+    asked: list[Any] = []
+    original = cells._record
+    monkeypatch.setattr(cells, "_record", lambda cell, *rest: (asked.append(cell.name), original(cell, *rest))[1])
+    numpy.testing.assert_allclose(net(x).asnumpy(), expected, rtol=1e-6)
+    assert not asked
+    with autograd.record():
+        net(x).asnumpy()
+    assert asked
+
+
+REFERRING: dict[str, Work] = {
+    "stack": lambda x, y: nd.stack(x[0], y[0], x[0])[1:2] * y,
+    "concat": lambda x, y: nd.concat(x, y, dim=0)[0:1] * y,
+    "expand_dims": lambda x, y: nd.broadcast_add(x.expand_dims(0), y),
+    "squeeze": lambda x, y: nd.squeeze(x, axis=0) * y[0],
+    "reshape": lambda x, y: nd.reshape(x, shape=(4,)) + nd.reshape(y, shape=(4,)),
+    "copy": lambda x, y: x.copy() * y,
+    "plus nothing": lambda x, y: sum([x, y]),
+}
+
+
+@compiled
+@pytest.mark.parametrize("recording", [True, False])
+@pytest.mark.parametrize("work", REFERRING)
+def test_operators_that_need_no_computing_are_captured_without_python(
+    work: str, recording: bool, asked: list[Any]
+) -> None:
+    net = made()
+    net.work = REFERRING[work]
+    samples = [nd.array([[0.1 * k, -1.0, 2.0]]) for k in range(4)]
+
+    def run() -> tuple[list[Any], int]:
+        with autograd.record(recording):
+            found = [net(samples[0])]
+            first = len(asked)
+            found += [net(x) for x in samples[1:]]
+            more = len(asked) - first
+        if recording:
+            autograd.backward(found)
+        gradients = [p.grad().asnumpy() for p in net.collect_params().values()] if recording else []
+        return [x.asnumpy() for x in found] + gradients, more
+
+    run()
+    batched, more = run()
+    assert more == 0
+    net.hybridize(dynamic_batch=False)
+    for one, other in zip(batched, run()[0]):
+        assert one.shape == other.shape
+        numpy.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_a_slice_of_one_row_is_no_other_look_of_all_rows() -> None:
+    net = made()
+
+    def work(x: Any, y: Any) -> Any:
+        both = nd.concat(x, y, dim=0)
+        return nd.broadcast_sub(
+            nd.slice_axis(both, axis=0, begin=0, end=1), nd.slice_axis(both, axis=0, begin=0, end=2)
+        )
+
+    net.work = work
+    samples = [nd.array([[0.1 * k, -1.0, 2.0]]) for k in range(4)]
+    batched = [net(x).asnumpy() for x in samples]
+    together = [net(x) for x in samples]
+    net.hybridize(dynamic_batch=False)
+    for one, other, x in zip(batched, together, samples):
+        numpy.testing.assert_allclose(one, net(x).asnumpy(), rtol=1e-5, atol=1e-6)
+        numpy.testing.assert_allclose(other.asnumpy(), one, rtol=1e-5, atol=1e-6)

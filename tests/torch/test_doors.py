@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode  # noqa: E402
 
 import gluonjit  # noqa: E402
 from gluonjit.compiled import FAST, WHY_NOT  # noqa: E402
-from gluonjit.engines.torch import doors  # noqa: E402
+from gluonjit.engines.torch import cells, doors, dynamic  # noqa: E402
 from gluonjit.engines.torch.cells import DOORS  # noqa: E402
 from gluonjit.engines.torch.engine import ENGINE  # noqa: E402
 
@@ -418,3 +418,71 @@ def test_a_class_that_overrides_functions_is_asked_beside_lazy_tensors() -> None
 def test_functions_in_python_are_compiled_as_before() -> None:
     work = torch.compile(lambda x: functional.relu(x) + functional.mse_loss(x, x), backend="eager", fullgraph=True)
     assert torch.equal(work(SAMPLE), functional.relu(SAMPLE))
+
+
+@compiled
+def test_the_first_call_in_a_batch_of_a_signature_met_before_is_found_without_a_look_at_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.part, self.last = nn.Sequential(nn.Linear(3, 3), nn.Tanh()), nn.Linear(3, 2)
+
+        def forward(self, x: Any) -> Any:
+            return self.last(self.part(x))
+
+    net = Model()
+    eager = net(SAMPLE)
+    gluonjit.hybridize(net, dynamic_batch=True, granularity="cell", expand=("Model",), outline=False)
+    for _ in range(2):
+        net(SAMPLE).detach().numpy()
+    asked: list[Any] = []
+    original = cells.record_of
+    monkeypatch.setattr(cells, "record_of", lambda call, key: (asked.append(call.cell.name), original(call, key))[1])
+    assert torch.allclose(net(SAMPLE), eager, atol=1e-6)
+    assert asked == ["Model"]  # which is no node
+    net.part[1] = nn.ReLU()
+    assert torch.allclose(net(SAMPLE), net.last(torch.relu(net.part[0](SAMPLE))), atol=1e-6)
+    assert "part" in asked
+
+
+@compiled
+def test_a_module_that_is_no_node_runs_without_a_look_at_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Inner(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.calls = nn.Linear(3, 3), []
+
+        def forward(self, x: Any) -> Any:
+            self.calls.append(1)
+            return self.first(x)
+
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Inner()
+
+        def forward(self, x: Any) -> Any:
+            for _ in range(3):
+                x = self.inner(x)
+            return x
+
+    net = Outer()
+    eager = net(SAMPLE)
+    gluonjit.hybridize(net, dynamic_batch=True, granularity="cell", outline=False)
+    for _ in range(2):
+        net(SAMPLE).detach().numpy()
+    del net.inner.calls[:]
+    seen: list[Any] = []
+    original = dynamic._node_or_parts
+
+    def look(module: Any, *rest: Any) -> Any:
+        seen.append(module)
+        return original(module, *rest)
+
+    monkeypatch.setattr(dynamic, "_node_or_parts", look)
+    assert torch.allclose(net(SAMPLE), eager, atol=1e-6)
+    assert len(net.inner.calls) == 3
+    assert seen.count(net.inner) == 1  # the first call lets the batch know the module
+    assert "inner" in gluonjit.explain().unbatched

@@ -18,6 +18,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 import gluonjit  # noqa: E402
+from gluonjit.engines.torch import records  # noqa: E402
 from gluonjit.hybrid.capture.outlining import outlines  # noqa: E402
 
 SIZE = 6
@@ -428,6 +429,39 @@ def test_a_cell_is_given_up_whose_calls_have_other_shapes_in_each_sample(numbers
     expected, found = run(eager, given, True), run(net, given, True)
     for one, other in zip(expected[0] + expected[1], found[0] + found[1]):
         assert_same(one, other)
+
+
+def test_numbers_of_rows_are_traced_when_they_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    traced: list[int] = []
+    original = records.make_kind
+
+    def make_kind(call: Any) -> Any:
+        if call.cell.made:
+            traced.append(call.values[0].spec.rows)
+        return original(call)
+
+    monkeypatch.setattr(records, "make_kind", make_kind)
+    _, net = both(Mixing)
+    calls(net, [torch.randn(n, SIZE) for n in (2, 3, 4, 3, 2, 3)])
+    assert traced == [2, 3]
+    traced.clear()
+    eager, net = both(Rows)
+    given = [torch.randn(n, SIZE) for n in (2, 3, 4, 3)]
+    calls(net, given)
+    assert traced == [2, 3, 4]  # which run together
+    for one, other in zip(run(eager, given, True)[0], run(net, given, True)[0]):
+        assert_same(one, other)
+
+
+class Rows(Net):
+    """What is done to each row is the same."""
+
+    def forward(self, x: Any) -> Any:
+        self.log.append(len(x))
+        return self.each(x).sum() if len(self.log) else None
+
+    def each(self, x: Any) -> Any:
+        return torch.tanh(self.a(x)) * self.b(x) + x
 
 
 def line_of(method: Any) -> str:

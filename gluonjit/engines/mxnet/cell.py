@@ -42,7 +42,7 @@ class Cell:
     A copy or a pickle of a block gets a cell of its own, with the same options and nothing cached.
     """
 
-    __slots__ = ("__dict__", "__weakref__", "chooses", "is_node", "lookup", "paces")
+    __slots__ = ("__dict__", "__weakref__", "chooses", "is_node", "keys", "lookup", "paces")
 
     def __init__(self, name: str, options: Options, paces: Paces = NO_CHOICE) -> None:
         self.name = name
@@ -60,6 +60,7 @@ class Cell:
         self.is_node = False
         self.met = False  # whether a call of it has been traced, be it forgotten
         self.lookup: Any = None
+        self.keys: Any = None  # by what C has found calls of it, in any batch
         self.reuse = options.reuse
         self.recordings = Recordings(options.check_reuse)
         _cells.add(self)
@@ -77,7 +78,7 @@ class Cell:
         self.joints.clear()
         self.by_number = ""
         self.expanded.clear()
-        self.lookup = None
+        self.lookup = self.keys = None
         self.recordings.clear()
 
     def __reduce__(self) -> Any:

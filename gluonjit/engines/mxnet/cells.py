@@ -249,6 +249,12 @@ def recorded(batch: Batch, key: tuple[Any, ...], mode: int) -> Record | None:
     return record
 
 
+def record_again(batch: Batch, cell: Cell, owner: Any, key: tuple[Any, ...]) -> tuple[Record, tuple[Any, ...]] | None:
+    """The record of a signature that another batch has had, and its key; None where that is not known."""
+    record = None if asked_for(owner, batch) else recorded(batch, key, LOCAL.state.mode)
+    return None if record is None else (record, key)
+
+
 _ASKED = ("granularity='op'", "expand")
 
 

@@ -22,7 +22,7 @@ from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet import backward as lazy_backward
 from gluonjit.engines.mxnet import calls, changes, hooked, shared
 from gluonjit.engines.mxnet.cell import KEY, Cell
-from gluonjit.engines.mxnet.cells import looked_up, rebuild
+from gluonjit.engines.mxnet.cells import looked_up, rebuild, record_again
 from gluonjit.engines.mxnet.dynamic import automatic_cell
 from gluonjit.engines.mxnet.engine import ENGINE
 from gluonjit.engines.mxnet.lazy import LazyArray
@@ -51,6 +51,7 @@ def block_call() -> Any:
         empty=Empty,
         zero=ZERO,
         rebuild=rebuild,
+        again=record_again,
         NDArrayBase=NDArrayBase,
         HybridBlock=gluon.HybridBlock,
         Embedding=gluon.nn.Embedding,

@@ -21,8 +21,9 @@ from gluonjit.engines.mxnet.program import operator_handle
 from gluonjit.engines.mxnet.rules.attributes import Attributes
 from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.graph import Spec, Value
+from gluonjit.graph.joining import Copied
 from gluonjit.graph.modes import is_recorded
-from gluonjit.graph.references import Copied, leaves_out, placed
+from gluonjit.graph.references import leaves_out, placed
 from gluonjit.graph.slices import picked
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED

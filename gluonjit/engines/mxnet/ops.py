@@ -91,9 +91,26 @@ def capture_op(
         elif name in _WITHOUT_GRADIENT:
             arrays = [concrete(array) if isinstance(array, Lazy) else array for array in arrays]
         return original_invoke(handle, arrays, keys, vals, None, is_np, as_list)
-    if FAST is not None and record is not None and len(record.kind.operands) == sum(v is not None for v in values):
-        FAST.keep_operator(handle, arrays, keys, vals, record)
+    if FAST is not None:
+        kept = _way(results[0], values) if record is None else record if _takes(record, values) else None
+        if kept is not None:
+            FAST.keep_operator(handle, arrays, keys, vals, kept)
     return _wrapped(results, is_np, as_list)
+
+
+def _takes(record: Record, values: Sequence[Value | None]) -> bool:
+    """Tells whether the nodes of a record take these values as they are."""
+    return len(record.kind.operands) == sum(value is not None for value in values)
+
+
+def _way(found: Value, values: Sequence[Value | None]) -> Any:
+    """Says what else makes such a reference: the mode of values that are joined whole, or how all rows of one look."""
+    first = values[0]
+    if first is None:
+        return None
+    if found.base.__class__ is tuple:
+        return first.spec.mode
+    return found.spec if found.base.__class__ is Copied and found.spec.rows == first.spec.rows else None
 
 
 def _refuse_history(name: str, arrays: Sequence[Any], state: State, sparse: str) -> None:

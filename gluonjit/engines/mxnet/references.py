@@ -11,9 +11,8 @@ from typing import Optional
 
 from gluonjit.engines.mxnet.rules.attributes import Attributes
 from gluonjit.graph import Value
-from gluonjit.graph.joining import joined
+from gluonjit.graph.joining import Copied, joined
 from gluonjit.graph.references import (
-    Copied,
     Shape,
     indexed,
     reshaped,

@@ -52,7 +52,7 @@ class Cell:
     A copy or a pickle of a module gets a cell of its own, with the same options and nothing cached.
     """
 
-    __slots__ = ("__dict__", "__weakref__", "chooses", "lookup", "paces")
+    __slots__ = ("__dict__", "__weakref__", "chooses", "keys", "lookup", "paces", "refused")
 
     def __init__(
         self,
@@ -80,9 +80,12 @@ class Cell:
         self.joints: dict[Any, Any] = {}  # calls that may differ in the number of children alone
         self.by_number = ""  # why calls with other numbers of children run apart, if they do
         self.lookup: Any = None
+        self.keys: Any = None  # by what C has found calls of it, in any batch
         self.never = ""  # why no call of it is one node, if so
         self.refused: dict[Any, str] = {}  # why none is, by whether gradients are recorded and the module trains
         self.seen: Any = None  # what the module looked like when its calls were traced
+        self.looked: Any = None  # how the module was when it was last looked at in full, and what that has found
+        self.known: Any = None  # how it was when its parameters and hooks were noted, and these
         self.met = False  # whether a call of it has been traced, be it forgotten
         self.reuse = options.reuse
         self.recordings = Recordings(options.check_reuse)
@@ -105,7 +108,7 @@ class Cell:
         self.plain.clear()
         self.joints.clear()
         self.by_number = ""
-        self.lookup = None
+        self.lookup = self.keys = None
         self.seen = None
 
     def __reduce__(self) -> Any:

@@ -13,13 +13,12 @@ import torch
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch.buffers import is_constant
 from gluonjit.engines.torch.cell import Call, Cell
-from gluonjit.engines.torch.effects import attributes
 from gluonjit.engines.torch.hooked import autocast, current_mode
 from gluonjit.engines.torch.known import as_known, known, may_be_known
 from gluonjit.engines.torch.lazy import LazyTensor, wrap
 from gluonjit.engines.torch.lookups import look_up, table_of
 from gluonjit.engines.torch.operands import Unfit, current, leaf, value_of
-from gluonjit.engines.torch.records import ASKED, Refusal, record_of, trace_again
+from gluonjit.engines.torch.records import ASKED, Refusal, looks_of, record_of, trace_again
 from gluonjit.engines.torch.structure import Constant
 from gluonjit.graph import Record, Value
 from gluonjit.graph.entries import entries_at
@@ -91,7 +90,7 @@ def capture(
         found = captured_lookup(cell, batch, args[0], learning)
         if found is not None:
             return found
-    if FAST is not None and (owner is None or begin):  # other calls of modules were there already
+    if FAST is not None:
         found = FAST.capture(cell, owner, args, kwargs)
         if found is not None:
             if begin:
@@ -229,7 +228,7 @@ def captured_lookup(cell: Cell, batch: Batch, indices: Any, learning: bool) -> A
             return wrap(value)
     if batch.own.looked.get(cell) != batch.changes:  # once a batch, and when something has changed
         owner = module()
-        if owner is not None and attributes(owner) != cell.seen:
+        if owner is not None and looks_of(cell, owner, batch) != cell.seen:
             cell.clear()
             batch.changes += 1
             return None

@@ -23,6 +23,7 @@ from gluonjit.engines.torch.reuse import REUSING
 from gluonjit.graph import is_own
 from gluonjit.graph.recorder import mapped
 from gluonjit.hybrid.capture.capturing import sampled
+from gluonjit.hybrid.capture.guards.facts import Seen
 from gluonjit.hybrid.capture.outlining.outlines import place
 from gluonjit.hybrid.capture.reusing import reused
 from gluonjit.hybrid.choose.kept import Look, recall
@@ -185,7 +186,7 @@ def _captured(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
             batch.own.hooked = not batch.own.hooked
     noted = batch.noted.get(id(module))
     if noted is None:
-        noted = _noted(batch, module)
+        noted = _noted(batch, module, cell)
     if cell.reuse is not None and not state.inside:
         key = cell.reuse(*args, **kwargs)
         if key is not None:
@@ -225,7 +226,7 @@ def _node_or_parts(
                 found, reason = None, str(refusal)
             if found is not None:
                 return found
-        if not hooks and (is_own(module) or reason == LOOPS or foreign(batch, args)):
+        if not hooks and _is_fine(batch, module, reason):
             batch.report.fine.add(cell.name)
         return expand(cell, _itself(module), args, kwargs, reason, batch)
     return sampled(batch, _parts, module, args, kwargs, batch, hooks_inside)
@@ -243,12 +244,18 @@ def _uncompiled(module: Any, /, *args: Any, **kwargs: Any) -> Any:
     return hooked.original_call(module, *args, **kwargs)
 
 
-def expanded(batch: Batch, cell: Cell, kind: type) -> None:
-    """A call with an argument of this class has run, and what it calls was captured: the report says so."""
+def expanded(batch: Batch, cell: Cell, module: Any, why: str) -> None:
+    """A call that is no node has run, and what it calls was captured: the report says so."""
     report = batch.report
     if cell.name not in report.unbatched:
-        report.unbatched[cell.name] = batch.foreign[kind]
-        report.fine.add(cell.name)
+        report.unbatched[cell.name] = why
+        if _is_fine(batch, module, why):
+            report.fine.add(cell.name)
+
+
+def _is_fine(batch: Batch, module: Any, why: str) -> bool:
+    """Tells whether it is as it should be that a call is no node: nobody can change it."""
+    return is_own(module) or why == LOOPS or why in batch.foreign.values()
 
 
 def _parts(module: Any, args: Any, kwargs: Any, batch: Batch, hooks_inside: bool) -> Any:
@@ -277,17 +284,19 @@ def _hooked(module: Any) -> bool:
     )
 
 
-def _noted(batch: Batch, module: Any) -> _Noted:
+def _noted(batch: Batch, module: Any, cell: Cell) -> _Noted:
     """Let the batch know this module, once: its parameters and buffers, and whether anything in it has hooks.
 
     The last is whether its calls run as they are, with PyTorch's own `__call__`, where operators are the nodes.
     """
-    hooked_inside = hooked.hooks_everywhere()
-    for inner in parts_of(module):
-        hooked_inside = hooked_inside or _hooked(inner)
-        for tensor in (*inner._parameters.values(), *inner._buffers.values()):
-            if tensor is not None:
-                batch.parameters[id(tensor)] = tensor
+    if cell.known is None or not cell.known[0].holds(module):
+        inside = parts_of(module)
+        held = [tensor for part in inside for tensor in (*part._parameters.values(), *part._buffers.values())]
+        own = {id(tensor): tensor for tensor in held if tensor is not None}
+        cell.known = Seen(module), own, any(map(_hooked, inside))
+    _, own, hooked_inside = cell.known
+    batch.parameters.update(own)
+    hooked_inside = hooked_inside or hooked.hooks_everywhere()
     passes = not (hooked_inside or isinstance(module, _SPECIAL)) and type(module)._call_impl is _CALL
     found = batch.noted[id(module)] = (module, hooked_inside, passes)
     return found

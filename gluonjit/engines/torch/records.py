@@ -22,6 +22,7 @@ from gluonjit.errors import CaptureError
 from gluonjit.graph import Kind, Record
 from gluonjit.hybrid.capture.capturing import room_of
 from gluonjit.hybrid.capture.guards.again import AGAIN, changed
+from gluonjit.hybrid.capture.guards.facts import Seen
 from gluonjit.hybrid.capture.guards.variants import Variant, holding, put_record, too_many, variant_key
 from gluonjit.hybrid.choose.pacing import SPENT, TRACE
 from gluonjit.hybrid.explain.counts import Counts
@@ -80,7 +81,7 @@ def record_of(call: Call, key: tuple[Any, ...]) -> Record | Any:
     asked = _asked_for(cell, owner, batch)
     if asked:
         raise Refusal(asked)
-    looks = () if cell.stateless else _looks(owner, batch)
+    looks = () if cell.stateless else looks_of(cell, owner, batch)
     if cell.seen is not None and cell.seen != looks:
         cell.clear()
     if cell.never:
@@ -118,15 +119,23 @@ def record_of(call: Call, key: tuple[Any, ...]) -> Record | Any:
     return record
 
 
-def record_again(batch: Batch, cell: Cell, key: tuple[Any, ...]) -> Record | None:
-    """The record of an operator's signature that another batch has had; None where that is not known."""
-    wanted = (batch.options.without, None, *key)
-    variant = holding(cell.variants.get(wanted, ())) if cell.operator else None
-    kind = None if variant is None else cell.kinds.get(variant.key)
-    if kind is None or variant is None:
-        return None
-    batch.report.cache["hits"] += 1
-    return _put(batch, key, kind, variant, None)
+_UNKNOWN = (None, True, False)
+
+
+def record_again(batch: Batch, cell: Cell, owner: Any, key: tuple[Any, ...]) -> tuple[Record, tuple[Any, ...]] | None:
+    """The record of a signature that another batch has had, and its key in this one; None where that is not known."""
+    if cell.operator:
+        variant = holding(cell.variants.get((batch.options.without, None, *key), ()))
+        kind = None if variant is None else cell.kinds.get(variant.key)
+        if kind is None or variant is None:
+            return None
+        batch.report.cache["hits"] += 1
+        return _put(batch, key, kind, variant, None), key
+    if _asked_for(cell, owner, batch) or (owner is not None and batch.noted.get(id(owner), _UNKNOWN)[1]):
+        return None  # it has hooks in it, or may have
+    known = key if owner is None else (*key[:3], *key[4:])
+    record = found_again(batch, (batch.options.without, getattr(owner, "training", None), *known), owner)
+    return None if record is None else (record, key if owner is None else (*key[:3], batch.changes, *key[4:]))
 
 
 def _put(batch: Batch, key: tuple[Any, ...], kind: Kind, variant: Variant, found_by: tuple[Any, Any] | None) -> Record:
@@ -159,7 +168,7 @@ def found_again(batch: Batch, wanted: tuple[Any, ...], owner: Any) -> Record | N
     record = batch.records.get(key)
     if record is not None and (record.guards is None or record.guards.hold()):
         return record
-    looks = () if cell.stateless else _looks(owner, batch)
+    looks = () if cell.stateless else looks_of(cell, owner, batch)
     if (cell.seen is not None and cell.seen != looks) or getattr(owner, "training", None) != training or cell.never:
         return None
     variant = holding(cell.variants.get(wanted, ()))
@@ -248,14 +257,16 @@ def _note_record(call: Call, record: Record) -> None:
         pattern.records.append(record)
 
 
-def _looks(owner: Any, batch: Batch) -> Any:
+def looks_of(cell: Cell, owner: Any, batch: Batch) -> Any:
     """Looks at what a module's program may depend on; a change of that is noticed from now on, and counts."""
     key = (id(owner), batch.changes)
     found = batch.looks.get(key)
     if found is None:
-        if owner is not None:
-            PARTS.update(parts_of(owner))
-        found = batch.looks[key] = attributes(owner)
+        if owner is None or cell.looked is None or not cell.looked[0].holds(owner):
+            if owner is not None:
+                PARTS.update(parts_of(owner))
+            cell.looked = None if owner is None else (Seen(owner), attributes(owner))
+        found = batch.looks[key] = () if cell.looked is None else cell.looked[1]
     return found
 
 

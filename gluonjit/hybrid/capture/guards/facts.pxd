@@ -7,6 +7,9 @@ from gluonjit._fast cimport core
 cdef extern from "fast.h":
     long long version_of(object container)
 
+cdef extern from "string.h":
+    int memcmp(const void *, const void *, size_t)
+
 cdef extern from "Python.h":
     PyObject *_PyType_Lookup(PyTypeObject *kind, object name)
     bint PyCell_Check(object)
@@ -22,6 +25,12 @@ cpdef enum:
 cdef class Guards:
     cdef tuple _facts
     cdef cython_array _versions  # of the dicts and classes, when they were last seen to hold; 0 where that is not known
+
+@cython.final
+cdef class Seen:
+    cdef list _kept
+    cdef cython_array _seen
+    cdef Py_ssize_t _count
 
 cpdef bint is_plain(object value) except -1
 cpdef bint alike(object one, object other) except -1

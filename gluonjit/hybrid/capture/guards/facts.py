@@ -189,5 +189,89 @@ def _hold(guards: Any) -> cython.int:
     return 1
 
 
+_HELD = ("_parameters", "_buffers", "_modules")
+_MOST_SEEN: cython.Py_ssize_t = 1 << 20  # of an object that is a part of itself
+
+
+class Seen:
+    """How an object was when it was looked at: its attributes, and those of its parts, by address.
+
+    Parts are in the dict `_modules` of each, as PyTorch has them. Of containers among the attributes the length counts.
+    """
+
+    def __init__(self, owner: Any) -> None:
+        self._kept = []  # constants, so that no other gets the address of one
+        self._seen = _EMPTY * 1024
+        self._count = _addresses(owner, self._seen, self._kept)
+        while self._count < 0 and len(self._seen) < _MOST_SEEN:
+            self._seen = _EMPTY * (4 * len(self._seen))
+            self._count = _addresses(owner, self._seen, self._kept)
+
+    def holds(self, owner: Any) -> bool:
+        """Tells whether an object is as this one was."""
+        room: cython_array = _EMPTY * (self._count + _SLACK)
+        if self._count < 0 or _addresses(owner, room, None) != self._count:
+            return False
+        if cython.compiled:
+            return memcmp(room.data.as_voidptr, self._seen.data.as_voidptr, 8 * self._count) == 0
+        else:
+            return room[: self._count] == self._seen[: self._count]
+
+
+_EMPTY = array("q", [0])
+_SLACK: cython.Py_ssize_t = 3  # an attribute's numbers
+
+
+@cython.cfunc
+def _address(item) -> cython.longlong:
+    if cython.compiled:
+        return cython.cast(cython.longlong, cython.cast(cython.p_void, item))
+    else:
+        return id(item)
+
+
+@cython.cfunc
+def _addresses(owner, room: cython_array, kept) -> cython.Py_ssize_t:
+    """Fill room with what is seen of an object: how many numbers; -1 where they do not fit. Keeps constants."""
+    at: cython.Py_ssize_t = 0
+    most: cython.Py_ssize_t = len(room)
+    if cython.compiled:
+        found: cython.p_longlong = room.data.as_longlongs
+    else:
+        found = room
+    pending: list = [owner]
+    while pending:
+        part = pending.pop()
+        attributes: dict = part.__dict__
+        if at + 1 > most:
+            return -1
+        found[at] = _address(part)
+        at += 1
+        for name, item in attributes.items():
+            if at + _SLACK > most:
+                return -1
+            found[at] = _address(name)
+            found[at + 1] = _address(item)
+            at += 2
+            if isinstance(item, dict):
+                found[at] = len(item)
+                at += 1
+                if item and name in _HELD:
+                    if at + 2 * len(item) > most:
+                        return -1
+                    for key, inner in item.items():
+                        found[at] = _address(key)
+                        found[at + 1] = _address(inner)
+                        at += 2
+                        if inner is not None and name == "_modules":
+                            pending.append(inner)
+            elif isinstance(item, (list, tuple, set)):
+                found[at] = len(item)
+                at += 1
+            elif kept is not None and isinstance(item, (int, float, str)):
+                kept.append(item)
+    return at
+
+
 if cython.compiled:
     core.guards_type = cython.cast(cython.pointer(PyObject), Guards)  # which this module holds

@@ -17,6 +17,7 @@ cdef class MadeCall:
     cdef public object quick
     cdef public object otherwise
     cdef public object grown
+    cdef public object is_first
     cdef public Py_ssize_t calls
     cdef public Py_ssize_t signatures
     cdef public dict no_names

@@ -62,12 +62,13 @@ class MadeCall:
 
     quick(cell, holder, args, {}): captures as nearly every call is, or gives None; None where it was not built.
     otherwise(args): captures any call. The holder of the parts is the first argument of both. grown(): is told where
-    a call has had a signature of its own; `calls` counts all of them.
+    a call has had a signature of its own; is_first(args): tells whether this one runs as it was written; `calls` counts
+    all of them.
     """
 
     def __init__(self, cell, holder, quick, otherwise):
         self.cell, self.holder, self.quick, self.otherwise = cell, holder, quick, otherwise
-        self.grown = None
+        self.grown = self.is_first = None
         self.calls = 0
         self.signatures = 0
         self.no_names = {}
@@ -79,6 +80,8 @@ class MadeCall:
             found = self.quick(self.cell, self.holder, given, self.no_names)
             if found is not None:
                 return found
+        if self.is_first(given):
+            return None
         found = self.otherwise(given)
         if len(self.cell.kinds) != self.signatures:
             self.signatures = len(self.cell.kinds)

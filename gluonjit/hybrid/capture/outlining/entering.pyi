@@ -25,6 +25,7 @@ class MadeCall:
 
     cell: Any
     grown: Callable[[], None] | None
+    is_first: Callable[[tuple[Any, ...]], bool] | None
     calls: int
     def __init__(self, cell: Any, holder: Any, quick: Any, otherwise: Callable[[tuple[Any, ...]], Any]) -> None: ...
     def __call__(self, *args: Any) -> Any: ...

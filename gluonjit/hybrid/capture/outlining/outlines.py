@@ -23,6 +23,7 @@ _MOST_NUMBERS = 4
 
 _VARIED = 4  # samples, each of which has brought another kind
 _FEW = 1.5  # calls a kind
+_MOST_LOOKS = 4096
 VARIED = "its arguments have other shapes in each sample, so that few of its calls run together"
 """The reason for leaving code as it was written whose operators are more alike than the cell they make."""
 
@@ -39,16 +40,37 @@ class Made:
         self.cells: list[Any] = []
         self.at = 0
         self._seen: set[Any] = set()
+        self._looks: set[Any] = set()  # of arguments, by which kinds are told apart
         self._kinds = 0
-        self._samples: list[int] = []  # that brought a kind, by their numbers, each unlike the last one
+        self._samples: list[int] = []  # that brought something new, by their numbers, each unlike the last one
+
+    def is_first(self, args: tuple[Any, ...]) -> bool:
+        """Tells whether a call runs as it was written because no earlier call had arguments of these shapes.
+
+        A trace pays only for calls that come again. If one trace serves any number of rows, every call does.
+        """
+        look = tuple([getattr(getattr(arg, "_v", None), "spec", None) for arg in args])
+        kinds = self.run.cell.kinds
+        if look in self._looks or any([kind.poly for kind in kinds.values()]):
+            return False
+        if len(self._looks) >= _MOST_LOOKS:
+            self._looks.clear()
+        self._looks.add(look)
+        if kinds:
+            self._varied(len(self._looks))
+        return bool(kinds)
 
     def grown(self) -> None:
+        """Count the kinds that there are."""
+        self._varied(len({id(kind.family) for kind in self.run.cell.kinds.values()}))
+
+    def _varied(self, kinds: int) -> None:
         """Give a cell up if nearly every call is a new kind, sample after sample."""
-        batch, kinds = LOCAL.state.batch, len({id(kind.family) for kind in self.run.cell.kinds.values()})
+        batch = LOCAL.state.batch
         if kinds > self._kinds and batch is not None and self._samples[-1:] != [batch.sample]:
             self._samples.append(batch.sample)
-        self._kinds = kinds
-        if len(self._samples) >= _VARIED and self.run.calls < _FEW * kinds and not self.refused:
+        self._kinds = max(kinds, self._kinds)
+        if len(self._samples) >= _VARIED and self.run.calls < _FEW * self._kinds and not self.refused:
             self.refuse(VARIED)
 
     def few(self, item: Any) -> bool:
@@ -114,7 +136,7 @@ class Outline(Entry):
             if held is None or not known.same(held.holder, owner, names):
                 held = store[k] = Made(self.name, site, known.holder(owner, names))
                 held.run = known.capture(site.name, site.function, held.holder, options, held.refuse)
-                held.run.grown = held.grown
+                held.run.grown, held.run.is_first = held.grown, held.is_first
             batch.report.outlined[held.name] = held.refused or f"{site.weight} operators in one cell"
             held.cells, held.at = cells, len(cells)
             cells += (None if held.refused else held.run, held.few)

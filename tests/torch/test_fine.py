@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import gluonjit
+from gluonjit.engines.torch import records
 from gluonjit.engines.torch.recorder import Tracer
 from tests.common.torch_support import assert_close, outcome
 
@@ -135,3 +137,39 @@ def test_the_trace_of_a_loop_ends_where_its_weight_comes_again(
         assert_close(one, two, "a state")
     assert batch.report.nodes > 39
     assert 3 < max(traced) < 20 or caught is Exception
+
+
+def test_lists_of_numbers_that_differ_in_each_call_are_traced_no_more_than_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Neighbours(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed, self.own, self.other = nn.Embedding(9, 4), nn.Linear(4, 4), nn.Linear(4, 4)
+
+        def forward(self, atoms: Any, neighbours: list[list[int]]) -> Any:
+            h = self.embed(atoms)
+            found = torch.stack([h[each].mean(0) for each in neighbours])
+            return (torch.relu(self.own(h) + self.other(found)) + h).sum()
+
+    traced: list[str] = []
+    original = records.make_kind
+
+    def make_kind(call: Any) -> Any:
+        traced.append(call.cell.name)
+        return original(call)
+
+    monkeypatch.setattr(records, "make_kind", make_kind)
+    rng = random.Random(3)
+    samples = []
+    for n in (3, 4, 5, 6, 7, 5, 6):
+        lists = [[rng.randrange(n) for _ in range(rng.randint(1, 3))] for _ in range(n)]
+        samples.append((torch.tensor([rng.randrange(9) for _ in range(n)]), lists))
+    torch.manual_seed(4)
+    net = Neighbours()
+    expected = [net(*sample) for sample in samples]
+    gluonjit.hybridize(net, dynamic_batch=True, granularity="cell")
+    found = [net(*sample) for sample in samples]
+    for one, other in zip(found, expected):
+        torch.testing.assert_close(one.clone(), other, rtol=1e-5, atol=1e-6)
+    assert traced.count("Neighbours") == 2

@@ -212,8 +212,16 @@ def _pattern_of(call: Call) -> Pattern:
 
 
 def _is_nested(call: Call) -> bool:
-    """Tells whether an argument has a structure of its own: deeper than a list of children, each of some tensors."""
-    return max(map(_depth, (*call.args, *call.kwargs.values())), default=0) > _CHILDREN
+    """Tells whether an argument has a structure of its own: numbers in a list, or more than a list of some tensors."""
+    given = (*call.args, *call.kwargs.values())
+    return max(map(_depth, given), default=0) > _CHILDREN or any(map(_lists_numbers, given))
+
+
+def _lists_numbers(arg: Any) -> bool:
+    """Tells whether a list, a tuple or a dict holds numbers, at any depth."""
+    if isinstance(arg, dict):
+        arg = list(arg.values())
+    return isinstance(arg, (tuple, list)) and any(_lists_numbers(item) or type(item) in (int, float) for item in arg)
 
 
 def _depth(arg: Any) -> int:

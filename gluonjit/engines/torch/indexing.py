@@ -86,6 +86,8 @@ def index(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if not any(part.__class__ is torch.Tensor for part in key):
         return _view(batch, tensor, value, key, _has_tensor(given))
     if not all(part.numel() for part in key if part.__class__ is torch.Tensor):
+        if len(key) == 1 and key[0].dim() == 1:
+            return captured_operator(torch.Tensor.__getitem__, (tensor, slice(0, 0)))  # of zeros is its gradient
         return dummy(value.spec, value.taped)[key]  # with a history of its own: nothing of the tensor is in it
     found = _rows(batch, value, key)
     return captured_operator(torch.Tensor.__getitem__, (tensor, key)) if found is None else found

@@ -127,15 +127,12 @@ def test_gradients_are_asked_for_by_name() -> None:
 
 @pytest.mark.parametrize("key", [torch.tensor([], dtype=torch.int64), torch.zeros(3, dtype=torch.bool)])
 def test_rows_of_which_none_is_taken_have_a_gradient_of_zeros(key: Any) -> None:
-    """As those of a molecule whose atoms have no neighbours."""
-    layer = nn.Linear(2, 2)
+    """Where an input learns, as of a molecule whose atoms have no neighbours."""
     places = torch.randn(3, 2, requires_grad=True)
     with gluonjit.batching():
-        energy = layer(places * 2.0)[key].norm(dim=-1).sum()
-    (force,) = torch.autograd.grad(energy, places, retain_graph=True)
+        energy = nn.Linear(2, 2)(places)[key].norm(dim=-1).sum()
+    (force,) = torch.autograd.grad(energy, places)
     assert torch.equal(force, torch.zeros(3, 2))
-    energy.backward()
-    assert torch.equal(layer.weight.grad, torch.zeros(2, 2)) and torch.equal(layer.bias.grad, torch.zeros(2))
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

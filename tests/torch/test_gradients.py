@@ -125,6 +125,24 @@ def test_gradients_are_asked_for_by_name() -> None:
     assert_alike(run)
 
 
+def test_what_gradients_are_asked_for_of_may_be_a_generator() -> None:
+    """As `net.parameters()` is, and as eagerly, also where nothing waits."""
+
+    def run(net: Any) -> Any:
+        results = losses(net)
+        total = sum(results)
+        weights = dict(net.named_parameters())
+        asked = torch.autograd.grad(total, net.parameters(), retain_graph=True)
+        listed = torch.autograd.grad(total, weights.values(), retain_graph=True)
+        ones = (torch.ones(()) for _ in results)
+        of_each = torch.autograd.grad((result for result in results), net.parameters(), ones, retain_graph=True)
+        torch.autograd.backward(total, inputs=net.parameters(), retain_graph=True)
+        total.backward(inputs=(weight for weight in weights.values()))
+        return asked, listed, of_each, gradients(net)
+
+    assert_alike(run)
+
+
 @pytest.mark.parametrize("key", [torch.tensor([], dtype=torch.int64), torch.zeros(3, dtype=torch.bool)])
 def test_rows_of_which_none_is_taken_have_a_gradient_of_zeros(key: Any) -> None:
     """Where an input learns, as of a molecule whose atoms have no neighbours."""

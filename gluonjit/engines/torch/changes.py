@@ -147,6 +147,26 @@ def function_apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
         return run(*args, **kwargs)
 
 
+def enter_saved(self: Any) -> None:
+    """A region whose hooks see what is saved for backward, as torch.utils.checkpoint's do: it runs by itself.
+
+    They are to see that which is computed inside, all of it, and nothing else.
+    """
+    state = LOCAL.state
+    if not state.paused:
+        if state.trace is not None:
+            raise NeedsValue
+        _flush("a region with hooks of saved tensors, as a checkpoint's")
+    hooked.original_saved_enter(self)
+    UNCAPTURED.__enter__()
+
+
+def exit_saved(self: Any, *error: Any) -> None:
+    """Its end."""
+    UNCAPTURED.__exit__(*error)
+    hooked.original_saved_exit(self, *error)
+
+
 def backward(
     tensors: Any,
     grad_tensors: Any = None,

@@ -124,7 +124,7 @@ def _chosen(first: str, other: str, swapped: bool) -> Rule:
         assert a is not None
         for target, comparison in ((instr.a, first), (instr.b, other)):
             if to.wants(target):
-                to.add(target, Instr("MUL", a=dy, b=to.temporary(comparison, a, b)))
+                to.add(target, Instr("DRELU", a=dy, b=to.temporary(comparison, a, b)))
 
     return rule
 
@@ -136,7 +136,7 @@ def _limited(above: bool) -> Rule:
         if to.wants(instr.a):
             assert instr.a is not None and instr.out is not None
             first, second = (instr.out, instr.a) if above else (instr.a, instr.out)
-            to.add(instr.a, Instr("MUL", a=dy, b=to.temporary("GE", first, second)))
+            to.add(instr.a, Instr("DRELU", a=dy, b=to.temporary("GE", first, second)))
 
     return rule
 

@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
 from torch_support import TreeModel, assert_close, gradients  # noqa: E402
 from torch_training import (  # noqa: E402
     SENTENCES,
@@ -123,6 +124,73 @@ def test_gradients_are_asked_for_by_name() -> None:
         return every, scaled, unused, zeros, gradients(net)
 
     assert_alike(run)
+
+
+@pytest.mark.parametrize("granularity", ["cell", "op"])
+def test_a_checkpoint_computes_again_what_it_has_computed(granularity: str) -> None:
+    """Though others wait when a value is read inside: they are no part of it. Calls are counted as eagerly, twice."""
+
+    class Saving(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.outer, self.calls, self.packed = nn.Linear(3, 3), nn.Linear(3, 1), 0, 0
+
+        def part(self, x: Any, scale: Any) -> Any:
+            self.calls += 1
+            return torch.tanh(self.inner(x)) * (scale if float(scale) > 0 else scale * 2)
+
+        def pack(self, tensor: Any) -> Any:
+            self.packed += 1
+            return tensor
+
+        def forward(self, x: Any) -> Any:
+            scale = self.outer(torch.tanh(self.inner(x))).sum()
+            kept = checkpoint(self.part, x, scale, use_reentrant=False)
+            with torch.autograd.graph.saved_tensors_hooks(self.pack, lambda tensor: tensor):
+                kept = kept * self.inner(x).exp()
+            return self.outer(kept).sum() + scale
+
+    def run(**options: Any) -> Any:
+        torch.manual_seed(0)
+        net = Saving()
+        if options:
+            gluonjit.hybridize(net, dynamic_batch=True, **options)
+        total = sum(net(x) for x in torch.randn(4, 2, 3))
+        total.backward()
+        return {"total": total, **gradients(net)}, (net.calls, net.packed)
+
+    (found, counted), (wanted, as_eagerly) = run(granularity=granularity), run()
+    for name, value in wanted.items():
+        assert_close(found[name], value, name)
+    assert counted == as_eagerly and counted[0] == 8
+
+
+def test_what_gradients_are_asked_for_of_may_be_a_generator() -> None:
+    """As `net.parameters()` is, and as eagerly, also where nothing waits."""
+
+    def run(net: Any) -> Any:
+        results = losses(net)
+        total = sum(results)
+        weights = dict(net.named_parameters())
+        asked = torch.autograd.grad(total, net.parameters(), retain_graph=True)
+        listed = torch.autograd.grad(total, weights.values(), retain_graph=True)
+        ones = (torch.ones(()) for _ in results)
+        of_each = torch.autograd.grad((result for result in results), net.parameters(), ones, retain_graph=True)
+        torch.autograd.backward(total, inputs=net.parameters(), retain_graph=True)
+        total.backward(inputs=(weight for weight in weights.values()))
+        return asked, listed, of_each, gradients(net)
+
+    assert_alike(run)
+
+
+@pytest.mark.parametrize("key", [torch.tensor([], dtype=torch.int64), torch.zeros(3, dtype=torch.bool)])
+def test_rows_of_which_none_is_taken_have_a_gradient_of_zeros(key: Any) -> None:
+    """Where an input learns, as of a molecule whose atoms have no neighbours."""
+    places = torch.randn(3, 2, requires_grad=True)
+    with gluonjit.batching():
+        energy = nn.Linear(2, 2)(places)[key].norm(dim=-1).sum()
+    (force,) = torch.autograd.grad(energy, places)
+    assert torch.equal(force, torch.zeros(3, 2))
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

@@ -68,6 +68,17 @@ def test_a_result_is_a_tensor_whose_shape_is_known_before_it_is_computed() -> No
     assert gluonjit.explain().flushes == flushes + 1
 
 
+def test_numbers_of_a_comparison_learn_nothing_before_they_are_computed() -> None:
+    def ways(row: Any) -> list[Any]:
+        above = row > 0
+        return [row.argmax(0).double(), above.float().mean(), above * 2.0, row.max(0)[1] / 2, row.long() / 2, row * 2]
+
+    with gluonjit.batching():
+        results = ways(torch.nn.Linear(4, 6)(torch.randn(4)))
+        assert [result.requires_grad for result in results] == [False] * 5 + [True]
+    assert [result.requires_grad for result in results] == [False] * 5 + [True]
+
+
 def test_reading_numbers_runs_the_batch() -> None:
     net, eager = Net(), None
     eager = copy.deepcopy(net)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any
@@ -147,6 +147,26 @@ def function_apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
         return run(*args, **kwargs)
 
 
+def enter_saved(self: Any) -> None:
+    """A region whose hooks see what is saved for backward, as torch.utils.checkpoint's do: it runs by itself.
+
+    They are to see that which is computed inside, all of it, and nothing else.
+    """
+    state = LOCAL.state
+    if not state.paused:
+        if state.trace is not None:
+            raise NeedsValue
+        _flush("a region with hooks of saved tensors, as a checkpoint's")
+    hooked.original_saved_enter(self)
+    UNCAPTURED.__enter__()
+
+
+def exit_saved(self: Any, *error: Any) -> None:
+    """Its end."""
+    UNCAPTURED.__exit__(*error)
+    hooked.original_saved_exit(self, *error)
+
+
 def backward(
     tensors: Any,
     grad_tensors: Any = None,
@@ -156,10 +176,10 @@ def backward(
     inputs: Any = None,
 ) -> None:
     """torch.autograd.backward: runs what waits, then backward through all of it at once."""
-    tensors = _as_tuple(tensors)
+    tensors, inputs = _as_tuple(tensors), _listed(inputs)
     _run_heads(tensors)
-    given = (computed(tensors), computed(grad_tensors))
-    for item in () if inputs is None else _as_tuple(inputs):
+    given = (computed(tensors), computed(_listed(grad_tensors)))
+    for item in () if inputs is None else _tensors_of(inputs):
         refuse_used(item, "backward(inputs=...) with such a result among them")
     with _passing(), BACKWARD, telling(bool(create_graph if retain_graph is None else retain_graph)):
         hooked.original_backward(*given, retain_graph, create_graph, grad_variables, computed(inputs))
@@ -175,10 +195,10 @@ def grad(
     **kwargs: Any,
 ) -> Any:
     """torch.autograd.grad."""
-    outputs = _as_tuple(outputs)
+    outputs, inputs, grad_outputs = _as_tuple(outputs), _listed(inputs), _listed(grad_outputs)
     _run_heads(outputs)
     given = (computed(outputs), computed(inputs), computed(grad_outputs))
-    for item in _as_tuple(inputs):
+    for item in _tensors_of(inputs):
         refuse_used(item, "torch.autograd.grad(outputs, inputs) with such a result among its inputs")
     with _passing(), BACKWARD, telling(bool(create_graph if retain_graph is None else retain_graph)):
         return hooked.original_grad(*given, retain_graph, create_graph, *args, **kwargs)
@@ -205,6 +225,15 @@ def _passing() -> Iterator[None]:
 
 def _as_tuple(tensors: Any) -> tuple[Any, ...]:
     return (tensors,) if isinstance(tensors, (torch.Tensor, GradientEdge)) else tuple(tensors)
+
+
+def _listed(tensors: Any) -> Any:
+    """What is there to be gone through twice: of a generator, as `net.parameters()` is, a tuple."""
+    return tensors if tensors is None or isinstance(tensors, Mapping) else _as_tuple(tensors)
+
+
+def _tensors_of(listed: Any) -> Any:
+    return listed.values() if isinstance(listed, Mapping) else listed
 
 
 def _run_heads(tensors: tuple[Any, ...]) -> None:

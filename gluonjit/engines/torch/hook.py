@@ -77,6 +77,8 @@ PATCHES: list[tuple[Any, str, Any]] = [
     (torch.autograd.Function, "apply", classmethod(changes.function_apply)),
     (torch.autograd, "backward", changes.backward),
     (torch.autograd, "grad", changes.grad),
+    (torch.autograd.graph.saved_tensors_hooks, "__enter__", changes.enter_saved),
+    (torch.autograd.graph.saved_tensors_hooks, "__exit__", changes.exit_saved),
     (torch, "compile", aside.compile_),
     (torch._C.ScriptFunction, "__call__", aside.script_function),
     (torch._C.ScriptMethod, "__call__", aside.script_method),

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from gluonjit.analysis.plan import LookupChunk, Place, Plan
+from gluonjit.engines.torch.arrays import LEARNABLE
 from gluonjit.engines.torch.buffers import note_version, note_written
 from gluonjit.engines.torch.cell import Call, Cell, Pattern
 from gluonjit.engines.torch.effects import attributes, parts_of, undrawn
@@ -19,7 +20,7 @@ from gluonjit.engines.torch.kinds import RAISED, Plain, difference, make_kind
 from gluonjit.engines.torch.other_rows import note_traced, of_other_rows
 from gluonjit.engines.torch.program import program_of
 from gluonjit.errors import CaptureError
-from gluonjit.graph import Kind, Record
+from gluonjit.graph import Kind, Record, Spec
 from gluonjit.hybrid.capture.capturing import room_of
 from gluonjit.hybrid.capture.guards.again import AGAIN, changed
 from gluonjit.hybrid.capture.guards.facts import Seen
@@ -147,7 +148,9 @@ def _put(batch: Batch, key: tuple[Any, ...], kind: Kind, variant: Variant, found
     if cell.by_number:
         batch.report.by_number[cell.name] = cell.by_number
     weights = weights_of(kind)
-    taped = key[-1] or (key[1] and any([tensor.requires_grad for tensor in weights]))
+    given = key[-1] and any([part.__class__ is Spec and part.dtype in LEARNABLE for part in key])
+    taped = given or (key[1] and any([tensor.requires_grad for tensor in weights]))
+    taped = taped and any([output.spec.dtype in LEARNABLE for output in kind.outputs])
     for tensor in weights:
         note_version(batch, tensor)
     record = put_record(batch.records, key, kind, variant, 2 if taped else 0, room_of(kind, batch.options))

@@ -88,7 +88,7 @@
     NULLARY(FILL, x)                                                               \
     BINARY(DSIGMOID, a *b *(1.0f - b))                                             \
     BINARY(DTANH, a *((1.0f - b) * (1.0f + b)))                                    \
-    BINARY(DRELU, a *(b > 0.0f ? 1.0f : (b <= 0.0f ? 0.0f : b)))                   \
+    BINARY(DRELU, b <= 0.0f ? 0.0f : (b > 0.0f ? a : a *b))                        \
     UNARY(DIVW, a / x) /* x is the row's */
 
 ELEMENTS

@@ -145,6 +145,37 @@ def test_deferred_initialisation() -> None:
         assert_close(values[k], net(rows(1, 3, seed=k)).asnumpy(), f"sample {k}")
 
 
+class Drawn(mx.init.Initializer):  # type: ignore[misc]
+    """An initializer of the program's own, which counts what it has drawn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drawn = 0
+
+    def _init_weight(self, _: Any, array: Any) -> None:
+        self.drawn += 1
+        array[:] = nd.array(np.random.RandomState(self.drawn).uniform(size=array.shape))
+        array *= array > 0.5
+
+
+def test_initializers_of_the_programs_own_run_while_a_call_is_traced() -> None:
+    """They run once for all calls, and are no part of what is traced."""
+    found = []
+    for batched in (False, True):
+        net = nn.HybridSequential()
+        net.add(nn.Dense(4, activation="tanh"), nn.Dense(2))
+        initializer = Drawn()
+        net.initialize(initializer)
+        if batched:
+            net.hybridize(dynamic_batch=True, granularity="cell")
+        found.append([net(rows(1, 3, seed=k)).asnumpy() for k in range(3)])
+        assert initializer.drawn == 2
+        if batched:
+            assert not gluonjit.explain().unbatched
+    for actual, expected in zip(found[1], found[0]):
+        assert_close(actual, expected, "sample")
+
+
 def test_state_carried_to_the_next_minibatch(net: Any) -> None:
     """A state of one minibatch is an operand of the next; detached, no gradient goes back."""
     found = []

@@ -84,7 +84,7 @@ class Batched(Program):
         super().__init__(consts)
         # MXNet 1.9.1 fails in CachedOp's backward, or goes wrong, where the gradient of an output is passed through
         # unchanged, as that of elemwise_add is ("storage_type_num_unknown_nodes"), or where an output is an input.
-        finals = [mx.sym.identity(symbol) for symbol in symbols]
+        finals = [apply("_copy", [symbol], {}) for symbol in symbols]
         graph = mx.sym.Group(finals)
         names = [*operands, *(f"const{k}" for k in range(len(consts))), *besides]
         plain = len(names) - len(besides)
@@ -120,7 +120,8 @@ def segment_sum(flat: mx.sym.Symbol) -> mx.sym.Symbol:
     """The sums of the rows of a matrix that belong together: a product with a sparse matrix of ones, one for each row,
     in its owner's column. MXNet has no other sum over segments whose gradient is as cheap."""
     # Transposed, so that the gradient is a plain product: MXNet makes a row-sparse array of the other one.
-    return mx.sym.sparse.dot(mx.sym.var(SEGMENTS, stype="csr"), flat, transpose_a=True, forward_stype="default")
+    ones = mx.sym.var(SEGMENTS, stype="csr")
+    return apply("dot", [ones, flat], {"transpose_a": True, "forward_stype": "default"})
 
 
 class Lone(Program):

@@ -34,6 +34,7 @@ class Statistics:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._rooms: dict[int, list[_Room]] = {}
+        self._passed: list[tuple[int, Reach]] = []
 
     def apart(self, number: int, consts: list[Any]) -> list[Any]:
         """The constants of a step, with rows of zeros in the place of running statistics."""
@@ -49,20 +50,23 @@ class Statistics:
             consts[position] = rows
         return consts
 
-    def write(self, numbers: Iterable[int], reach: Reach) -> None:
-        """Write what a backward pass through these steps has mixed in, and let it begin with zeros again."""
+    def passed(self, numbers: Iterable[int], reach: Reach) -> None:
+        """Note the steps that a backward pass has gone through, which is over when `write` is called."""
+        self._passed += [(number, reach) for number in numbers if number in self._rooms]
+
+    def write(self) -> None:
+        """Write what was mixed in, and let the next pass begin with zeros again."""
         found: dict[int, list[tuple[int, _Room, int]]] = {}
-        for number in numbers:
-            rooms = self._rooms.get(number, ())
-            for room in rooms:
-                step = self._plan.steps[number]
-                reached = reach.nodes(step, range(len(step.places)))
-                calls = np.concatenate([base_rows(record)[nodes] for record, nodes in step.parts])
-                for node, call in enumerate(calls.tolist()):
-                    if reached is None or reached[node]:
-                        found.setdefault(id(room.running), []).append((call, room, node))
-        for calls in found.values():
-            _write(sorted(calls, key=lambda call: call[0]))
+        for number, reach in self._passed:
+            step = self._plan.steps[number]
+            reached = reach.nodes(step, range(len(step.places)))
+            calls = np.concatenate([base_rows(record)[nodes] for record, nodes in step.parts]).tolist()
+            nodes = [node for node in range(step.count) if reached is None or reached[node]]
+            for room in self._rooms[number]:
+                found.setdefault(id(room.running), []).extend([(calls[node], room, node) for node in nodes])
+        self._passed = []
+        for of in found.values():
+            _write(sorted(of, key=lambda call: call[0]))
 
 
 def _write(calls: list[tuple[int, _Room, int]]) -> None:

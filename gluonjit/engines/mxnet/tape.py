@@ -258,7 +258,7 @@ class Tape(History):
             if self._finite is not None:
                 self._finite.gradients(number, self._gradients, self._gradients_of(step))
         self.laps = laps if self.profiles else ()
-        self.statistics.write([number for number, _, _ in steps], reach)
+        self.statistics.passed([number for number, _, _ in steps], reach)
         targets = self._targets(reach)
         if not keep:
             self.free()

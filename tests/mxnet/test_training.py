@@ -168,6 +168,24 @@ def test_running_statistics_are_updated_in_the_order_of_eager_backward(way: str,
         assert_close(found[1][name], expected, name)
 
 
+def test_running_statistics_of_calls_that_run_eagerly_afterwards() -> None:
+    """As where a look at batching is given up: those of the later calls are updated first."""
+    samples = [(nd.array(np.random.RandomState(k).randn(1, 2, 3, 3) + k), 1) for k in range(4)]
+    found = []
+    for batched in (False, True):
+        net = OfAnySize()
+        net.initialize(mx.init.Constant(0.3))
+        net.hybridize(dynamic_batch=batched, **({"granularity": "cell"} if batched else {}))
+        with autograd.record():
+            losses = [net(*sample) for sample in samples[:2]]
+            net.hybridize(dynamic_batch=False)
+            losses += [net(*sample) for sample in samples[2:]]
+            total = nd.add_n(*losses)
+        total.backward()
+        found.append(net.first.running_mean.data().asnumpy())
+    assert_close(found[1], found[0], "running mean")
+
+
 def test_deferred_initialisation() -> None:
     class Deferred(gluon.Block):
         def __init__(self) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import mxnet as mx
+import numpy as np
 import pytest
-from mxnet import gluon
-from mxnet.gluon import nn, rnn
+from mxnet import autograd, gluon
+from mxnet.gluon import contrib, nn, rnn
 from support import assert_close, assert_same, rows
 
 import gluonjit
@@ -131,3 +132,48 @@ def test_a_layer_by_itself_that_does_not_know_its_shapes_yet() -> None:
     layer.hybridize(dynamic_batch=False)
     for output, x in zip(batched, samples):
         assert_close(output, layer(x).asnumpy(), "output")
+
+
+class Unrolled(gluon.Block):
+    """A cell over a sequence of ones."""
+
+    def __init__(self, cell: Any) -> None:
+        super().__init__()
+        self.cell = cell
+
+    def forward(self, x: Any) -> Any:
+        outputs, _ = self.cell.unroll(len(x), x, layout="TNC", merge_outputs=True)
+        return outputs[:, 0]
+
+
+KEEPING = {
+    "zoneout": lambda: rnn.ZoneoutCell(rnn.RNNCell(16, input_size=2), zoneout_outputs=0.5),
+    "variational dropout": lambda: contrib.rnn.VariationalDropoutCell(rnn.RNNCell(16, input_size=2), 0.5, 0.5, 0.5),
+    "zoneout in a sequence": lambda: in_sequence(rnn.ZoneoutCell(rnn.RNNCell(16, input_size=2), 0.5)),
+}
+
+
+def in_sequence(cell: Any) -> Any:
+    sequence = rnn.SequentialRNNCell()
+    sequence.add(cell)
+    return sequence
+
+
+@pytest.mark.parametrize("name", KEEPING)
+def test_a_cell_that_keeps_what_it_computed_is_no_node(name: str) -> None:
+    """Zoneout keeps the output before, variational dropout its masks: an output once not 0 stays as it is."""
+    net = Unrolled(KEEPING[name]())
+    net.initialize(mx.init.Zero())
+    net.hybridize(dynamic_batch=True, granularity="cell")
+    for parameter in net.collect_params(".*i2h_bias").values():
+        parameter.set_data(mx.nd.ones(16))
+    for _ in range(2):
+        with autograd.record():
+            found = [net(mx.nd.ones((length, 1, 2))) for length in (2, 6, 6)]
+            total = gluonjit.add_n([output.sum() for output in found])
+        total.backward()
+        assert "it sets" in " ".join(gluonjit.explain().unbatched.values())
+        for output in found:
+            numbers = output.asnumpy()
+            assert (np.diff(numbers, axis=0) >= 0).all()
+            assert 0 < (numbers > 0).sum() < numbers.size

@@ -11,7 +11,7 @@ from typing import Any, Callable
 import mxnet as mx
 import numpy as np
 import pytest
-from mxnet import gluon, nd
+from mxnet import autograd, gluon, nd
 from mxnet.gluon import nn
 from support import assert_close, assert_same, rows
 
@@ -161,6 +161,32 @@ def test_what_hybridize_leaves_as_it_was() -> None:
             net.hybridize(dynamic_batch=True, **{static: True})
     net.hybridize()
     assert type(net(X)) is nd.NDArray and net._active
+
+
+class Layers(gluon.Block):
+    """Layers that are called as the operators are that they call, and a sum over any number of rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.norm, self.drop = nn.Embedding(5, SIZE), nn.LayerNorm(in_channels=SIZE), nn.Dropout(0.5)
+
+    def forward(self, words: Any) -> Any:
+        return self.drop(self.norm(self.embed(words) * 2).sum(axis=0))
+
+
+@pytest.mark.parametrize("granularity", ["eager", "op", "cell"])
+def test_names_of_blocks_that_are_made_later(granularity: str) -> None:
+    """MXNet numbers blocks by their class, and the operators of graphs in the same way."""
+    net = made(Layers)
+    net.hybridize(dynamic_batch=True, granularity=granularity)
+    gluonjit.clear_caches()
+    with mx.name.NameManager():
+        for number in range(2):
+            assert Layers().embed.name == f"embedding{number}" and nn.LayerNorm().name == f"layernorm{2 * number + 1}"
+            with autograd.record():
+                total = gluonjit.add_n([net(nd.arange(count)).sum() for count in (1, 2, 3)])
+            total.backward()
+        assert mx.sym.dot(mx.sym.var("x"), mx.sym.var("y")).name == "dot0"
 
 
 def test_hybridizing_parts() -> None:

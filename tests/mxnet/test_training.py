@@ -124,6 +124,68 @@ def test_batch_norm_runs_alone_in_training_and_says_so() -> None:
         assert_close(actual, expected, "loss or running statistics")
 
 
+class OfAnySize(gluon.Block):
+    """Statistics of images of any size, of one layer once or twice in a sample, and of another one behind it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.name_scope():
+            self.scale = nn.Conv2D(2, 1, in_channels=2)
+            self.first, self.second = (nn.BatchNorm(momentum=momentum, in_channels=2) for momentum in (0.5, 0.7))
+
+    def forward(self, image: Any, times: int) -> Any:
+        image = self.scale(image)
+        for _ in range(times):
+            image = self.first(image * image + 3)
+        return (self.second(image) ** 3).sum()
+
+
+@pytest.mark.parametrize("way", ["sum", "list", "twice", "some"])
+@pytest.mark.parametrize("granularity", ["cell", "op", "graph"])
+def test_running_statistics_are_updated_in_the_order_of_eager_backward(way: str, granularity: str) -> None:
+    """The last call first, whatever the sizes and depths; and those calls alone that backward comes to."""
+    random = np.random.RandomState(0)
+    sizes = [(3, 3), (2, 4), (3, 3), (5, 2), (2, 4), (6, 6), (3, 3)]
+    samples = [(nd.array(random.randn(1, 2, *size) + k), 1 + k % 3) for k, size in enumerate(sizes)]
+    found = []
+    for batched in (False, True):
+        net = OfAnySize()
+        net.initialize(mx.init.Constant(0.3))
+        net.hybridize(dynamic_batch=batched, **({"granularity": granularity} if batched else {}))
+        for _ in range(2):
+            with autograd.record():
+                losses = [net(*sample) for sample in samples]
+                total = gluonjit.add_n(losses[::2] if way == "some" else losses)
+            if way == "list":
+                autograd.backward(losses)
+            else:
+                total.backward(retain_graph=way == "twice")
+            if way == "twice":
+                total.backward()
+        parameters = net._collect_params_with_prefix()
+        found.append({name: one.data().asnumpy() for name, one in parameters.items() if "running" in name})
+    for name, expected in found[0].items():
+        assert_close(found[1][name], expected, name)
+
+
+def test_running_statistics_of_calls_that_run_eagerly_afterwards() -> None:
+    """As where a look at batching is given up: those of the later calls are updated first."""
+    samples = [(nd.array(np.random.RandomState(k).randn(1, 2, 3, 3) + k), 1) for k in range(4)]
+    found = []
+    for batched in (False, True):
+        net = OfAnySize()
+        net.initialize(mx.init.Constant(0.3))
+        net.hybridize(dynamic_batch=batched, **({"granularity": "cell"} if batched else {}))
+        with autograd.record():
+            losses = [net(*sample) for sample in samples[:2]]
+            net.hybridize(dynamic_batch=False)
+            losses += [net(*sample) for sample in samples[2:]]
+            total = nd.add_n(*losses)
+        total.backward()
+        found.append(net.first.running_mean.data().asnumpy())
+    assert_close(found[1], found[0], "running mean")
+
+
 def test_deferred_initialisation() -> None:
     class Deferred(gluon.Block):
         def __init__(self) -> None:
@@ -143,6 +205,37 @@ def test_deferred_initialisation() -> None:
     net.hybridize(dynamic_batch=False)
     for k in range(3):
         assert_close(values[k], net(rows(1, 3, seed=k)).asnumpy(), f"sample {k}")
+
+
+class Drawn(mx.init.Initializer):  # type: ignore[misc]
+    """An initializer of the program's own, which counts what it has drawn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drawn = 0
+
+    def _init_weight(self, _: Any, array: Any) -> None:
+        self.drawn += 1
+        array[:] = nd.array(np.random.RandomState(self.drawn).uniform(size=array.shape))
+        array *= array > 0.5
+
+
+def test_initializers_of_the_programs_own_run_while_a_call_is_traced() -> None:
+    """They run once for all calls, and are no part of what is traced."""
+    found = []
+    for batched in (False, True):
+        net = nn.HybridSequential()
+        net.add(nn.Dense(4, activation="tanh"), nn.Dense(2))
+        initializer = Drawn()
+        net.initialize(initializer)
+        if batched:
+            net.hybridize(dynamic_batch=True, granularity="cell")
+        found.append([net(rows(1, 3, seed=k)).asnumpy() for k in range(3)])
+        assert initializer.drawn == 2
+        if batched:
+            assert not gluonjit.explain().unbatched
+    for actual, expected in zip(found[1], found[0]):
+        assert_close(actual, expected, "sample")
 
 
 def test_state_carried_to_the_next_minibatch(net: Any) -> None:

@@ -79,6 +79,7 @@ def backward(heads: Any, head_grads: Any = None, retain_graph: bool = False, tra
         if ready:
             original_backward(ready, gradients, retain_graph, train_mode)
         if passes:
+            _write_statistics(passes)
             _account(passes)
     _finish(True)
 
@@ -111,13 +112,14 @@ def grad(
     if not through:
         found = original_grad(heads, variables, head_grads, retain_graph, create_graph, train_mode)
     else:
-        ready, gradients, _ = _through_batches(listed, given, bool(retain_graph), train_mode)
+        ready, gradients, passes = _through_batches(listed, given, bool(retain_graph), train_mode)
         if not ready:
             raise mx.base.MXNetError(
                 "autograd.grad of values that do not depend on anything with a gradient: call attach_grad on the "
                 "variables before computing the values under autograd.record()"
             )
         found = original_grad(ready, variables, gradients, bool(retain_graph), False, train_mode)
+        _write_statistics(passes)
     _finish(through)
     return found
 
@@ -207,6 +209,13 @@ def _through(
     end = _end(tape)
     rest += _took(tape, "backward", last, end)
     return found, Pass(tape, tape.laps, rest, end)
+
+
+def _write_statistics(passes: Sequence[Pass]) -> None:
+    """Write running statistics, after those of later calls that ran eagerly, as a look was given up."""
+    with as_captured(0):
+        for passed in passes:
+            passed.tape.statistics.write()
 
 
 def _account(passes: Sequence[Pass]) -> None:

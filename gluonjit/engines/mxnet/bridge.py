@@ -30,6 +30,7 @@ class Bridge:
     def backward(self, gradient: NDArray, training: bool) -> list[NDArray]:
         """Gradients of what the value was computed from, in the order of `Tape.origins`."""
         targets = self._tape.gradients(seed_of(self._value, gradient), True, training)
+        self._tape.statistics.write()
         return [_with_axes(found) for target in targets if target.reached for _, found in target.pairs]
 
 
@@ -97,7 +98,7 @@ def _joined(value: Value, tape: Tape, inputs: list[NDArray]) -> NDArray:
             nothing = mx.nd.zeros(1)
             nothing.attach_grad()
             differentiable(joined, [nothing], lambda gradient, training: [])
-    return joined if value.spec.shape else as_shape(joined, ())
+    return as_shape(joined, value.spec.shape)  # a recorded call: the gradient of a sparse operator ends in it as dense
 
 
 def _plain(value: Value) -> NDArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import wraps
 from inspect import signature
 from typing import Any
@@ -170,6 +171,18 @@ def uncaptured(original: Any) -> Any:
     @wraps(original)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
         with UNCAPTURED:
+            return original(self, *args, **kwargs)
+
+    return wrapper
+
+
+def initialising(original: Any) -> Any:
+    """A function that runs the program's initializers: once for all calls, so that they are no part of a trace."""
+
+    @wraps(original)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        follower = getattr(LOCAL.state.trace, "follower", None)
+        with UNCAPTURED, nullcontext() if follower is None else follower.suspended():
             return original(self, *args, **kwargs)
 
     return wrapper

@@ -19,6 +19,8 @@ from gluonjit.hybrid.capture.guards.variants import Noted
 
 COUNTERS = frozenset(["_counter", "_init_counter"])
 """Attributes of recurrent cells that count calls, for names of symbols alone."""
+_OWN = COUNTERS | frozenset(vars(gluon.HybridBlock()))
+"""Attributes that MXNet itself sets on blocks, among them what it makes of a block at its first call."""
 FORWARDS = {gluon.HybridBlock.forward, gluon.rnn.RecurrentCell.forward}  # the latter counts calls for names
 
 
@@ -59,7 +61,28 @@ def followed(trace: Trace, owner: Any, run: Callable[..., Any], args: Any, noted
 
 
 def called(follower: Follower, block: gluon.Block, args: tuple[Any, ...]) -> Any:
-    """Gives what a block's forward gives inside of a trace; the user's part of it is followed."""
+    """Gives what a block's forward gives inside of a trace. Refuses it where that has set something on the block."""
+    before = dict(block.__dict__)
+    try:
+        result = _forward(follower, block, args)
+    finally:
+        changed = sorted(_set_since(block.__dict__, before))
+        for name in changed:  # to what stands for an array in the trace
+            block.__dict__.pop(name, None)
+        block.__dict__.update({name: before[name] for name in changed if name in before})
+    if changed:
+        follower.refuse(f"it sets {follower.name_of(block)}.{changed[0]}")
+    return result
+
+
+def _set_since(space: dict[str, Any], before: dict[str, Any]) -> set[str]:
+    missing = object()
+    names = (space.keys() | before.keys()) - _OWN
+    return {name for name in names if space.get(name, missing) is not before.get(name, missing)}
+
+
+def _forward(follower: Follower, block: gluon.Block, args: tuple[Any, ...]) -> Any:
+    """Runs a block's forward; the user's part of it is followed."""
     if is_hybrid(block):
         symbols, arrays, _, context = _gather_type_ctx_info(list(args))
         if symbols or not arrays:

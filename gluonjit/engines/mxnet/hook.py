@@ -126,7 +126,7 @@ PATCHES: list[tuple[Any, str, Any]] = [
     (gluon.Trainer, "step", changes.flushing(hooked.original_trainer_step, "Trainer.step")),
     (gluon.Trainer, "update", changes.flushing(hooked.original_trainer_update, "Trainer.update")),
     (gluon.Parameter, "set_data", changes.flushing(hooked.original_set_data, "Parameter.set_data")),
-    (gluon.Parameter, "_finish_deferred_init", changes.uncaptured(hooked.original_finish_deferred)),
+    (gluon.Parameter, "_finish_deferred_init", changes.initialising(hooked.original_finish_deferred)),
     (gluon.Parameter, "_init_impl", changes.uncaptured(hooked.original_init_impl)),
     (gluon.Parameter, "initialize", changes.replacing(hooked.original_initialize, "Parameter.initialize")),
     (gluon.Parameter, "reset_ctx", changes.replacing(hooked.original_reset_ctx, "Parameter.reset_ctx")),

@@ -14,6 +14,7 @@ from gluonjit.engines.mxnet.peepholes import improved
 from gluonjit.engines.mxnet.program import OWNERS, SEGMENTS, Batched, Lone, build, lay_out, segment_sum
 from gluonjit.engines.mxnet.rules.attributes import Attributes
 from gluonjit.engines.mxnet.rules.gradients import NO_GRADIENT
+from gluonjit.engines.mxnet.rules.layers import WITH_STATISTICS
 from gluonjit.engines.mxnet.rules.symbols import apply
 from gluonjit.engines.mxnet.rules.table import RULES
 from gluonjit.engines.mxnet.rules.values import NotBatchable
@@ -140,10 +141,21 @@ def _make_kind(
     known = Attributes(dict(attrs))
     may_fail = rule is None or rule.fails(known)
     blocked = NO_GRADIENT.get(name, ())
-    lone = Lone(handle, attrs, inputs, [output.spec for output in outputs], consts, may_fail, blocked)
+    running = _running(name, known, inputs) if training else ()
+    momentum = known.number("momentum", 0.9)
+    given = [output.spec for output in outputs]
+    lone = Lone(handle, attrs, inputs, given, consts, may_fail, blocked, running, momentum)
     pure = rule is not None and not rule.stateful and not rule.draws(known)
     work = work_of(trace, lone.operators)
     return Kind(name, trace.operands, outputs, rows, lone, pure, lone=reason, operator=True, work=work)
+
+
+def _running(name: str, attrs: Attributes, inputs: Sequence[Spec | None]) -> tuple[int, ...]:
+    """The positions among the constants of what an operator mixes its statistics into."""
+    if name not in WITH_STATISTICS or attrs.flag("use_global_stats") or any(spec is not None for spec in inputs[3:5]):
+        return ()
+    before = sum([spec is None for spec in inputs[:3]])
+    return before, before + 1
 
 
 def _sums_rows(kind: Kind, attrs: Attributes) -> bool:

@@ -9,7 +9,7 @@ from mxnet.ndarray import NDArray
 from mxnet.ndarray.sparse import BaseSparseNDArray
 
 from gluonjit.compiled import FAST
-from gluonjit.engines.mxnet.computing import concrete, created, own, unlinked, waits
+from gluonjit.engines.mxnet.computing import concrete, created, own, waits
 from gluonjit.engines.mxnet.hooked import Attrs, current_mode, original_invoke
 from gluonjit.engines.mxnet.indexing import by_numbers
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, wrap, wrap_created
@@ -21,14 +21,13 @@ from gluonjit.engines.mxnet.references import REFERENCES, Copied
 from gluonjit.engines.mxnet.rules.attributes import Attributes
 from gluonjit.engines.mxnet.rules.table import RULES
 from gluonjit.engines.mxnet.trace import infer, operator_call
-from gluonjit.errors import CaptureError
 from gluonjit.graph import Record, Spec, Value
-from gluonjit.graph.modes import RECORDING, is_recorded, is_training
+from gluonjit.graph.modes import is_recorded, is_training
 from gluonjit.hybrid.capture.capturing import captured, room_of
 from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.run.batch import FULL, Batch
 from gluonjit.hybrid.run.engine import engine_of
-from gluonjit.hybrid.run.state import LOCAL, State
+from gluonjit.hybrid.run.state import LOCAL
 
 # Operands that a layer's weights usually are: a concrete array there is the same for all samples.
 _WEIGHTS = {
@@ -65,7 +64,6 @@ def capture_op(
     sparse = next((array for array in arrays if isinstance(array, BaseSparseNDArray)), None)
     if sparse is not None:
         batch.report.alone[name] = f"an operand is a {type(sparse).__name__}, which has no dense rows"
-        _refuse_history(name, arrays, state, type(sparse).__name__)
         refuse(f"{name} runs when it is called")
         return original_invoke(handle, arrays, keys, vals, None, is_np, as_list)
     weights = _weights(batch, name, arrays)
@@ -111,17 +109,6 @@ def _way(found: Value, values: Sequence[Value | None]) -> Any:
     if found.base.__class__ is tuple:
         return first.spec.mode
     return found.spec if found.base.__class__ is Copied and found.spec.rows == first.spec.rows else None
-
-
-def _refuse_history(name: str, arrays: Sequence[Any], state: State, sparse: str) -> None:
-    """Raise where an operator on sparse arrays would send a gradient into a batch, which MXNet refuses."""
-    for array in arrays:
-        if state.mode & RECORDING and isinstance(array, Lazy) and unlinked(array):
-            raise CaptureError(
-                f"{name} called on a {sparse} and a captured array of shape {array.shape} under autograd.record: "
-                f"its gradient cannot enter a batch. Call it under autograd.pause(), make the {sparse} dense, or "
-                "use hybridize(dynamic_batch=False)."
-            )
 
 
 def _wrapped(values: Sequence[Value], is_np: bool, as_list: bool) -> Any:

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 import mxnet as mx
 
-from gluonjit.engines.mxnet.hooked import Attrs, original_invoke
+from gluonjit.engines.mxnet.hooked import Attrs, original_invoke, slice_rows
 from gluonjit.engines.mxnet.rules import symbols
 from gluonjit.engines.mxnet.rules.attributes import Attributes
 from gluonjit.engines.mxnet.rules.gradients import NO_GRADIENT
 from gluonjit.engines.mxnet.rules.symbols import apply, canonical
 from gluonjit.engines.mxnet.rules.table import RULES, batch_op
 from gluonjit.engines.mxnet.rules.values import NotBatchable, Val, convert
-from gluonjit.engines.mxnet.semantics import SHAPES, piece
+from gluonjit.engines.mxnet.semantics import SHAPES, as_shape, piece
 from gluonjit.engines.mxnet.sized import Sized, Sizes
 from gluonjit.engines.mxnet.trace import Trace, let_in
 from gluonjit.graph import BatchedProgram, Kind, Output, Spec, intern_spec, operand_groups, outputs_of
@@ -40,6 +40,8 @@ class Program(BatchedProgram):
         self.may_fail = may_fail
         self.numpy = bool(LOCAL.state.numpy & SHAPES)
         self.left: list[Any] = []
+        self.running: Sequence[int] = ()
+        self.momentum = 0.0
         self.enters: list[int] | None = None
         self.parameters: list[tuple[Any, Any]] = []
         # MXNet 1.9.1 adds wrongly to an existing gradient in mean, clip, flip and others.
@@ -84,7 +86,7 @@ class Batched(Program):
         super().__init__(consts)
         # MXNet 1.9.1 fails in CachedOp's backward, or goes wrong, where the gradient of an output is passed through
         # unchanged, as that of elemwise_add is ("storage_type_num_unknown_nodes"), or where an output is an input.
-        finals = [mx.sym.identity(symbol) for symbol in symbols]
+        finals = [apply("_copy", [symbol], {}) for symbol in symbols]
         graph = mx.sym.Group(finals)
         names = [*operands, *(f"const{k}" for k in range(len(consts))), *besides]
         plain = len(names) - len(besides)
@@ -120,7 +122,8 @@ def segment_sum(flat: mx.sym.Symbol) -> mx.sym.Symbol:
     """The sums of the rows of a matrix that belong together: a product with a sparse matrix of ones, one for each row,
     in its owner's column. MXNet has no other sum over segments whose gradient is as cheap."""
     # Transposed, so that the gradient is a plain product: MXNet makes a row-sparse array of the other one.
-    return mx.sym.sparse.dot(mx.sym.var(SEGMENTS, stype="csr"), flat, transpose_a=True, forward_stype="default")
+    ones = mx.sym.var(SEGMENTS, stype="csr")
+    return apply("dot", [ones, flat], {"transpose_a": True, "forward_stype": "default"})
 
 
 class Lone(Program):
@@ -135,8 +138,12 @@ class Lone(Program):
         consts: list[Any],
         may_fail: bool = False,
         blocked: Sequence[int] = (),
+        running: Sequence[int] = (),
+        momentum: float = 0.0,
     ) -> None:
         super().__init__(consts, may_fail)
+        self.running = running
+        self.momentum = momentum
         self._blocked = {k for k in blocked if k < len(inputs)}
         self.used = [k not in self._blocked for k, spec in enumerate(inputs) if spec is not None]
         self.used += [k not in self._blocked for k, spec in enumerate(inputs) if spec is None]
@@ -164,7 +171,7 @@ class Lone(Program):
             join(spec, parts, result)
 
     def _run(self, operands: Sequence[Any], given: Sequence[Any], node: int) -> list[Any]:
-        chunks, consts = iter(operands), iter(given)
+        chunks, consts = iter(operands), iter(self._apart(given, node) if self.running else given)
         arrays = [
             next(consts) if spec is None else piece(next(chunks), spec, node * spec.rows) for spec in self._inputs
         ]
@@ -172,6 +179,14 @@ class Lone(Program):
             arrays[blocked] = arrays[blocked].detach()
         result: list[Any] = original_invoke(self._handle, arrays, self._keys, self._values, None, False, True)
         return result
+
+    def _apart(self, given: Sequence[Any], node: int) -> list[Any]:
+        consts = list(given)
+        for position in self.running:
+            array, shape = consts[position], self.consts[position].shape
+            if array.shape != shape:
+                consts[position] = as_shape(slice_rows(array, node, node + 1), shape)
+        return consts
 
 
 def join(spec: Spec, arrays: Sequence[Any], out: Any) -> Any:

@@ -216,6 +216,7 @@ class Session(ArraySession):
                 self.finite.weights(number, consts)
             if tape is not None:
                 consts = [tape.constant(array, adds) for array, adds in zip(consts, program.adds)]
+                consts = tape.statistics.apart(number, consts)
                 for array in program.left:
                     tape.constant(array, True)
             self._fused.written([place.arena for place in step.places])

@@ -25,6 +25,7 @@ from gluonjit.engines.mxnet.hooked import original_backward, slice_rows
 from gluonjit.engines.mxnet.program import Program, program_of
 from gluonjit.engines.mxnet.reach import Reach
 from gluonjit.engines.mxnet.semantics import as_shape, classic, shapes
+from gluonjit.engines.mxnet.statistics import Statistics
 from gluonjit.graph import Kind
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.explain.counts import Counts
@@ -66,6 +67,7 @@ class Tape(History):
         self._gradients: list[NDArray | None] = [None] * len(plan.arenas)
         self._weights: dict[int, NDArray] = {}  # as variables of the steps' own recording
         self._fresh = True  # gradients are zeros yet
+        self.statistics = Statistics(plan)
         self.learned_rows, self._learned_rows = row_flags(plan)
         self._begun = self.learned_rows  # rows that no step computes, or without gradients
 
@@ -256,6 +258,7 @@ class Tape(History):
             if self._finite is not None:
                 self._finite.gradients(number, self._gradients, self._gradients_of(step))
         self.laps = laps if self.profiles else ()
+        self.statistics.passed([number for number, _, _ in steps], reach)
         targets = self._targets(reach)
         if not keep:
             self.free()

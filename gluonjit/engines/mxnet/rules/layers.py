@@ -46,6 +46,10 @@ def normalised_over_batch(attrs: Attributes, training: bool) -> str | None:
     return None if normalization == "null" else f"its gradient is divided by the batch ({normalization})"
 
 
+WITH_STATISTICS = ("BatchNorm", "_contrib_BatchNormWithReLU")
+"""Operators on data, scale, shift, and a running mean and variance, which they change in training."""
+
+
 def statistics_of_batch(attrs: Attributes, training: bool) -> str | None:
     if training and not attrs.flag("use_global_stats"):
         return "in training its statistics are those of the batch"
@@ -129,7 +133,7 @@ RULES: dict[str, Rule] = {
     **_rules("_contrib_DeformableConvolution", layer(2, 4, batch_not_first)),
     **{
         name: Rule("row-wise", layer(1, 2, statistics_of_batch), stateful=True, notes="alone in training")
-        for name in ("BatchNorm", "_contrib_BatchNormWithReLU")
+        for name in WITH_STATISTICS
     },
     **_rules("InstanceNorm GroupNorm LRN", layer(1, 3)),
     **_rules("L2Normalization SoftmaxActivation GridGenerator", layer()),

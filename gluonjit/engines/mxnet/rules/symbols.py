@@ -5,11 +5,11 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import count
 from typing import Any
 
 import mxnet as mx
 from mxnet.base import _LIB, SymbolHandle, c_handle_array, c_str, c_str_array, check_call, mx_uint, py_str
-from mxnet.name import NameManager
 
 
 @cache
@@ -55,6 +55,8 @@ def apply(name: str, inputs: Sequence[mx.sym.Symbol], attrs: Mapping[str, Any]) 
 
 
 def _fresh(name: str) -> str:
-    if not hasattr(NameManager._current, "value"):
-        NameManager._current.value = NameManager()
-    return str(NameManager._current.value.get(None, name.lower().lstrip("_")))
+    """A name of its own; MXNet's would be missing in the names of blocks that the program makes later."""
+    return f"{name.lower().lstrip('_')}{next(_numbers)}"
+
+
+_numbers = count()

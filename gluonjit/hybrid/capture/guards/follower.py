@@ -130,13 +130,13 @@ class Follower(Reader):
     def suspended(self) -> Iterator[None]:
         """Suspends following: work that the framework does once for all calls is not state of the program."""
         trace = LOCAL.state.trace
-        notice = sys.getprofile()
+        follower, notice = trace.follower, sys.getprofile()
         sys.setprofile(None)
         trace.follower = None
         try:
             yield
         finally:
-            trace.follower = self
+            trace.follower = follower
             if notice is not None:  # the trace has not ended
                 _WATCH(notice)
 

@@ -7,7 +7,7 @@ from typing import Any
 from gluonjit.analysis import flat
 from gluonjit.analysis.captured import Captured
 from gluonjit.analysis.nodes import Schedule
-from gluonjit.analysis.plan import Arena, LeafChunk, LookupChunk, Part, Place, Plan
+from gluonjit.analysis.plan import Arena, LeafChunk, Live, LookupChunk, Place, Plan
 from gluonjit.compiled import filled, numbers, repeated, room
 from gluonjit.graph.graph import Graph, Leaf
 from gluonjit.graph.values import Spec
@@ -62,7 +62,9 @@ def lay_out(graph: Graph, captured: Captured, schedule: Schedule, dropped: int) 
         dropped=dropped,
         units=schedule.units,
         groups=schedule.groups,
-        captured=captured,
+        called=captured.records,
+        laid=laid,
+        made=captured,
     )
 
 
@@ -122,9 +124,9 @@ def _inputs(graph: Graph, arenas: _Arenas) -> tuple[tuple[LeafChunk | LookupChun
     return tuple(inputs), given
 
 
-def _live(captured: Captured) -> tuple[Part, ...]:
+def _live(captured: Captured) -> tuple[Live, ...]:
     """The nodes that run and that somebody can read."""
     found = room(captured.count)
     parts = flat.living(captured.begins, captured.alive, captured.keep, found)
     nodes = numbers(found)
-    return tuple([Part(captured.records[record], nodes[begin:end]) for record, begin, end in parts])
+    return tuple([Live(record, captured.records[record], nodes[begin:end]) for record, begin, end in parts])

@@ -315,9 +315,10 @@ class Session(ArraySession):
             self._makers = {place: number for number, step in enumerate(self.plan.steps) for place in step.places}
         step = self.plan.steps[self._makers[place]]
         output = step.places.index(place)
-        sizes = {record.kind.outputs[output].spec.rows for record, _ in step.parts}
+        records = [self.plan.called[number] for number in step.numbers]
+        sizes = {record.kind.outputs[output].spec.rows for record in records}
         chunk.size = sizes.pop() if len(sizes) == 1 else 0
-        chunk.readers.shared = any([record.calls > len(record) for record, _ in step.parts])
+        chunk.readers.shared = any([record.calls > len(record) for record in records])
 
     def _whole(self, arena: int) -> bool:
         """Tells whether a single place is all of an arena, which nothing else is written to."""

@@ -21,7 +21,7 @@ from gluonjit.graph.graph import Graph
 from gluonjit.graph.kinds import Kind
 from gluonjit.graph.recorder import Record, likeness
 
-MOST_NODES, MOST_ROWS = 256, 4096
+MOST_NODES, MOST_ROWS = 64, 512
 """Of a batch whose plan may be kept: in larger ones planning is little beside the rest, and structures hardly recur."""
 _MOST_PLANS, _MOST_SEEN = 512, 8192
 
@@ -101,10 +101,8 @@ class Kept:
             record.calls = len(product.calls)
             record.origins.extend([given[number].origins[node] for number, node in product.calls])
             found.append(record)
-        captured = self._of(found)
-        for number, record in enumerate(found):
-            if number >= len(given) or record is not given[number]:
-                tell_rows(captured, number)
+        split = [number for number, record in enumerate(given) if record.kind.split is not None]
+        tell_rows(self._of(found), [*split, *range(len(given), len(found))])
         return found
 
 

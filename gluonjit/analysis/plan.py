@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -104,10 +103,13 @@ class Plan:
         assert self.made is not None
         return self.made
 
-    @cached_property
+    @property
     def launches(self) -> int:
         """The launches of all steps: one, or one a node where they run alone."""
-        return sum([step.count if step.kind.lone else 1 for step in self.steps])
+        found: int | None = self.common.get("launches")
+        if found is None:
+            found = self.common["launches"] = sum([step.count if step.kind.lone else 1 for step in self.steps])
+        return found
 
     def without_inputs(self) -> Plan:
         """The same plan without the arrays that it begins with: only their places, and how many there were."""

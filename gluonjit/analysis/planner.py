@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Sequence
 
 from gluonjit.analysis.again import keep, kept, structure_of
-from gluonjit.analysis.captured import Captured
 from gluonjit.analysis.layout import lay_out
 from gluonjit.analysis.nodes import Nodes
 from gluonjit.analysis.plan import Plan
@@ -32,29 +31,14 @@ class Planner:
         self._graph, self._sum_kind, self._sharing = graph, sum_kind, sharing
         self._given = [record for record in graph.records.values() if len(record)]
         self._structure = structure_of(graph, self._given, sharing)
+        self._nodes: Nodes | None = None
         self._folded = False
         self._dropped = 0
-        if self._structure is None:
-            self._captured  # noqa: B018 (what is wrong with a graph shows before anybody chooses a schedule)
 
     @property
-    def records(self) -> list[Record]:
-        """What was captured, and what was made of it, if anything was."""
-        captured = self.__dict__.get("_captured")
-        return self._given if captured is None else captured.records
-
-    @cached_property
-    def _captured(self) -> Captured:
-        captured = captured_nodes(self._graph, self._sharing)
-        before, records = captured.count, len(captured.records)
-        fold_sums(captured, self._sum_kind)
-        self._folded = len(captured.records) > records
-        self._dropped = before - captured.prune()
-        return captured
-
-    @cached_property
-    def _nodes(self) -> Nodes:
-        return Nodes(self._captured, self._captured.keep)
+    def made(self) -> Sequence[Record]:
+        """The records that were made of what was captured, with the others, if any were."""
+        return () if self._nodes is None else self._nodes.captured.records
 
     def plan(self, scheduler: str = "depth", granularity: str = "cell") -> Plan:
         """A plan by one of `SCHEDULERS`; with granularity "graph" samples of one structure run as one, if they can."""
@@ -70,9 +54,20 @@ class Planner:
         return plan
 
     def _plan(self, scheduler: str, granularity: str) -> Plan:
+        if self._nodes is None:
+            self._nodes = self._read()
         found = None
         if granularity == "graph":
             found = by_structure(self._nodes, self._graph.marks, SCHEDULERS[scheduler])
         if found is None:
             found = SCHEDULERS[scheduler](self._nodes)
-        return lay_out(self._graph, self._captured, found, self._dropped)
+        return lay_out(self._graph, self._nodes.captured, found, self._dropped)
+
+    def _read(self) -> Nodes:
+        """The nodes to schedule."""
+        captured = captured_nodes(self._graph, self._sharing)
+        before, records = captured.count, len(captured.records)
+        fold_sums(captured, self._sum_kind)
+        self._folded = len(captured.records) > records
+        self._dropped = before - captured.prune()
+        return Nodes(captured, captured.keep)

@@ -39,17 +39,18 @@ def captured_nodes(graph: Graph, sharing: Sharing = "batch") -> Captured:
         _cut(captured, number, split, wanted)
     _add_products(captured, wanted, sharing, graph.marks)
     made = range(len(captured.records) - len(wanted), len(captured.records))
-    for number in [*[number for number, _ in splits], *made]:
-        tell_rows(captured, number)
+    tell_rows(captured, [*[number for number, _ in splits], *made])
     return captured
 
 
-def tell_rows(captured: Captured, number: int) -> None:
-    """Tell a record that was made of calls which rows its nodes yield, and which they read."""
-    record, begin, end = captured.records[number], captured.begins[number], captured.begins[number + 1]
-    record.bases = numbers(captured.bases)[begin:end]
-    first = captured.firsts[begin]
-    record.rows_read = numbers(captured.operands)[first : first + (end - begin) * captured.forms[number].width]
+def tell_rows(captured: Captured, made: Sequence[int]) -> None:
+    """Tell records that were made of calls which rows their nodes yield, and which they read."""
+    bases, operands = numbers(captured.bases), numbers(captured.operands)
+    for number in made:
+        record, begin, end = captured.records[number], captured.begins[number], captured.begins[number + 1]
+        record.bases = bases[begin:end]
+        first = captured.firsts[begin]
+        record.rows_read = operands[first : first + (end - begin) * captured.forms[number].width]
 
 
 def _cut(captured: Captured, number: int, split: Split, wanted: dict[Any, list[_Calls]]) -> None:

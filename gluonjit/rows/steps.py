@@ -164,15 +164,14 @@ class Steps:
 
     def _read(self, make: Callable[[Kind], RowProgram], threads: Callable[[], int]) -> None:
         """Find the steps that may run in C, as an earlier flush of the same structure did, if there was one."""
-        steps, known = self.plan.steps, self.plan.common.get("rows")
-        if known is None:
-            known = self.plan.common["rows"] = self._found(make)
+        steps, found = self.plan.steps, self.plan.common.get("rows")
+        known = self.plan.common["rows"] = self._found(make) if found is None else found
         for number, reason in known.unfit:
             self._unfused[steps[number].kind.name] = reason
         self._known = [{} for _ in range(known.programs)]
         self._in, self._limited = set(known.steps), known.limited
         if known.blocks is not None:
-            self._blocks = known.blocks.again()
+            self._blocks = known.blocks if found is None else known.blocks.again()
             most = threads()
             self._launches = Launches(len(self.plan.arenas), self._blocks, most if most == 1 else min(most, cores()))
 

@@ -101,7 +101,7 @@ class FlushingBatch(Batch):
         finally:
             begin = perf_counter()
             calls = graph.calls
-            release(graph, () if planner is None else planner.records)
+            release(graph, () if planner is None else planner.made)
             times["capture"] += self._took("release", "capture", begin)  # it is as much as was captured
         MINIBATCH.ran(self, bool(held.carried), history)
         begin = perf_counter()

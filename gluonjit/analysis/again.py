@@ -16,7 +16,7 @@ from gluonjit.analysis import flat
 from gluonjit.analysis.captured import Captured
 from gluonjit.analysis.forms import form_of
 from gluonjit.analysis.plan import LeafChunk, Live, LookupChunk, Place, Plan
-from gluonjit.analysis.splitting import Sharing, tell_rows
+from gluonjit.analysis.splitting import Sharing
 from gluonjit.graph.graph import Graph
 from gluonjit.graph.kinds import Kind
 from gluonjit.graph.recorder import Record, likeness
@@ -43,7 +43,10 @@ class Kept:
     def __init__(self, plan: Plan, graph: Graph, given: Sequence[Record]) -> None:
         captured = plan.captured
         bare: Any = copy(captured)
-        bare.records, bare.forms = [], []
+        bare.records, bare.forms, bare.given, bare.untold = [], [], [], ()
+        self._untold = [number for number, record in enumerate(captured.given) if record.kind.split is not None]
+        if self._untold:
+            self._untold += range(len(given), len(captured.records))
         self._captured: Captured = bare
         self._products = _products(captured, given)
         self._laid = copied_laid(plan.laid, None)
@@ -101,9 +104,9 @@ class Kept:
             record.calls = len(product.calls)
             record.origins.extend([given[number].origins[node] for number, node in product.calls])
             found.append(record)
-        split = [number for number, record in enumerate(given) if record.kind.split is not None]
-        tell_rows(self._of(found), [*split, *range(len(given), len(found))])
-        return found
+        captured = self._of(found)
+        captured.untold = self._untold
+        return captured.told()
 
 
 def _products(captured: Captured, given: Sequence[Record]) -> list[_Product]:

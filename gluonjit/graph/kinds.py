@@ -118,7 +118,8 @@ class Kind:
         """Let its calls, which are split, run by another rest; plans of it as it was are none of its own any more."""
         assert self.split is not None
         if rest is not self.split.rest:
-            self.split, self.program, self.number = self.split._replace(rest=rest), rest.program, next(_numbers)
+            self.split, self.program = self.split._replace(rest=rest), rest.program
+            self.form, self.number = None, next(_numbers)
 
     @property
     def arity(self) -> int:

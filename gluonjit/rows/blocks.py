@@ -37,10 +37,10 @@ class Form:
     child_columns: cython.longlong
     slots: cython.longlong[::1]
 
-    def __init__(self, program: int, slots: list, node_columns: int, child_columns: int) -> None:
+    def __init__(self, program: int, slots: Any, node_columns: int, child_columns: int) -> None:
         self.program, self.count = program, len(slots) // 3 + 2
         self.node_columns, self.child_columns = node_columns, child_columns
-        self.slots = array("q", slots or [0])  # a view of Cython's is of something
+        self.slots = slots or array("q", (0,))  # a view of Cython's is of something
 
 
 @cython.cfunc
@@ -492,7 +492,7 @@ def read(steps: tuple, programs: list, unfit: Any, rows_of: list, strides: list)
             if index is not None:
                 wanted.append(index)
                 packed += rows
-        family: cython.longlong = 0 if step.arities is None else step.arities.sum()
+        family: cython.longlong = _total(step.arities)
         of: tuple = known[1]
         for k in range(len(arenas) - operand_at[number]):
             spaces.append(of[k])
@@ -508,6 +508,19 @@ def read(steps: tuple, programs: list, unfit: Any, rows_of: list, strides: list)
             result_begins.append(place.begin)
         result_at.append(len(result_arenas))
     return Blocks(tables, rows_of, strides, _packed(steps, wanted, packed, parents, tables))
+
+
+@cython.cfunc
+def _total(arities: Any) -> cython.longlong:
+    """The children of all nodes; 0 where there are none."""
+    k: cython.Py_ssize_t
+    found: cython.longlong = 0
+    if arities is None:
+        return 0
+    each: cython.longlong[::1] = arities
+    for k in range(len(each)):
+        found += each[k]
+    return found
 
 
 @cython.cfunc
@@ -558,7 +571,7 @@ def _why_not(step: Any, spaces: tuple) -> str:
             return "rows of one step that are not one a node"
     arities = step.arities
     if arities is not None:
-        children = arities.sum()
+        children = _total(arities)
     groups: tuple = step.kind.groups
     gathers: tuple = step.gathers
     for k in range(len(gathers)):

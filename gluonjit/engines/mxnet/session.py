@@ -37,7 +37,6 @@ from gluonjit.hybrid.run.failures import both
 from gluonjit.hybrid.run.session import ArraySession
 from gluonjit.hybrid.run.state import LOCAL
 
-
 _FEW = 16  # entries of a table
 _SMALL = 1 << 16  # bytes
 

@@ -324,11 +324,10 @@ class Session(ArraySession):
 
     def _rows_at(self, place: Place) -> Any:
         """The rows of a place, but not the arena itself: what can be read gets a history, which would hold that."""
-        arena = self.plan.arenas[place.arena]
-        if arena.sole:  # nothing else is written to it
+        if self._whole(place.arena):
             return self.arrays[place.arena].detach()
         rows = self.at(place)
-        return rows if self.tape is None and arena.rows * row_bytes(arena.spec) <= _SMALL else rows.clone()
+        return rows if self._stays(place.arena) else rows.clone()
 
     def _coming(self, place: Place) -> Any:
         """The same, of steps that were started."""
@@ -345,6 +344,15 @@ class Session(ArraySession):
         sizes = {record.kind.outputs[output].spec.rows for record in records}
         chunk.size = sizes.pop() if len(sizes) == 1 else 0
         chunk.readers.shared = any([record.calls > len(record) for record in records])
+
+    def _whole(self, arena: int) -> bool:
+        """Tells whether a single place is all of an arena, which nothing else is written to."""
+        return self.plan.arenas[arena].sole
+
+    def _stays(self, arena: int) -> bool:
+        """Tells whether an arena may stay for as long as some of its rows: a small one, without history."""
+        found = self.plan.arenas[arena]
+        return self.tape is None and found.rows * row_bytes(found.spec) <= _SMALL
 
     def rows(self, arena: int, positions: Sequence[int]) -> Any:
         """Rows of an arena with their history, for values that are references to them."""

@@ -98,7 +98,7 @@ def after_flush(
 
 
 class _About(NamedTuple):
-    """Tells of plans of one structure whether some of their calls run alone, and whether operators are captured often."""
+    """Tells of plans of one structure whether some calls run alone, and whether operators are captured often."""
 
     alone: bool
     operators: bool

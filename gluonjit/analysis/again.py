@@ -67,7 +67,8 @@ class Kept:
     def again(self, graph: Graph, given: Sequence[Record]) -> Plan:
         """The plan of a graph of this structure, with these records."""
         kinds = [record.kind for record in given]
-        split, products = bool(self._products), {}
+        split = bool(self._products)
+        products: dict[str, int] = {}
         if split:
             made: list[Kind] = [kinds[of.record].split.products[of.product][1] for of in self._products]  # type: ignore[union-attr]
             kinds = [kind if kind.split is None else kind.split.rest for kind in kinds] + made

@@ -25,13 +25,14 @@ class Product(NamedTuple):
 class Cut(NamedTuple):
     """A call as the products and the rest that it runs as.
 
-    kept: the columns of the call that the rest has; left: rows of all products; nodes, width: so many more nodes than
-    the call itself, and operands of these and the rest.
+    kind, rest: of the rest; kept: the columns of the call that it has; left: rows of all products; nodes, width: so
+    many more nodes than the call itself, and operands of these and the rest.
     """
 
+    kind: Kind
+    rest: Form
     kept: Any
     left: int
-    rest: Form
     products: tuple[Product, ...]
     nodes: int
     width: int
@@ -79,7 +80,7 @@ def _cut(split: Split | None, columns: tuple[int, ...]) -> Cut | None:
         left -= kind.rows
         column += sum([output.spec.rows for output in kind.outputs])
     width = rest.width + sum([form_of(kind).width for _, kind in split.products])
-    return Cut(filled(kept), total, rest, tuple(products), len(products), width)
+    return Cut(split.rest, rest, filled(kept), total, tuple(products), len(products), width)
 
 
 def _numbers(kind: Kind, columns: tuple[int, ...]) -> list[int]:

@@ -44,7 +44,7 @@ def _cut(captured: Captured, number: int, cut: Cut, wanted: dict[Any, list[_Call
     record, width = captured.records[number], captured.forms[number].width
     begin, end = captured.begins[number], captured.begins[number + 1]
     first = captured.firsts[begin]
-    captured.replace(number, record.like(record.kind.split.rest), cut.rest)
+    captured.replace(number, record.like(cut.kind), cut.rest)
     nodes = captured.bases, captured.firsts, captured.operands
     flat.cut(begin, end, cut.kept, cut.rest.width, cut.left, captured.width, *nodes)
     captured.width += (end - begin) * cut.rest.width

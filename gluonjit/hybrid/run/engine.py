@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gluonjit.analysis.again import clear_plans, plan_count
 from gluonjit.errors import EngineError, OptionError
 from gluonjit.graph.frames import LIBRARIES
 from gluonjit.graph.values import clear_specs, spec_count
@@ -104,13 +103,12 @@ class Engine:
 
     def cache_info(self) -> dict[str, int]:
         """Entries in each of the engine's caches."""
-        return {"specs": spec_count(), "plans": plan_count()}
+        return {"specs": spec_count()}
 
     def clear_caches(self) -> None:
         """Empty them."""
         clear_specs()
         clear_places()
-        clear_plans()
 
 
 ENGINES: list[Engine] = []

@@ -104,3 +104,22 @@ def test_a_kept_plan_keeps_no_model() -> None:
     assert known == plan_count() > 0
     assert weight() is None
     assert kept.shape == (2, 2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.complex64])
+def test_few_entries_of_a_table_are_those_looked_up(dtype: torch.dtype) -> None:
+    class Words(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed = nn.Embedding(7, 3, _weight=torch.arange(21).reshape(7, 3).to(dtype))
+
+        def forward(self, words: Any) -> Any:
+            found = self.embed(words)
+            return found[0] + found[1] * 2
+
+    net = gluonjit.hybridize(Words(), dynamic_batch=True, **WAY)
+    with torch.no_grad():
+        for pair in ([6, 0], [1, 6], [2, 2]):
+            weight = net.embed.weight
+            found = net(torch.tensor(pair))
+            assert torch.equal(found + 0, weight[pair[0]] + weight[pair[1]] * 2)

@@ -28,7 +28,7 @@ from gluonjit.engines.mxnet.semantics import SHAPES, classic, shapes
 from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.engines.mxnet.trace import reason_of
 from gluonjit.errors import FlushError, GluonJITError
-from gluonjit.graph import Leaf
+from gluonjit.graph import Leaf, Spec
 from gluonjit.graph.modes import TRAINING, is_recorded
 from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.provenance import Provenance
@@ -128,7 +128,7 @@ class Session(ArraySession):
         """The same of few entries, row by row."""
         place, weight, size = chunk.place, chunk.table.weight, chunk.spec.bytes
         array = self.arrays[place.arena]
-        if weight is None or array is None or self.finite is not None or not chunk.spec.device.startswith("cpu"):
+        if weight is None or array is None or self.finite is not None or not size or not _is_plain(chunk.spec):
             return False
         weight = classic(weight)
         if weight.stype != "default" or min(chunk.indices) < 0 or max(chunk.indices) >= chunk.table.size:
@@ -302,12 +302,10 @@ class Session(ArraySession):
         array, arena = self.arrays[place.arena], self.plan.arenas[place.arena]
         if arena.sole:
             return array
-        size = row_bytes(arena.spec)
-        if arena.spec.device.startswith("cpu") and (place.end - place.begin) * size <= _SMALL and self._fused.all:
-            copy = room_for(
-                arena.spec, place.end - place.begin
-            )  # MXNet's engine, which has nothing to do, takes longer
-            memmove(address_of(copy), address_of(array) + place.begin * size, (place.end - place.begin) * size)
+        size, rows = row_bytes(arena.spec), place.end - place.begin
+        if 0 < rows * size <= _SMALL and _is_plain(arena.spec) and self._fused.all:
+            copy = room_for(arena.spec, rows)  # MXNet's engine takes longer, and has nothing to do
+            memmove(address_of(copy), address_of(array) + place.begin * size, rows * size)
             return copy
         with as_captured(0):
             return slice_rows(array, place.begin, place.end).copy()
@@ -331,6 +329,11 @@ class Session(ArraySession):
         self._indices = {}
         self._besides = {}
         self._copies = {}
+
+
+def _is_plain(spec: Spec) -> bool:
+    """Tells whether rows that look so are of float32, in the host's memory."""
+    return spec.dtype == "float32" and spec.device.startswith("cpu")
 
 
 def _has_taped_inputs(plan: Plan) -> bool:

@@ -124,7 +124,7 @@ class Session(ArraySession):
         weight = table.weight
         if chunk.spec.device != "cpu" or not self._has_room(place) or not table.fits or weight.is_conj():
             return False
-        size, begin = chunk.spec.bytes, weight.data_ptr()
+        size, begin = weight.shape[1] * weight.element_size(), weight.data_ptr()
         if not begin or max(chunk.indices) >= len(weight):
             return False
         to = self.arrays[place.arena].data_ptr() + place.begin * size

@@ -11,6 +11,14 @@ from gluonjit.compiled import room
 
 
 def lower_bound(plan: Plan) -> int:
+    """Return the fewest launches of a plan's nodes, computed once for all plans of its structure."""
+    found: int | None = plan.common.get("bound")
+    if found is None:
+        found = plan.common["bound"] = _lower_bound(plan)
+    return found
+
+
+def _lower_bound(plan: Plan) -> int:
     """Return the number of nodes that run alone, plus for each other type the longest chain of its nodes.
 
     Source: Chen et al. 2023 (ED-Batch), section 3: no schedule can run two nodes of one path together.

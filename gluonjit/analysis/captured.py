@@ -21,7 +21,8 @@ class Captured:
     Node n is of record `kinds[n]`, its result rows begin at `bases[n]`, the rows that it reads are `operands` from
     `firsts[n]` on, `alive[n]` says that it can be read, and `keep[n]` that it is to run. Of record k the nodes
     are those from `begins[k]` to `begins[k + 1]`; one reads `widths[k]` rows and yields `heights[k]`. `rows` is the
-    number of rows of the graph.
+    number of rows of the graph, `given` are the records of its calls, `untold` those of `records` that were made of
+    calls and do not know yet which rows they have.
     """
 
     def __init__(self, records: Iterable[Record], rows: int) -> None:
@@ -45,6 +46,8 @@ class Captured:
         self.operands = room(width)
         self.keep = repeated(1, nodes)
         self._producer: Any = None
+        self.given = given
+        self.untold: Sequence[int] = ()
         self.read(given)
 
     @property
@@ -88,6 +91,23 @@ class Captured:
         self.widths[number], self.heights[number] = form.width, form.height
 
     @property
+    def called(self) -> list[Record]:
+        """The records of calls, by number, and of what was made beside these: their values are what is read."""
+        return [*self.given, *self.records[len(self.given) :]] if self.untold else self.records
+
+    def told(self) -> list[Record]:
+        """All records, when those that were made of calls know which rows their nodes yield, and which they read."""
+        untold, self.untold = self.untold, ()
+        if untold:
+            bases, operands = numbers(self.bases), numbers(self.operands)
+            for number in untold:
+                record, begin, end = self.records[number], self.begins[number], self.begins[number + 1]
+                record.bases = bases[begin:end]
+                first = self.firsts[begin]
+                record.rows_read = operands[first : first + (end - begin) * self.forms[number].width]
+        return self.records
+
+    @property
     def producer(self) -> Any:
         """For each row one more than the number of the node that yields it, 0 if none does."""
         if self._producer is None:
@@ -120,13 +140,12 @@ class Captured:
 def _room_for(record: Record) -> tuple[int, int]:
     """The most nodes and operands of a record, once products are split from it and its sums are folded."""
     kind, count = record.kind, len(record)
-    width = form_of(kind).width
-    nodes, rows = count, count * width
-    if kind.split is not None:
-        nodes += count * len(kind.split.products)
-        rows += count * form_of(kind.split.rest).width
-        rows += count * sum([form_of(product).width for _, product in kind.split.products])
-    if kind.sum_of:
-        nodes += count // FEWEST + 1  # a chain goes on from record to record
-        rows += count * width
-    return nodes, rows
+    form = form_of(kind)
+    nodes, width = 1, form.width
+    if form.cut is not None:
+        nodes += form.cut.nodes
+        width += form.cut.width
+    if not kind.sum_of:
+        return count * nodes, count * width
+    # A chain of additions goes on from record to record.
+    return count * nodes + count // FEWEST + 1, count * (width + form.width)

@@ -6,7 +6,36 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from gluonjit.compiled import filled
-from gluonjit.graph.kinds import Kind
+from gluonjit.graph.kinds import Kind, Split
+
+
+class Product(NamedTuple):
+    """A product of a call that is split.
+
+    begin: the column of its argument; left: rows of results from its own to the last product's; column: that of its
+    results in the rest.
+    """
+
+    kind: Kind
+    begin: int
+    left: int
+    column: int
+
+
+class Cut(NamedTuple):
+    """A call as the products and the rest that it runs as.
+
+    kind, rest: of the rest; kept: the columns of the call that it has; left: rows of all products; nodes, width: so
+    many more nodes than the call itself, and operands of these and the rest.
+    """
+
+    kind: Kind
+    rest: Form
+    kept: Any
+    left: int
+    products: tuple[Product, ...]
+    nodes: int
+    width: int
 
 
 class Form(NamedTuple):
@@ -16,7 +45,8 @@ class Form(NamedTuple):
     how many there are; height: the rows of its results. numbers: what `lay_out` needs: how many children a node has,
     and from there on (places are counted from the next number) how many groups of operands, how many results, where
     each group begins; for each result the row that it begins with and how many it has; then group by group the number
-    of its roles, where each of them begins, and of each role the number of its columns, and these.
+    of its roles, where each of them begins, and of each role the number of its columns, and these. cut: what it runs
+    as, where that is more than one node.
     """
 
     sizes: tuple[int, ...]
@@ -24,6 +54,7 @@ class Form(NamedTuple):
     width: int
     height: int
     numbers: Any
+    cut: Cut | None
 
 
 def form_of(kind: Kind) -> Form:
@@ -32,8 +63,24 @@ def form_of(kind: Kind) -> Form:
     if form is None:
         sizes = tuple([spec.rows for spec in kind.operands])
         columns = (0, *accumulate(sizes))
-        form = kind.form = Form(sizes, columns, columns[-1], kind.rows, filled([kind.arity, *_numbers(kind, columns)]))
+        listed = filled([kind.arity, *_numbers(kind, columns)])
+        form = kind.form = Form(sizes, columns, columns[-1], kind.rows, listed, _cut(kind.split, columns))
     return form
+
+
+def _cut(split: Split | None, columns: tuple[int, ...]) -> Cut | None:
+    if split is None:
+        return None
+    kept = [row for of in split.kept for row in range(columns[of], columns[of + 1])]
+    rest, column = form_of(split.rest), len(kept)
+    left = total = sum([kind.rows for _, kind in split.products])
+    products = []
+    for argument, kind in split.products:
+        products.append(Product(kind, columns[argument], left, column))
+        left -= kind.rows
+        column += sum([output.spec.rows for output in kind.outputs])
+    width = rest.width + sum([form_of(kind).width for _, kind in split.products])
+    return Cut(split.rest, rest, filled(kept), total, tuple(products), len(products), width)
 
 
 def _numbers(kind: Kind, columns: tuple[int, ...]) -> list[int]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from gluonjit.analysis import flat
 from gluonjit.analysis.captured import Captured
 from gluonjit.analysis.nodes import Schedule
-from gluonjit.analysis.plan import Arena, LeafChunk, LookupChunk, Part, Place, Plan
+from gluonjit.analysis.plan import Arena, LeafChunk, Live, LookupChunk, Place, Plan
 from gluonjit.compiled import filled, numbers, repeated, room
 from gluonjit.graph.graph import Graph, Leaf
+from gluonjit.graph.recorder import Record
 from gluonjit.graph.values import Spec
 
 
@@ -50,19 +52,24 @@ def lay_out(graph: Graph, captured: Captured, schedule: Schedule, dropped: int) 
         index,
     )
     laid.order, laid.arities = numbers(schedule.order), numbers(arities)
+    if captured.untold:
+        laid.records = captured.told  # only few ask for these: to name a line, say
     index.append(numbers(indices))
+    called = captured.called
     return Plan(
         arenas=arenas.filled(sizes),
         inputs=inputs,
         steps=steps,
         arena=numbers(arena),
         position=numbers(position),
-        live=_live(captured),
+        live=_live(captured, called),
         nodes=schedule.starts[-1],
         dropped=dropped,
         units=schedule.units,
         groups=schedule.groups,
-        captured=captured,
+        called=called,
+        laid=laid,
+        made=captured,
     )
 
 
@@ -122,9 +129,9 @@ def _inputs(graph: Graph, arenas: _Arenas) -> tuple[tuple[LeafChunk | LookupChun
     return tuple(inputs), given
 
 
-def _live(captured: Captured) -> tuple[Part, ...]:
+def _live(captured: Captured, called: Sequence[Record]) -> tuple[Live, ...]:
     """The nodes that run and that can be read."""
     found = room(captured.count)
     parts = flat.living(captured.begins, captured.alive, captured.keep, found)
     nodes = numbers(found)
-    return tuple([Part(captured.records[record], nodes[begin:end]) for record, begin, end in parts])
+    return tuple([Live(record, called[record], nodes[begin:end]) for record, begin, end in parts])

@@ -6,20 +6,20 @@ one step after the other. `flat/placing.py` defines steps and their gathers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gluonjit.analysis.captured import Captured
-from gluonjit.analysis.flat import Gather, Part, Place, Step
+from gluonjit.analysis.flat import Gather, Laid, Part, Place, Step
 from gluonjit.analysis.indices import Index
 from gluonjit.graph.graph import Leaf
+from gluonjit.graph.recorder import Record
 from gluonjit.graph.values import Spec
 
-__all__ = ["Arena", "Gather", "LeafChunk", "LookupChunk", "Part", "Place", "Plan", "Step"]
+__all__ = ["Arena", "Gather", "LeafChunk", "Live", "LookupChunk", "Part", "Place", "Plan", "Step"]
 
 
 class Arena(NamedTuple):
@@ -55,13 +55,24 @@ class LookupChunk(NamedTuple):
         return LookupChunk(None, self.spec, self.indices, self.place)
 
 
+class Live(NamedTuple):
+    """Nodes of a record, by its number, that somebody can read: their positions in its lists."""
+
+    number: int
+    record: Record
+    nodes: Index
+
+
 @dataclass(eq=False)  # frozen it would take three times as long to make
 class Plan:
     """The steps to run, in order, and where every row will lie: row r is row `position[r]` of arena `arena[r]`.
 
     units: what the schedule was made of: nodes, or with granularity "graph" samples, and nodes outside of any;
     groups: how many of them it told apart: steps, or structures of samples, and steps of other nodes.
-    captured: all nodes of the graph, with those that do not run.
+    called: the records of calls, by the numbers of `Step.numbers` and `Live`, and of what was made of them but for
+    `products`, of which it has the nodes by name; laid: what the steps have in common.
+    made: all nodes of the graph, with those that do not run, or what finds them.
+    common: what is found out of plans of this structure, by who does; nothing that a batch or a model has of its own.
     overwritten: arena and position of results of nodes whose backward pass needs what was written over since.
     rewritten: arena, first row and number of rows, the numbers of which the program has written over since.
     """
@@ -71,19 +82,34 @@ class Plan:
     steps: tuple[Step, ...]
     arena: Index
     position: Index
-    live: tuple[Part, ...]  # nodes that can still be read
+    live: tuple[Live, ...]  # nodes that can still be read
     nodes: int
     dropped: int
     units: int
     groups: int
-    captured: Captured = field(repr=False)
+    called: Sequence[Record] = field(repr=False)
+    laid: Laid = field(repr=False)
+    made: Captured | Callable[[], Captured] | None = field(repr=False)
+    products: dict[str, int] = field(default_factory=dict, repr=False)
+    common: dict[str, Any] = field(default_factory=dict, repr=False)
     overwritten: list[tuple[int, int]] = field(default_factory=list)
     rewritten: list[tuple[int, int, int]] = field(default_factory=list)
 
-    @cached_property
+    @property
+    def captured(self) -> Captured:
+        """All nodes of the graph, with those that do not run."""
+        if callable(self.made):
+            self.made = self.made()
+        assert self.made is not None
+        return self.made
+
+    @property
     def launches(self) -> int:
         """The launches of all steps: one each, or one per node if they run alone."""
-        return sum([step.count if step.kind.lone else 1 for step in self.steps])
+        found: int | None = self.common.get("launches")
+        if found is None:
+            found = self.common["launches"] = sum([step.count if step.kind.lone else 1 for step in self.steps])
+        return found
 
     def without_inputs(self) -> Plan:
         """The same plan without its input arrays: only their places and numbers remain."""

@@ -1,7 +1,10 @@
-"""From a captured graph to the plan of its flush: fold sums, drop dead nodes, schedule, lay out."""
+"""From a captured graph to the plan of its flush: fold sums, drop dead nodes, schedule, lay out; or take a kept one."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from gluonjit.analysis.again import keep, kept, structure_of
 from gluonjit.analysis.layout import lay_out
 from gluonjit.analysis.nodes import Nodes
 from gluonjit.analysis.plan import Plan
@@ -10,6 +13,7 @@ from gluonjit.analysis.splitting import Sharing, captured_nodes
 from gluonjit.analysis.structures import by_structure
 from gluonjit.analysis.sums import SumKind, fold_sums
 from gluonjit.graph.graph import Graph
+from gluonjit.graph.recorder import Record
 
 
 def make_plan(graph: Graph, sum_kind: SumKind, scheduler: str = "depth", granularity: str = "cell") -> Plan:
@@ -20,24 +24,50 @@ def make_plan(graph: Graph, sum_kind: SumKind, scheduler: str = "depth", granula
 class Planner:
     """Makes plans of one captured graph, which may be many: folding sums and finding dead nodes is done once.
 
-    sharing: how far equal products that are cut out of calls are one; see `gluonjit.analysis.splitting`. records: what
-    was captured, and what was made of it.
+    sharing: how far equal products that are cut out of calls are one; see `gluonjit.analysis.splitting`.
     """
 
     def __init__(self, graph: Graph, sum_kind: SumKind, sharing: Sharing = "batch") -> None:
-        self._graph = graph
-        captured = self._captured = captured_nodes(graph, sharing)
-        before = captured.count
-        fold_sums(captured, sum_kind)
-        self._dropped = before - captured.prune()
-        self._nodes = Nodes(captured, captured.keep)
-        self.records = captured.records
+        self._graph, self._sum_kind, self._sharing = graph, sum_kind, sharing
+        self._given = [record for record in graph.records.values() if len(record)]
+        self._structure = structure_of(graph, self._given, sharing)
+        self._nodes: Nodes | None = None
+        self._folded = False
+        self._dropped = 0
+
+    @property
+    def made(self) -> Sequence[Record]:
+        """The records that were made of what was captured, with the others, if any were."""
+        return () if self._nodes is None else self._nodes.captured.records
 
     def plan(self, scheduler: str = "depth", granularity: str = "cell") -> Plan:
         """A plan by one of `SCHEDULERS`; with granularity "graph" samples of one structure run as one, if they can."""
+        if self._structure is None or granularity == "graph":
+            return self._plan(scheduler, granularity)
+        structure = scheduler, *self._structure
+        known = kept(structure)
+        if known is not None:
+            return known.again(self._graph, self._given)
+        plan = self._plan(scheduler, granularity)
+        if not self._folded:
+            keep(structure, plan, self._graph, self._given)
+        return plan
+
+    def _plan(self, scheduler: str, granularity: str) -> Plan:
+        if self._nodes is None:
+            self._nodes = self._read()
         found = None
         if granularity == "graph":
             found = by_structure(self._nodes, self._graph.marks, SCHEDULERS[scheduler])
         if found is None:
             found = SCHEDULERS[scheduler](self._nodes)
-        return lay_out(self._graph, self._captured, found, self._dropped)
+        return lay_out(self._graph, self._nodes.captured, found, self._dropped)
+
+    def _read(self) -> Nodes:
+        """The nodes to schedule."""
+        captured = captured_nodes(self._graph, self._sharing)
+        before, records = captured.count, len(captured.records)
+        fold_sums(captured, self._sum_kind)
+        self._folded = len(captured.records) > records
+        self._dropped = before - captured.prune()
+        return Nodes(captured, captured.keep)

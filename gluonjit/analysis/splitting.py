@@ -12,10 +12,9 @@ from typing import Any, Literal
 
 from gluonjit.analysis import flat
 from gluonjit.analysis.captured import Captured
-from gluonjit.analysis.forms import form_of
-from gluonjit.compiled import filled, numbers, room
+from gluonjit.analysis.forms import Cut, form_of
+from gluonjit.compiled import filled, room
 from gluonjit.graph.graph import Graph
-from gluonjit.graph.kinds import Split
 from gluonjit.graph.origins import Mark
 from gluonjit.graph.recorder import Record
 
@@ -29,43 +28,29 @@ _Calls = tuple[Any, ...]
 def captured_nodes(graph: Graph, sharing: Sharing = "batch") -> Captured:
     """Return the nodes of a graph, with calls that run as several nodes replaced by these. `graph` is unchanged."""
     captured = Captured([record for record in graph.records.values() if len(record)], graph.rows)
-    splits = [
-        (number, record.kind.split) for number, record in enumerate(captured.records) if record.kind.split is not None
-    ]
+    splits = [(number, form.cut) for number, form in enumerate(captured.forms) if form.cut is not None]
     if not splits:
         return captured
     wanted: dict[Any, list[_Calls]] = {}
-    for number, split in splits:
-        _cut(captured, number, split, wanted)
+    for number, cut in splits:
+        _cut(captured, number, cut, wanted)
     _add_products(captured, wanted, sharing, graph.marks)
-    bases, operands = numbers(captured.bases), numbers(captured.operands)
-    made = range(len(captured.records) - len(wanted), len(captured.records))
-    for number in [*[number for number, _ in splits], *made]:
-        record, begin, end = captured.records[number], captured.begins[number], captured.begins[number + 1]
-        record.bases = bases[begin:end]
-        first = captured.firsts[begin]
-        record.rows_read = operands[first : first + (end - begin) * captured.forms[number].width]
+    captured.untold = [*[number for number, _ in splits], *range(len(captured.given), len(captured.records))]
     return captured
 
 
-def _cut(captured: Captured, number: int, split: Split, wanted: dict[Any, list[_Calls]]) -> None:
+def _cut(captured: Captured, number: int, cut: Cut, wanted: dict[Any, list[_Calls]]) -> None:
     """Reduce calls to the rest without their products, which go into `wanted`."""
-    record, form = captured.records[number], captured.forms[number]
+    record, width = captured.records[number], captured.forms[number].width
     begin, end = captured.begins[number], captured.begins[number + 1]
     first = captured.firsts[begin]
-    left = sum([kind.rows for _, kind in split.products])  # rows of products that come before those of the rest
-    kept = [row for of in split.kept for row in range(form.columns[of], form.columns[of + 1])]
-    own = form_of(split.rest)
-    captured.replace(number, record.like(split.rest), own)
+    captured.replace(number, record.like(cut.kind), cut.rest)
     nodes = captured.bases, captured.firsts, captured.operands
-    flat.cut(begin, end, filled(kept), own.width, left, captured.width, *nodes)
-    captured.width += (end - begin) * own.width
-    column = len(kept)
-    for argument, kind in split.products:
-        calls = (begin, end, first + form.columns[argument], form.width, left, column, record.origins)
-        wanted.setdefault((kind, record.mode), []).append(calls)
-        left -= kind.rows
-        column += sum([output.spec.rows for output in kind.outputs])
+    flat.cut(begin, end, cut.kept, cut.rest.width, cut.left, captured.width, *nodes)
+    captured.width += (end - begin) * cut.rest.width
+    for product in cut.products:
+        calls = (begin, end, first + product.begin, width, product.left, product.column, record.origins)
+        wanted.setdefault((product.kind, record.mode), []).append(calls)
 
 
 def _add_products(captured: Captured, wanted: dict[Any, list[_Calls]], sharing: Sharing, marks: Sequence[Mark]) -> None:

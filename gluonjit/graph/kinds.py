@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, NamedTuple
 
 from gluonjit.graph.values import Spec
@@ -70,6 +71,9 @@ class BatchedProgram:
     fused: Any = None
 
 
+_numbers = count(1)
+
+
 @dataclass(eq=False)
 class Kind:
     """Nodes of one signature, which `program` runs.
@@ -77,6 +81,7 @@ class Kind:
     Kinds whose operands may have any number of rows (`poly`) share one `program`, so `family`, not the kind,
     says what runs together. So do kinds whose nodes have any number of children: `children` says for each role which
     operands those are, child by child. Where operands have numbers of rows of their own they are gathered `apart`.
+    `number` is its own, and no other's ever: who knows a kind by it keeps nothing of it alive.
     """
 
     name: str
@@ -98,6 +103,7 @@ class Kind:
     bytes: int = field(init=False, default=0)
     groups: tuple[Group, ...] = field(init=False, default=())
     form: Any = field(init=False, default=None)  # the analysis's view of it, which is found out once
+    number: int = field(init=False, default_factory=_numbers.__next__)
 
     def __post_init__(self) -> None:
         self.bytes = sum(output.spec.bytes for output in self.outputs)
@@ -107,6 +113,13 @@ class Kind:
             self.groups = tuple(((position,),) for position in range(len(self.operands)))
         if self.family is None:
             self.family = self
+
+    def rest_by(self, rest: Kind) -> None:
+        """Let its calls, which are split, run by another rest; plans of it as it was are none of its own any more."""
+        assert self.split is not None
+        if rest is not self.split.rest:
+            self.split, self.program = self.split._replace(rest=rest), rest.program
+            self.form, self.number = None, next(_numbers)
 
     @property
     def arity(self) -> int:

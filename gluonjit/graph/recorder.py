@@ -633,6 +633,49 @@ def read(
         number += 1
 
 
+def likeness(records: list, most: cython.Py_ssize_t):
+    """Numbers that graphs of the same structure have in common, of whose nodes these records are, no more than `most`.
+
+    They are in bytes, and in tuples of rows that operands are put together of. None where there are more nodes, or half
+    a node.
+    """
+    k: cython.Py_ssize_t
+    i: cython.Py_ssize_t
+    count: cython.Py_ssize_t
+    size: cython.Py_ssize_t = 0
+    at: cython.Py_ssize_t = 0
+    record: Record
+    lists: list = []
+    for each in records:
+        record = each
+        count = len(record._bases)
+        most -= count
+        if most < 0 or len(record._values) != count * record.results or len(record._codes) != count * record.arity:
+            return None
+        size += 3 + count * (2 + record.arity)
+    found: cython_array = _zeros(_LONG, size)
+    for each in records:
+        record = each
+        count = len(record._bases)
+        _set(found, at, record._kind.number)
+        _set(found, at + 1, record.mode)
+        _set(found, at + 2, count)
+        at += 3
+        for k in range(count):
+            _set(found, at, _get(record._bases, k))
+            for i in range(k * record.results, (k + 1) * record.results):
+                if _is_held(record._values, i):
+                    _set(found, at + 1, 1)
+                    break
+            at += 2
+        for k in range(count * record.arity):
+            _set(found, at + k, _get(record._codes, k))
+        at += count * record.arity
+        if record._lists is not None:
+            lists.append(tuple(record._lists))
+    return found.tobytes(), tuple(lists)
+
+
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)

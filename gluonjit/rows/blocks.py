@@ -37,10 +37,10 @@ class Form:
     child_columns: cython.longlong
     slots: cython.longlong[::1]
 
-    def __init__(self, program: int, slots: list, node_columns: int, child_columns: int) -> None:
+    def __init__(self, program: int, slots: Any, node_columns: int, child_columns: int) -> None:
         self.program, self.count = program, len(slots) // 3 + 2
         self.node_columns, self.child_columns = node_columns, child_columns
-        self.slots = array("q", slots or [0])  # a view of Cython's is of something
+        self.slots = slots or array("q", (0,))  # a view of Cython's is of something
 
 
 @cython.cfunc
@@ -89,7 +89,7 @@ class Blocks:
         """The tables are those that `read` has filled; rows and bytes of a row for each arena; packed indices."""
         k: cython.Py_ssize_t
         arenas: cython.Py_ssize_t = len(rows)
-        found: list = [*tables, rows, strides, [0] * (arenas + 1), [0] * (arenas + 1), [0] * (len(tables[0]) + 1)]
+        found: list = [*tables, rows, strides, [0] * (arenas + 1)]
         numbers: list = []
         ends: list = [0]
         for table in found:
@@ -114,12 +114,32 @@ class Blocks:
         self.rows = _part(whole, ends, 15)
         self.strides = _part(whole, ends, 16)
         self.offsets = _part(whole, ends, 17)
-        self.addresses = _part(whole, ends, 18)
-        self.saved = _part(whole, ends, 19)
         for k in range(arenas):
             self.offsets[k + 1] = self.offsets[k] + self.rows[k]
-        self.packed, self.at = packed, -1
+        self.packed = packed
         self.packed_at = packed.buffer_info()[0]
+        self._begin()
+
+    @cython.cfunc
+    def _begin(self) -> None:
+        """Make room for what each flush has of its own: where arenas lie, and what steps save."""
+        arenas: cython.Py_ssize_t = len(self.offsets)
+        steps: cython.Py_ssize_t = len(self.program)
+        own: cython.longlong[::1] = array("q", (0,)) * (arenas + steps + 1)
+        self.addresses, self.saved = own[:arenas], own[arenas:]
+        self.at = -1
+
+    def again(self) -> Blocks:
+        """The same steps for another flush."""
+        found: Blocks = Blocks.__new__(Blocks)
+        found.program, found.nodes, found.children, found.counts = self.program, self.nodes, self.children, self.counts
+        found.apart, found.first, found.operand_at, found.arenas = self.apart, self.first, self.operand_at, self.arenas
+        found.begins, found.sizes, found.spaces, found.indices = self.begins, self.sizes, self.spaces, self.indices
+        found.result_at, found.result_arenas = self.result_at, self.result_arenas
+        found.result_begins, found.rows, found.strides = self.result_begins, self.rows, self.strides
+        found.offsets, found.packed, found.packed_at = self.offsets, self.packed, self.packed_at
+        found._begin()
+        return found
 
     def forget(self, arenas: list) -> None:
         """Ask anew where these arenas lie."""
@@ -472,7 +492,7 @@ def read(steps: tuple, programs: list, unfit: Any, rows_of: list, strides: list)
             if index is not None:
                 wanted.append(index)
                 packed += rows
-        family: cython.longlong = 0 if step.arities is None else step.arities.sum()
+        family: cython.longlong = _total(step.arities)
         of: tuple = known[1]
         for k in range(len(arenas) - operand_at[number]):
             spaces.append(of[k])
@@ -488,6 +508,19 @@ def read(steps: tuple, programs: list, unfit: Any, rows_of: list, strides: list)
             result_begins.append(place.begin)
         result_at.append(len(result_arenas))
     return Blocks(tables, rows_of, strides, _packed(steps, wanted, packed, parents, tables))
+
+
+@cython.cfunc
+def _total(arities: Any) -> cython.longlong:
+    """The children of all nodes; 0 where there are none."""
+    k: cython.Py_ssize_t
+    found: cython.longlong = 0
+    if arities is None:
+        return 0
+    each: cython.longlong[::1] = arities
+    for k in range(len(each)):
+        found += each[k]
+    return found
 
 
 @cython.cfunc
@@ -538,7 +571,7 @@ def _why_not(step: Any, spaces: tuple) -> str:
             return "rows of one step that are not one a node"
     arities = step.arities
     if arities is not None:
-        children = arities.sum()
+        children = _total(arities)
     groups: tuple = step.kind.groups
     gathers: tuple = step.gathers
     for k in range(len(gathers)):

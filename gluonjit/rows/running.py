@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from array import array
 from collections.abc import Sequence
 from ctypes import string_at
 from math import prod
@@ -90,7 +91,7 @@ class Template:
 
     def __init__(self, assembly: Assembly, kept: Sequence[tuple[int, int]], consts: Sequence[Any]) -> None:
         self.assembly = assembly
-        self.slots: list[int] = []  # three numbers each
+        self.slots = array("q")  # three numbers each
         self.weights: list[tuple[int, bool, int, int]] = []  # a slot, whether of a gradient, the constant, a byte of it
         self.packs: list[tuple[int, int, Pack]] = []  # a slot, the constant, and what of it
         before, columns = [], [0, 0]  # of nodes and children
@@ -101,11 +102,11 @@ class Template:
         for slot in assembly.slots:
             what = _blocks.WHAT.get(slot.what, _blocks.WHAT["constant"])
             if slot.what == "saved":
-                self.slots += (what, *before[slot.number])
+                self.slots.extend((what, *before[slot.number]))
             elif slot.weight is None:
-                self.slots += (what, slot.number, 0)
+                self.slots.extend((what, slot.number, 0))
             else:
-                self.slots += (what, *self._weight(slot.what, slot.weight, consts[slot.weight.const].shape))
+                self.slots.extend((what, *self._weight(slot.what, slot.weight, consts[slot.weight.const].shape)))
 
     def _weight(self, what: str, weight: Weight, shape: Sequence[int]) -> tuple[int, int]:
         """An address, as far as it is known, and the bytes there, or a number and 0."""
@@ -146,7 +147,7 @@ class Launches:
         own: no weights but copies, which nobody writes to.
         """
         number, _ = self._programs.setdefault(id(template.assembly), (len(self._programs), template.assembly))
-        slots = template.slots.copy()
+        slots = template.slots[:]
         for at, learned, const, begin in template.weights:
             array = consts[const]
             address = memory.learned(array) if learned else memory.constant(array)

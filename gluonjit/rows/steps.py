@@ -16,7 +16,7 @@ from gluonjit.rows.program import NotFusable, RowProgram
 from gluonjit.rows.running import Flags, Launches, Memory, Template, cores, read_steps
 
 if TYPE_CHECKING:
-    from gluonjit.rows.blocks import Form
+    from gluonjit.rows.blocks import Blocks, Form
 
 _MOST_WAYS = 256  # in which one program is called: which operands lie together, and which learn
 
@@ -113,6 +113,28 @@ class Ahead(NamedTuple):
         return self.steps[number]
 
 
+class _Program(NamedTuple):
+    """A program of a plan: its number, the spaces of its operands, and whether it reads whole numbers, with limits."""
+
+    number: int
+    spaces: tuple[int, ...]
+    limited: bool
+
+
+class _Read(NamedTuple):
+    """The steps of a plan that may run in C, as plans of the same structure have them in common.
+
+    steps: their numbers; programs: so many numbers are given to these; limited: steps that read whole numbers; unfit:
+    the others, and why.
+    """
+
+    blocks: Blocks | None
+    steps: Collection[int]
+    programs: int
+    limited: list[int]
+    unfit: list[tuple[int, str]]
+
+
 class Steps:
     """The steps of one flush that run in C. `make(kind)` makes a kind's program, or raises NotFusable. `threads` tells
     how many the framework lets an operator take.
@@ -136,42 +158,44 @@ class Steps:
         self._known: list[dict[bytes, int]] = []  # ways by program
         self._marks: list[Collection[int]] = []
         self._in: set[int] = set()
-        self._with_limits: set[int] = set()  # kinds that read whole numbers, which have their limits
-        self._limited: list[int] = []  # their steps
+        self._limited: list[int] = []  # steps that read whole numbers, which have their limits
         if ROWS is not None and "fused" not in without:
             self._read(make, threads)
 
     def _read(self, make: Callable[[Kind], RowProgram], threads: Callable[[], int]) -> None:
-        """Find the steps that may run in C."""
-        by_kind: dict[int, tuple[int, tuple[int, ...]] | None] = {}
-        programs = []
-        for step in self.plan.steps:
-            if id(step.kind) not in by_kind:
-                by_kind[id(step.kind)] = self._program(step.kind, make)
-            programs.append(by_kind[id(step.kind)])
-        self._in.update([number for number, program in enumerate(programs) if program is not None])
-        if self._with_limits:
-            self._limited += [n for n, step in enumerate(self.plan.steps) if id(step.kind) in self._with_limits]
-        if self._in:
-            self._blocks = read_steps(self.plan, programs, self._unfit)
-            self._launches = Launches(len(self.plan.arenas), self._blocks, min(threads(), cores()))
+        """Find the steps that may run in C, as an earlier flush of the same structure did, if there was one."""
+        steps, found = self.plan.steps, self.plan.common.get("rows")
+        known = self.plan.common["rows"] = self._found(make) if found is None else found
+        for number, reason in known.unfit:
+            self._unfused[steps[number].kind.name] = reason
+        self._known = [{} for _ in range(known.programs)]
+        self._in, self._limited = set(known.steps), known.limited
+        if known.blocks is not None:
+            self._blocks = known.blocks if found is None else known.blocks.again()
+            most = threads()
+            self._launches = Launches(len(self.plan.arenas), self._blocks, most if most == 1 else min(most, cores()))
 
-    def _program(self, kind: Kind, make: Callable[[Kind], RowProgram]) -> tuple[int, tuple[int, ...]] | None:
-        if kind.lone is not None:
-            return None
-        try:
-            program = _fused(kind, make).program
-        except NotFusable as reason:
-            self._unfused[kind.name] = str(reason)
-            return None
-        self._known.append({})
-        if program.limits:
-            self._with_limits.add(id(kind))
-        return len(self._known) - 1, program.spaces[: program.operands]
-
-    def _unfit(self, number: int, reason: str) -> None:
-        self._unfused[self.plan.steps[number].kind.name] = reason
-        self._in.discard(number)
+    def _found(self, make: Callable[[Kind], RowProgram]) -> _Read:
+        """Read the steps that may run in C."""
+        by_kind: dict[int, _Program | str] = {}
+        programs: list[tuple[int, tuple[int, ...]] | None] = []
+        unfit: list[tuple[int, str]] = []
+        limited = []
+        for number, step in enumerate(self.plan.steps):
+            found = by_kind.get(id(step.kind))
+            if found is None:
+                found = by_kind[id(step.kind)] = _program(step.kind, make, len(by_kind))
+            if isinstance(found, str):
+                programs.append(None)
+                if found:
+                    unfit.append((number, found))
+                continue
+            programs.append((found.number, found.spaces))
+            if found.limited:
+                limited.append(number)
+        fit = {number for number, program in enumerate(programs) if program is not None}
+        blocks = read_steps(self.plan, programs, lambda *told: unfit.append(told)) if fit else None
+        return _Read(blocks, fit.difference([number for number, _ in unfit]), len(by_kind), limited, unfit)
 
     def __contains__(self, number: int) -> bool:
         """Tells whether a step may run in C."""
@@ -342,6 +366,17 @@ def sources(kind: Kind, results: tuple[int, ...]) -> tuple[frozenset[int], froze
     if results not in fused.sources:
         fused.sources[results] = fused.program.sources(results)
     return fused.sources[results]
+
+
+def _program(kind: Kind, make: Callable[[Kind], RowProgram], number: int) -> _Program | str:
+    """The program of a kind, which gets this number, or why there is none: nothing where its nodes run alone."""
+    if kind.lone is not None:
+        return ""
+    try:
+        program = _fused(kind, make).program
+    except NotFusable as reason:
+        return str(reason)
+    return _Program(number, program.spaces[: program.operands], bool(program.limits))
 
 
 def _fused(kind: Kind, make: Callable[[Kind], RowProgram]) -> Fused:

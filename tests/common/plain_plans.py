@@ -264,6 +264,6 @@ def described(plan: Plan, bound: int) -> dict[str, Any]:
             for step in plan.steps
         ],
         "rows": (plan.arena.tolist(), plan.position.tolist()),
-        "live": [(record.kind.name, record.mode, nodes.tolist()) for record, nodes in plan.live],
+        "live": [(record.kind.name, record.mode, nodes.tolist()) for _, record, nodes in plan.live],
         "numbers": (plan.nodes, plan.dropped, plan.units, plan.groups, bound),
     }

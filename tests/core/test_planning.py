@@ -49,7 +49,7 @@ def test_the_plan_is_what_it_has_to_be(seed: int) -> None:
         check_places(plan, step, of, sizes)
         made.update(row for node in of for row in node.rows)
     assert [arena.rows for arena in plan.arenas] == [sizes[number] for number in range(len(plan.arenas))]
-    live = {int(record.bases[k]) for record, of in plan.live for k in of.tolist()}
+    live = {record.base(k) + record.kind.outputs[0].offset for _, record, of in plan.live for k in of.tolist()}
     assert live == {node.base for node in nodes.values() if node.alive}
 
 
@@ -175,5 +175,5 @@ def test_an_operand_of_too_many_rows_is_refused() -> None:
     leaf = graph.add_leaf("leaf", None, TWO).base
     held = record.append(graph, ((leaf, leaf, leaf),), 1, None)
     with pytest.raises(ValueError, match="3 rows, not 2"):
-        Planner(graph, lambda spec, count: pytest.fail("there are no sums"))
+        Planner(graph, lambda spec, count: pytest.fail("there are no sums")).plan()
     assert held

@@ -51,7 +51,7 @@ def test_equal_products_are_one_as_far_as_is_shared(sharing: Sharing, products: 
     first = cells(graph, CALLS[:3], words[0])
     graph.marks.append((graph.rows, 1))
     rows = first + cells(graph, CALLS[3:], words[0])
-    rest, product = captured_nodes(graph, sharing).records
+    rest, product = captured_nodes(graph, sharing).told()
     assert (rest.kind, product.kind) == (REST, PRODUCT)
     assert len(product.bases) == products
     assert list(rest.bases) == rows

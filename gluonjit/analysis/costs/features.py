@@ -113,9 +113,9 @@ def compute(step: Step) -> Amounts:
 def results(plan: Plan) -> Amounts:
     """The places copied out of arenas for the program to read: those with a node that it can still reach."""
     places: set[Place] = set()
-    live = {id(record): nodes for record, nodes in plan.live if len(nodes)}
+    live = {number: nodes for number, _, nodes in plan.live if len(nodes)}
     for step in plan.steps:
-        if any(id(record) in live for record, _ in step.parts):
+        if any(number in live for number in step.numbers):
             places.update(step.places)
     return {
         "flush": 1,

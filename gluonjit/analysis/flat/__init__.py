@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         Part,
         Place,
         Step,
+        again,
         first_records,
         lay_out,
         living,
@@ -32,6 +33,7 @@ else:
     by_depth, components, needed = _ordering.by_depth, _ordering.components, _ordering.needed
     produced, uses = _ordering.produced, _ordering.uses
     depths, longest_chains = _paths.depths, _paths.longest_chains
+    again = _placing.again
     first_records, lay_out, living = _placing.first_records, _placing.lay_out, _placing.living
     place_inputs = _placing.place_inputs
     Gather, Laid, Part, Place, Step = _placing.Gather, _placing.Laid, _placing.Part, _placing.Place, _placing.Step
@@ -42,6 +44,7 @@ __all__ = [
     "Part",
     "Place",
     "Step",
+    "again",
     "by_depth",
     "chains",
     "components",

@@ -84,17 +84,24 @@ class Gather:
 class Laid:
     """Arrays that all steps of a plan have in common: what the parts of each, and its children, are read from.
 
-    order: nodes, counted from the first of their record; cuts: for each part its record, and from where to where in
-    `order` its nodes are; arities: the children of each node in `order`.
+    records: of the nodes, or what gives these when somebody asks; order: nodes, counted from the first of their record;
+    cuts: for each part its record, and from where to where in `order` its nodes are; arities: the children of each node
+    in `order`.
     """
 
     __slots__ = ("arities", "cuts", "order", "records")
 
-    def __init__(self, records: list) -> None:
+    def __init__(self, records: Any) -> None:
         self.records = records
         self.order: Any = None
         self.arities: Any = None
         self.cuts: list = []
+
+    def found(self) -> Any:
+        """The records."""
+        if callable(self.records):
+            self.records = self.records()
+        return self.records
 
 
 class Step:
@@ -122,14 +129,21 @@ class Step:
     def parts(self) -> Any:
         """Its nodes, record by record."""
         if self._parts is None:
-            cuts, laid = self._laid.cuts, self._laid
+            cuts, laid, records = self._laid.cuts, self._laid, self._laid.found()
             self._parts = tuple(
                 [
-                    Part(laid.records[cuts[k]], laid.order[cuts[k + 1] : cuts[k + 2]])
+                    Part(records[cuts[k]], laid.order[cuts[k + 1] : cuts[k + 2]])
                     for k in range(3 * self._first, 3 * self._last, 3)
                 ]
             )
         return self._parts
+
+    @property
+    def numbers(self) -> Any:
+        """The number of the record of each part; None where a step was made by itself."""
+        if self._laid is None:
+            return None
+        return [self._laid.cuts[k] for k in range(3 * self._first, 3 * self._last, 3)]
 
     @property
     def arities(self) -> Any:
@@ -305,6 +319,21 @@ def _cut(
             i += 1
         cuts += (kind, begin, i)
         begin = i
+
+
+def again(steps: tuple, kinds: list, laid: Laid) -> tuple:
+    """The same steps, of other records of the same structure: `laid` has these, `kinds` the kind of each."""
+    k: cython.Py_ssize_t
+    found: list = []
+    cuts: list = laid.cuts
+    for k in range(len(steps)):
+        old: Step = steps[k]
+        made: Step = Step.__new__(Step)
+        made.kind, made.mode, made.count = kinds[cuts[3 * old._first]], old.mode, old.count
+        made.gathers, made.places = old.gathers, old.places
+        made._parts, made._laid, made._first, made._last = None, laid, old._first, old._last
+        found.append(made)
+    return tuple(found)
 
 
 def living(

@@ -58,6 +58,11 @@ class FusedSteps:
         return self._steps.end(begin)
 
     @property
+    def all(self) -> bool:
+        """Tells whether all steps run in C: there MXNet has nothing to do."""
+        return self._steps.end(0) == len(self.plan.steps)
+
+    @property
     def under_way(self) -> int:
         """The step that runs, or ran last."""
         return self._steps.under_way

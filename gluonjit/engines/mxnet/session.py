@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from ctypes import memmove
 from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -11,8 +12,8 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from gluonjit.analysis.plan import Arena, Gather, LeafChunk, LookupChunk, Place, Plan
-from gluonjit.engines.mxnet.arrays import context_of, host_view, room_for, sent
+from gluonjit.analysis.plan import Arena, Gather, LeafChunk, LookupChunk, Place, Plan, row_bytes
+from gluonjit.engines.mxnet.arrays import address_of, context_of, host_view, room_for, sent
 from gluonjit.engines.mxnet.failures import failed
 from gluonjit.engines.mxnet.finite import Finite
 from gluonjit.engines.mxnet.fused_steps import FusedSteps
@@ -27,7 +28,7 @@ from gluonjit.engines.mxnet.semantics import SHAPES, classic, shapes
 from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.engines.mxnet.trace import reason_of
 from gluonjit.errors import FlushError, GluonJITError
-from gluonjit.graph import Leaf
+from gluonjit.graph import Leaf, Spec
 from gluonjit.graph.modes import TRAINING, is_recorded
 from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.provenance import Provenance
@@ -35,6 +36,9 @@ from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.failures import both
 from gluonjit.hybrid.run.session import ArraySession
 from gluonjit.hybrid.run.state import LOCAL
+
+_FEW = 16  # entries of a table
+_SMALL = 1 << 16  # bytes
 
 
 class Result(NamedTuple):
@@ -102,7 +106,10 @@ class Session(ArraySession):
 
     def _copied(self, chunk: LookupChunk) -> bool:
         """Copy entries of a table in the host's memory, where MXNet's engine takes longer; False where that is not."""
-        table, numbers = chunk.table, np.array(chunk.indices)
+        table = chunk.table
+        if len(chunk.indices) <= _FEW and self._copied_few(chunk):
+            return True
+        numbers = np.array(chunk.indices)
         room = self.at(chunk.place)
         into = host_view(room)
         if into is None:
@@ -115,6 +122,22 @@ class Session(ArraySession):
                 return False
             weight.take(numbers, axis=0, out=into, mode="clip")  # in another mode it would be copied once more
         self._put(chunk.place, room, None, room)
+        return True
+
+    def _copied_few(self, chunk: LookupChunk) -> bool:
+        """The same of few entries, row by row."""
+        place, weight, size = chunk.place, chunk.table.weight, chunk.spec.bytes
+        array = self.arrays[place.arena]
+        if weight is None or array is None or self.finite is not None or not size or not _is_plain(chunk.spec):
+            return False
+        weight = classic(weight)
+        if weight.stype != "default" or min(chunk.indices) < 0 or max(chunk.indices) >= chunk.table.size:
+            return False
+        to, begin = address_of(array) + place.begin * size, address_of(weight)
+        for number in chunk.indices:
+            memmove(to, begin + number * size, size)
+            to += size
+        self._fused.written([place.arena])
         return True
 
     def put_leaves(self, chunk: LeafChunk) -> None:
@@ -272,12 +295,21 @@ class Session(ArraySession):
         place = self.place_of(arena, position)
         chunk = self._copies.get(place)
         if chunk is None:
-            with as_captured(0):
-                chunk = self.arrays[arena]
-                if not self.plan.arenas[arena].sole:
-                    chunk = slice_rows(chunk, place.begin, place.end).copy()
-            self._copies[place] = chunk
+            chunk = self._copies[place] = self._copy_of(place)
         return Result(chunk, position - place.begin, self.tape, arena, position)
+
+    def _copy_of(self, place: Place) -> NDArray:
+        """A copy of these rows, or the arena itself where a single input is all of it."""
+        array, arena = self.arrays[place.arena], self.plan.arenas[place.arena]
+        if arena.sole:
+            return array
+        size, rows = row_bytes(arena.spec), place.end - place.begin
+        if 0 < rows * size <= _SMALL and _is_plain(arena.spec) and self._fused.all:
+            copy = room_for(arena.spec, rows)  # MXNet's engine takes longer, and has nothing to do
+            memmove(address_of(copy), address_of(array) + place.begin * size, rows * size)
+            return copy
+        with as_captured(0):
+            return slice_rows(array, place.begin, place.end).copy()
 
     def rows(self, arena: int, positions: Sequence[int]) -> NDArray:
         """Rows of an arena, for values that are references to them."""
@@ -298,6 +330,11 @@ class Session(ArraySession):
         self._indices = {}
         self._besides = {}
         self._copies = {}
+
+
+def _is_plain(spec: Spec) -> bool:
+    """Tells whether rows that look so are of float32, in the host's memory."""
+    return spec.dtype == "float32" and spec.device.startswith("cpu")
 
 
 def _has_taped_inputs(plan: Plan) -> bool:

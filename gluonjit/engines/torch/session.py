@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from gluonjit.analysis.plan import Arena, Gather, LeafChunk, LookupChunk, Place, Plan
+from gluonjit.analysis.plan import Arena, Gather, LeafChunk, LookupChunk, Place, Plan, row_bytes
 from gluonjit.engines.torch.arrays import device_named, dtype_named, of_bytes, room_for, sent
 from gluonjit.engines.torch.buffers import as_captured
 from gluonjit.engines.torch.chunks import Chunk, Coming, Result
@@ -37,6 +37,8 @@ from gluonjit.hybrid.run.failures import both
 from gluonjit.hybrid.run.session import ArraySession
 
 _NOW = nullcontext()
+_FEW = 16  # entries of a table
+_SMALL = 1 << 14  # bytes of an arena that may stay as long as some of its rows
 
 
 class Input(NamedTuple):
@@ -98,6 +100,8 @@ class Session(ArraySession):
             if self._wanted(chunk):
                 self.put(chunk.place, self._lookup_index(chunk).to(dtype_named(chunk.spec.dtype)))
             return
+        if not table.taped and len(chunk.indices) <= _FEW and self._copied(chunk):
+            return
         index = self._lookup_index(chunk)
         if not table.taped:
             if self._has_room(chunk.place) and table.fits:
@@ -110,6 +114,24 @@ class Session(ArraySession):
         self.put(chunk.place, rows)
         if rows.requires_grad:
             self._note_inputs(chunk.place, [rows])
+
+    def _copied(self, chunk: LookupChunk) -> bool:
+        """Copy entries of a table in the host's memory, where a call of PyTorch takes longer; False where that is not.
+
+        Capture has seen to it that there are such entries.
+        """
+        table, place = chunk.table, chunk.place
+        weight = table.weight
+        if chunk.spec.device != "cpu" or not self._has_room(place) or not table.fits or weight.is_conj():
+            return False
+        size, begin = weight.shape[1] * weight.element_size(), weight.data_ptr()
+        if not begin or max(chunk.indices) >= len(weight):
+            return False
+        to = self.arrays[place.arena].data_ptr() + place.begin * size
+        for number in chunk.indices:
+            memmove(to, begin + number * size, size)
+            to += size
+        return True
 
     def _wanted(self, chunk: LookupChunk) -> bool:
         """Tells whether a step reads numbers of the program's; else they are put into their place when somebody does.
@@ -303,7 +325,10 @@ class Session(ArraySession):
 
     def _rows_at(self, place: Place) -> Any:
         """The rows of a place, but not the arena itself: what can be read gets a history, which would hold that."""
-        return self.arrays[place.arena].detach() if self._whole(place.arena) else self.at(place).clone()
+        if self._whole(place.arena):
+            return self.arrays[place.arena].detach()
+        rows = self.at(place)
+        return rows if self._stays(place.arena) else rows.clone()
 
     def _coming(self, place: Place) -> Any:
         """The same, of steps that were started."""
@@ -316,13 +341,19 @@ class Session(ArraySession):
             self._makers = {place: number for number, step in enumerate(self.plan.steps) for place in step.places}
         step = self.plan.steps[self._makers[place]]
         output = step.places.index(place)
-        sizes = {record.kind.outputs[output].spec.rows for record, _ in step.parts}
+        records = [self.plan.called[number] for number in step.numbers]
+        sizes = {record.kind.outputs[output].spec.rows for record in records}
         chunk.size = sizes.pop() if len(sizes) == 1 else 0
-        chunk.readers.shared = any([record.calls > len(record) for record, _ in step.parts])
+        chunk.readers.shared = any([record.calls > len(record) for record in records])
 
     def _whole(self, arena: int) -> bool:
         """Tells whether a single place is all of an arena, which nothing else is written to."""
         return self.plan.arenas[arena].sole
+
+    def _stays(self, arena: int) -> bool:
+        """Tells whether an arena may stay for as long as some of its rows: a small one, without history."""
+        found = self.plan.arenas[arena]
+        return self.tape is None and found.rows * row_bytes(found.spec) <= _SMALL
 
     def rows(self, arena: int, positions: Sequence[int]) -> Any:
         """Rows of an arena with their history, for values that are references to them."""

@@ -9,7 +9,7 @@ import threading
 import warnings
 from collections.abc import Hashable
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
 from gluonjit.errors import (
     AloneWarning,
@@ -84,11 +84,32 @@ def after_flush(
     if early is not None:
         _early(early)
         _streaks.alone = 0
-    _alone(report, flush)
+    common = flush.plan.common
+    about: _About | None = common.get("advice")
+    if about is None:
+        about = common["advice"] = _about(flush)
+    if about.alone or report.unbatched:
+        _alone(report, flush)
     _thrashing(report, flush, line)
     if not MINIBATCH.passes:  # what a checkpoint computes again has its samples one by one
         _small(flush, samples, reason, line)
-    _operators(flush)
+    if about.operators and _streaks.looked < _IN_A_ROW:
+        _operators(flush)
+
+
+class _About(NamedTuple):
+    """Tells of plans of one structure whether some calls run alone, and whether operators are captured often."""
+
+    alone: bool
+    operators: bool
+
+
+def _about(flush: Provenance) -> _About:
+    steps = flush.plan.steps
+    return _About(
+        any([step.kind.lone and step.count > 1 for step in steps]),
+        any([step.kind.operator and step.count >= _CALLS for step in steps]),
+    )
 
 
 _DECIDES = (
@@ -157,14 +178,11 @@ def _operator(reason: str) -> str:
     return f" {name}" if colon and " " not in name else ""
 
 
-_ASKED = ("flush_at=", "max_nodes")  # in reasons to run that are options
-
-
 def _small(flush: Provenance, samples: int, reason: str, line: Line | None) -> None:
     """Warn of one sample per batch, or of batches in which hardly anything runs together."""
     plan = flush.plan
     launches = plan.launches
-    asked = any([option in reason for option in _ASKED])
+    asked = "flush_at=" in reason or "max_nodes" in reason  # options
     single = samples == 1 and plan.nodes < _MANY * launches and not asked
     if samples or asked:  # else it goes on with the sample before
         _streaks.alone = _streaks.alone + 1 if single else 0
@@ -218,8 +236,6 @@ def _thrashing(report: Report, flush: Provenance, line: Line | None) -> None:
 
 def _operators(flush: Provenance) -> None:
     """Warn of functions whose operators are captured one by one, call after call."""
-    if _streaks.looked >= _IN_A_ROW:
-        return
     nodes: dict[CodeType, dict[int, int]] = {}
     for step in flush.plan.steps:
         if not step.kind.operator or step.count < _CALLS:

@@ -74,7 +74,12 @@ class Minibatch(threading.local):
     def ran(self, batch: Any, carried: bool, history: Any) -> None:
         """Note a flush; `carried` if it used earlier results; `history` differentiates it."""
         report, ended = batch.report, self.ended
-        piece = None if ended else next((piece for piece in self.pieces if piece.report is report), None)
+        piece = None
+        if not ended:
+            for known in self.pieces:
+                if known.report is report:
+                    piece = known
+                    break
         if piece is None:
             if not ended and (batch.explicit or carried):
                 piece = Piece(report, None, ref(batch))
@@ -106,8 +111,10 @@ class Minibatch(threading.local):
         Of `samples` samples that were begun, `apart` use no earlier results: they could have run earlier. Only later
         flushes show whether anything was lost: if all samples had reached this one, nothing was.
         """
-        kinds = frozenset([id(step.kind) for step in plan.steps])
         before, self._early = self._early, None
+        if before is None and not middle:
+            return None
+        kinds = frozenset([id(step.kind) for step in plan.steps])
         little = samples == 1 or (not samples and plan.nodes < TOO_FEW * plan.launches)
         if middle and kinds and (middle == "sample" or little):
             self._early = Early(line, middle, kinds, caller)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from operator import add
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +11,6 @@ from gluonjit.analysis.bound import lower_bound
 from gluonjit.analysis.costs.model import CostModel
 from gluonjit.analysis.plan import Plan, gathered_bytes, launches, row_bytes
 from gluonjit.analysis.ways import Choice, Costs
-from gluonjit.graph import Record
 from gluonjit.hybrid.explain import rendering
 from gluonjit.hybrid.explain.counts import STEP_PARTS, Counts, KindRow
 from gluonjit.hybrid.explain.provenance import Provenance
@@ -39,6 +37,17 @@ class StepRow(NamedTuple):
     gathered: int
     line: str
     ms: float
+
+
+class _Counted(NamedTuple):
+    """The steps of a plan: nodes and launches by name, bytes that they gather, and what runs alone, and why."""
+
+    ran: dict[str, tuple[int, int]]
+    gathered: int
+    alone: dict[str, str]
+
+
+_NO_ROW = KindRow(0, 0, 0)
 
 
 @dataclass
@@ -85,35 +94,33 @@ class Report(Counts):
             rows.append(row)
         return rows
 
-    def add_plan(self, plan: Plan, reason: str, records: Iterable[Record], provenance: Provenance) -> None:
+    def add_plan(self, plan: Plan, reason: str, provenance: Provenance) -> None:
         """Count a plan's steps. The last few plans are kept to compute the lower bound only on request."""
+        counted: _Counted | None = plan.common.get("report")
+        if counted is None:
+            counted = plan.common["report"] = _counted(plan)
         self.flushes += 1
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
         self.nodes += plan.nodes
         self.dropped += plan.dropped
         self.units += plan.units
         self.groups += plan.groups
-        self._last_calls = 0
-        rows: dict[str, list[int]] = {}
-        for record in records:
-            self._last_calls += record.calls
-            rows.setdefault(record.kind.name, [0, 0, 0])[0] += record.calls
+        self.launches += plan.launches
+        self.gathered += counted.gathered
+        if counted.alone:
+            self.alone.update(counted.alone)
+        calls: dict[str, int] = {}
+        for record in plan.called:
+            name = record.kind.name
+            calls[name] = calls.get(name, 0) + record.calls
+        for name, count in plan.products.items():
+            calls[name] = calls.get(name, 0) + count
+        self._last_calls = sum(calls.values())
         self.calls += self._last_calls
-        bytes_of = [row_bytes(arena.spec) for arena in plan.arenas]
-        for step in plan.steps:
-            kind, count = step.kind, launches(step)
-            self.launches += count
-            row = rows[kind.name] if kind.name in rows else rows.setdefault(kind.name, [0, 0, 0])
-            row[1] += step.count
-            row[2] += count
-            for gather in step.gathers:
-                if gather.copied:
-                    self.gathered += gather.rows * bytes_of[gather.place.arena]
-            if kind.lone:
-                self.alone[kind.name] = kind.lone
-        for name, row in rows.items():
-            known = self.kinds.get(name)
-            self.kinds[name] = KindRow(*row) if known is None else KindRow(*map(add, known, row))
+        kinds, ran = self.kinds, counted.ran
+        for name in calls if calls.keys() >= ran.keys() else {**calls, **ran}:
+            known, (nodes, launched) = kinds.get(name, _NO_ROW), ran.get(name, (0, 0))
+            kinds[name] = KindRow(known[0] + calls.get(name, 0), known[1] + nodes, known[2] + launched)
         self.last = provenance.without_inputs()
         self._step_seconds = {part: [0.0] * len(plan.steps) for part in STEP_PARTS}
         if len(self._plans) >= _KEPT_PLANS:
@@ -149,3 +156,21 @@ class Report(Counts):
 
     def _repr_html_(self) -> str:
         return rendering.to_html(self)
+
+
+def _counted(plan: Plan) -> _Counted:
+    """Count a plan's steps."""
+    ran: dict[str, tuple[int, int]] = {}
+    alone: dict[str, str] = {}
+    gathered = 0
+    bytes_of = [row_bytes(arena.spec) for arena in plan.arenas]
+    for step in plan.steps:
+        kind = step.kind
+        nodes, launched = ran.get(kind.name, (0, 0))
+        ran[kind.name] = nodes + step.count, launched + launches(step)
+        for gather in step.gathers:
+            if gather.copied:
+                gathered += gather.rows * bytes_of[gather.place.arena]
+        if kind.lone:
+            alone[kind.name] = kind.lone
+    return _Counted(ran, gathered, alone)

@@ -19,7 +19,6 @@ from gluonjit.analysis.ways import Choice, Setting
 from gluonjit.graph.graph import Graph
 from gluonjit.graph.modes import is_recorded
 from gluonjit.graph.origins import Line
-from gluonjit.graph.recorder import Record
 from gluonjit.hybrid.choose.choosing import chooser_of
 from gluonjit.hybrid.choose.costs import cost_model
 from gluonjit.hybrid.choose.pacing import Flushed, compares, note_flush, note_look
@@ -45,9 +44,6 @@ class _Held(NamedTuple):
     samples: int
     numbers: range
     carried: set[int]
-
-
-_NO_RECORDS: list[Record] = []
 
 
 class FlushingBatch(Batch):
@@ -84,15 +80,14 @@ class FlushingBatch(Batch):
 
     def _flush(self, graph: Graph, capture: float, reason: str, middle: str, line: Line | None, wait: bool) -> None:
         held = self._start_over(graph)
-        report, times, planned = self.report, {"capture": capture}, _NO_RECORDS
+        report, times, planner = self.report, {"capture": capture}, None
         try:
             with RUNNING:
                 begin = perf_counter()
                 planner = Planner(graph, self.engine.sum_kind, _shared(held.captured))
-                planned = planner.records
                 plan = self._plan(graph, planner, held)
                 provenance = Provenance(plan, graph.marks)
-                report.add_plan(plan, f"{reason}, {line}" if line else reason, planned, provenance)
+                report.add_plan(plan, f"{reason}, {line}" if line else reason, provenance)
                 times["analysis"] = self._took("analysis", "analysis", begin)
                 options = self._run_options()
                 with self.engine.running():
@@ -106,7 +101,7 @@ class FlushingBatch(Batch):
         finally:
             begin = perf_counter()
             calls = graph.calls
-            release(graph, planned)
+            release(graph, () if planner is None else planner.made)
             times["capture"] += self._took("release", "capture", begin)  # it is as much as was captured
         MINIBATCH.ran(self, bool(held.carried), history)
         begin = perf_counter()
@@ -215,7 +210,7 @@ class FlushingBatch(Batch):
             self.ahead.append(session)
         begin = perf_counter()
         graph.owner = Results(session, plan.arena, plan.position)
-        for record, nodes in plan.live:
+        for _, record, nodes in plan.live:
             for node in nodes.tolist():
                 for value in record.values(node):
                     first = value.rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from gluonjit.analysis.again import clear_plans, plan_count
 from gluonjit.analysis.plan import Plan
 from gluonjit.graph.kinds import Kind
 from gluonjit.graph.values import Spec
@@ -53,3 +54,12 @@ class Adapter(Engine):
         Called only if the engine's own kinds declare that they are sums (`Kind.sum_of`).
         """
         raise NotImplementedError
+
+    def cache_info(self) -> dict[str, int]:
+        """Entries in each of the engine's caches, and plans that are kept, of all engines (512 at most)."""
+        return {**super().cache_info(), "plans": plan_count()}
+
+    def clear_caches(self) -> None:
+        """Empty them."""
+        super().clear_caches()
+        clear_plans()

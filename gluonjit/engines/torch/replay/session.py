@@ -138,6 +138,9 @@ class ReplaySession(Session):
     def _whole(self, arena: int) -> bool:
         return self._static is None and super()._whole(arena)
 
+    def _stays(self, arena: int) -> bool:
+        return self._static is None and super()._stays(arena)
+
     def finish(self) -> None:
         """Give what can be read its history. The static plan is the next one's from here on, or the tape's."""
         if self._static is None:

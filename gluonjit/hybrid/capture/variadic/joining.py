@@ -115,8 +115,7 @@ def _exchanged(kind: Kind, kinds: Mapping[int, Kind]) -> Kind:
     """Returns the replacement of a kind; a split kind stays, with another rest."""
     if kind.split is None:
         return kinds.get(id(kind), kind)
-    rest = kinds.get(id(kind.split.rest), kind.split.rest)
-    kind.split, kind.program = kind.split._replace(rest=rest), rest.program
+    kind.rest_by(kinds.get(id(kind.split.rest), kind.split.rest))
     return kind
 
 

@@ -1,0 +1,181 @@
+"""Plans that come again: where few calls depend on each other as those of an earlier batch did, its plan is this one's.
+
+A program that reads values in the middle of its samples runs the same few calls again and again, on other numbers.
+What such plans have in common is kept once a structure has come twice: the order of the steps, the place of every row,
+what is found out about these (`Plan.common`). It is numbers alone: kinds, which hold weights, are known by number, and
+taken from the calls of each batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from copy import copy
+from typing import Any, NamedTuple
+
+from gluonjit.analysis import flat
+from gluonjit.analysis.captured import Captured
+from gluonjit.analysis.forms import form_of
+from gluonjit.analysis.plan import LeafChunk, Live, LookupChunk, Place, Plan
+from gluonjit.analysis.splitting import Sharing
+from gluonjit.graph.graph import Graph
+from gluonjit.graph.kinds import Kind
+from gluonjit.graph.recorder import Record, likeness
+
+MOST_NODES, MOST_ROWS = 64, 512
+"""Of a batch whose plan may be kept: in larger ones planning is little beside the rest, and structures hardly recur."""
+_MOST_PLANS, _MOST_SEEN = 512, 8192
+
+_plans: dict[Hashable, Kept] = {}
+_seen: set[int] = set()  # hashes of structures that have come once
+
+
+class _Product(NamedTuple):
+    """A record of products that were cut out of calls: of which record's, by number, which; the call of each node."""
+
+    record: int
+    product: int
+    calls: Sequence[tuple[int, int]]
+
+
+class Kept:
+    """The plan of a structure, without what is a batch's own."""
+
+    def __init__(self, plan: Plan, graph: Graph, given: Sequence[Record]) -> None:
+        captured = plan.captured
+        bare: Any = copy(captured)
+        bare.records, bare.forms, bare.given, bare.untold = [], [], [], ()
+        self._untold = [number for number, record in enumerate(captured.given) if record.kind.split is not None]
+        if self._untold:
+            self._untold += range(len(given), len(captured.records))
+        self._captured: Captured = bare
+        self._products = _products(captured, given)
+        self._laid = copied_laid(plan.laid, None)
+        self._steps = flat.again(plan.steps, [None] * len(captured.records), self._laid)
+        self._live = [(number, nodes) for number, _, nodes in plan.live]
+        leaves = {id(leaf): number for number, leaf in enumerate(graph.leaves.values())}
+        self._leaves: list[tuple[list[int], Place]] = []
+        self._lookups: list[Place] = []
+        for chunk in plan.inputs:
+            if isinstance(chunk, LeafChunk):
+                self._leaves.append(([leaves[id(leaf)] for leaf in chunk.leaves], chunk.place))
+            else:
+                self._lookups.append(chunk.place)
+        self._plan = plan.without_inputs()
+        self._plan.steps, self._plan.live, self._plan.called = (), (), ()
+        self._plan.laid, self._plan.made, self._plan.overwritten = self._laid, None, []
+
+    def again(self, graph: Graph, given: Sequence[Record]) -> Plan:
+        """The plan of a graph of this structure, with these records."""
+        kinds = [record.kind for record in given]
+        split = bool(self._products)
+        products: dict[str, int] = {}
+        if split:
+            made: list[Kind] = [kinds[of.record].split.products[of.product][1] for of in self._products]  # type: ignore[union-attr]
+            kinds = [kind if kind.split is None else kind.split.rest for kind in kinds] + made
+            for kind, of in zip(made, self._products):
+                products[kind.name] = products.get(kind.name, 0) + len(of.calls)
+        found: Plan = object.__new__(Plan)
+        found.__dict__.update(self._plan.__dict__)
+        found.called, found.products = given, products
+        laid = found.laid = copied_laid(self._laid, (lambda: self._records(given, kinds)) if split else given)
+        found.steps = flat.again(self._steps, kinds, laid)
+        leaves = list(graph.leaves.values())
+        inputs: list[LeafChunk | LookupChunk] = [
+            LeafChunk(tuple([leaves[number] for number in numbers]), place) for numbers, place in self._leaves
+        ]
+        for (table, entries), place in zip(graph.lookups.items(), self._lookups):
+            inputs.append(LookupChunk(table, graph.lookup_specs[table], tuple(entries), place))
+        found.inputs = tuple(inputs)
+        found.live = tuple([Live(number, given[number], nodes) for number, nodes in self._live])
+        found.overwritten, found.rewritten = [], []
+        found.made = lambda: self._of(laid.found())
+        return found
+
+    def _of(self, records: list[Record]) -> Captured:
+        """The nodes of these records."""
+        found: Any = copy(self._captured)
+        found.records, found.forms = records, [form_of(record.kind) for record in records]
+        return found  # type: ignore[no-any-return]
+
+    def _records(self, given: Sequence[Record], kinds: Sequence[Kind]) -> list[Record]:
+        """The records of what calls run as, which only few ask for: to name a line, say."""
+        found = [record if record.kind.split is None else record.like(kind) for record, kind in zip(given, kinds)]
+        for product, kind in zip(self._products, kinds[len(given) :]):
+            record = Record(kind, given[product.record].mode, 0.0)
+            record.calls = len(product.calls)
+            record.origins.extend([given[number].origins[node] for number, node in product.calls])
+            found.append(record)
+        captured = self._of(found)
+        captured.untold = self._untold
+        return captured.told()
+
+
+def _products(captured: Captured, given: Sequence[Record]) -> list[_Product]:
+    """The records that were made of calls which are split, and by which call each of their nodes was made first."""
+    users: dict[int, tuple[int, int]] = {}  # by the first row of a product
+    for number in range(len(given)):
+        for node, rows in enumerate(captured.rows_read(number).tolist()):
+            for row in rows:
+                users.setdefault(row, (number, node))
+    found = []
+    for number in range(len(given), len(captured.records)):
+        made = captured.records[number]
+        record, product = next(
+            (k, place)
+            for k, record in enumerate(given)
+            if record.kind.split is not None and record.mode == made.mode
+            for place, (_, kind) in enumerate(record.kind.split.products)
+            if kind is made.kind
+        )
+        bases = captured.bases[captured.begins[number] : captured.begins[number + 1]]
+        found.append(_Product(record, product, [users[base] for base in bases]))
+    return found
+
+
+def copied_laid(laid: flat.Laid, records: Any) -> flat.Laid:
+    """The same arrays for other records."""
+    found = flat.Laid(records)
+    found.order, found.arities, found.cuts = laid.order, laid.arities, laid.cuts
+    return found
+
+
+def structure_of(graph: Graph, given: list[Record], sharing: Sharing) -> tuple[Any, ...] | None:
+    """What graphs have in common that a plan can be kept for; None of one that is too large, or not to be read."""
+    if graph.rows > MOST_ROWS or sharing == "sample":  # then it is the samples, too, that say what is planned
+        return None
+    nodes = likeness(given, MOST_NODES)
+    if nodes is None:
+        return None
+    leaves = [(leaf.base, leaf.spec) for leaf in graph.leaves.values()]
+    specs = graph.lookup_specs
+    lookups = [(specs[table], tuple(entries.values())) for table, entries in graph.lookups.items()]
+    return sharing, graph.rows, nodes, tuple(leaves), tuple(lookups)
+
+
+def kept(structure: Hashable) -> Kept | None:
+    """The plan of a structure, if one is kept."""
+    return _plans.get(structure)
+
+
+def keep(structure: Hashable, plan: Plan, graph: Graph, given: Sequence[Record]) -> None:
+    """Keep a plan where its structure has come before: most never come again."""
+    number = hash(structure)
+    if number not in _seen:
+        if len(_seen) >= _MOST_SEEN:
+            _seen.clear()
+        _seen.add(number)
+        return
+    if len(_plans) >= _MOST_PLANS:
+        _plans.clear()
+    _plans[structure] = Kept(plan, graph, given)
+
+
+def plan_count() -> int:
+    """Plans that are kept: 512 at most."""
+    return len(_plans)
+
+
+def clear_plans() -> None:
+    """Forget them."""
+    _plans.clear()
+    _seen.clear()

@@ -1,0 +1,95 @@
+"""Plans of small structures that come again: what is kept is the plan that would have been made anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from gluonjit.analysis import again
+from gluonjit.analysis.bound import critical_path, lower_bound
+from gluonjit.analysis.costs.features import results
+from gluonjit.analysis.operands import rows_read
+from gluonjit.analysis.plan import Plan
+from gluonjit.analysis.planner import Planner
+from gluonjit.analysis.splitting import Sharing
+from tests.common.plain_plans import described, random_graph
+
+
+@pytest.fixture(autouse=True)
+def _nothing_kept() -> Iterator[None]:
+    again.clear_plans()
+    yield
+    again.clear_plans()
+
+
+def read(plan: Plan) -> list[object]:
+    """What only few ask of a plan: the rows that each node reads and yields, where it was called, and what costs."""
+    nodes = [
+        (record.base(node), rows_read(record, node), record.origins[node], record.calls)
+        for step in plan.steps
+        for record, part in step.parts
+        for node in part.tolist()
+    ]
+    names: dict[str, int] = dict(plan.products)
+    for record in plan.called:
+        names[record.kind.name] = names.get(record.kind.name, 0) + record.calls
+    return [nodes, names, critical_path(plan), results(plan), [values(plan)]]
+
+
+def values(plan: Plan) -> list[int]:
+    """The addresses of what the program can read."""
+    return [id(value) for _, record, part in plan.live for node in part.tolist() for value in record.values(node)]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_plan_that_comes_again_is_the_plan_made_anew(seed: int) -> None:
+    graph, kinds, held = random_graph(seed)
+    sharing: Sharing = ("batch", "none")[seed % 2]  # type: ignore[assignment]
+    plans = [Planner(graph, kinds.sum_kind, sharing).plan("depth", "cell") for _ in range(4)]
+    small = graph.rows <= again.MOST_ROWS and graph.nodes <= again.MOST_NODES
+    if not small:
+        assert not again.plan_count()
+    elif again.plan_count():
+        assert plans[3].common is plans[1].common is not plans[0].common
+    else:
+        assert any(step.kind.name.startswith("sum") or step.kind.sum_of for step in plans[0].steps)
+    for plan in plans[1:]:
+        assert described(plan, lower_bound(plan)) == described(plans[0], lower_bound(plans[0]))
+        assert read(plan) == read(plans[0])
+    assert held
+
+
+def test_most_small_structures_are_kept_and_no_other_plan_is_taken() -> None:
+    kept = 0
+    for seed in range(60):
+        graph, kinds, _held = random_graph(seed)
+        for _ in range(2):
+            Planner(graph, kinds.sum_kind, "batch").plan("depth", "cell")
+        kept += bool(again.plan_count())
+        again.clear_plans()
+    assert kept >= 5
+
+
+def test_a_graph_whose_values_are_read_otherwise_has_a_plan_of_its_own() -> None:
+    seed = next(n for n in range(60) if _kept(n))
+    graph, kinds, held = random_graph(seed)
+    for _ in range(2):
+        Planner(graph, kinds.sum_kind, "batch").plan("depth", "cell")
+    known = again.plan_count()
+    before = Planner(graph, kinds.sum_kind, "batch").plan("depth", "cell")
+    assert before.live
+    del before
+    held.clear()
+    plan = Planner(graph, kinds.sum_kind, "batch").plan("depth", "cell")
+    assert not plan.live
+    assert again.plan_count() == known
+
+
+def _kept(seed: int) -> bool:
+    graph, kinds, held = random_graph(seed)
+    for _ in range(2):
+        plan = Planner(graph, kinds.sum_kind, "batch").plan("depth", "cell")
+    found = bool(again.plan_count()) and bool(plan.live) and bool(held)
+    again.clear_plans()
+    return found

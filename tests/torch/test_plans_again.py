@@ -1,0 +1,125 @@
+"""Flushes of one structure, whose plans are kept: numbers, lines and weights are each batch's own."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+from weakref import ref
+
+import pytest
+import torch
+from torch import nn
+
+import gluonjit
+from gluonjit.analysis.again import plan_count
+
+WAY: dict[str, Any] = {"granularity": "cell", "scheduler": "depth", "sharing": True}
+
+
+class Net(nn.Module):
+    """A word, a cell on it and on what was before, and a layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.cell, self.head = nn.Embedding(9, 4), nn.GRUCell(4, 5), nn.Linear(5, 2)
+
+    def forward(self, words: Any, state: Any) -> Any:
+        """The next state, and scores."""
+        state = self.cell(self.embed(words)[0].unsqueeze(0), state)
+        return state, self.head(state)
+
+
+def run(net: Net, learn: bool) -> tuple[list[Any], list[Any], list[gluonjit.Report]]:
+    """Six steps, the scores of each read before the next one."""
+    net.zero_grad()
+    state, found, reports = torch.zeros(1, 5), [], []
+    with torch.set_grad_enabled(learn):
+        for word in (3, 1, 4, 1, 5, 8):
+            with gluonjit.batching(**WAY) as batch:
+                state, scores = net(torch.tensor([word]), state.detach())
+            found.append(scores.detach().clone())
+            if learn:
+                scores.sum().backward()
+            reports.append(batch.report)
+    return found, [None if each.grad is None else each.grad.clone() for each in net.parameters()], reports
+
+
+@pytest.mark.parametrize("learn", [False, True])
+def test_steps_of_one_structure_have_their_own_numbers(learn: bool) -> None:
+    torch.manual_seed(0)
+    net = Net()
+    wanted, gradients, _ = run(net, learn)
+    gluonjit.clear_caches()
+    gluonjit.hybridize(net, dynamic_batch=True, **WAY)
+    found, learned, reports = run(net, learn)
+    assert all(torch.allclose(one, other, atol=1e-6) for one, other in zip(found, wanted))
+    for one, other in zip(learned, gradients):
+        assert one is None if other is None else torch.allclose(one, other, atol=1e-5)
+    assert plan_count() >= 1
+    told = [(r.calls, r.nodes, r.launches, r.fused, r.kinds, r.unfused, [row[:6] for row in r.steps]) for r in reports]
+    assert told[2:] == [told[1]] * 4  # the first one is like these, too, but for what it had to be traced
+    assert all("test_plans_again.py" in row.line for row in reports[-1].steps)
+    assert reports[-1].lower_bound == reports[1].lower_bound > 0
+
+
+def test_the_line_in_a_report_is_that_of_the_batch_it_is_of() -> None:
+    net = Net()
+    gluonjit.hybridize(net, dynamic_batch=True, **WAY)
+    lines = set()
+    for turn in range(6):
+        with torch.no_grad(), gluonjit.batching(**WAY) as batch:
+            state = torch.ones(1, 5) * turn
+            if turn % 2:
+                kept = torch.tanh(net(torch.tensor([1]), state)[1])
+            else:
+                kept = torch.tanh(net(torch.tensor([2]), state)[1])
+        lines.add(batch.report.steps[-1].line)
+        assert kept.shape == (1, 2)
+    assert len(lines) == 2
+
+
+def test_weights_written_between_two_flushes_count() -> None:
+    net = Net()
+    gluonjit.hybridize(net, dynamic_batch=True, **WAY)
+    for turn in range(4):
+        with torch.no_grad():
+            net.head.bias.fill_(float(turn))
+            net.head.weight.zero_()
+            _, scores = net(torch.tensor([turn]), torch.zeros(1, 5))
+            assert scores.tolist() == [[turn, turn]]
+
+
+def test_a_kept_plan_keeps_no_model() -> None:
+    net = Net()
+    gluonjit.hybridize(net, dynamic_batch=True, **WAY)
+    run(net, False)
+    assert plan_count()
+    weight, known = ref(net.head.weight), plan_count()
+    other = nn.Linear(3, 2)
+    gluonjit.hybridize(other, dynamic_batch=True, **WAY)
+    del net
+    with torch.no_grad(), gluonjit.batching():  # the report of the thread's last minibatch is of this from here on
+        kept = other(torch.ones(2, 3))
+    gc.collect()
+    assert known == plan_count() > 0
+    assert weight() is None
+    assert kept.shape == (2, 2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.complex64])
+def test_few_entries_of_a_table_are_those_looked_up(dtype: torch.dtype) -> None:
+    class Words(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed = nn.Embedding(7, 3, _weight=torch.arange(21).reshape(7, 3).to(dtype))
+
+        def forward(self, words: Any) -> Any:
+            found = self.embed(words)
+            return found[0] + found[1] * 2
+
+    net = gluonjit.hybridize(Words(), dynamic_batch=True, **WAY)
+    with torch.no_grad():
+        for pair in ([6, 0], [1, 6], [2, 2]):
+            weight = net.embed.weight
+            found = net(torch.tensor(pair))
+            assert torch.equal(found + 0, weight[pair[0]] + weight[pair[1]] * 2)

@@ -8,6 +8,7 @@ from types import FunctionType
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
+from gluonjit.graph import Spec
 from gluonjit.hybrid.capture.guards.owners import is_user_function
 from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
 from gluonjit.hybrid.capture.guards.sources import code_of
@@ -24,6 +25,7 @@ _MOST_NUMBERS = 4
 _VARIED = 4  # samples, each of which has brought another kind
 _FEW = 1.5  # calls a kind
 _MOST_LOOKS = 4096
+_APART = 2  # numbers of rows that are traced at once
 VARIED = "its arguments have other shapes in each sample, so that few of its calls run together"
 """The reason for leaving code as it was written whose operators are more alike than the cell they make."""
 
@@ -45,20 +47,22 @@ class Made:
         self._samples: list[int] = []  # that brought something new, by their numbers, each unlike the last one
 
     def is_first(self, args: tuple[Any, ...]) -> bool:
-        """Tells whether a call runs as it was written because no earlier call had arguments of these shapes.
+        """Tells whether a call runs as it was written because no earlier call had its numbers of rows.
 
-        A trace pays only for calls that come again. If one trace serves any number of rows, every call does.
+        A trace pays only for calls that come again, if two other numbers of rows have led to kinds that run apart.
         """
-        look = tuple([getattr(getattr(arg, "_v", None), "spec", None) for arg in args])
-        kinds = self.run.cell.kinds
-        if look in self._looks or any([kind.poly for kind in kinds.values()]):
+        look = tuple([arg._v.spec for arg in args if getattr(arg, "_v", None) is not None])
+        if look in self._looks:
             return False
         if len(self._looks) >= _MOST_LOOKS:
             self._looks.clear()
         self._looks.add(look)
-        if kinds:
-            self._varied(len(self._looks))
-        return bool(kinds)
+        blind = _but_for_rows(look)
+        kinds = [kind for kind in self.run.cell.kinds.values() if blind and _but_for_rows(kind.operands) == blind]
+        if len({id(kind.family) for kind in kinds}) < _APART:
+            return False
+        self._varied(len(self._looks))
+        return True
 
     def grown(self) -> None:
         """Count the kinds that there are."""
@@ -92,6 +96,13 @@ class Made:
         report = LOCAL.state.batch.report if LOCAL.state.batch is not None else None
         if report is not None:
             report.outlined[self.name] = reason
+
+
+def _but_for_rows(specs: Iterable[Spec]) -> tuple[Any, ...]:
+    """Returns what operands have in common that differ in lengths along axis 0; () if one has a single row."""
+    if any([spec.mode == "rows" and spec.rows < 2 for spec in specs]):
+        return ()
+    return tuple([(len(spec.shape), spec.shape[1:], spec.dtype, spec.device) for spec in specs])
 
 
 class Outline(Entry):

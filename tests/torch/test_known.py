@@ -250,6 +250,30 @@ def test_messages_along_edges_run_at_once(name: str) -> None:
     assert not report.alone
 
 
+def attention(h: Any, dst: Any, m: Any) -> Any:
+    """Messages weighted by a softmax over the edges that arrive at a node."""
+    e = m.sum(1).exp()
+    total = torch.zeros(len(h)).index_add(0, dst, e)
+    return torch.zeros_like(h).index_add(0, dst, (e / total[dst])[:, None] * m)
+
+
+def test_zeros_of_the_programs_own_take_numbers_along_edges_at_once() -> None:
+    report = assert_one_flush(Graphs(attention), graphs())
+    assert report.kinds["index_add"].nodes == 48 and report.kinds["index_add"].launches == 4
+    assert report.kinds["div"].launches == 2
+    assert not report.alone
+
+
+def test_a_vector_that_rows_were_added_to_may_be_written_to_afterwards() -> None:
+    def counted(h: Any, dst: Any, m: Any) -> Any:
+        base = torch.full((len(h),), 2.0)
+        total = base.index_add(0, dst, m.sum(1))
+        base.fill_(100.0)
+        return torch.zeros_like(h).index_add(0, dst, m) * total[:, None] + base[:, None]
+
+    assert_one_flush(Graphs(counted), graphs())
+
+
 def test_means_of_any_number_of_rows_run_at_once() -> None:
     net = Body(lambda net, words, tags, h, lp: lp.mean(0) + lp.mean(dim=0).exp())
     report = assert_one_flush(net, sentences())

@@ -14,6 +14,7 @@ import torch
 from gluonjit.engines.torch.arrays import FLOATS
 from gluonjit.engines.torch.cell import Call
 from gluonjit.engines.torch.cells import captured_operator
+from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.kinds import MADE
 from gluonjit.engines.torch.known import known
 from gluonjit.engines.torch.lazy import LazyTensor, wrap
@@ -23,7 +24,7 @@ from gluonjit.engines.torch.program import Batched, program_of
 from gluonjit.engines.torch.rules.values import Writer
 from gluonjit.engines.torch.trace import Operand, Trace, TraceOp
 from gluonjit.engines.torch.work import work_of
-from gluonjit.graph import Kind, Output, Spec
+from gluonjit.graph import Kind, Output, Spec, Value, intern_spec
 from gluonjit.hybrid.run.batch import Batch
 
 
@@ -125,6 +126,9 @@ def put(batch: Batch, way: str, base: Any, index: Any, source: Any, *settings: A
         values = value_of(batch, base), value_of(batch, source)
     except Unfit:
         return None
+    if values[0].spec.mode == "stack" and values[1].spec.mode == "rows" and len(values[0].spec.shape) == 1:
+        values = _as_rows(batch, values[0], base), values[1]
+        base = wrap(values[0])
     first, second = values[0].spec, values[1].spec
     if first.mode != "rows" or first.dtype not in FLOATS or second is not first.with_rows(len(listed)):
         return None
@@ -136,6 +140,16 @@ def put(batch: Batch, way: str, base: Any, index: Any, source: Any, *settings: A
         source = wrap(values[1])
     places, *sizes = wholes(batch, listed, first.rows, len(listed))
     return captured_operator(into_rows, (base, source, wrap(places), wrap(sizes[0]), wrap(sizes[1]), way, *settings))
+
+
+def _as_rows(batch: Batch, value: Value, tensor: Any) -> Value:
+    """A tensor of the program's own, of one number a row, as so many rows; another value as it is."""
+    spec = intern_spec(value.spec.shape, value.spec.dtype, value.spec.device, "rows")
+    given = tensor if tensor.__class__ is not LazyTensor else tensor._c
+    if given is None or value.depth or value.taped or given.requires_grad:
+        return value
+    held = Held(given, version_of(given), given.detach().clone())
+    return Value(batch.graph.add_leaf(("copied", id(held)), held, spec, False).base, 0, spec, batch.graph, False, given)
 
 
 def _given(args: tuple[Any, ...], kwargs: dict[str, Any], *names: str) -> list[Any] | None:

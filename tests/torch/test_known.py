@@ -115,6 +115,11 @@ INDEXING: dict[str, Callable[..., Any]] = {
     "a view that is written to": lambda net, words, tags, h, lp: written(h * 1, tags[0] % len(h)),
     "a write by numbers": lambda net, words, tags, h, lp: put(h * 1, tags % len(h)),
     "rows that are written to": lambda net, words, tags, h, lp: written_rows(h * 1, tags % len(h)),
+    "rows of a list": lambda net, words, tags, h, lp: h[[0, len(h) - 1, -1, 0]] * h[[0]],
+    "rows of lists of their own": lambda net, words, tags, h, lp: torch.stack(
+        [h[[k % len(h) for k in range(n + 1)]].mean(0) for n in range(len(h))]
+    ),
+    "rows of a list that are written to": lambda net, words, tags, h, lp: written_rows(h * 1, [0, len(h) - 1]),
     "numbers taken apart": lambda net, words, tags, h, lp: taken_apart(h, torch.stack((tags, tags)) % len(h)),
 }
 
@@ -145,6 +150,11 @@ def put(h: Any, numbers: Any) -> Any:
 @pytest.mark.parametrize("sharing", [True, False])
 def test_indexing_by_known_numbers_runs_nothing(name: str, sharing: bool) -> None:
     assert_one_flush(Body(INDEXING[name]), sentences(), sharing=sharing)
+
+
+@pytest.mark.filterwarnings("ignore:Using a non-tuple sequence")
+def test_a_list_of_lists_is_taken_as_pytorch_takes_it() -> None:
+    assert_one_flush(Body(lambda net, words, tags, h, lp: h[[[0, 0], [1, 0]]]), sentences(), sharing=True)
 
 
 @pytest.mark.parametrize("name", ["entries", "entries by numbers"])

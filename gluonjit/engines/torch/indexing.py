@@ -34,6 +34,8 @@ def opened(key: Any) -> Any:
 
     Truth values are the places where they hold. None where something in it waits.
     """
+    if key.__class__ is list and not all([type(number) in (int, bool) for number in key]):
+        return None  # PyTorch may take it for a tuple
     parts = []
     for part in key if key.__class__ is tuple else (key,):
         kind = part.__class__

@@ -18,7 +18,7 @@ from gluonjit.engines.torch.hooked import make_subclass
 from gluonjit.engines.torch.operands import Key, concrete, current, in_memory, leaf
 from gluonjit.graph import Value
 from gluonjit.graph.references import indexed, row
-from gluonjit.graph.slices import sliced
+from gluonjit.graph.slices import picked, sliced
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.state import LOCAL
@@ -266,6 +266,10 @@ def item_of(lazy: LazyTensor, key: Any) -> Any:
         if torch.is_grad_enabled() or not value.taped:  # else what is sliced has no history
             kind = key.__class__
             try:
+                if kind is list and key and all([number.__class__ is int for number in key]):
+                    found = picked(value, key)
+                    if found is not None:
+                        return wrap(found)
                 found = sliced(value, key)
                 if found is None:
                     found = row(value, key, _SCALAR) if kind is int else indexed(value, key, _SCALAR)

@@ -1,9 +1,9 @@
-"""Plans that come again: where few calls depend on each other as those of an earlier batch did, its plan is this one's.
+"""Kept plans: a small batch whose calls depend on each other like those of an earlier batch reuses its plan.
 
 A program that reads values in the middle of its samples runs the same few calls again and again, on other numbers.
-What such plans have in common is kept once a structure has come twice: the order of the steps, the place of every row,
-what is found out about these (`Plan.common`). It is numbers alone: kinds, which hold weights, are known by number, and
-taken from the calls of each batch.
+Once a structure has come twice, everything that its plans share is kept: the order of the steps, the place of every
+row, and what was derived from these (`Plan.common`). It consists of numbers only: kinds, which hold weights, are
+identified by number and taken from the calls of each batch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gluonjit.graph.kinds import Kind
 from gluonjit.graph.recorder import Record, likeness
 
 MOST_NODES, MOST_ROWS = 64, 512
-"""Of a batch whose plan may be kept: in larger ones planning is little beside the rest, and structures hardly recur."""
+"""Limits of a batch whose plan may be kept: in larger ones planning costs little, and structures rarely repeat."""
 _MOST_PLANS, _MOST_SEEN = 512, 8192
 
 _plans: dict[Hashable, Kept] = {}
@@ -38,7 +38,7 @@ class _Product(NamedTuple):
 
 
 class Kept:
-    """The plan of a structure, without what is a batch's own."""
+    """The plan of a structure, without the parts that belong to one batch."""
 
     def __init__(self, plan: Plan, graph: Graph, given: Sequence[Record]) -> None:
         captured = plan.captured
@@ -140,7 +140,7 @@ def copied_laid(laid: flat.Laid, records: Any) -> flat.Laid:
 
 
 def structure_of(graph: Graph, given: list[Record], sharing: Sharing) -> tuple[Any, ...] | None:
-    """What graphs have in common that a plan can be kept for; None of one that is too large, or not to be read."""
+    """Return the key of graphs that share a plan; None for a graph that is too large or cannot be read."""
     if graph.rows > MOST_ROWS or sharing == "sample":  # then it is the samples, too, that say what is planned
         return None
     nodes = likeness(given, MOST_NODES)
@@ -158,7 +158,7 @@ def kept(structure: Hashable) -> Kept | None:
 
 
 def keep(structure: Hashable, plan: Plan, graph: Graph, given: Sequence[Record]) -> None:
-    """Keep a plan where its structure has come before: most never come again."""
+    """Keep a plan if its structure has come before, as most structures never repeat."""
     number = hash(structure)
     if number not in _seen:
         if len(_seen) >= _MOST_SEEN:
@@ -171,11 +171,11 @@ def keep(structure: Hashable, plan: Plan, graph: Graph, given: Sequence[Record])
 
 
 def plan_count() -> int:
-    """Plans that are kept: 512 at most."""
+    """Return the number of kept plans, 512 at most."""
     return len(_plans)
 
 
 def clear_plans() -> None:
-    """Forget them."""
+    """Forget all kept plans."""
     _plans.clear()
     _seen.clear()

@@ -14,7 +14,7 @@ import pytest
 
 from gluonjit.hybrid import LOCAL
 from gluonjit.hybrid.capture.guards import facts
-from gluonjit.hybrid.capture.guards.facts import Fact, Guards, Seen, alike, look
+from gluonjit.hybrid.capture.guards.facts import Fact, Fingerprint, Guards, alike, look
 from gluonjit.hybrid.capture.guards.follower import Follower
 from gluonjit.hybrid.capture.guards.reading import Refused
 from gluonjit.hybrid.capture.guards.variants import Noted, holding, too_many, variant_key
@@ -471,23 +471,23 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_was_seen_of_an_object_holds_until_something_changes(change: str) -> None:
     owner = with_parts()
-    seen = Seen(owner)
+    seen = Fingerprint(owner)
     assert seen.holds(owner) and not seen.holds(with_parts())
     CHANGES[change](owner)
     assert not seen.holds(owner)
-    assert Seen(owner).holds(owner)
+    assert Fingerprint(owner).holds(owner)
 
 
 def test_an_object_that_is_its_own_part_is_never_as_it_was() -> None:
     owner = with_parts(0)
     owner._modules["itself"] = owner
-    assert not Seen(owner).holds(owner)
+    assert not Fingerprint(owner).holds(owner)
 
 
 def test_an_object_with_very_many_parts_is_seen_whole() -> None:
     owner = with_parts(0)
     owner._modules.update({str(k): with_parts(0) for k in range(300)})
-    seen = Seen(owner)
+    seen = Fingerprint(owner)
     assert seen.holds(owner)
     owner._modules["299"].rate = 0.25
     assert not seen.holds(owner)

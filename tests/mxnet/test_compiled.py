@@ -219,5 +219,5 @@ def test_functions_and_methods_that_are_cells_are_captured_without_python(monkey
     calls = 2 * 4 * 3  # of each, in two batches
     if FAST is None:
         assert len(asked) == 4 * calls
-    else:  # of `step` Python is also asked where `by` has changed
-        assert asked.count("gated") == calls + 2 * 2 and asked.count("step") < calls
+    else:  # of `step` Python is also asked where `by` has changed, and of one call in a thousand that C has found
+        assert asked.count("gated") - calls in (2 * 2, 2 * 2 + 1) and asked.count("step") < calls

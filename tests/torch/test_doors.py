@@ -440,7 +440,11 @@ def test_the_first_call_in_a_batch_of_a_signature_met_before_is_found_without_a_
     asked: list[Any] = []
     original = cells.record_of
     monkeypatch.setattr(cells, "record_of", lambda call, key: (asked.append(call.cell.name), original(call, key))[1])
-    assert torch.allclose(net(SAMPLE), eager, atol=1e-6)
+    for _ in range(2):  # C leaves one call in a thousand to Python, and then not the next ones
+        del asked[:]
+        assert torch.allclose(net(SAMPLE), eager, atol=1e-6)
+        if asked == ["Model"]:
+            break
     assert asked == ["Model"]  # which is no node
     net.part[1] = nn.ReLU()
     assert torch.allclose(net(SAMPLE), net.last(torch.relu(net.part[0](SAMPLE))), atol=1e-6)

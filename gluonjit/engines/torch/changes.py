@@ -205,7 +205,7 @@ def grad(
 
 
 def _end_minibatch() -> None:
-    """What runs next is of another minibatch, but in a sample."""
+    """End the minibatch, unless a sample is being captured."""
     if not LOCAL.state.inside:
         MINIBATCH.end()
 
@@ -228,7 +228,7 @@ def _as_tuple(tensors: Any) -> tuple[Any, ...]:
 
 
 def _listed(tensors: Any) -> Any:
-    """What is there to be gone through twice: of a generator, as `net.parameters()` is, a tuple."""
+    """Return tensors that can be iterated twice: a tuple for a generator such as `net.parameters()`."""
     return tensors if tensors is None or isinstance(tensors, Mapping) else _as_tuple(tensors)
 
 

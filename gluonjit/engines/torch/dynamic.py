@@ -23,7 +23,7 @@ from gluonjit.engines.torch.reuse import REUSING
 from gluonjit.graph import is_own
 from gluonjit.graph.recorder import mapped
 from gluonjit.hybrid.capture.capturing import sampled
-from gluonjit.hybrid.capture.guards.facts import Seen
+from gluonjit.hybrid.capture.guards.facts import Fingerprint
 from gluonjit.hybrid.capture.outlining.outlines import place
 from gluonjit.hybrid.capture.reusing import reused
 from gluonjit.hybrid.choose.kept import Look, recall
@@ -293,7 +293,7 @@ def _noted(batch: Batch, module: Any, cell: Cell) -> _Noted:
         inside = parts_of(module)
         held = [tensor for part in inside for tensor in (*part._parameters.values(), *part._buffers.values())]
         own = {id(tensor): tensor for tensor in held if tensor is not None}
-        cell.known = Seen(module), own, any(map(_hooked, inside))
+        cell.known = Fingerprint(module), own, any(map(_hooked, inside))
     _, own, hooked_inside = cell.known
     batch.parameters.update(own)
     hooked_inside = hooked_inside or hooked.hooks_everywhere()

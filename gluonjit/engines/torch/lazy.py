@@ -78,7 +78,7 @@ class LazyTensor(_Signs, torch.Tensor):  # type: ignore[misc]
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """What PyTorch's C++ does with one that it was given by a function which asks no class: `torch.tensor([x])`."""
+        """Run for PyTorch's C++, for functions that do not dispatch on classes: `torch.tensor([x])`."""
         return _engine().read_by(func, args, kwargs or {})
 
     @property

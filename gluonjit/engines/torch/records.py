@@ -23,7 +23,7 @@ from gluonjit.errors import CaptureError
 from gluonjit.graph import Kind, Record, Spec
 from gluonjit.hybrid.capture.capturing import room_of
 from gluonjit.hybrid.capture.guards.again import AGAIN, changed
-from gluonjit.hybrid.capture.guards.facts import Seen
+from gluonjit.hybrid.capture.guards.facts import Fingerprint
 from gluonjit.hybrid.capture.guards.variants import Variant, holding, put_record, too_many, variant_key
 from gluonjit.hybrid.choose.pacing import SPENT, TRACE
 from gluonjit.hybrid.explain.counts import Counts
@@ -276,7 +276,7 @@ def looks_of(cell: Cell, owner: Any, batch: Batch) -> Any:
         if owner is None or cell.looked is None or not cell.looked[0].holds(owner):
             if owner is not None:
                 PARTS.update(parts_of(owner))
-            cell.looked = None if owner is None else (Seen(owner), attributes(owner))
+            cell.looked = None if owner is None else (Fingerprint(owner), attributes(owner))
         found = batch.looks[key] = () if cell.looked is None else cell.looked[1]
     return found
 

@@ -27,7 +27,7 @@ cdef class Guards:
     cdef cython_array _versions  # of the dicts and classes, when they were last seen to hold; 0 where that is not known
 
 @cython.final
-cdef class Seen:
+cdef class Fingerprint:
     cdef list _kept
     cdef cython_array _seen
     cdef Py_ssize_t _count

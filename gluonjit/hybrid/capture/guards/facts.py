@@ -193,10 +193,10 @@ _HELD = ("_parameters", "_buffers", "_modules")
 _MOST_SEEN: cython.Py_ssize_t = 1 << 20  # of an object that is a part of itself
 
 
-class Seen:
-    """How an object was when it was looked at: its attributes, and those of its parts, by address.
+class Fingerprint:
+    """The addresses of an object's attributes, and of those of its parts, when it was made.
 
-    Parts are in the dict `_modules` of each, as PyTorch has them. Of containers among the attributes the length counts.
+    Parts are in the dict `_modules` of each object, as in PyTorch. Containers among the attributes add their length.
     """
 
     def __init__(self, owner: Any) -> None:
@@ -208,7 +208,7 @@ class Seen:
             self._count = _addresses(owner, self._seen, self._kept)
 
     def holds(self, owner: Any) -> bool:
-        """Tells whether an object is as this one was."""
+        """Tells whether an object still has these attributes and parts."""
         room: cython_array = _EMPTY * (self._count + _SLACK)
         if self._count < 0 or _addresses(owner, room, None) != self._count:
             return False
@@ -232,7 +232,7 @@ def _address(item) -> cython.longlong:
 
 @cython.cfunc
 def _addresses(owner, room: cython_array, kept) -> cython.Py_ssize_t:
-    """Fill room with what is seen of an object: how many numbers; -1 where they do not fit. Keeps constants."""
+    """Write an object's addresses to `room` and return their number, or -1 if they do not fit; collect constants."""
     at: cython.Py_ssize_t = 0
     most: cython.Py_ssize_t = len(room)
     if cython.compiled:

@@ -59,7 +59,7 @@ class FlushingBatch(Batch):
         super().__init__(engine, options, Report(), explicit)
 
     def choose(self, begins: bool = False) -> None:
-        """Whether it is training shows when it begins."""
+        """Take the setting of the way that is open: whether it is training shows when the batch begins."""
         chooser = self.chooser
         self.setting = chooser.setting(is_recorded(self.engine.current_mode()))
         self.sharing, self.fine = self.setting.sharing, self.setting.granularity == "op"

@@ -19,6 +19,10 @@ from gluonjit.graph.values import Spec, intern_spec, natural_mode
 
 VERSIONS = {"costs": "2", "mxnet": str(mx.__version__)}
 """The versions that measured costs belong to; the first number grows when what is timed changes."""
+# Bytes at an address. A type of array for each size, as ctypes has it, is a class to make, and a cycle to collect.
+_memory = ctypes.pythonapi.PyMemoryView_FromMemory
+_memory.argtypes, _memory.restype = (ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int), ctypes.py_object
+_WRITABLE = 0x200  # PyBUF_WRITE
 _HOST = {"cpu_shared", "cpu_pinned"}
 _contexts: dict[str, Context] = {}
 _names: dict[tuple[int, int], str] = {}
@@ -86,8 +90,7 @@ def host_view(array: NDArray) -> Any:
     size = prod(shape) * dtype.itemsize
     if not size or array.stype != "default" or not device_of(array).startswith("cpu"):
         return None
-    memory = (ctypes.c_char * size).from_address(address_of(array))
-    return np.frombuffer(memory, dtype=dtype).reshape(shape)
+    return np.frombuffer(_memory(address_of(array), size, _WRITABLE), dtype=dtype).reshape(shape)
 
 
 def sent(numbers: npt.NDArray[Any], context: Context) -> NDArray:

@@ -196,9 +196,10 @@ def _note_parameters(batch: Any, block: gluon.Block) -> None:
     if id(block) in batch.noted:
         return
     batch.noted[id(block)] = block
-    for parameter in block.collect_params().values():
-        for array in parameter._data or ():
-            batch.parameters[id(array)] = array
+    for inner in blocks_of(block):  # collect_params() leaves a cycle for Python's collector with every block
+        for parameter in inner._params.values():
+            for array in parameter._data or ():
+                batch.parameters[id(array)] = array
 
 
 def _lazy(arg: Any) -> Any:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import Any
 
 import mxnet.ndarray.ndarray
 import mxnet.util
 from mxnet import autograd, gluon
-from mxnet.base import _LIB, NDArrayHandle, check_call
+from mxnet.base import _LIB, NDArrayHandle, c_handle_array, c_str_array, check_call
 from mxnet.gluon.rnn import rnn_layer
 from mxnet.gluon.utils import HookHandle
 from mxnet.ndarray import NDArray, register
 from mxnet.ndarray.numpy import _api_internal
+from mxnet.ndarray.sparse import _ndarray_cls
 from mxnet.numpy import ndarray
 
 from gluonjit.graph.modes import mode_of
@@ -68,6 +70,28 @@ def slice_rows(array: NDArray, begin: int, end: int) -> NDArray:
     handle = NDArrayHandle()
     check_call(_LIB.MXNDArraySlice(array.handle, ctypes.c_uint32(begin), ctypes.c_uint32(end), ctypes.byref(handle)))
     return NDArray(handle)
+
+
+def run_operator(handle: int, arrays: Sequence[Any], keys: list[str], values: list[str]) -> list[NDArray]:
+    """Results of an operator, with MXNet's semantics of shapes as they are now.
+
+    The same as `original_invoke`, whose `ctypes.cast` leaves a cycle for Python's collector with every result.
+    """
+    count, results, stypes = ctypes.c_int(0), ctypes.POINTER(NDArrayHandle)(), ctypes.POINTER(ctypes.c_int)()
+    check_call(
+        _LIB.MXImperativeInvokeEx(
+            ctypes.c_void_p(handle),
+            ctypes.c_int(len(arrays)),
+            c_handle_array(arrays),
+            ctypes.byref(count),
+            ctypes.byref(results),
+            ctypes.c_int(len(keys)),
+            c_str_array(keys),
+            c_str_array(values),
+            ctypes.byref(stypes),
+        )
+    )
+    return [_ndarray_cls(NDArrayHandle(results[k]), stype=stypes[k]) for k in range(count.value)]
 
 
 def current_mode() -> int:

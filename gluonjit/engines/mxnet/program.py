@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import mxnet as mx
 
-from gluonjit.engines.mxnet.hooked import Attrs, original_invoke, slice_rows
+from gluonjit.engines.mxnet.hooked import Attrs, original_invoke, run_operator, slice_rows
 from gluonjit.engines.mxnet.rules import symbols
 from gluonjit.engines.mxnet.rules.attributes import Attributes
 from gluonjit.engines.mxnet.rules.gradients import NO_GRADIENT
@@ -177,8 +177,7 @@ class Lone(Program):
         ]
         for blocked in self._blocked:
             arrays[blocked] = arrays[blocked].detach()
-        result: list[Any] = original_invoke(self._handle, arrays, self._keys, self._values, None, False, True)
-        return result
+        return run_operator(self._handle, arrays, self._keys, self._values)
 
     def _apart(self, given: Sequence[Any], node: int) -> list[Any]:
         consts = list(given)
@@ -193,6 +192,8 @@ def join(spec: Spec, arrays: Sequence[Any], out: Any) -> Any:
     """Arrays of this spec as one chunk, in `out` if that is not None."""
     name, attrs = ("Concat", [("dim", "0")]) if spec.mode == "rows" else ("stack", [("axis", "0")])
     keys, values = ["num_args", *(k for k, _ in attrs)], [str(len(arrays)), *(v for _, v in attrs)]
+    if out is None:
+        return run_operator(operator_handle(name), arrays, keys, values)[0]
     return original_invoke(operator_handle(name), list(arrays), keys, values, out, False, False)
 
 

@@ -18,7 +18,7 @@ from gluonjit.engines.mxnet.failures import failed
 from gluonjit.engines.mxnet.finite import Finite
 from gluonjit.engines.mxnet.fused_steps import FusedSteps
 from gluonjit.engines.mxnet.history import Source, is_learned
-from gluonjit.engines.mxnet.hooked import original_invoke, slice_rows
+from gluonjit.engines.mxnet.hooked import run_operator, slice_rows
 from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.operands import unzipped
 from gluonjit.engines.mxnet.program import join, operator_handle, program_of
@@ -93,7 +93,7 @@ class Session(ArraySession):
 
         def again() -> NDArray:  # with indices of its own, which MXNet forgets about after a backward
             operands = [index.detach(), classic(table.weight)]
-            return original_invoke(handle, operands, keys, values, None, False, False)
+            return run_operator(handle, operands, keys, values)[0]
 
         with as_captured(2 if learned else 0):
             try:

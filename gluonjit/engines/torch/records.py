@@ -332,14 +332,14 @@ def _made(call: Call, wanted: tuple[Any, ...]) -> tuple[Variant, Any]:
     cell = call.cell
     known = cell.variants.get(wanted, [])
     made: Any = too_many(known)
+    traced = False
     try:
         if not made:
             made = of_other_rows(call, wanted)
             if made is None:
                 with RUNNING, TRACE, undrawn():
                     made = make_kind(call)
-                if isinstance(made, Kind):
-                    note_traced(call, wanted, made)
+                traced = isinstance(made, Kind)
     except Plain as plain:
         made = plain
     if isinstance(made, str):
@@ -348,6 +348,8 @@ def _made(call: Call, wanted: tuple[Any, ...]) -> tuple[Variant, Any]:
         raise Refusal(made)
     variant = call.noted.variant(variant_key(wanted, len(known)))
     cell.variants.setdefault(wanted, known).append(variant)
+    if traced:
+        note_traced(call, wanted, variant.key, made)
     if isinstance(made, Plain):
         cell.plain[variant.key] = made.structure
         return variant, made.structure

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from gluonjit.analysis.plan import LookupChunk, Place, Plan
+from gluonjit.engines.torch import like
 from gluonjit.engines.torch.arrays import LEARNABLE
 from gluonjit.engines.torch.buffers import note_version, note_written
 from gluonjit.engines.torch.cell import Call, Cell, Pattern
@@ -338,8 +339,12 @@ def _made(call: Call, wanted: tuple[Any, ...]) -> tuple[Variant, Any]:
             made = of_other_rows(call, wanted)
             if made is None:
                 with RUNNING, TRACE, undrawn():
+                    like.take(call, wanted, lambda cell, owner: looks_of(cell, owner, call.batch))
+                    own = call.noted.traced is None
                     made = make_kind(call)
                 traced = isinstance(made, Kind)
+                if traced and own:
+                    like.remember(call)
     except Plain as plain:
         made = plain
     if isinstance(made, str):

@@ -431,6 +431,17 @@ def test_a_cell_is_given_up_whose_calls_have_other_shapes_in_each_sample(numbers
         assert_same(one, other)
 
 
+class Unequal(Net):
+    """A cell that takes rows of two numbers."""
+
+    def forward(self, x: Any) -> Any:
+        self.log.append(len(x))
+        return self.both(x * 2, torch.cat([x, x]) * 3) * 2 if len(self.log) else None
+
+    def both(self, x: Any, y: Any) -> Any:
+        return (torch.softmax(self.a(x) @ self.b(y).t(), -1) @ y).sum()
+
+
 def test_numbers_of_rows_are_traced_when_they_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
     traced: list[int] = []
     original = records.make_kind
@@ -445,6 +456,16 @@ def test_numbers_of_rows_are_traced_when_they_come_again(monkeypatch: pytest.Mon
     calls(net, [torch.randn(n, SIZE) for n in (2, 3, 4, 2, 4, 3)])
     assert traced == [2, 3, 4]
     traced.clear()
+    eager, net = both(Unequal)
+    given = [torch.randn(n, SIZE) for n in (2, 3, 2, 2, 3)]
+    calls(net, given)
+    assert traced == [4, 6]  # rows of the longer operand, each at its second call
+    traced.clear()
+    for one, other in zip(run(eager, given, True)[0], run(net, given, True)[0]):
+        assert_same(one, other)
+    traced.clear()
+    calls(both(Unequal)[1], [torch.randn(n, SIZE) for n in (2, 3, 4)])
+    assert not traced
     eager, net = both(Rows)
     given = [torch.randn(n, SIZE) for n in (2, 3, 4, 3)]
     calls(net, given)

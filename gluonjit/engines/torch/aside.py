@@ -8,13 +8,11 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch import hooked
+from gluonjit.engines.torch.cell import KEY
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.reading import computed
 from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
-
-KEY = "_gluonjit"
-"""A dynamically batched module keeps its Cell in its own __dict__, so that copies and pickles take it along."""
 
 _tracing = torch._C._get_tracing_state
 _modes = torch._C._len_torch_dispatch_stack

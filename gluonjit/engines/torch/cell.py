@@ -15,6 +15,9 @@ from gluonjit.hybrid.choose.pacing import NO_CHOICE, Paces
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.batch import Batch
 
+KEY = "_gluonjit"
+"""A dynamically batched module keeps its Cell in its own __dict__, so that copies and pickles take it along."""
+
 _cells: WeakSet[Cell] = WeakSet()
 
 

@@ -10,8 +10,8 @@ from weakref import WeakKeyDictionary
 import torch
 
 from gluonjit.engines.torch import changes, hooked, recurrent
-from gluonjit.engines.torch.aside import KEY, traced_otherwise
-from gluonjit.engines.torch.cell import Cell, forget_recordings
+from gluonjit.engines.torch.aside import traced_otherwise
+from gluonjit.engines.torch.cell import KEY, Cell, forget_recordings
 from gluonjit.engines.torch.cells import as_lazy, capture, capturing, expand, foreign, open_batch
 from gluonjit.engines.torch.effects import parts_of
 from gluonjit.engines.torch.kinds import LOOPS

@@ -12,6 +12,9 @@ import numpy as np
 import torch
 from torch.nn.utils import parametrize
 
+from gluonjit.engines.torch.buffers import is_written
+from gluonjit.hybrid.capture.structure import map_structure
+from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
 
 PLAIN = (type(None), bool, int, float, str, torch.dtype, torch.device, torch.Size)
@@ -83,7 +86,25 @@ def parts_of(module: Any) -> list[Any]:
     return list(found.values())
 
 
-_PARTS = {"_parameters", "_buffers", "_modules"}
+def constants_of(owner: Any, args: Any, kwargs: Any, batch: Batch) -> dict[int, Any]:
+    """Tensors that are the same in every call: parameters, buffers and what else modules keep, by address."""
+    found: dict[int, Any] = dict(batch.parameters)
+    if isinstance(owner, torch.nn.Module):
+        for module in owner.modules():
+            found.update((id(tensor), tensor) for tensor in module._parameters.values() if tensor is not None)
+            found.update((id(tensor), tensor) for tensor in module._buffers.values() if tensor is not None)
+            found.update((id(item), item) for item in module.__dict__.values() if isinstance(item, torch.Tensor))
+
+    def note(item: Any) -> None:
+        if isinstance(item, torch.nn.Parameter):
+            found[id(item)] = item
+
+    map_structure((args, kwargs), note)
+    return {place: tensor for place, tensor in found.items() if not is_written(tensor)}
+
+
+PARTS = {"_parameters", "_buffers", "_modules"}
+"""Attributes in which a module has its weights and parts."""
 _USUAL_PLAIN, _USUAL_HOLDERS = {*PLAIN} - {float}, {dict, OrderedDict, set}
 """Classes of most attributes: to ask for one of these is faster than for what derives from one."""
 
@@ -99,7 +120,7 @@ def attributes(owner: Any) -> Any:
             kind = item.__class__
             if kind in _USUAL_PLAIN:
                 found.append((name, kind, item))
-            elif name in _PARTS:
+            elif name in PARTS:
                 found += [(key, id(part)) for key, part in item.items()]  # what learns is guarded where it matters
             elif kind in _USUAL_HOLDERS or isinstance(item, (list, tuple, dict, set)):
                 found.append((name, id(item), len(item)))

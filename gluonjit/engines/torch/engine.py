@@ -11,6 +11,7 @@ import torch
 from gluonjit.analysis.costs.measured import Measured, Progress
 from gluonjit.analysis.plan import Plan
 from gluonjit.compiled import FAST
+from gluonjit.engines.torch import like
 from gluonjit.engines.torch.aliases import data_step
 from gluonjit.engines.torch.arrays import VERSIONS, clear_looks
 from gluonjit.engines.torch.buffers import Account
@@ -199,6 +200,7 @@ class TorchEngine(Adapter):
         """Forget all kinds."""
         super().clear_caches()
         clear_kinds()
+        like.forget()
         clear_plans()
         clear_steps()
         clear_looks()

@@ -16,8 +16,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch import aside, changes, doors, dynamic, hooked
 from gluonjit.engines.torch.aliases import steps_of
-from gluonjit.engines.torch.aside import KEY
-from gluonjit.engines.torch.cell import Cell
+from gluonjit.engines.torch.cell import KEY, Cell
 from gluonjit.engines.torch.cells import DOORS, captured_lookup, rebuild
 from gluonjit.engines.torch.doors import handled
 from gluonjit.engines.torch.engine import ENGINE

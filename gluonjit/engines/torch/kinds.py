@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
-from gluonjit.engines.torch.buffers import is_written
 from gluonjit.engines.torch.cell import Call, Cell
-from gluonjit.engines.torch.effects import PLAIN, Outside, attributes, flags
+from gluonjit.engines.torch.effects import PLAIN, Outside, attributes, constants_of, flags
 from gluonjit.engines.torch.following import followed
 from gluonjit.engines.torch.hoist import Piece, cut, used_alone
 from gluonjit.engines.torch.program import Lone, build, lay_out, program_of, pruned
 from gluonjit.engines.torch.recorder import Tracer, TraceTensor, recording
 from gluonjit.engines.torch.rules.values import NotBatchable
 from gluonjit.engines.torch.structure import Constant
-from gluonjit.engines.torch.trace import NeedsValue, Trace
+from gluonjit.engines.torch.trace import Found, NeedsValue, Trace
 from gluonjit.engines.torch.variadic import Traced, is_operand, join_kinds
 from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind, Value, family_key, split_kind
@@ -52,15 +51,6 @@ MADE: dict[Callable[..., Any], Callable[[Call], Kind]] = {}
 """Functions of our own whose kinds need no trace."""
 
 
-class _Found(NamedTuple):
-    """The findings of tracing a call: the trace, where the results are in it and in what the call returns."""
-
-    trace: Trace
-    places: list[int]
-    structure: Any
-    draws: bool  # whether it draws random numbers
-
-
 def make_kind(call: Call) -> Kind | str:
     """Trace a call and build its batched program. A string says why the call cannot be one node. Raises Plain."""
     cell, owner, _, args, kwargs, values, batch, _ = call
@@ -74,10 +64,10 @@ def make_kind(call: Call) -> Kind | str:
     if isinstance(owner, torch.nn.Module) and any(isinstance(part, torch.nn.RNNBase) for part in owner.modules()):
         cell.never = LOOPS
         return LOOPS
-    found = _traced(call)
+    found = _traced(call) if call.noted.traced is None else call.noted.traced
     if isinstance(found, str):
         return found
-    trace, places, structure, draws = found
+    trace, places, structure, draws, _ = found
     pieces = None
     if not cell.operator and not draws and "hoisting" not in batch.options.without:
         leaves = [not value.depth and (value.base is None or isinstance(value.base, Value)) for value in values]
@@ -105,7 +95,7 @@ def make_kind(call: Call) -> Kind | str:
     return made if pieces is None else split_kind(trace.operands, made, pieces.kept, products)
 
 
-def _traced(call: Call) -> _Found | str:
+def _traced(call: Call) -> Found | str:
     """Traces what a call does, or says why it cannot be one node. Raises Plain."""
     recorders: list[Tracer] = []
     try:
@@ -115,10 +105,10 @@ def _traced(call: Call) -> _Found | str:
             recorder.close()
 
 
-def _trace(call: Call, recorders: list[Tracer]) -> _Found | str:
+def _trace(call: Call, recorders: list[Tracer]) -> Found | str:
     cell, owner, run, args, kwargs, values, batch, noted = call
     trace = Trace([value.spec for value in values])
-    constants = _constants(owner, args, kwargs, batch)
+    constants = constants_of(owner, args, kwargs, batch)
     before = attributes(owner), flags(owner)
     outside = Outside(owner)
     try:
@@ -169,8 +159,8 @@ def _trace(call: Call, recorders: list[Tracer]) -> _Found | str:
     looping = _looping(cell, recorders)  # where the program has caught what ended the trace
     if looping:
         return looping
-    noted.traced = trace, places, structure, _learning(trace)
-    return _Found(trace, places, structure, recorder.draws)
+    found = noted.traced = Found(trace, places, structure, recorder.draws, _learning(trace))
+    return found
 
 
 def _looping(cell: Cell, recorders: list[Tracer]) -> str:
@@ -181,7 +171,7 @@ def _looping(cell: Cell, recorders: list[Tracer]) -> str:
     return LOOPS
 
 
-def difference(call: Call, before: Any) -> str:
+def difference(call: Call, before: Found) -> str:
     """Says what a call does otherwise than when it was traced; "" where that is the same."""
     try:
         found = _traced(call)
@@ -189,7 +179,7 @@ def difference(call: Call, before: Any) -> str:
         return f"it returns {plain.structure!r}"
     if isinstance(found, str):
         return found
-    trace, places, structure, learning = before
+    trace, places, structure, _, learning = before
     if len(found.trace.consts) != len(trace.consts) or not all(
         own is other or (own.shape == other.shape and own.dtype == other.dtype and torch.equal(own, other))
         for (_, own), (_, other) in zip(found.trace.consts, trace.consts)
@@ -298,23 +288,6 @@ def _overlap(one: Any, other: Any) -> bool:
         if step != beside:  # pieces of one split have nothing in common
             return not (step[:2] == beside[:2] and None not in (step.output, beside.output))
     return True
-
-
-def _constants(owner: Any, args: Any, kwargs: Any, batch: Batch) -> dict[int, Any]:
-    """Tensors that are the same in every call: parameters, buffers and what else modules keep, by address."""
-    found: dict[int, Any] = dict(batch.parameters)
-    if isinstance(owner, torch.nn.Module):
-        for module in owner.modules():
-            found.update((id(tensor), tensor) for tensor in module._parameters.values() if tensor is not None)
-            found.update((id(tensor), tensor) for tensor in module._buffers.values() if tensor is not None)
-            found.update((id(item), item) for item in module.__dict__.values() if isinstance(item, torch.Tensor))
-
-    def note(item: Any) -> None:
-        if isinstance(item, torch.nn.Parameter):
-            found[id(item)] = item
-
-    map_structure((args, kwargs), note)
-    return {place: tensor for place, tensor in found.items() if not is_written(tensor)}
 
 
 def _kind_of(cell: Cell, trace: Trace, places: list[int], structure: Any, draws: bool) -> Kind | str:

@@ -1,12 +1,13 @@
 """Kinds of operators and layers for new numbers of rows, derived from two traced ones, without a trace.
 
-An operator that does the same to each row has one program for any number of rows. If two calls that differ only in that
-number have the same program, so does a third. The same holds for PyTorch's own layers, whose code does not ask for the
-number of rows; a user's layer may.
+An operator that does the same to each row has one program for any number of rows, and so has one that adds rows up. If
+two calls that differ only in that number have the same program, so does a third. The same holds for PyTorch's own
+layers, whose code does not ask for the number of rows; a user's layer may.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from gluonjit.engines.torch.cell import Call
@@ -16,10 +17,13 @@ from gluonjit.graph.kinds import outputs_of
 
 
 class Traced(NamedTuple):
-    """A call that was traced, and has read nothing of Python's state: its number of rows, and its kind."""
+    """A call that was traced, and has read nothing of Python's state: its number of rows, and its kind's key.
+
+    The kind itself may be exchanged when calls with other numbers are met.
+    """
 
     rows: int
-    kind: Kind
+    key: Any
 
 
 def _key(wanted: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -38,17 +42,14 @@ def _rows_of(call: Call) -> int:
     return rows if rows > 1 else 0
 
 
-def note_traced(call: Call, wanted: tuple[Any, ...], kind: Kind) -> None:
-    """Remember the kind of an operator or a layer that does the same to each row."""
+def note_traced(call: Call, wanted: tuple[Any, ...], key: Any, kind: Kind) -> None:
+    """Remember where the kind of an operator or a layer is that may be one for any number of rows."""
     rows = _rows_of(call) if call.cell.operator or is_layer(call.owner) else 0
-    plain = kind.pure and kind.poly and not (kind.apart or kind.children or kind.lone or kind.split or call.noted.facts)
-    if not rows or not plain or any(output.spec.mode != "rows" for output in kind.outputs):
-        return
-    if any(output.spec.rows != rows for output in kind.outputs):
+    if not rows or not kind.pure or kind.apart or kind.lone or kind.split or call.noted.facts:
         return
     known = call.cell.by_rows.setdefault(_key(wanted), [])
-    if len(known) < 2 and all(each.rows != rows and each.kind.family is kind.family for each in known):
-        known.append(Traced(rows, kind))
+    if len(known) < 2 and all(each.rows != rows for each in known):
+        known.append(Traced(rows, key))
 
 
 def of_other_rows(call: Call, wanted: tuple[Any, ...]) -> Kind | None:
@@ -57,20 +58,22 @@ def of_other_rows(call: Call, wanted: tuple[Any, ...]) -> Kind | None:
     known = call.cell.by_rows.get(_key(wanted), ()) if rows else ()
     if len(known) < 2:
         return None
-    (first, kind), (second, other) = known
+    (first, one), (second, two) = known
+    kind, other = (call.cell.kinds.get(key) for key in (one, two))
+    if kind is None or other is None or kind.family is not other.family or kind.children != other.children:
+        return None
+    specs = [output.spec for output in kind.outputs]
+    if kind.poly and _have(kind, first) and _have(other, second):
+        specs = [spec.with_rows(rows) for spec in specs]
+    elif not (call.cell.operator and kind.children and specs == [output.spec for output in other.outputs]):
+        return None
+    outputs, height = outputs_of(specs)
     part = (rows - first) / (second - first)
-    outputs, height = outputs_of([output.spec.with_rows(rows) for output in kind.outputs])
-    work = Work(*[one + round(part * (two - one)) for one, two in zip(kind.work, other.work)])
-    return Kind(
-        kind.name,
-        tuple([value.spec for value in call.values]),
-        outputs,
-        height,
-        kind.program,
-        operator=kind.operator,
-        poly=True,
-        sum_of=kind.sum_of,
-        family=kind.family,
-        work=work,
-        structure=kind.structure,
-    )
+    work = Work(*[begin + round(part * (end - begin)) for begin, end in zip(kind.work, other.work)])
+    operands = tuple([value.spec for value in call.values])
+    return replace(kind, operands=operands, outputs=outputs, rows=height, work=work)
+
+
+def _have(kind: Kind, rows: int) -> bool:
+    """Tells whether all results of a kind have this many rows."""
+    return all([output.spec.mode == "rows" and output.spec.rows == rows for output in kind.outputs])

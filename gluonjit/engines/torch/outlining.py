@@ -11,8 +11,7 @@ import torch
 from torch.overrides import get_overridable_functions
 
 from gluonjit.compiled import FAST
-from gluonjit.engines.torch.aside import KEY
-from gluonjit.engines.torch.cell import Cell
+from gluonjit.engines.torch.cell import KEY, Cell
 from gluonjit.engines.torch.cells import capture, open_batch
 from gluonjit.engines.torch.hooked import hooks_everywhere
 from gluonjit.engines.torch.layers import is_layer, is_plain

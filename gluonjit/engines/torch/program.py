@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from copy import copy
 from typing import Any, NamedTuple
 
 import torch
@@ -50,6 +51,13 @@ class Program(BatchedProgram):
         self.consts = [tensor for _, tensor in trace.consts]
         self.operators = operators
         self.kept: dict[Any, tuple[frozenset[int], frozenset[int]]] = {}  # by what learns
+
+    def again(self, trace: Trace) -> Program:
+        """The same program for a trace that differs from its own in weights alone."""
+        found = copy(self)
+        Program.__init__(found, trace, self.results, self.operators)
+        found.fused = found.compiled = found.static_steps = None
+        return found
 
     def __call__(
         self, operands: Sequence[Any], consts: Sequence[Any], count: int, besides: Sequence[Any] = ()
@@ -183,6 +191,15 @@ def pruned(trace: Trace, results: Sequence[int]) -> Trace:
 
 def build(trace: Trace, results: Sequence[int]) -> Built:
     """The batched program of a trace, for any number of rows if that is possible. Raises NotBatchable."""
+    known: Built | None = trace.built.get(tuple(results))
+    if known is not None:
+        return known._replace(program=known.program.again(trace))
+    found = _new(trace, results)
+    trace.built[tuple(results)] = found._replace(program=found.program.again(trace.with_weights([])))
+    return found
+
+
+def _new(trace: Trace, results: Sequence[int]) -> Built:
     if not trace.operands:
         raise NotBatchable("it has no tensor operands")
     if len({spec.rows for spec in trace.operands if spec.mode == "rows"}) == 1:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from gluonjit.analysis.plan import LookupChunk, Place, Plan
+from gluonjit.engines.torch import like
 from gluonjit.engines.torch.arrays import LEARNABLE
 from gluonjit.engines.torch.buffers import note_version, note_written
 from gluonjit.engines.torch.cell import Call, Cell, Pattern
@@ -332,14 +333,18 @@ def _made(call: Call, wanted: tuple[Any, ...]) -> tuple[Variant, Any]:
     cell = call.cell
     known = cell.variants.get(wanted, [])
     made: Any = too_many(known)
+    traced = False
     try:
         if not made:
             made = of_other_rows(call, wanted)
             if made is None:
                 with RUNNING, TRACE, undrawn():
+                    like.take(call, wanted, lambda cell, owner: looks_of(cell, owner, call.batch))
+                    own = call.noted.traced is None
                     made = make_kind(call)
-                if isinstance(made, Kind):
-                    note_traced(call, wanted, made)
+                traced = isinstance(made, Kind)
+                if traced and own:
+                    like.remember(call)
     except Plain as plain:
         made = plain
     if isinstance(made, str):
@@ -348,6 +353,8 @@ def _made(call: Call, wanted: tuple[Any, ...]) -> tuple[Variant, Any]:
         raise Refusal(made)
     variant = call.noted.variant(variant_key(wanted, len(known)))
     cell.variants.setdefault(wanted, known).append(variant)
+    if traced:
+        note_traced(call, wanted, variant.key, made)
     if isinstance(made, Plain):
         cell.plain[variant.key] = made.structure
         return variant, made.structure

@@ -48,6 +48,19 @@ class Trace:
         self.shapes: list[Shaped] = [(spec.shape, spec.dtype) for spec in operands]
         self.consts: list[tuple[int, Any]] = []
         self.ops: list[TraceOp] = []
+        self.built: dict[tuple[int, ...], Any] = {}  # by the results: what `program.build` has made, whatever weights
+
+    def with_weights(self, consts: list[tuple[int, Any]]) -> Trace:
+        """The same trace with other constants, which the same program runs."""
+        found = Trace(self.operands)
+        found.device, found.shapes, found.ops, found.consts, found.built = (
+            self.device,
+            self.shapes,
+            self.ops,
+            consts,
+            self.built,
+        )
+        return found
 
     def apart(self) -> str:
         """Says that weights are on another device than operands; "" where they are not.
@@ -61,6 +74,19 @@ class Trace:
             self.device = others[0]
             return ""
         return f"its operands are on {self.device}, and its weights on {', '.join(others)}"
+
+
+class Found(NamedTuple):
+    """The findings of tracing a call: the trace, where the results are in it and in what the call returns.
+
+    draws: whether it draws random numbers; learning: which of the trace's constants learned.
+    """
+
+    trace: Trace
+    places: list[int]
+    structure: Any
+    draws: bool
+    learning: list[bool]
 
 
 class Loops:

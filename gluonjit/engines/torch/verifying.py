@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from gluonjit.engines.torch.arrays import FLOATS, name_of_dtype
-from gluonjit.engines.torch.aside import KEY
+from gluonjit.engines.torch.cell import KEY
 from gluonjit.engines.torch.hooked import original_setattr
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import concrete

@@ -49,7 +49,8 @@ class Made:
     def is_first(self, args: tuple[Any, ...]) -> bool:
         """Tells whether a call runs as it was written because no earlier call had its numbers of rows.
 
-        A trace pays only for calls that come again, if two other numbers of rows have led to kinds that run apart.
+        A trace pays only for calls that come again, if calls with other numbers of rows run apart: those that take rows
+        of several numbers do, and others if two numbers have led to kinds that do.
         """
         look = tuple([arg._v.spec for arg in args if getattr(arg, "_v", None) is not None])
         if look in self._looks:
@@ -57,10 +58,11 @@ class Made:
         if len(self._looks) >= _MOST_LOOKS:
             self._looks.clear()
         self._looks.add(look)
-        blind = _but_for_rows(look)
-        kinds = [kind for kind in self.run.cell.kinds.values() if blind and _but_for_rows(kind.operands) == blind]
-        if len({id(kind.family) for kind in kinds}) < _APART:
-            return False
+        if not _of_several_lengths(look):
+            blind = _but_for_rows(look)
+            kinds = [kind for kind in self.run.cell.kinds.values() if blind and _but_for_rows(kind.operands) == blind]
+            if len({id(kind.family) for kind in kinds}) < _APART:
+                return False
         self._varied(len(self._looks))
         return True
 
@@ -96,6 +98,11 @@ class Made:
         report = LOCAL.state.batch.report if LOCAL.state.batch is not None else None
         if report is not None:
             report.outlined[self.name] = reason
+
+
+def _of_several_lengths(specs: Iterable[Spec]) -> bool:
+    """Tells whether operands have different numbers of rows: a program of those is for these numbers only."""
+    return len({spec.rows for spec in specs if spec.mode == "rows" and spec.rows > 1}) > 1
 
 
 def _but_for_rows(specs: Iterable[Spec]) -> tuple[Any, ...]:

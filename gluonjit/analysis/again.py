@@ -67,7 +67,7 @@ class Kept:
     def again(self, graph: Graph, given: Sequence[Record]) -> Plan:
         """The plan of a graph of this structure, with these records."""
         kinds = [record.kind for record in given]
-        split = bool(self._products)
+        split = bool(self._untold)
         products: dict[str, int] = {}
         if split:
             made: list[Kind] = [kinds[of.record].split.products[of.product][1] for of in self._products]  # type: ignore[union-attr]

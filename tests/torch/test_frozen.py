@@ -145,18 +145,36 @@ def test_weights_are_frozen_and_freed_while_calls_wait(cell: Any, frozen: bool) 
     assert_alike(run, lambda: Net(cell), **CELL)
 
 
+def _assign(parameter: Any, learns: bool) -> None:
+    parameter.requires_grad = learns
+
+
+@pytest.mark.parametrize("freeze", [_assign, nn.Parameter.requires_grad_])
 @pytest.mark.parametrize("cell", [Quiet, Replaced, Asks, AsksWeight, AsksAll])
 @pytest.mark.parametrize("frozen", [True, False])
-def test_single_weights_are_frozen_and_freed_while_calls_wait(cell: Any, frozen: bool) -> None:
+def test_single_weights_are_frozen_and_freed_while_calls_wait(freeze: Any, cell: Any, frozen: bool) -> None:
     def run(net: Any) -> Any:
         found = []
         for learns in (frozen, not frozen):
             for parameter in net.cell.linear.parameters():
-                parameter.requires_grad = learns
-            found.append([net(sample) for sample in SAMPLES])
-        return [[result.detach().clone() for result in results] for results in found]
+                freeze(parameter, learns)
+            found += [net(sample) for sample in SAMPLES]
+        for parameter in net.cell.linear.parameters():
+            freeze(parameter, True)
+        sum(result.square().sum() for result in found).backward()
+        return [result.detach().clone() for result in found], gradients(net)
 
     assert_alike(run, lambda: Net(cell), **CELL)
+
+
+def test_weights_that_keep_their_flags_are_no_reason_to_run() -> None:
+    net = gluonjit.hybridize(Net(Quiet), dynamic_batch=True, **CELL)
+    with gluonjit.batching() as batch:
+        for sample in SAMPLES:
+            net(sample)
+            net.cell.linear.weight.requires_grad_()
+            net.cell.linear.bias.requires_grad = True
+    assert batch.report.flushes == 1
 
 
 class Overwritten(Quiet):

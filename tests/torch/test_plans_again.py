@@ -123,3 +123,31 @@ def test_few_entries_of_a_table_are_those_looked_up(dtype: torch.dtype) -> None:
             weight = net.embed.weight
             found = net(torch.tensor(pair))
             assert torch.equal(found + 0, weight[pair[0]] + weight[pair[1]] * 2)
+
+
+class Overwritten(nn.Module):
+    """A layer whose only row is written over: the write is cut to the operand that it needs, and into no products."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Any) -> Any:
+        """Scores, doubled in place."""
+        y = self.linear(x)
+        y[0] = y[0] * 2
+        return y
+
+
+def test_calls_that_run_with_fewer_operands_do_so_in_plans_that_are_kept() -> None:
+    torch.manual_seed(0)
+    net = Overwritten()
+    xs = [torch.randn(1, 4) for _ in range(4)]
+    with torch.no_grad():
+        wanted = [net(x) for x in xs]
+        gluonjit.clear_caches()
+        for x, right in zip(xs, wanted):
+            with gluonjit.batching(granularity="op", scheduler="depth", sharing=True):
+                found = gluonjit.hybridize(net, dynamic_batch=True, granularity="op")(x)
+            assert torch.allclose(found, right, atol=1e-6)
+    assert plan_count() == 1

@@ -52,6 +52,21 @@ def requires_grad_(self: Any, requires_grad: bool = True) -> Any:
     return hooked.original_requires_grad(self, requires_grad)
 
 
+def parameter_requires_grad_(self: Any, requires_grad: bool = True) -> Any:
+    """torch.nn.Parameter.requires_grad_, which as a method of torch.Tensor's own nobody could see."""
+    if LOCAL.state.trace is not None:
+        raise NeedsValue
+    if requires_grad != hooked.REQUIRES_GRAD.__get__(self):
+        _flush("a weight was frozen or unfrozen")
+    return hooked.original_tensor_requires_grad(self, requires_grad)
+
+
+parameter_requires_grad = property(
+    hooked.REQUIRES_GRAD.__get__, parameter_requires_grad_, doc=hooked.REQUIRES_GRAD.__doc__
+)
+"""torch.nn.Parameter.requires_grad, to which a program may assign."""
+
+
 def setattr_(self: Any, name: str, value: Any) -> None:
     """torch.nn.Module.__setattr__: later calls of a cell with this module may do something else than earlier ones."""
     state = LOCAL.state

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from gluonjit.engines.torch.recorder import FLAG, Tracer, TraceTensor
+from gluonjit.engines.torch.hooked import REQUIRES_GRAD
+from gluonjit.engines.torch.recorder import Tracer, TraceTensor
 from gluonjit.hybrid.capture.guards.facts import is_plain
 from gluonjit.hybrid.capture.guards.follower import Follower, follow
 from gluonjit.hybrid.capture.guards.reading import Known
@@ -20,7 +21,7 @@ _SPACES = ("_parameters", "_buffers", "_modules")
 class _Known(Known):
     """PyTorch's objects, while a call of a module is traced."""
 
-    flags = {"requires_grad": FLAG}
+    flags = {"requires_grad": REQUIRES_GRAD}
 
     def __init__(self, owner: Any) -> None:
         modules = owner.modules() if isinstance(owner, torch.nn.Module) else ()

@@ -74,6 +74,8 @@ PATCHES: list[tuple[Any, str, Any]] = [
     (torch.nn.Module, "_apply", changes.apply),
     (torch.nn.Module, "load_state_dict", changes.load_state_dict),
     (torch.nn.Module, "requires_grad_", changes.requires_grad_),
+    (torch.nn.Parameter, "requires_grad_", changes.parameter_requires_grad_),
+    (torch.nn.Parameter, "requires_grad", changes.parameter_requires_grad),
     (torch.autograd.Function, "apply", classmethod(changes.function_apply)),
     (torch.autograd, "backward", changes.backward),
     (torch.autograd, "grad", changes.grad),

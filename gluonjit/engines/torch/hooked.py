@@ -18,6 +18,9 @@ original_call: Any = torch.nn.Module.__call__
 handle_torch_function: Any = torch.overrides.handle_torch_function
 original_apply: Any = torch.nn.Module._apply
 original_requires_grad: Any = torch.nn.Module.requires_grad_
+original_tensor_requires_grad: Any = torch.Tensor.requires_grad_
+REQUIRES_GRAD: Any = torch.Tensor.requires_grad
+"""The slot in which a tensor has whether it requires gradients."""
 original_setattr: Any = torch.nn.Module.__setattr__
 original_load_state_dict: Any = torch.nn.Module.load_state_dict
 original_function_apply: Any = torch.autograd.Function.__dict__["apply"]

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gluonjit.engines.torch.arrays import LEARNABLE, device_named, dtype_named, name_of_dtype, on_host, spec_of
 from gluonjit.engines.torch.aten import ASSIGNING, functional, keeps_statistics, name_of, split_arguments, without_rule
 from gluonjit.engines.torch.buffers import note_written
-from gluonjit.engines.torch.hooked import make_wrapper, without_autocast
+from gluonjit.engines.torch.hooked import REQUIRES_GRAD, make_wrapper, without_autocast
 from gluonjit.engines.torch.saved import Write, overwritten
 from gluonjit.engines.torch.trace import DETACH, RANDOM, Loops, NeedsValue, Operand, Trace, TraceOp
 from gluonjit.engines.torch.views import ViewStep, detaches, through
@@ -26,9 +26,6 @@ _WITHOUT_GRADIENT = {torch.ops.aten.randint_like, torch.ops.aten.linspace, torch
 """Operators that torch's functions of their names call without autograd, which has no derivative of them."""
 _WITH_GRADIENT = {torch.ops.aten._embedding_bag_forward_only.default: torch.ops.aten._embedding_bag.default}
 """Operators that PyTorch takes where a placeholder, which never learns, stands for what may."""
-
-FLAG = torch.Tensor.requires_grad
-"""The slot in which a tensor has whether it learns."""
 
 
 class TraceTensor(torch.Tensor):  # type: ignore[misc]
@@ -161,7 +158,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         """The weights by which decisions went, and whether each learns."""
         for position, tensor in self.trace.consts:
             if position in self._asked:
-                yield Fact(SLOT, tensor, FLAG, tensor.requires_grad, "which of its weights require gradients")
+                yield Fact(SLOT, tensor, REQUIRES_GRAD, tensor.requires_grad, "which of its weights require gradients")
 
     def _may_learn(self, position: int) -> bool:
         return self.trace.shapes[position][1] in LEARNABLE

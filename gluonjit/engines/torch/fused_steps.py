@@ -67,8 +67,8 @@ class FusedSteps:
 
     def __init__(self, plan: Plan, arrays: list[Any], without: Collection[str], unfused: dict[str, str]) -> None:
         self.plan, self._arrays = plan, arrays
-        self._steps = Steps(plan, without, _program, unfused, torch.get_num_threads)
-        self._recorded = [is_recorded(step.mode) for step in plan.steps]
+        recorded = [is_recorded(step.mode) for step in plan.steps]
+        self._steps = Steps(plan, without, _program, unfused, torch.get_num_threads, recorded)
         self._gradient: Callable[[int], Any] = _nothing
         self._learned: Callable[[Any], Any] = _nothing
 
@@ -80,6 +80,10 @@ class FusedSteps:
         """The end of the steps that run in C from one on."""
         return self._steps.end(begin)
 
+    def done(self) -> None:
+        """Nothing runs from here on, nor goes backward."""
+        self._steps.done()
+
     @property
     def under_way(self) -> int:
         """The step that runs, or ran last."""
@@ -88,7 +92,7 @@ class FusedSteps:
     def run(self, begin: int, end: int, tape: History | None) -> RanFused | None:
         """Run steps, up to one that has to run otherwise; None if that is the first."""
         learned, read = (NO_FLAGS, NO_FLAGS) if tape is None else (tape.learned_rows, tape.read_rows)
-        ways = self._steps.choose(begin, end, self._recorded, learned, read, _Learner(tape), self)
+        ways = self._steps.choose(begin, end, learned, read, _Learner(tape), self)
         if not ways:
             return None
         versions = {}
@@ -100,7 +104,7 @@ class FusedSteps:
 
     def start(self, begin: int) -> Ahead | None:
         """Run all steps from one on, without recording, while Python goes on; None if one has to run otherwise."""
-        ways = self._steps.choose(begin, len(self.plan.steps), self._recorded, NO_FLAGS, NO_FLAGS, _Learner(None), self)
+        ways = self._steps.choose(begin, len(self.plan.steps), NO_FLAGS, NO_FLAGS, _Learner(None), self)
         if begin + len(ways) < len(self.plan.steps):
             return None
         return self._steps.start(begin, ways, self, self._arrays)

@@ -408,3 +408,5 @@ class Session(ArraySession):
         self._indices = Indices({}, {})
         if self.tape is not None:
             joined_history(self.tape, self._chunks)
+        elif self._fused is not None and self.ahead is None:
+            self._fused.done()

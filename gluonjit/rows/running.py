@@ -192,10 +192,15 @@ class Launches:
     def launch(
         self, steps: list[int], forms: list[Form], saves: bool, memory: Memory
     ) -> tuple[npt.NDArray[np.float32] | None, list[int]]:
-        """Run steps, each by its form; what they save for their backward pass, and the nanoseconds that each took."""
+        """Run steps, each by its form; what they save for their backward pass, and the nanoseconds that each took.
+
+        saves: whether this is the forward pass, which asks for no gradients.
+        """
         last = self._last
         if last is None or last.steps != steps or last.forms != forms:
             last = self._last = self._arguments(steps, forms)
+        if not saves:
+            last.gradients.fill(0)
         saved = self._fill(last, saves, memory)
         done, count = 0, len(steps)
         while done < count:  # each few milliseconds Python comes to look at signals
@@ -219,7 +224,7 @@ class Launches:
         """Make room for what `_rows` takes."""
         slots, floats = self._blocks.room(steps, forms)
         launches = np.zeros(5 * len(steps), dtype=np.int64)
-        args, gradients = np.empty(2 * slots, dtype=np.int64), np.empty(self._arenas + 1, dtype=np.int64)
+        args, gradients = np.empty(2 * slots, dtype=np.int64), np.zeros(self._arenas + 1, dtype=np.int64)
         return _Arguments(steps, forms, launches, launches.reshape(-1, 5), args, gradients, floats)
 
     def _fill(self, given: _Arguments, saves: bool, memory: Memory) -> npt.NDArray[np.float32] | None:
@@ -228,7 +233,6 @@ class Launches:
         if saves and given.floats:
             saved = np.empty(given.floats, dtype=np.float32)
             blocks.save(given.steps, given.forms, saved.ctypes.data)
-        given.gradients.fill(0)
         try:
             blocks.fill(
                 given.steps, given.forms, given.launches, given.args, given.gradients, memory.arena, memory.gradient

@@ -247,6 +247,11 @@ class Steps:
         steps = frozenset(fit.difference([number for number, _ in unfit]))
         return _Read(blocks, steps, len(by_kind), limited, unfit, [])
 
+    @property
+    def others(self) -> list[int]:
+        """The steps that do not run in C."""
+        return [] if len(self._in) == len(self.plan.steps) else [k for k in range(len(self.plan.steps)) if k not in self]
+
     def __contains__(self, number: int) -> bool:
         """Tells whether a step may run in C."""
         return number in self._in

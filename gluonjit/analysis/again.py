@@ -140,8 +140,11 @@ def copied_laid(laid: flat.Laid, records: Any) -> flat.Laid:
 
 
 def structure_of(graph: Graph, given: list[Record], sharing: Sharing) -> tuple[Any, ...] | None:
-    """Return the key of graphs that share a plan; None for a graph that is too large or cannot be read."""
-    if graph.rows > MOST_ROWS or sharing == "sample":  # then it is the samples, too, that say what is planned
+    """Return the key of graphs that share a plan, if samples are none of its business: see `samples_of`.
+
+    None for a graph that is too large or cannot be read.
+    """
+    if graph.rows > MOST_ROWS:
         return None
     nodes = likeness(given, MOST_NODES)
     if nodes is None:
@@ -150,6 +153,11 @@ def structure_of(graph: Graph, given: list[Record], sharing: Sharing) -> tuple[A
     specs = graph.lookup_specs
     lookups = [(specs[table], tuple(entries.values())) for table, entries in graph.lookups.items()]
     return sharing, graph.rows, nodes, tuple(leaves), tuple(lookups)
+
+
+def samples_of(graph: Graph) -> tuple[tuple[int, bool], ...]:
+    """Where samples begin and end: in what plans by samples share."""
+    return tuple([(row, sample is None) for row, sample in graph.marks])
 
 
 def kept(structure: Hashable) -> Kept | None:

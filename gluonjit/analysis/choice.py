@@ -16,7 +16,7 @@ import numpy as np
 from gluonjit.analysis.bound import lower_bound
 from gluonjit.analysis.costs.model import CostModel
 from gluonjit.analysis.plan import Part, Plan, Step, launches
-from gluonjit.analysis.ways import Capture, Estimate, Setting
+from gluonjit.analysis.ways import Capture, Choice, Estimate, Setting
 from gluonjit.graph.recorder import Record
 
 PlanBy = Callable[[str, str], Plan]
@@ -78,6 +78,7 @@ class Study:
     estimates: dict[Setting, Estimate] = field(default_factory=dict)
     ruled_out: dict[str, str] = field(default_factory=dict)  # ways that cannot pay, and why
     chosen: Setting | None = None
+    shown: Choice | None = None  # for flushes in which nothing is looked at, until something is learned
     _todo: list[Capture] | None = None
     _usual: float = 0.0  # nodes a sample when it was chosen
     _mean: float = 0.0  # and since
@@ -116,6 +117,7 @@ class Study:
     def give_up(self) -> None:
         """End the current trial: its minibatches took far longer than the best known way."""
         if self._todo:
+            self.shown = None
             self.ruled_out[str(self._todo.pop(0))] = "its minibatches took more than twice as long"
             self._choose()
 
@@ -159,6 +161,7 @@ class Study:
 
     def look(self, capture: Capture, plan_by: PlanBy, seen: Seen, model: CostModel) -> None:
         """Compare the schedulers on a graph; after enough graphs rule out ways that cannot pay, or choose."""
+        self.shown = None
         first = self.allowed.first.scheduler
         for scheduler in sorted(self.allowed.schedulers, key=lambda name: name != first):
             self._add(Setting(*capture, scheduler), plan_by, seen, model)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gluonjit.analysis.again import keep, kept, structure_of
+from gluonjit.analysis.again import keep, kept, samples_of, structure_of
 from gluonjit.analysis.layout import lay_out
 from gluonjit.analysis.nodes import Nodes
 from gluonjit.analysis.plan import Plan
@@ -42,9 +42,11 @@ class Planner:
 
     def plan(self, scheduler: str = "depth", granularity: str = "cell") -> Plan:
         """A plan by one of `SCHEDULERS`; with granularity "graph" samples of one structure run as one, if they can."""
-        if self._structure is None or granularity == "graph":
+        if self._structure is None:
             return self._plan(scheduler, granularity)
-        structure = scheduler, *self._structure
+        by_samples = granularity == "graph" or self._sharing == "sample"
+        samples = samples_of(self._graph) if by_samples else None
+        structure = scheduler, granularity == "graph", samples, *self._structure
         known = kept(structure)
         if known is not None:
             return known.again(self._graph, self._given)

@@ -40,6 +40,10 @@ class Form:
     def __init__(self, program: int, slots: Any, node_columns: int, child_columns: int) -> None:
         self.program, self.count = program, len(slots) // 3 + 2
         self.node_columns, self.child_columns = node_columns, child_columns
+        self.renew(slots)
+
+    def renew(self, slots: Any) -> None:
+        """Take the slots of another flush: the same but for addresses of weights."""
         self.slots = slots or array("q", (0,))  # a view of Cython's is of something
 
 
@@ -145,6 +149,14 @@ class Blocks:
         """Ask anew where these arenas lie."""
         for number in arenas:
             self.addresses[number] = 0
+
+    def clear(self) -> None:
+        """Forget what a flush has of its own: the next one begins."""
+        k: cython.Py_ssize_t
+        for k in range(len(self.addresses)):
+            self.addresses[k] = 0
+        for k in range(len(self.saved)):
+            self.saved[k] = 0
 
     def choose(
         self,

@@ -131,14 +131,30 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class Launches:
-    """The launches of one flush, by so many threads at most. Weights are packed once for all of them."""
+class _Arguments(NamedTuple):
+    """Memory of the arguments of some steps, each of a form: these, launches, their slots, and gradients of arenas."""
 
-    def __init__(self, arenas: int, blocks: Blocks, threads: int) -> None:
-        self._arenas, self._blocks, self._threads = arenas, blocks, threads
+    steps: list[int]
+    forms: list[Form]
+    launches: npt.NDArray[np.int64]
+    rows: npt.NDArray[np.int64]
+    args: npt.NDArray[np.int64]
+    gradients: npt.NDArray[np.int64]
+    floats: int
+
+
+class Launches:
+    """The launches of one flush after the other, by so many threads at most. Weights are packed once for a flush."""
+
+    def __init__(self, arenas: int, blocks: Blocks) -> None:
+        self._arenas, self._blocks = arenas, blocks
+        self.threads = 1
         self._packed: dict[tuple[int, Pack], _Memory] = {}
-        self._programs: dict[int, tuple[int, Assembly]] = {}
+        self._numbers: dict[int, int] = {}  # of programs
+        self._programs: tuple[tuple[Any, Any], ...] = ()
+        self._assemblies: list[Assembly] = []
         self._copies: list[Any] = []  # of weights
+        self._last: _Arguments | None = None
         self.under_way = -1  # the step that is run, or ran last
 
     def form(self, template: Template, consts: Sequence[Any], memory: Memory, own: bool = False) -> Form:
@@ -146,7 +162,24 @@ class Launches:
 
         own: no weights but copies, which nobody writes to.
         """
-        number, _ = self._programs.setdefault(id(template.assembly), (len(self._programs), template.assembly))
+        return Form(self._number(template.assembly), self.slots(template, consts, memory, own), *template.columns)
+
+    def _number(self, assembly: Assembly) -> int:
+        """The number of a program."""
+        number = self._numbers.get(id(assembly))
+        if number is None:
+            number = self._numbers[id(assembly)] = len(self._assemblies)
+            self._assemblies.append(assembly)  # which keeps its address
+            self._programs += ((assembly.code, assembly.regs),)
+        return number
+
+    @property
+    def programs(self) -> int:
+        """The number of programs that have been launched."""
+        return len(self._assemblies)
+
+    def slots(self, template: Template, consts: Sequence[Any], memory: Memory, own: bool = False) -> array[int]:
+        """The slots of a form."""
         slots = template.slots[:]
         for at, learned, const, begin in template.weights:
             array = consts[const]
@@ -154,18 +187,26 @@ class Launches:
             slots[at] = (self._copy(address, begin + slots[at + 1]) if own else address) + begin
         for at, const, pack in template.packs:
             slots[at] = self._pack(consts[const], pack, memory)
-        return Form(number, slots, *template.columns)
+        return slots
 
     def launch(
         self, steps: list[int], forms: list[Form], saves: bool, memory: Memory
     ) -> tuple[npt.NDArray[np.float32] | None, list[int]]:
-        """Run steps, each by its form; what they save for their backward pass, and the nanoseconds that each took."""
-        programs, launches, args, saved = self._arguments(steps, forms, saves, memory)
-        done = 0
-        while done < len(steps):  # each few milliseconds Python comes to look at signals
+        """Run steps, each by its form; what they save for their backward pass, and the nanoseconds that each took.
+
+        saves: whether this is the forward pass, which asks for no gradients.
+        """
+        last = self._last
+        if last is None or last.steps != steps or last.forms != forms:
+            last = self._last = self._arguments(steps, forms)
+        if not saves:
+            last.gradients.fill(0)
+        saved = self._fill(last, saves, memory)
+        done, count = 0, len(steps)
+        while done < count:  # each few milliseconds Python comes to look at signals
             self.under_way = steps[done]
-            done = ROWS.run(programs, launches, args, _BLOCK, done, self._threads)
-        return saved, launches[:, 4].tolist()
+            done = ROWS.run(self._programs, last.rows, last.args, _BLOCK, done, self.threads)
+        return saved, last.launches[4::5].tolist()
 
     def start(
         self, steps: list[int], forms: list[Form], memory: Memory, arrays: list[Any]
@@ -174,29 +215,32 @@ class Launches:
 
         `arrays` are all that they read and write, once they begin. Returns a `Flight` and the launches.
         """
-        programs, launches, args, _ = self._arguments(steps, forms, False, memory)
-        flight = ROWS.start(programs, launches, args, _BLOCK, min(self._threads, cores() - 1), (self, *arrays))
-        return flight, launches
+        own = self._arguments(steps, forms)
+        self._fill(own, False, memory)
+        threads = min(self.threads, cores() - 1)
+        return ROWS.start(self._programs, own.rows, own.args, _BLOCK, threads, (self, *arrays)), own.rows
 
-    def _arguments(
-        self, steps: list[int], forms: list[Form], saves: bool, memory: Memory
-    ) -> tuple[tuple[Any, ...], npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float32] | None]:
-        """Programs, launches and their slots, as `_rows` takes them, and the array of what steps save."""
+    def _arguments(self, steps: list[int], forms: list[Form]) -> _Arguments:
+        """Make room for what `_rows` takes."""
+        slots, floats = self._blocks.room(steps, forms)
+        launches = np.zeros(5 * len(steps), dtype=np.int64)
+        args, gradients = np.empty(2 * slots, dtype=np.int64), np.zeros(self._arenas + 1, dtype=np.int64)
+        return _Arguments(steps, forms, launches, launches.reshape(-1, 5), args, gradients, floats)
+
+    def _fill(self, given: _Arguments, saves: bool, memory: Memory) -> npt.NDArray[np.float32] | None:
+        """Fill arguments in; the array of what steps save."""
         blocks, saved = self._blocks, None
-        slots, floats = blocks.room(steps, forms)
-        if saves and floats:
-            saved = np.empty(floats, dtype=np.float32)
-            blocks.save(steps, forms, saved.ctypes.data)
-        launches = np.zeros((len(steps), 5), dtype=np.int64)
-        args = np.empty(2 * slots, dtype=np.int64)
+        if saves and given.floats:
+            saved = np.empty(given.floats, dtype=np.float32)
+            blocks.save(given.steps, given.forms, saved.ctypes.data)
         try:
-            gradients = np.zeros(self._arenas + 1, dtype=np.int64)
-            blocks.fill(steps, forms, launches.ravel(), args, gradients, memory.arena, memory.gradient)
+            blocks.fill(
+                given.steps, given.forms, given.launches, given.args, given.gradients, memory.arena, memory.gradient
+            )
         except BaseException:
             self.under_way = blocks.filled()
             raise
-        programs = tuple([(assembly.code, assembly.regs) for _, assembly in self._programs.values()])
-        return programs, launches, args, saved
+        return saved
 
     def __del__(self) -> None:
         """Leave the memory of packed weights to the next flush: the system's own takes longer than packing."""

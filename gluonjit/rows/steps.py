@@ -13,12 +13,13 @@ from gluonjit.compiled import ROWS
 from gluonjit.graph import Kind
 from gluonjit.rows.assembly import Variant, compiled
 from gluonjit.rows.program import NotFusable, RowProgram
-from gluonjit.rows.running import Flags, Launches, Memory, Template, cores, read_steps
+from gluonjit.rows.running import NO_FLAGS, Flags, Launches, Memory, Template, cores, read_steps
 
 if TYPE_CHECKING:
     from gluonjit.rows.blocks import Blocks, Form
 
 _MOST_WAYS = 256  # in which one program is called: which operands lie together, and which learn
+_MOST_BENCHES = 4  # of one structure: so many of its flushes are known to be needed at once
 
 
 class Learning(NamedTuple):
@@ -121,18 +122,47 @@ class _Program(NamedTuple):
     limited: bool
 
 
+class _Bench:
+    """The blocks and launches of a flush, taken again by a later one of the same structure: numbers, and memory.
+
+    And where nothing is recorded the ways in which steps are called, which are always the same: `known` by program and
+    look, with the form of each; `chosen` by where a stretch begins and ends, with the first step of each way.
+    """
+
+    __slots__ = ("blocks", "chosen", "forms", "known", "launches", "marks", "ways")
+
+    def __init__(self, blocks: Blocks, arenas: int, programs: int) -> None:
+        self.blocks = blocks
+        self.launches = Launches(arenas, blocks)
+        self.ways: list[Way] = []
+        self.forms: list[Form] = []
+        self.marks: list[Collection[int]] = []
+        self.known: list[dict[bytes, int]] = [{} for _ in range(programs)]
+        self.chosen: dict[tuple[int, int], tuple[list[int], list[tuple[int, int]]]] = {}
+
+
 class _Read(NamedTuple):
     """The steps of a plan that may run in C, as plans of the same structure have them in common.
 
     steps: their numbers; programs: so many numbers are given to these; limited: steps that read whole numbers; unfit:
-    the others, and why.
+    the others, and why; benches: those that no flush has taken.
     """
 
     blocks: Blocks | None
-    steps: Collection[int]
+    steps: frozenset[int]
     programs: int
     limited: list[int]
     unfit: list[tuple[int, str]]
+    benches: list[_Bench]
+
+    def bench(self, arenas: int) -> _Bench | None:
+        """What a flush runs steps with, if there are any."""
+        if self.blocks is None:
+            return None
+        try:
+            return self.benches.pop()
+        except IndexError:
+            return _Bench(self.blocks.again(), arenas, self.programs)
 
 
 class Steps:
@@ -150,30 +180,49 @@ class Steps:
         make: Callable[[Kind], RowProgram],
         unfused: dict[str, str],
         threads: Callable[[], int],
+        recorded: list[bool],
     ) -> None:
-        self.plan, self._unfused = plan, unfused
-        self.ways: list[Way] = []
-        self._forms: list[Form] = []  # of the forward pass, for each
+        self.plan, self._unfused, self._recorded = plan, unfused, recorded
         self._learned: dict[int, Any] = {}  # the weights of a kind that learn
-        self._known: list[dict[bytes, int]] = []  # ways by program
-        self._marks: list[Collection[int]] = []
-        self._in: set[int] = set()
-        self._limited: list[int] = []  # steps that read whole numbers, which have their limits
-        if ROWS is not None and "fused" not in without:
-            self._read(make, threads)
+        self._renewed: set[int] = set()  # ways whose forms have the addresses of this flush
+        self._in: frozenset[int] = frozenset()
+        self._bench: _Bench | None = None
+        self._keeps = True  # what it knows is of use to a later flush
+        if ROWS is None or "fused" in without:
+            return
+        found: _Read | None = plan.common.get("rows")
+        if found is None:
+            found = plan.common["rows"] = self._found(make)
+        for number, reason in found.unfit:
+            unfused[plan.steps[number].kind.name] = reason
+        self._in, self._read = found.steps, found
+        bench = self._bench = found.bench(len(plan.arenas))
+        if bench is None:
+            return
+        most = threads()
+        self._blocks, self._launches = bench.blocks, bench.launches
+        self._launches.threads = most if most == 1 else min(most, cores())
+        self._taped = any(recorded)
+        if self._taped:  # which ways there are depends on what learns
+            self.ways: list[Way] = []
+            self._forms: list[Form] = []  # of the forward pass, for each
+            self._known: list[dict[bytes, int]] = [{} for _ in range(found.programs)]  # ways by program
+            self._marks: list[Collection[int]] = []
+        else:
+            self.ways, self._forms, self._known, self._marks = bench.ways, bench.forms, bench.known, bench.marks
 
-    def _read(self, make: Callable[[Kind], RowProgram], threads: Callable[[], int]) -> None:
-        """Find the steps that may run in C, as an earlier flush of the same structure did, if there was one."""
-        steps, found = self.plan.steps, self.plan.common.get("rows")
-        known = self.plan.common["rows"] = self._found(make) if found is None else found
-        for number, reason in known.unfit:
-            self._unfused[steps[number].kind.name] = reason
-        self._known = [{} for _ in range(known.programs)]
-        self._in, self._limited = set(known.steps), known.limited
-        if known.blocks is not None:
-            self._blocks = known.blocks if found is None else known.blocks.again()
-            most = threads()
-            self._launches = Launches(len(self.plan.arenas), self._blocks, most if most == 1 else min(most, cores()))
+    def __del__(self) -> None:
+        self.done()
+
+    def done(self) -> None:
+        """Leave blocks and launches to a later flush: nothing runs from here on, nor goes backward."""
+        bench, self._bench = self._bench, None
+        if bench is None or not self._keeps:
+            return
+        bench.launches.forget_weights()
+        bench.blocks.clear()
+        if len(self._read.benches) < _MOST_BENCHES and bench.launches.programs <= _MOST_WAYS:
+            self._read.benches.append(bench)
 
     def _found(self, make: Callable[[Kind], RowProgram]) -> _Read:
         """Read the steps that may run in C."""
@@ -195,7 +244,13 @@ class Steps:
                 limited.append(number)
         fit = {number for number, program in enumerate(programs) if program is not None}
         blocks = read_steps(self.plan, programs, lambda *told: unfit.append(told)) if fit else None
-        return _Read(blocks, fit.difference([number for number, _ in unfit]), len(by_kind), limited, unfit)
+        steps = frozenset(fit.difference([number for number, _ in unfit]))
+        return _Read(blocks, steps, len(by_kind), limited, unfit, [])
+
+    @property
+    def others(self) -> list[int]:
+        """The steps that do not run in C."""
+        return [] if len(self._in) == len(self.plan.steps) else [k for k in range(len(self.plan.steps)) if k not in self]
 
     def __contains__(self, number: int) -> bool:
         """Tells whether a step may run in C."""
@@ -214,7 +269,7 @@ class Steps:
         return self._launches.under_way
 
     def choose(
-        self, begin: int, end: int, recorded: list[bool], learned: Flags, read: Flags, learner: Learner, memory: Memory
+        self, begin: int, end: int, learned: Flags, read: Flags, learner: Learner | None, memory: Memory
     ) -> list[int]:
         """Find in which way steps are called, up to one that has no derivative; without any the first runs otherwise.
 
@@ -225,15 +280,40 @@ class Steps:
             self._launches.under_way = number
             return self._way(self.plan.steps[number].kind, look, learner, memory)
 
-        for number in self._limited:
+        for number in self._read.limited:
             if begin <= number < end and not self._in_limits(number, memory):
                 self._unfused[self.plan.steps[number].kind.name] = "an integer that is out of range"
                 end = number
+        if not self._taped:
+            return self._choose_again(begin, end, make, memory)
         flags = learned.view("uint8"), read.view("uint8")
-        found: list[int] = self._blocks.choose(begin, end, recorded, *flags, self._known, self._marks, make)
+        found: list[int] = self._blocks.choose(begin, end, self._recorded, *flags, self._known, self._marks, make)
         if not found:
-            self._in.discard(begin)
+            self._in -= {begin}
         return found
+
+    def _choose_again(self, begin: int, end: int, make: Callable[[int, bytes], int], memory: Memory) -> list[int]:
+        """The same where nothing is recorded: as in an earlier flush of the same structure, if there was one."""
+        bench = self._bench
+        assert bench is not None
+        known = bench.chosen.get((begin, end))
+        if known is None:
+            no = NO_FLAGS.view("uint8")
+            found: list[int] = self._blocks.choose(begin, end, self._recorded, no, no, self._known, self._marks, make)
+            known = found, list({way: begin + k for k, way in enumerate(found)}.items())
+            if len(found) == end - begin:
+                bench.chosen[begin, end] = known
+            else:  # why not is found, and told, anew in each flush
+                self._keeps = False
+        for way, number in known[1]:
+            if way not in self._renewed:
+                self._launches.under_way = number
+                self._renewed.add(way)
+                consts = self.plan.steps[number].kind.program.consts
+                self._forms[way].renew(self._launches.slots(self.ways[way].forward, consts, memory))
+        if not known[0]:
+            self._in -= {begin}
+        return known[0]
 
     def _in_limits(self, number: int, memory: Memory) -> bool:
         """Tells whether the whole numbers that a step reads are those of entries: no row program of the same stretch
@@ -266,6 +346,7 @@ class Steps:
         if isinstance(found, str):
             self._unfused[kind.name] = found
             return -1
+        self._renewed.add(len(self.ways))
         self._forms.append(self._launches.form(found.forward, kind.program.consts, memory))
         self.ways.append(found)
         self._marks.append(found.learning.marks)
@@ -279,6 +360,7 @@ class Steps:
 
     def start(self, begin: int, ways: list[int], memory: Memory, arrays: list[Any]) -> Ahead:
         """Run steps, none of them recorded, while Python goes on. They read copies of weights, as these are now."""
+        self._keeps = False  # it is theirs, as long as they run
         steps = list(range(begin, begin + len(ways)))
         forms = {}
         for number, way in zip(steps, ways):
@@ -352,7 +434,7 @@ class Steps:
 
     def forget(self, arenas: Sequence[int]) -> None:
         """Ask anew where arenas lie."""
-        if self._in:
+        if self._bench is not None:
             self._blocks.forget(list(arenas))
 
     def forget_weights(self) -> None:

@@ -45,9 +45,9 @@ class FusedSteps:
         self.plan, self._arrays = plan, arrays
         self._tape = None if tape is None else weakref.ref(tape)  # which holds the steps that have run
         self._constants: dict[int, int] = {}
-        self._recorded = [tape is not None and is_recorded(step.mode) for step in plan.steps]
+        recorded = [tape is not None and is_recorded(step.mode) for step in plan.steps]
         self._read = NO_FLAGS if tape is None else row_flags(plan)[0]  # which nobody asks for
-        self._steps = Steps(plan, without, _program, unfused, threads)
+        self._steps = Steps(plan, without, _program, unfused, threads, recorded)
 
     def __contains__(self, number: int) -> bool:
         """Tells whether a step may run in C."""
@@ -62,6 +62,10 @@ class FusedSteps:
         """Tells whether all steps run in C: there MXNet has nothing to do."""
         return self._steps.end(0) == len(self.plan.steps)
 
+    def done(self) -> None:
+        """Nothing runs from here on, nor goes backward."""
+        self._steps.done()
+
     @property
     def under_way(self) -> int:
         """The step that runs, or ran last."""
@@ -71,7 +75,7 @@ class FusedSteps:
         """Run steps, up to one that has no derivative, which has to run as a graph; None where that is the first."""
         tape: Any = None if self._tape is None else self._history()
         learned = NO_FLAGS if tape is None else tape.learned_rows
-        ways = self._steps.choose(begin, end, self._recorded, learned, self._read, tape, self)
+        ways = self._steps.choose(begin, end, learned, self._read, tape, self)
         return self._steps.run(begin, ways, self) if ways else None
 
     def marks(self, stretch: Stretch) -> bool:

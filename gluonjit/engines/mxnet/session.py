@@ -330,6 +330,8 @@ class Session(ArraySession):
         self._indices = {}
         self._besides = {}
         self._copies = {}
+        if self.tape is None:
+            self._fused.done()
 
 
 def _is_plain(spec: Spec) -> bool:

@@ -83,8 +83,10 @@ class TorchEngine(Adapter):
         if snapshots:  # whose numbers are there while a step runs
             options = replace(options, executor="stepwise")
         session = session_for(plan, report, options, samples, provenance)
-        session.snapshots = snapshots
-        session.lost += lost
+        if snapshots:
+            session.snapshots = snapshots
+        if lost:
+            session.lost = lost
         return session
 
     def force(self, value: Value) -> Any:

@@ -45,7 +45,10 @@ def session_for(plan: Plan, report: Counts, options: Options, samples: int, prov
 
 
 def _on_cuda(plan: Plan) -> bool:
-    return any(arena.spec.device.startswith("cuda") for arena in plan.arenas)
+    found: bool | None = plan.common.get("cuda")
+    if found is None:
+        found = plan.common["cuda"] = any(arena.spec.device.startswith("cuda") for arena in plan.arenas)
+    return found
 
 
 def _looks_at_steps(options: Options) -> str:

@@ -62,15 +62,36 @@ class _Learner(NamedTuple):
         return Learning(weights, results, results, bool(results))
 
 
+_UNTAPED = _Learner(None)
+
+
+def recorded_steps(plan: Plan) -> tuple[bool, list[bool]]:
+    """Tells whether any step is recorded, and of each whether it is, as plans of the same structure have in common."""
+    found: tuple[bool, list[bool]] | None = plan.common.get("recorded")
+    if found is None:
+        recorded = [is_recorded(step.mode) for step in plan.steps]
+        found = plan.common["recorded"] = any(recorded), recorded
+    return found
+
+
+def _nothing(asked: Any) -> Any:
+    raise RuntimeError("a gradient is requested outside of a backward pass")
+
+
 class FusedSteps:
     """The steps of a flush that run in C. What a gradient is has to be told for as long as somebody goes backward."""
 
+    _gradient: Callable[[int], Any] = staticmethod(_nothing)
+    _learned: Callable[[Any], Any] = staticmethod(_nothing)
+
     def __init__(self, plan: Plan, arrays: list[Any], without: Collection[str], unfused: dict[str, str]) -> None:
         self.plan, self._arrays = plan, arrays
-        self._steps = Steps(plan, without, _program, unfused, torch.get_num_threads)
-        self._recorded = [is_recorded(step.mode) for step in plan.steps]
-        self._gradient: Callable[[int], Any] = _nothing
-        self._learned: Callable[[Any], Any] = _nothing
+        self._steps = Steps(plan, without, _program, unfused, torch.get_num_threads, recorded_steps(plan)[1])
+
+    @property
+    def others(self) -> list[int]:
+        """The steps that do not run in C."""
+        return self._steps.others
 
     def __contains__(self, number: int) -> bool:
         """Tells whether a step may run in C."""
@@ -80,6 +101,10 @@ class FusedSteps:
         """The end of the steps that run in C from one on."""
         return self._steps.end(begin)
 
+    def done(self) -> None:
+        """Nothing runs from here on, nor goes backward."""
+        self._steps.done()
+
     @property
     def under_way(self) -> int:
         """The step that runs, or ran last."""
@@ -87,8 +112,11 @@ class FusedSteps:
 
     def run(self, begin: int, end: int, tape: History | None) -> RanFused | None:
         """Run steps, up to one that has to run otherwise; None if that is the first."""
-        learned, read = (NO_FLAGS, NO_FLAGS) if tape is None else (tape.learned_rows, tape.read_rows)
-        ways = self._steps.choose(begin, end, self._recorded, learned, read, _Learner(tape), self)
+        steps = self._steps
+        if tape is None:
+            ways = steps.choose(begin, end, NO_FLAGS, NO_FLAGS, _UNTAPED, self)
+            return RanFused(steps.run(begin, ways, self), {}) if ways else None
+        ways = steps.choose(begin, end, tape.learned_rows, tape.read_rows, _Learner(tape), self)
         if not ways:
             return None
         versions = {}
@@ -100,7 +128,7 @@ class FusedSteps:
 
     def start(self, begin: int) -> Ahead | None:
         """Run all steps from one on, without recording, while Python goes on; None if one has to run otherwise."""
-        ways = self._steps.choose(begin, len(self.plan.steps), self._recorded, NO_FLAGS, NO_FLAGS, _Learner(None), self)
+        ways = self._steps.choose(begin, len(self.plan.steps), NO_FLAGS, NO_FLAGS, _UNTAPED, self)
         if begin + len(ways) < len(self.plan.steps):
             return None
         return self._steps.start(begin, ways, self, self._arrays)
@@ -169,10 +197,6 @@ class FusedSteps:
     def learned(self, array: Any) -> int:
         """The address of a weight's gradient."""
         return int(self._learned(array).data_ptr())
-
-
-def _nothing(asked: Any) -> Any:
-    raise RuntimeError("a gradient is requested outside of a backward pass")
 
 
 def _program(kind: Kind) -> RowProgram:

@@ -19,7 +19,7 @@ from gluonjit.engines.torch.buffers import as_captured
 from gluonjit.engines.torch.chunks import Chunk, Coming, Result
 from gluonjit.engines.torch.failures import failed
 from gluonjit.engines.torch.finite import Finite
-from gluonjit.engines.torch.fused_steps import FusedSteps
+from gluonjit.engines.torch.fused_steps import FusedSteps, recorded_steps
 from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.history import joined_history
 from gluonjit.engines.torch.hooked import LEARNING, plain
@@ -56,33 +56,37 @@ class Session(ArraySession):
     recorded by itself; `Tape` goes backward through them, as one function of PyTorch's autograd.
     """
 
+    snapshots: Sequence[Held] = ()  # buffers that were written to before this
+    lost: Sequence[tuple[Place, CaptureError]] = ()  # rows of tensors that were written to before this
+    tape: Tape | None
+    _fused: FusedSteps | None = None
+    _chunk: Chunk | None = None  # the last that was asked for
+    _read: set[int] | None = None  # arenas that steps read
+    _unread: list[LookupChunk] | None = None
+    _makers: dict[Place, int] | None = None  # steps, by the places of their results
+    _indices = Indices({}, {})  # of steps that do not run in C
+
     def __init__(self, plan: Plan, report: Counts, options: Options, samples: int, provenance: Provenance) -> None:
         super().__init__(plan, report, options, provenance)
-        self.finite = Finite(provenance) if options.check_finite else None
-        self.snapshots: list[Held] = []  # buffers that were written to before this
-        self.tape: Tape | None = None
-        self._fused: FusedSteps | None = None
+        if options.check_finite:
+            self.finite = Finite(provenance)
         self._inputs: dict[Place, list[Input]] = {}
-        self.lost: list[tuple[Place, CaptureError]] = []  # rows of tensors that were written to before this
         self._chunks: dict[Place, Chunk] = {}
-        self._chunk: Chunk | None = None  # the last that was asked for
-        self._read: set[int] | None = None  # arenas that steps read
-        self._unread: list[LookupChunk] = []
-        self._makers: dict[Place, int] = {}  # steps, by the places of their results
+        self._arenas: dict[int, Chunk] = {}  # the small ones, as chunks
         self._prepare(options, samples)
 
     def _prepare(self, options: Options, samples: int) -> None:
         """Make room for rows, and find out how each step runs."""
         plan = self.plan
         self.make_room()
-        taped = any([is_recorded(step.mode) for step in plan.steps])
+        taped = recorded_steps(plan)[0]
         self.tape = Tape(self.report, plan, samples, options.profile, self.finite) if taped else None
         fused = self._fused = self._fusing(options)
         if self.tape is not None:
             self.tape.fused = fused
-        graphs = [number for number in range(len(plan.steps)) if number not in fused]
-        self._indices = Indices({}, {})
+        graphs = fused.others
         if graphs:
+            self._indices = Indices({}, {})
             self._indices.upload(plan, graphs)
 
     def _fusing(self, options: Options) -> FusedSteps:
@@ -125,7 +129,7 @@ class Session(ArraySession):
         if chunk.spec.device != "cpu" or not self._has_room(place) or not table.fits or weight.is_conj():
             return False
         size, begin = weight.shape[1] * weight.element_size(), weight.data_ptr()
-        if not begin or max(chunk.indices) >= len(weight):
+        if not begin or max(chunk.indices) >= weight.shape[0]:
             return False
         to = self.arrays[place.arena].data_ptr() + place.begin * size
         for number in chunk.indices:
@@ -143,6 +147,8 @@ class Session(ArraySession):
         arena = chunk.place.arena
         if arena in self._read:
             return True
+        if self._unread is None:
+            self._unread = []
         self._unread.append(chunk)
         return False
 
@@ -192,7 +198,7 @@ class Session(ArraySession):
         error = both(CaptureError, RuntimeError, text)  # the class of PyTorch's own errors of writes in place
         if self.plan.reads(place.arena, np.arange(place.begin, place.end)):
             raise error
-        self.lost.append((place, error))
+        self.lost = [*self.lost, (place, error)]
 
     def kept(self, rows: Any, own: bool) -> Any:
         """The program may write to its own tensor later, which what has been captured must not show."""
@@ -305,8 +311,14 @@ class Session(ArraySession):
         return array.index_select(0, index)
 
     def result(self, arena: int, position: int) -> Result:
-        """Finds a live value's rows: in a copy of those of its step, so that the arena can go."""
+        """Finds a live value's rows: in an arena that may stay, or a copy of those of its step, so that it can go."""
+        small = self._arenas.get(arena)
+        if small is not None:
+            return Result(small, position)
         chunk = self._chunk
+        if chunk is None and self.ahead is None and self._stays(arena) and not self._whole(arena):
+            small = self._arenas[arena] = Chunk(self.arrays[arena], self.plan, Place(arena, 0, self.plan.arenas[arena].rows))
+            return Result(small, position)
         if chunk is None or chunk.place.arena != arena or not chunk.place.begin <= position < chunk.place.end:
             chunk = self._chunk = self._chunk_at(self.place_of(arena, position))
         chunk.readers.values += 1
@@ -337,7 +349,7 @@ class Session(ArraySession):
 
     def _note_nodes(self, chunk: Chunk, place: Place) -> None:
         """Tell a chunk that may get a history of the nodes that it is from."""
-        if not self._makers:
+        if self._makers is None:
             self._makers = {place: number for number, step in enumerate(self.plan.steps) for place in step.places}
         step = self.plan.steps[self._makers[place]]
         output = step.places.index(place)
@@ -375,8 +387,8 @@ class Session(ArraySession):
 
     def _put_unread(self) -> None:
         """Put numbers into their place that no step has read."""
-        unread, self._unread = self._unread, []
-        for chunk in unread:
+        unread, self._unread = self._unread, None
+        for chunk in unread or ():
             self.put(chunk.place, self._lookup_index(chunk).to(dtype_named(chunk.spec.dtype)))
 
     def _rows_of(self, place: Place, positions: Sequence[int]) -> Any:
@@ -405,6 +417,8 @@ class Session(ArraySession):
 
     def finish(self) -> None:
         """Give the values that somebody can read their history, and forget what only the run needed."""
-        self._indices = Indices({}, {})
+        self._indices = Session._indices
         if self.tape is not None:
             joined_history(self.tape, self._chunks)
+        elif self._fused is not None and self.ahead is None:
+            self._fused.done()

@@ -50,8 +50,8 @@ class Chooser:
 
     def setting(self, training: bool) -> Setting:
         """Returns how the next batch is captured: as was best for the last one of its phase."""
-        last = self._last.get(training)
-        if last is None or self._pinned:
+        last = None if self._pinned else self._last.get(training)
+        if last is None:
             return self._first
         capture = last.capture(may_look())
         return Setting(*capture, last.scheduler(capture))
@@ -99,7 +99,10 @@ class Chooser:
     ) -> Plan:
         """Return the plan of a flush, by the best known scheduler."""
         capture = captured.capture
-        training = any([is_recorded(record.mode) for record in records])
+        training = False
+        for record in records:
+            if is_recorded(record.mode):
+                training = True
         key = (training, samples.bit_length())
         study = self._studies.get(key)
         if study is None:
@@ -114,17 +117,23 @@ class Chooser:
             study.profiled.add(capture)
         elif looked:
             plans = self._look(study, planner, capture, Seen(counts_of(records), samples, training), model())
-        setting = Setting(*capture, study.scheduler(capture))
-        way = setting.scheduler, setting.granularity
+        scheduler = study.scheduler(capture)
+        setting = captured if scheduler == captured.scheduler else Setting(*capture, scheduler)
+        way = scheduler, setting.granularity
         plan = plans[way] if way in plans else planner.plan(*way)
         if self._waits == AUTO and samples:
             seen = Seen(counts_of(records), samples, training)
             self._pays = self._samples_that_pay(plan, seen, setting, model())
         if study.drifted(capture, plan.nodes, max(samples, 1)):
             del self._studies[key]
-        ranked = tuple(sorted(study.estimates.values(), key=lambda each: each.per_sample)) if study.estimates else ()
-        origin = "" if ranked else self._origin  # which no study of this process has followed
-        self.choice = Choice(setting, study.chosen is not None, looked, profiled, ranked, dict(study.ruled_out), origin)
+        shown = study.shown
+        if shown is None or looked or profiled or shown.setting != setting:
+            ranked = tuple(sorted(study.estimates.values(), key=lambda each: each.per_sample))
+            origin = "" if ranked else self._origin  # which no study of this process has followed
+            ruled_out = dict(study.ruled_out)
+            shown = Choice(setting, study.chosen is not None, looked, profiled, ranked, ruled_out, origin)
+            study.shown = None if looked or profiled else shown
+        self.choice = shown
         return plan
 
     def _look(

@@ -10,10 +10,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakSet
 
 from gluonjit.analysis.pace import Outcome, Pace, Shown
+from gluonjit.analysis.ways import Setting
 from gluonjit.hybrid.options import EAGER, Options
 
 _PAUSE = 10.0  # calls: a longer time between two of them does not count
@@ -79,19 +80,6 @@ def clear_paces() -> None:
     drop()
     for paces in _known:
         paces.phases = (Pace(False), Pace(True))
-
-
-class Flushed(NamedTuple):
-    """Notes of a flush for its stretch.
-
-    looked: whether other ways were looked at in it; traced: whether something was traced for it; way: how it was
-    captured and scheduled; named: whether its options name a way, so that no stretch is timed.
-    """
-
-    looked: bool
-    traced: bool
-    way: str
-    named: bool
 
 
 class Stretch:
@@ -271,14 +259,17 @@ def compares() -> bool:
     return stretch is not None and stretch.timed and (stretch.pace.compares or stretch.explores is not None)
 
 
-def note_flush(flushed: Flushed) -> None:
-    """Add a flush to the stretch; one with a named way belongs to another block, whose report shows no paces."""
+def note_flush(way: Setting, named: bool, unlike: bool) -> None:
+    """Add a flush to the stretch; one with a named way belongs to another block, whose report shows no paces.
+
+    unlike: whether other ways were looked at in it, or something was traced for it.
+    """
     stretch = HERE.stretch
-    if flushed.named:
+    if named:
         HERE.paces = None
     elif stretch is not None:
-        stretch.unlike = stretch.unlike or flushed.looked or flushed.traced
-        stretch.way = flushed.way
+        stretch.unlike = stretch.unlike or unlike
+        stretch.way = f"{way.granularity}/{way.scheduler}"
 
 
 def note_look(chooser: Any) -> None:

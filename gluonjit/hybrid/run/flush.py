@@ -21,7 +21,7 @@ from gluonjit.graph.modes import is_recorded
 from gluonjit.graph.origins import Line
 from gluonjit.hybrid.choose.choosing import chooser_of
 from gluonjit.hybrid.choose.costs import cost_model
-from gluonjit.hybrid.choose.pacing import Flushed, compares, note_flush, note_look
+from gluonjit.hybrid.choose.pacing import compares, note_flush, note_look
 from gluonjit.hybrid.explain.advice import after_flush
 from gluonjit.hybrid.explain.counts import STEP_PARTS
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
@@ -134,10 +134,8 @@ class FlushingBatch(Batch):
             if plan.arena[row] >= 0:  # others nobody reads
                 plan.overwritten.append((int(plan.arena[row]), int(plan.position[row])))
         report.choice = choice = self.chooser.choice
-        way = f"{choice.setting.granularity}/{choice.setting.scheduler}"
         misses = report.cache["misses"]
-        looked = choice.looked or choice.profiled
-        note_flush(Flushed(looked, misses > self.traced, way, self.chooser.named))
+        note_flush(choice.setting, self.chooser.named, choice.looked or choice.profiled or misses > self.traced)
         self.traced = misses
         return plan
 

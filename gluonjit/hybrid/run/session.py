@@ -40,15 +40,17 @@ class Session:
         self.provenance = provenance
         self.profile = options.profile
         self.flush = report.flushes  # its number
-        self._places: dict[int, tuple[list[int], list[Place]]] = {}  # by arena, and where they begin
 
     def place_of(self, arena: int, position: int) -> Place:
         """The place of the input, or of the step's result, that a row of an arena belongs to."""
-        if arena not in self._places:
-            places = [chunk.place for chunk in self.plan.inputs if chunk.place.arena == arena]
-            places += [place for step in self.plan.steps for place in step.places if place.arena == arena]
-            self._places[arena] = [place.begin for place in places], places
-        begins, places = self._places[arena]
+        plan = self.plan
+        known: dict[int, tuple[list[int], list[Place]]] = plan.common.setdefault("places", {})  # by arena
+        found = known.get(arena)
+        if found is None:
+            places = [chunk.place for chunk in plan.inputs if chunk.place.arena == arena]
+            places += [place for step in plan.steps for place in step.places if place.arena == arena]
+            found = known[arena] = [place.begin for place in places], places
+        begins, places = found
         return places[bisect_right(begins, position) - 1]
 
     def lap(self, number: int, part: str, begin: float) -> float:

@@ -55,7 +55,6 @@ class FlushingBatch(Batch):
     def __init__(self, engine: Any, options: Options, explicit: bool = False, region: Hashable = None) -> None:
         self.chooser = chooser_of(options, region)
         self.misses = 0  # of the cache, up to the last flush that the cost model has learned from
-        self.traced = 0  # of the cache's misses, up to the last flush
         super().__init__(engine, options, Report(), explicit)
 
     def choose(self, begins: bool = False) -> None:
@@ -135,10 +134,8 @@ class FlushingBatch(Batch):
                 plan.overwritten.append((int(plan.arena[row]), int(plan.position[row])))
         report.choice = choice = self.chooser.choice
         way = f"{choice.setting.granularity}/{choice.setting.scheduler}"
-        misses = report.cache["misses"]
         looked = choice.looked or choice.profiled
-        note_flush(Flushed(looked, misses > self.traced, way, self.chooser.named))
-        self.traced = misses
+        note_flush(Flushed(looked, way, self.chooser.named))
         return plan
 
     def _run_options(self) -> Options:

@@ -29,9 +29,12 @@ _MOST = 256  # operands of a node that is captured in C
 
 
 class GraphRows:
-    """The number of rows of a graph, and which are whose: a base of graphs, so that compiled code counts them."""
+    """The number of rows of a graph, and which are whose: a base of graphs, so that compiled code counts them.
 
-    __slots__ = ("lookups", "rows", "single_rows")
+    wholes: the host's integers that are rows, as `lookups` has them, and how one looks; None before the first.
+    """
+
+    __slots__ = ("lookups", "rows", "single_rows", "wholes")
 
 
 class BatchRoom:

@@ -3,7 +3,8 @@
 
 #include "fast.h"
 
-enum { FREE, SUM, ROWS, STACK, VIEW }; /* as in engines/torch/doors.py: a node always; or for some arguments a reference */
+/* As in engines/torch/doors.py: a node always; for some arguments a reference; or nodes of other cells, by known numbers. */
+enum { FREE, SUM, ROWS, STACK, VIEW, PICK, INTO, MEAN };
 
 /* Whether a lazy tensor's value is there, and holds no whole numbers, which may be known. */
 static int is_float(PyObject *arg) {
@@ -157,6 +158,105 @@ static int refers(PyObject *graph, int sort, PyObject *const *args, Py_ssize_t c
     return sort == FREE || (sort == VIEW && is_view(args, count, kwargs));
 }
 
+/* The value of a lazy tensor of this graph, as an operand: borrowed, or NULL. */
+static Value *operand(PyObject *arg, PyObject *graph) {
+    Value *value;
+    if (Py_TYPE(arg) != names.torch.lazy[0] || is_stale(arg)) return NULL;
+    value = (Value *)SLOT(arg, names.torch.lazy_v[0]);
+    if (value == NULL || Py_TYPE(value) != core.value_type || value->graph != graph) return NULL;
+    return Py_TYPE(value->spec) == names.spec_type ? value : NULL;
+}
+
+/* `x.index_select(0, numbers)` of known numbers, which do not count from the end. */
+static PyObject *picked(PyObject *graph, PyObject *const *args, Py_ssize_t count) {
+    PyObject *numbers = count == 3 && is_zero(args[1]) ? known_numbers(args[2]) : NULL, *value, *found = NULL;
+    Py_ssize_t k, size = numbers == NULL ? 0 : PyList_GET_SIZE(numbers);
+    int over;
+    for (k = 0; k < size; k++) {
+        PyObject *number = PyList_GET_ITEM(numbers, k);
+        if (!PyLong_CheckExact(number) || PyLong_AsLongAndOverflow(number, &over) < 0 || over) size = 0;
+    }
+    value = size ? Py_XNewRef((PyObject *)sliceable(args[0], graph)) : NULL;
+    if (value != NULL) found = referring(rows_at(value, numbers));
+    Py_XDECREF(value);
+    Py_XDECREF(numbers);
+    return found;
+}
+
+/* `base.index_add(0, numbers, source)` of known numbers: see engines/torch/segments.py. The door has the cell, and what
+   it is given after its operands. */
+static PyObject *into(PyObject *state, PyObject *graph, PyObject *door, PyObject *const *args, Py_ssize_t count) {
+    enum { OPERANDS = 5, ALL = 8 };
+    PyObject *numbers = NULL, *operands = NULL, *given[ALL] = {NULL}, *base, *source, *result = NULL;
+    Py_ssize_t more = PyTuple_GET_SIZE(door) - 3, k;
+    if (count != 4 || !is_zero(args[1]) || more < 0 || OPERANDS + more > ALL) return NULL;
+    base = Py_XNewRef((PyObject *)operand(args[0], graph));
+    source = Py_XNewRef((PyObject *)operand(args[3], graph));
+    if (base != NULL && source != NULL && is_float(args[0])) numbers = known_numbers(args[2]);
+    if (numbers != NULL) operands = numbers_into(base, source, numbers);
+    if (operands != NULL && PyTuple_CheckExact(operands) && PyTuple_GET_SIZE(operands) == OPERANDS - 2) {
+        given[0] = Py_NewRef(args[0]);
+        given[1] = Py_NewRef(args[3]);
+        for (k = 2; k < OPERANDS && given[k - 1] != NULL; k++) given[k] = tensor_of(PyTuple_GET_ITEM(operands, k - 2));
+        for (k = 0; k < more; k++) given[OPERANDS + k] = Py_NewRef(PyTuple_GET_ITEM(door, 3 + k));
+        if (given[OPERANDS - 1] != NULL)
+            result = capture_function(state, PyTuple_GET_ITEM(door, 2), NULL, given, OPERANDS + more, NULL);
+    }
+    for (k = 0; k < ALL; k++) Py_XDECREF(given[k]);
+    Py_XDECREF(operands);
+    Py_XDECREF(numbers);
+    Py_XDECREF(source);
+    Py_XDECREF(base);
+    return result;
+}
+
+/* Whether `mean` is asked for that of rows, whose number is then an operand. */
+static int is_of_rows(PyObject *graph, PyObject *const *args, Py_ssize_t count, PyObject *kwargs) {
+    PyObject *axis = count == 2 ? args[1] : NULL, *shape, *mode, *device;
+    Value *value = count ? operand(args[0], graph) : NULL;
+    if (kwargs != NULL)
+        axis = count == 1 && PyDict_GET_SIZE(kwargs) == 1 ? PyDict_GetItemWithError(kwargs, str_dim) : NULL;
+    if (axis == NULL || value == NULL || !is_zero(axis) || !is_float(args[0])) return 0;
+    shape = ((Spec *)value->spec)->shape;
+    mode = ((Spec *)value->spec)->mode;
+    device = ((Spec *)value->spec)->device;
+    return shape != NULL && PyTuple_Check(shape) && PyTuple_GET_SIZE(shape) > 1 && mode != NULL && PyUnicode_Check(mode) &&
+           device != NULL && PyUnicode_Check(device) && PyUnicode_CompareWithASCIIString(mode, "rows") == 0 &&
+           PyUnicode_CompareWithASCIIString(device, "cpu") == 0;
+}
+
+/* The sum of rows by their number, of which the door has the cells. */
+static PyObject *mean(PyObject *state, PyObject *graph, PyObject *door, PyObject *tensor) {
+    PyObject *value = Py_XNewRef((PyObject *)operand(tensor, graph)), *zero = PyLong_FromLong(0), *count = NULL;
+    PyObject *number = NULL, *summed[2], *divided[2] = {NULL, NULL}, *result = NULL;
+    if (value != NULL && zero != NULL && PyTuple_GET_SIZE(door) == 4) {
+        count = PyLong_FromSsize_t(((Spec *)((Value *)value)->spec)->rows);
+        number = count == NULL ? NULL : whole_number(graph, count);
+        divided[1] = number == NULL || number == Py_None ? NULL : tensor_of(number);
+        summed[0] = tensor;
+        summed[1] = zero;
+        if (divided[1] != NULL) divided[0] = capture_function(state, PyTuple_GET_ITEM(door, 2), NULL, summed, 2, NULL);
+        if (divided[0] != NULL) result = capture_function(state, PyTuple_GET_ITEM(door, 3), NULL, divided, 2, NULL);
+    }
+    Py_XDECREF(divided[0]);
+    Py_XDECREF(divided[1]);
+    Py_XDECREF(number);
+    Py_XDECREF(count);
+    Py_XDECREF(zero);
+    Py_XDECREF(value);
+    return result;
+}
+
+/* What comes of a call by known numbers inside of a sample: 1 where it is a node like others; 0 and maybe a result. */
+static int by_numbers(PyObject *state, PyObject *graph, PyObject *door, int sort, PyObject *const *args, Py_ssize_t count,
+                      PyObject *kwargs, PyObject **result) {
+    if (sort == MEAN && !is_of_rows(graph, args, count, kwargs)) return !PyErr_Occurred();
+    if (sort == MEAN) *result = mean(state, graph, door, args[0]);
+    if (sort == INTO && kwargs == NULL) *result = into(state, graph, door, args, count);
+    if (sort == PICK && kwargs == NULL) *result = picked(graph, args, count);
+    return 0;
+}
+
 /* Whether an argument waits for this graph to run. */
 static int waits(PyObject *const *args, Py_ssize_t count, PyObject *graph) {
     Py_ssize_t k;
@@ -194,7 +294,8 @@ static PyObject *entered(PyObject *state, PyObject *door, PyObject *func, PyObje
     if (graph == NULL || Py_TYPE(graph) != names.graph_type) goto done;
     inside = is_inside(state, batch);
     if (PyErr_Occurred() || (!inside && !waits(args, count, graph))) goto done;
-    if (!refers(graph, sort, args, count, kwargs, &result) || PyErr_Occurred()) goto done;
+    if (sort >= PICK && (!inside || !by_numbers(state, graph, door, sort, args, count, kwargs, &result))) goto done;
+    if (sort < PICK && (!refers(graph, sort, args, count, kwargs, &result) || PyErr_Occurred())) goto done;
     viewing = sort == VIEW ? func : NULL;
     result = inside ? capture_function(state, cell, viewing, args, count, kwargs)
                     : outside(state, batch, cell, viewing, args, count, kwargs);
@@ -255,7 +356,7 @@ static PyObject *door_of(PyObject *func) {
         PyErr_Clear(); /* Python says so */
         return NULL;
     }
-    if (!PyTuple_CheckExact(door) || PyTuple_GET_SIZE(door) != 2) return no_such_slot(door, &PyTuple_Type);
+    if (!PyTuple_CheckExact(door) || PyTuple_GET_SIZE(door) < 2) return no_such_slot(door, &PyTuple_Type);
     Py_INCREF(door);
     old_func = latest[place].func;
     old_door = latest[place].door;

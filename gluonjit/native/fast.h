@@ -149,6 +149,11 @@ PyObject *through(PyObject *func, PyObject *const *args, Py_ssize_t count, PyObj
 PyObject *rows_by(PyObject *value, PyObject *key);
 PyObject *rows_at(PyObject *value, PyObject *numbers);
 
+/* graph/entries.py: a list of numbers of rows of a Value, how many it has, and how many there are, as values: a tuple, or
+   None where Python has to see to it; a whole number as a value, or None */
+PyObject *numbers_into(PyObject *base, PyObject *source, PyObject *numbers);
+PyObject *whole_number(PyObject *graph, PyObject *number);
+
 PyObject *keep_call(PyObject *module, PyObject *const *args, Py_ssize_t count);
 
 /* graph/joining.py: values one after the other, a list of them, or None where Python has to see to it; a copy of one */
@@ -159,6 +164,8 @@ PyObject *rows_seen_as(PyObject *value, PyObject *spec);
 /* slices.c */
 
 PyObject *slice_of(const Framework *of, int interface, PyObject *array, PyObject *key);
+/* The numbers of a lazy tensor of one axis of them, which is known: a list, or NULL and maybe an exception. */
+PyObject *known_numbers(PyObject *key);
 
 /* arrays.c */
 

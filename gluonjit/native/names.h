@@ -51,7 +51,7 @@ typedef struct {
 typedef struct {
     PyObject_HEAD
     Py_ssize_t rows;
-    PyObject *single_rows, *lookups;
+    PyObject *single_rows, *lookups, *wholes;
 } GraphRows;
 
 typedef struct {
@@ -114,7 +114,7 @@ typedef struct {
     PyObject *autocast;    /* () -> whether autocast is on */
     PyObject *overridden;  /* () -> whether functions go somewhere else first */
     PyTypeObject *parameter_type, *dtype_type;
-    PyObject *doors;       /* function -> (its cell, sort of its door) */
+    PyObject *doors;       /* function -> (its cell, sort of its door, and what else is captured in its place) */
     PyObject *operate;     /* (func, types, args, kwargs): what a call without a door gives */
     PyObject *error_of;    /* (func, args, kwargs, error) -> what is raised for an error in such a call */
     PyObject *make;        /* (value) -> a new LazyTensor */

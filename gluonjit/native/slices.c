@@ -37,8 +37,7 @@ int note_view(const Framework *of, int interface, PyObject *view, PyObject *arra
     return 0;
 }
 
-/* The numbers of a lazy tensor of one axis of them, which is known: a list, or NULL and maybe an exception. */
-static PyObject *listed(PyObject *key) {
+PyObject *known_numbers(PyObject *key) {
     PyObject *value, *tensor, *found, *shape;
     Spec *spec;
     if (Py_TYPE(key) != names.torch.lazy[0] || is_stale(key)) return NULL;
@@ -62,7 +61,7 @@ static PyObject *listed(PyObject *key) {
 static PyObject *rows_of(const Framework *of, PyObject *state, PyObject *value, PyObject *key) {
     PyObject *numbers, *found, *result;
     if (of != &names.torch || numbers_of(state)->inside == 0) return NULL;
-    numbers = listed(key);
+    numbers = known_numbers(key);
     if (numbers == NULL) return NULL;
     found = rows_at(value, numbers);
     Py_DECREF(numbers);

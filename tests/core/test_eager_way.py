@@ -298,3 +298,54 @@ def test_a_report_tells_of_no_other_models_ways(program: Any, free: None) -> Non
     other.hybridize(granularity="batched")
     other.train(1)
     assert gluonjit.explain().ways == []
+
+
+class _Engine:
+    def wait(self) -> None:
+        pass
+
+    def may_choose(self) -> bool:
+        return True
+
+
+def stretch_of(monkeypatch: pytest.MonkeyPatch, calls: int, seconds: float, traced: float) -> pacing.Stretch:
+    """A batched stretch of so many calls, which took so long, as a clock says that a test moves."""
+    now = [0.0]
+    monkeypatch.setattr(pacing, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(Pace, "wants_eager", property(lambda self: False))
+    monkeypatch.setattr(pacing, "FORCED", [])
+    found = pacing.Stretch(LOCAL.state, pacing.Paces(True), False, _Engine())
+    monkeypatch.setattr(pacing.HERE, "stretch", found)
+    for _ in range(calls):
+        found.calls += 1
+        found.enter()
+        with pacing.TRACE:
+            now[0] += traced / calls
+        now[0] += (seconds - traced) / calls
+        found.leave()
+    return found
+
+
+def added(monkeypatch: pytest.MonkeyPatch, stretch: pacing.Stretch) -> Outcome:
+    told: list[Outcome] = []
+    monkeypatch.setattr(Pace, "add", lambda self, ran: told.append(ran))
+    stretch.close()
+    (outcome,) = told
+    return outcome
+
+
+@pytest.mark.parametrize(("traced", "unlike"), [(0.0, False), (0.01, False), (0.5, True)])
+def test_a_trace_that_takes_next_to_nothing_makes_a_minibatch_no_other(
+    monkeypatch: pytest.MonkeyPatch, traced: float, unlike: bool
+) -> None:
+    assert added(monkeypatch, stretch_of(monkeypatch, 4, 1.0, traced)).unlike is unlike
+
+
+@pytest.mark.parametrize(("calls", "rate"), [(2, 0.0), (10, 0.05)])
+def test_from_few_calls_there_is_no_telling_what_one_takes(
+    monkeypatch: pytest.MonkeyPatch, calls: int, rate: float
+) -> None:
+    """The first calls of an abandoned look do much that comes once, beside traces."""
+    stretch = stretch_of(monkeypatch, calls, 1.0, 0.5)
+    stretch.abandon()
+    assert added(monkeypatch, stretch).rate == pytest.approx(rate)

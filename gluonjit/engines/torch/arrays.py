@@ -18,6 +18,8 @@ FLOATS = {"float16", "bfloat16", "float32", "float64"}
 LEARNABLE = FLOATS | {"complex32", "complex64", "complex128"}
 """Dtypes of tensors that gradients may go through."""
 INTEGERS = {"int32", "int64", "int16", "int8", "uint8"}
+WHOLE = INTEGERS | {"bool"}
+"""Dtypes of tensors whose numbers are known where they are on the host."""
 _BY_NUMBERS = {"float32", "float64", "bool", "float16", *INTEGERS}
 _SMALL = 4096  # bytes: up to here equal tensors are told by their numbers
 _MOST_LOOKS = 10_000

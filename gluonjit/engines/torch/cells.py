@@ -14,8 +14,8 @@ from gluonjit.compiled import FAST
 from gluonjit.engines.torch.buffers import is_constant
 from gluonjit.engines.torch.cell import Call, Cell
 from gluonjit.engines.torch.hooked import autocast, current_mode
-from gluonjit.engines.torch.known import as_known, known, may_be_known
-from gluonjit.engines.torch.lazy import LazyTensor, wrap
+from gluonjit.engines.torch.known import known, may_be_known
+from gluonjit.engines.torch.lazy import LazyTensor, as_known, wrap
 from gluonjit.engines.torch.lookups import look_up, table_of
 from gluonjit.engines.torch.operands import Unfit, current, leaf, value_of
 from gluonjit.engines.torch.records import ASKED, Refusal, looks_of, record_of, trace_again
@@ -51,8 +51,9 @@ _CONSTANTS = (
 _MOST = 4096
 _NO_NAMES: dict[str, Any] = {}
 _operators: OrderedDict[Any, Cell] = OrderedDict()
-DOORS: dict[Any, tuple[Cell, int]] = {}
-"""Functions of which C captures calls by itself: their cell, and the sort of their door (see `doors`)."""
+DOORS: dict[Any, tuple[Any, ...]] = {}
+"""Functions of which C captures calls by itself: their cell, the sort of their door (see `doors`), and what else is
+captured in their place."""
 
 
 _AUTOCAST = [name for name in ("cpu", "cuda", "xpu", "mps") if torch.amp.is_autocast_available(name)]

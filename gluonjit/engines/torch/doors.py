@@ -23,9 +23,10 @@ from gluonjit.engines.torch.cells import DOORS
 from gluonjit.engines.torch.known import LIKE
 from gluonjit.engines.torch.lazy import LazyTensor
 
-FREE, SUM, ROWS, STACK, VIEW = range(5)
+FREE, SUM, ROWS, STACK, VIEW, PICK, INTO, MEAN = range(8)
 """Sorts of doors: a call is a node always, is none where it adds 0, joins whole rows, or stacks arrays; or it is one
-that gives views, where Python has made one of the same constants, of a tensor that looks so."""
+that gives views, where Python has made one of the same constants, of a tensor that looks so. By known numbers a call
+picks rows, or is captured as nodes of other cells (see `segments`)."""
 SORTS: dict[Any, int] = {
     **dict.fromkeys(VIEWING - {torch.detach, torch.Tensor.detach, DATA, *LIKE}, VIEW),
     torch.Tensor.add: SUM,
@@ -33,20 +34,27 @@ SORTS: dict[Any, int] = {
     torch.concat: ROWS,
     torch.concatenate: ROWS,
     torch.stack: STACK,
+    torch.Tensor.index_select: PICK,
+    torch.index_select: PICK,
+    torch.Tensor.index_add: INTO,
+    torch.index_add: INTO,
+    torch.Tensor.mean: MEAN,
+    torch.mean: MEAN,
 }
 _WITHOUT_A_SAY = frozenset({torch.Tensor, torch.nn.Parameter, type(None), bool, int, float, str})
 _SIGNS = "add sub mul truediv floordiv mod matmul".split()
 _COMPARED = "lt le gt ge eq ne".split()
 _METHODS = (
     "tanh sigmoid relu exp log sqrt sum matmul mm mv dot add sub mul div pow neg softmax log_softmax "
-    "view reshape transpose t permute unsqueeze squeeze flatten select narrow chunk unbind expand to float"
+    "view reshape transpose t permute unsqueeze squeeze flatten select narrow chunk unbind expand to float "
+    "mean index_add index_select"
 ).split()
 
 
-def admit(func: Any, cell: Cell) -> None:
-    """Give a function a door, where there are doors."""
+def admit(func: Any, cell: Cell, besides: Callable[[Any], tuple[Any, ...]]) -> None:
+    """Give a function a door, where there are doors. `besides` tells what else is captured in its place."""
     if FAST is not None and func not in DOORS:
-        DOORS[func] = (cell, SORTS.get(func, FREE))
+        DOORS[func] = (cell, SORTS.get(func, FREE), *besides(func))
 
 
 def handled(public_api: Any, relevant_args: Any, /, *args: Any, **kwargs: Any) -> Any:

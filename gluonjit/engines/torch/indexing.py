@@ -15,8 +15,8 @@ from gluonjit.engines.torch.aliases import dummy
 from gluonjit.engines.torch.buffers import is_constant
 from gluonjit.engines.torch.cells import as_lazy, captured_operator
 from gluonjit.engines.torch.held import Held
-from gluonjit.engines.torch.known import as_known, known
-from gluonjit.engines.torch.lazy import LazyTensor, noted, wrap
+from gluonjit.engines.torch.known import known
+from gluonjit.engines.torch.lazy import LazyTensor, as_known, noted, wrap
 from gluonjit.engines.torch.lookups import entries, table_of, wholes
 from gluonjit.engines.torch.operands import Key, concrete
 from gluonjit.engines.torch.references import value_to_slice

@@ -12,12 +12,10 @@ from typing import Any
 import torch
 from torch._C._functorch import is_functorch_wrapped_tensor
 
-from gluonjit.engines.torch.arrays import spec_of
-from gluonjit.engines.torch.lazy import LazyTensor, waits, wrap
+from gluonjit.engines.torch.arrays import WHOLE
+from gluonjit.engines.torch.lazy import LazyTensor, as_known, waits
 from gluonjit.engines.torch.operands import concrete, current, in_memory
-from gluonjit.graph import Value
 
-WHOLE = frozenset(["int64", "int32", "int16", "int8", "uint8", "bool"])
 _WHOLE = frozenset(getattr(torch, name) for name in WHOLE)
 _CPU = torch.device("cpu")
 
@@ -58,13 +56,6 @@ CHEAP: frozenset[Any] = frozenset(
 def is_whole(tensor: Any) -> bool:
     """Tells whether a computed tensor holds integers or truth values, on the host."""
     return tensor.dtype in _WHOLE and tensor.device == _CPU and tensor.layout is torch.strided
-
-
-def as_known(tensor: Any) -> LazyTensor:
-    """A tensor of integers that is there, as what a program that is captured works on."""
-    found = wrap(Value(0, 0, spec_of(tensor), None, False, tensor))
-    found._c = tensor
-    return found
 
 
 def may_be_known(tensor: Any) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from gluonjit.compiled import FAST
-from gluonjit.engines.torch.arrays import FLOATS, LEARNABLE, device_named, dtype_named, meta_of
+from gluonjit.engines.torch.arrays import FLOATS, LEARNABLE, WHOLE, device_named, dtype_named, meta_of, spec_of
 from gluonjit.engines.torch.hooked import make_subclass
 from gluonjit.engines.torch.operands import Key, concrete, current, in_memory, leaf
 from gluonjit.graph import Value
@@ -203,7 +203,8 @@ class LazyTensor(_Signs, torch.Tensor):  # type: ignore[misc]
         if not self._v.spec.shape:
             raise TypeError("iteration over a 0-d tensor")
         if current(self).graph is None:  # its numbers are there: as eagerly
-            return iter(self.unbind(0))
+            there = known_here(self)
+            return iter(self.unbind(0) if there is None else [as_known(part) for part in there.unbind(0)])
         return iter([self[k] for k in range(self._v.spec.shape[0])])
 
     def item(self) -> Any:
@@ -262,6 +263,10 @@ def item_of(lazy: LazyTensor, key: Any) -> Any:
     """
     value, state = current(lazy), LOCAL.state
     batch = state.batch
+    if value.graph is None and (key.__class__ is int or key.__class__ is slice):
+        there = known_here(lazy)
+        if there is not None:
+            return as_known(there[key])
     if batch is not None and value.graph is batch.graph and not state.paused and state.trace is None:
         if torch.is_grad_enabled() or not value.taped:  # else what is sliced has no history
             kind = key.__class__
@@ -291,6 +296,23 @@ def wrap(value: Value) -> LazyTensor:
 make = wrap
 if FAST is not None:  # takes one that has ended if there is one of this look
     wrap = FAST.tensor
+
+
+def as_known(tensor: Any) -> LazyTensor:
+    """A tensor of integers that is there, as what a program that is captured works on."""
+    found = wrap(Value(0, 0, spec_of(tensor), None, False, tensor))
+    found._c = tensor
+    return found
+
+
+def known_here(lazy: LazyTensor) -> Any:
+    """The tensor of integers that a lazy one stands for, where a program that is captured asks for parts of it."""
+    state = LOCAL.state
+    if not state.inside or state.paused or state.trace is not None:
+        return None
+    if lazy._c.__class__ is not torch.Tensor or lazy._b is not None:
+        return None
+    return lazy._c if lazy._v.spec.dtype in WHOLE and lazy._v.spec.device == "cpu" else None
 
 
 def noted(view: LazyTensor, tensor: LazyTensor, key: Any) -> LazyTensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from math import prod
 from typing import Any
@@ -11,7 +10,7 @@ from gluonjit.engines.torch.arrays import name_of_device, name_of_dtype
 from gluonjit.engines.torch.buffers import note_version
 from gluonjit.engines.torch.inputs import looked_up
 from gluonjit.graph import Spec, Value, intern_spec
-from gluonjit.graph.entries import entries_at, rows_of
+from gluonjit.graph.entries import rows_of, whole
 from gluonjit.graph.references import table_rows
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.failures import refused
@@ -107,10 +106,15 @@ def host_rows(batch: Batch, tensor: Any, row: Spec) -> Value:
 
 def wholes(batch: Batch, *numbers: int | list[int]) -> list[Any]:
     """Integers, and lists of them, none of them negative, each as a tensor of them would be."""
-    row = intern_spec((), "int64", "cpu", "stack")
-    graph = batch.graph
-    entries = graph.entries(integers_of(batch, "int64", "cpu"), row)
-    return [entries_at(graph, entries, item, sys.maxsize, row, False) for item in numbers]
+    begin_wholes(batch)
+    return [whole(batch.graph, item) for item in numbers]
+
+
+def begin_wholes(batch: Batch) -> None:
+    """Let the batch's graph have integers of the host as rows, if it has none yet."""
+    if batch.graph.wholes is None:
+        row = intern_spec((), "int64", "cpu", "stack")
+        batch.graph.wholes = batch.graph.entries(integers_of(batch, "int64", "cpu"), row), row
 
 
 def integers_of(batch: Batch, dtype: str, device: str) -> Integers:

@@ -19,7 +19,7 @@ from gluonjit.engines.torch.operands import concrete
 from gluonjit.engines.torch.records import Refusal, noting
 from gluonjit.engines.torch.references import REFERENCES
 from gluonjit.engines.torch.results import refuse_used
-from gluonjit.engines.torch.segments import INTO_ROWS, mean
+from gluonjit.engines.torch.segments import INTO_ROWS, in_place_of, mean
 from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.engines.torch.writes import target_of, write
 from gluonjit.hybrid.capture.structure import map_structure
@@ -71,7 +71,7 @@ def _found(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
             found = reference(batch, args, kwargs)
             if found is not None:
                 if func in SORTS:
-                    admit(func, cell_of(func, name))
+                    admit(func, cell_of(func, name), _besides)
                 return found
         if func in recurrent.STEPS and not kwargs:
             found = recurrent.run(func, args, capturing)
@@ -80,12 +80,17 @@ def _found(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         cell = cell_of(func, name)
         found = capture(cell, None, func, args, kwargs, batch)
         if func in SORTS or func not in _OTHER_WAYS:
-            admit(func, cell)
+            admit(func, cell, _besides)
         return found
     except Refusal as refusal:
         why = refusal.with_traceback(None)  # else it and this frame would hold each other, and the arguments
     with noting(batch, name, why):
         return run_now(func, args, kwargs)
+
+
+def _besides(func: Any) -> tuple[Any, ...]:
+    """What is captured in place of a function by known numbers: a cell, and what it is given or the next cell."""
+    return in_place_of(getattr(func, "__name__", "")) if func in BY_NUMBERS else ()
 
 
 def run_now(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -13,18 +13,19 @@ import torch
 
 from gluonjit.engines.torch.arrays import FLOATS
 from gluonjit.engines.torch.cell import Call
-from gluonjit.engines.torch.cells import captured_operator
+from gluonjit.engines.torch.cells import captured_operator, cell_of
 from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.kinds import MADE
 from gluonjit.engines.torch.known import known
 from gluonjit.engines.torch.lazy import LazyTensor, wrap
-from gluonjit.engines.torch.lookups import wholes
+from gluonjit.engines.torch.lookups import begin_wholes, wholes
 from gluonjit.engines.torch.operands import Unfit, value_of
 from gluonjit.engines.torch.program import Batched, program_of
 from gluonjit.engines.torch.rules.values import Writer
 from gluonjit.engines.torch.trace import Operand, Trace, TraceOp
 from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind, Output, Spec, Value, intern_spec
+from gluonjit.graph.entries import into
 from gluonjit.hybrid.run.batch import Batch
 
 
@@ -132,14 +133,15 @@ def put(batch: Batch, way: str, base: Any, index: Any, source: Any, *settings: A
     first, second = values[0].spec, values[1].spec
     if first.mode != "rows" or first.dtype not in FLOATS or second is not first.with_rows(len(listed)):
         return None
-    if min(listed) < 0 or max(listed) >= first.rows:
-        return None  # PyTorch refuses it, or counts from the end
+    begin_wholes(batch)
+    found = into(*values, listed)
+    if found is None:
+        return None  # PyTorch refuses a number, or counts from the end
     if base.__class__ is not LazyTensor:
         base = wrap(values[0])
     if source.__class__ is not LazyTensor:
         source = wrap(values[1])
-    places, *sizes = wholes(batch, listed, first.rows, len(listed))
-    return captured_operator(into_rows, (base, source, wrap(places), wrap(sizes[0]), wrap(sizes[1]), way, *settings))
+    return captured_operator(into_rows, (base, source, *map(wrap, found), way, *settings))
 
 
 def _as_rows(batch: Batch, value: Value, tensor: Any) -> Value:
@@ -236,3 +238,12 @@ def mean(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return None
     total = captured_operator(torch.Tensor.sum, (given[0], 0))
     return captured_operator(divided, (total, wrap(*wholes(batch, spec.rows))))
+
+
+def in_place_of(name: str) -> tuple[Any, ...]:
+    """What C captures in place of usual calls of a function: a cell, and what it is given besides or the next cell."""
+    if name == "index_add":
+        return cell_of(into_rows, into_rows.__name__), "index_add", 1  # C tells texts apart by where they are
+    if name == "mean":
+        return cell_of(torch.Tensor.sum, "sum"), cell_of(divided, divided.__name__)
+    return ()

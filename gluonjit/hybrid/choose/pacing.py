@@ -20,6 +20,8 @@ from gluonjit.hybrid.options import EAGER, Options
 _PAUSE = 10.0  # calls: a longer time between two of them does not count
 _UNMARKED = 32  # calls of an eager stretch in inference, where no batch has told how many come together
 _LONGEST = 1024  # calls of any stretch
+_SLIGHT = 0.02  # of the time of a stretch: tracing that takes no more makes it none of its own sort
+_TELLING = 8  # calls: from fewer there is no telling what a call takes once nothing is new
 
 SPENT = "a trial of another way to run exceeded its time budget"
 """The reason for running a batch in the middle of a minibatch, without any fault of the program."""
@@ -178,7 +180,7 @@ class Stretch:
 
     def abandon(self) -> None:
         """Continue in the kept way, or eagerly: in training up to the minibatch's end, as backward is still to come."""
-        self.whole, self.rate = False, self._rate()
+        self.whole, self.rate = False, self._rate() if self.calls >= _TELLING else 0.0
         if self.explores is not None:
             self.explores.give_up(self.pace.training)
             return
@@ -212,7 +214,8 @@ class Stretch:
             self.explores.give_up(self.pace.training)
         rate = self._rate() if self.whole else self.rate
         seconds = self.seconds if self.timed else 0.0
-        self.pace.add(Outcome(eager, seconds, self.calls, rate, self.unlike, self.whole, explores, self.way))
+        unlike = self.unlike or self.traced > _SLIGHT * self.seconds
+        self.pace.add(Outcome(eager, seconds, self.calls, rate, unlike, self.whole, explores, self.way))
 
 
 def begin(state: Any, paces: Paces, training: bool, engine: Any) -> Stretch:
@@ -262,7 +265,7 @@ def compares() -> bool:
 def note_flush(way: Setting, named: bool, unlike: bool) -> None:
     """Add a flush to the stretch; one with a named way belongs to another block, whose report shows no paces.
 
-    unlike: whether other ways were looked at in it, or something was traced for it.
+    unlike: whether other ways were looked at in it.
     """
     stretch = HERE.stretch
     if named:

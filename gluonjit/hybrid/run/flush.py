@@ -55,7 +55,6 @@ class FlushingBatch(Batch):
     def __init__(self, engine: Any, options: Options, explicit: bool = False, region: Hashable = None) -> None:
         self.chooser = chooser_of(options, region)
         self.misses = 0  # of the cache, up to the last flush that the cost model has learned from
-        self.traced = 0  # of the cache's misses, up to the last flush
         super().__init__(engine, options, Report(), explicit)
 
     def choose(self, begins: bool = False) -> None:
@@ -134,9 +133,7 @@ class FlushingBatch(Batch):
             if plan.arena[row] >= 0:  # others nobody reads
                 plan.overwritten.append((int(plan.arena[row]), int(plan.position[row])))
         report.choice = choice = self.chooser.choice
-        misses = report.cache["misses"]
-        note_flush(choice.setting, self.chooser.named, choice.looked or choice.profiled or misses > self.traced)
-        self.traced = misses
+        note_flush(choice.setting, self.chooser.named, choice.looked or choice.profiled)
         return plan
 
     def _run_options(self) -> Options:

@@ -110,9 +110,9 @@ class Study:
         self.chosen, self._usual = setting, float(learned["nodes_a_sample"])
         self._mean = self._usual
 
-    def explores(self, capture: Capture) -> bool:
+    def explores(self, captured: Setting) -> bool:
         """Tells whether this capture is a trial of another way than the best known one."""
-        return self._todo is not None and self._todo[:1] == [capture]
+        return bool(self._todo) and self._todo[:1] == [captured.capture]  # type: ignore[index]
 
     def give_up(self) -> None:
         """End the current trial: its minibatches took far longer than the best known way."""

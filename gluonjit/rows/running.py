@@ -149,7 +149,7 @@ class Launches:
     def __init__(self, arenas: int, blocks: Blocks) -> None:
         self._arenas, self._blocks = arenas, blocks
         self.threads = 1
-        self._packed: dict[tuple[int, Pack], _Memory] = {}
+        self._packed: dict[int, list[tuple[Pack, _Memory]]] = {}  # by the address of the array
         self._numbers: dict[int, int] = {}  # of programs
         self._programs: tuple[tuple[Any, Any], ...] = ()
         self._assemblies: list[Assembly] = []
@@ -248,8 +248,9 @@ class Launches:
 
     def forget_weights(self) -> None:
         """Pack weights anew from here on: they may have been written to."""
-        for packed in self._packed.values():
-            _given_back(packed)
+        for parts in self._packed.values():
+            for _, packed in parts:
+                _given_back(packed)
         self._packed.clear()
 
     def _copy(self, address: int, size: int) -> int:
@@ -260,12 +261,16 @@ class Launches:
 
     def _pack(self, array: Any, pack: Pack, memory: Memory) -> int:
         """The address of a packed weight."""
-        key = (id(array), pack)
-        packed = self._packed.get(key)
-        if packed is None:
-            packed = self._packed[key] = _taken(pack.size)
-            source = memory.constant(array) + pack.begin
-            ROWS.pack(source, pack.bytes, pack.inner, pack.outer, pack.down, pack.across, packed[0])
+        parts = self._packed.get(id(array))
+        if parts is None:
+            parts = self._packed[id(array)] = []
+        for known, packed in parts:
+            if known == pack:
+                return packed[1]
+        packed = _taken(pack.size)
+        parts.append((pack, packed))
+        source = memory.constant(array) + pack.begin
+        ROWS.pack(source, pack.bytes, pack.inner, pack.outer, pack.down, pack.across, packed[0])
         return packed[1]
 
 

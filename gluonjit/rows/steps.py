@@ -250,7 +250,9 @@ class Steps:
     @property
     def others(self) -> list[int]:
         """The steps that do not run in C."""
-        return [] if len(self._in) == len(self.plan.steps) else [k for k in range(len(self.plan.steps)) if k not in self]
+        return (
+            [] if len(self._in) == len(self.plan.steps) else [k for k in range(len(self.plan.steps)) if k not in self]
+        )
 
     def __contains__(self, number: int) -> bool:
         """Tells whether a step may run in C."""
@@ -268,9 +270,7 @@ class Steps:
         """The step that runs, or ran last."""
         return self._launches.under_way
 
-    def choose(
-        self, begin: int, end: int, learned: Flags, read: Flags, learner: Learner | None, memory: Memory
-    ) -> list[int]:
+    def choose(self, begin: int, end: int, learned: Flags, read: Flags, learner: Learner, memory: Memory) -> list[int]:
         """Find in which way steps are called, up to one that has no derivative; without any the first runs otherwise.
 
         learned, read: `row_flags`, of rows that were computed from something that learns, and of rows that were read.

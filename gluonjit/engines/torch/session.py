@@ -315,10 +315,11 @@ class Session(ArraySession):
         small = self._arenas.get(arena)
         if small is not None:
             return Result(small, position)
-        chunk = self._chunk
-        if chunk is None and self.ahead is None and self._stays(arena) and not self._whole(arena):
-            small = self._arenas[arena] = Chunk(self.arrays[arena], self.plan, Place(arena, 0, self.plan.arenas[arena].rows))
+        if self.ahead is None and self._stays(arena):
+            place = Place(arena, 0, self.plan.arenas[arena].rows)
+            small = self._arenas[arena] = Chunk(self.arrays[arena], self.plan, place)
             return Result(small, position)
+        chunk = self._chunk
         if chunk is None or chunk.place.arena != arena or not chunk.place.begin <= position < chunk.place.end:
             chunk = self._chunk = self._chunk_at(self.place_of(arena, position))
         chunk.readers.values += 1
@@ -364,8 +365,10 @@ class Session(ArraySession):
 
     def _stays(self, arena: int) -> bool:
         """Tells whether an arena may stay for as long as some of its rows: a small one, without history."""
+        if self.tape is not None:
+            return False
         found = self.plan.arenas[arena]
-        return self.tape is None and found.rows * row_bytes(found.spec) <= _SMALL
+        return found.rows * row_bytes(found.spec) <= _SMALL
 
     def rows(self, arena: int, positions: Sequence[int]) -> Any:
         """Rows of an arena with their history, for values that are references to them."""

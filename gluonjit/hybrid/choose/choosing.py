@@ -53,12 +53,14 @@ class Chooser:
         last = None if self._pinned else self._last.get(training)
         if last is None:
             return self._first
+        if last.chosen is not None:
+            return last.chosen
         capture = last.capture(may_look())
         return Setting(*capture, last.scheduler(capture))
 
     def explores(self, captured: Setting) -> bool:
         """Tells whether this capture is a trial of another way than the best known one."""
-        return any(study.explores(captured.capture) for study in self._last.values())
+        return any([study.explores(captured) for study in self._last.values()])
 
     def give_up(self, training: bool) -> None:
         """End the current trial of a way to capture: it is far off."""
@@ -109,7 +111,7 @@ class Chooser:
             study = self._studies[key] = Study(self._allowed)
         self._last[training] = study
         study.count(capture)
-        open_ = not self._pinned and may_look()
+        open_ = study.chosen is None and not self._pinned and may_look()
         profiled = open_ and study.profiles(capture)
         looked = open_ and study.wants(capture)
         plans: dict[tuple[str, ...], Plan] = {}
@@ -117,8 +119,10 @@ class Chooser:
             study.profiled.add(capture)
         elif looked:
             plans = self._look(study, planner, capture, Seen(counts_of(records), samples, training), model())
-        scheduler = study.scheduler(capture)
-        setting = captured if scheduler == captured.scheduler else Setting(*capture, scheduler)
+        setting = captured
+        if captured != study.chosen:
+            setting = Setting(*capture, study.scheduler(capture))
+        scheduler = setting.scheduler
         way = scheduler, setting.granularity
         plan = plans[way] if way in plans else planner.plan(*way)
         if self._waits == AUTO and samples:

@@ -278,7 +278,7 @@ def note_flush(way: Setting, named: bool, unlike: bool) -> None:
 def note_look(chooser: Any) -> None:
     """Note that a batch starts as a trial of another way, by its `chooser`."""
     stretch = HERE.stretch
-    if stretch is not None and chooser is not None:
+    if stretch is not None:
         stretch.explores = chooser
 
 

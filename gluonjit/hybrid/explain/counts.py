@@ -6,6 +6,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from gluonjit.graph.origins import Line
+
 _KEPT_EVENTS = 20_000
 PARTS = ("capture", "analysis", "gather", "compute", "backward")
 STEP_PARTS = ("gather", "compute")
@@ -98,7 +100,6 @@ class Counts:
     outlined: lines of methods made into cells, with their numbers of operators, or the reason why not.
     by_number: cells that run separately for each number of children, with the reason.
     unfused: kinds whose steps do not run in C as a whole, with the reason.
-    reasons: what made the batch run, and how often.
     cache: hits and misses of the cache of batched graphs.
     retraced: cache hits that were traced again, to compare.
     reads: values read in the middle of samples: "answered" from known values, such as integer inputs, or "flushed",
@@ -124,7 +125,7 @@ class Counts:
     by_number: dict[str, str] = field(default_factory=dict)
     outlined: dict[str, str] = field(default_factory=dict)
     unfused: dict[str, str] = field(default_factory=dict)
-    reasons: dict[str, int] = field(default_factory=dict)
+    reasons_at: dict[tuple[str, Line | None], int] = field(default_factory=dict, repr=False)  # with the user's line
     kinds: dict[str, KindRow] = field(default_factory=dict)
     cache: dict[str, int] = field(default_factory=lambda: {"hits": 0, "misses": 0})
     reads: dict[str, int] = field(default_factory=lambda: {"answered": 0, "flushed": 0})
@@ -141,6 +142,15 @@ class Counts:
     _events: deque[tuple[str | int, str, float, float]] = field(
         default_factory=lambda: deque(maxlen=_KEPT_EVENTS), repr=False
     )
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """What made the batch run, and how often."""
+        found: dict[str, int] = {}
+        for (reason, line), count in self.reasons_at.items():
+            text = f"{reason}, {line}" if line else reason
+            found[text] = found.get(text, 0) + count
+        return found
 
     @property
     def shared(self) -> int:

@@ -154,7 +154,7 @@ MINIBATCH = Minibatch()
 
 _NUMBERS = "calls nodes dropped launches units groups fused row_ms gathers gathered padded flushes".split()
 _NOTES = ("alone", "unbatched", "by_number", "outlined", "unfused", "fine")
-_COUNTS = ("reasons", "cache", "ms", "reads")
+_COUNTS = ("reasons_at", "cache", "ms", "reads")
 
 
 def copied(report: Report) -> Report:
@@ -174,7 +174,7 @@ def _add(whole: Report, part: Report, sign: int) -> None:
             getattr(whole, name).update(getattr(part, name))
     for name in _COUNTS:
         _count(getattr(whole, name), getattr(part, name), sign)
-    whole.reasons = {reason: count for reason, count in whole.reasons.items() if count}
+    whole.reasons_at = {reason: count for reason, count in whole.reasons_at.items() if count}
     for name, row in part.kinds.items():
         known = whole.kinds.get(name, KindRow(0, 0, 0))
         whole.kinds[name] = KindRow(*[have + sign * count for have, count in zip(known, row)])
@@ -187,6 +187,6 @@ def _add(whole: Report, part: Report, sign: int) -> None:
                 setattr(into, name, getattr(into, name) + sign * count)
 
 
-def _count(whole: dict[str, Any], part: dict[str, Any], sign: int) -> None:
+def _count(whole: dict[Any, Any], part: dict[Any, Any], sign: int) -> None:
     for name, count in part.items():
         whole[name] = whole.get(name, 0) + sign * count

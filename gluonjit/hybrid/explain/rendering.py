@@ -33,7 +33,6 @@ class Shown(Protocol):
     by_number: dict[str, str]
     outlined: dict[str, str]
     unfused: dict[str, str]
-    reasons: dict[str, int]
     kinds: dict[str, Any]
     cache: dict[str, int]
     reuse: Any
@@ -47,6 +46,9 @@ class Shown(Protocol):
 
     @property
     def timeline(self) -> list[Any]: ...
+
+    @property
+    def reasons(self) -> dict[str, int]: ...
 
     @property
     def shared(self) -> int: ...

@@ -11,6 +11,7 @@ from gluonjit.analysis.bound import lower_bound
 from gluonjit.analysis.costs.model import CostModel
 from gluonjit.analysis.plan import Plan, gathered_bytes, launches, row_bytes
 from gluonjit.analysis.ways import Choice, Costs
+from gluonjit.graph.origins import Line
 from gluonjit.hybrid.explain import rendering
 from gluonjit.hybrid.explain.counts import STEP_PARTS, Counts, KindRow
 from gluonjit.hybrid.explain.provenance import Provenance
@@ -94,13 +95,17 @@ class Report(Counts):
             rows.append(row)
         return rows
 
-    def add_plan(self, plan: Plan, reason: str, provenance: Provenance) -> None:
-        """Count a plan's steps. The last few plans are kept to compute the lower bound only on request."""
+    def add_plan(self, plan: Plan, reason: str, line: Line | None, provenance: Provenance) -> None:
+        """Count a plan's steps, and what made it run.
+
+        The last few plans are kept to compute the lower bound only on request.
+        """
         counted: _Counted | None = plan.common.get("report")
         if counted is None:
             counted = plan.common["report"] = _counted(plan)
         self.flushes += 1
-        self.reasons[reason] = self.reasons.get(reason, 0) + 1
+        why = reason, line
+        self.reasons_at[why] = self.reasons_at.get(why, 0) + 1
         self.nodes += plan.nodes
         self.dropped += plan.dropped
         self.units += plan.units
@@ -122,7 +127,8 @@ class Report(Counts):
             known, (nodes, launched) = kinds.get(name, _NO_ROW), ran.get(name, (0, 0))
             kinds[name] = KindRow(known[0] + calls.get(name, 0), known[1] + nodes, known[2] + launched)
         self.last = provenance.without_inputs()
-        self._step_seconds = {part: [0.0] * len(plan.steps) for part in STEP_PARTS}
+        none = [0.0] * len(plan.steps)
+        self._step_seconds = {"gather": none, "compute": none[:]}
         if len(self._plans) >= _KEPT_PLANS:
             self._bound += lower_bound(self._plans.pop())
         self._plans.append(self.last.plan)
@@ -131,6 +137,7 @@ class Report(Counts):
         """Return everything as numbers, strings, lists and dictionaries."""
         names = [name for name, entry in self.__dataclass_fields__.items() if entry.repr]
         known: dict[str, Any] = {name: getattr(self, name) for name in names}
+        known["reasons"] = self.reasons
         known["reuse"] = asdict(self.reuse)
         known["executed"] = asdict(self.executed)
         known["kinds"] = {name: row._asdict() for name, row in self.kinds.items()}

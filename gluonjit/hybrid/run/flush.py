@@ -60,10 +60,10 @@ class FlushingBatch(Batch):
     def choose(self, begins: bool = False) -> None:
         """Take the setting of the way that is open: whether it is training shows when the batch begins."""
         chooser = self.chooser
-        self.setting = chooser.setting(is_recorded(self.engine.current_mode()))
-        self.sharing, self.fine = self.setting.sharing, self.setting.granularity == "op"
-        if begins:
-            note_look(chooser if chooser.explores(self.setting) else None)
+        setting = self.setting = chooser.setting(is_recorded(self.engine.current_mode()))
+        self.sharing, self.fine = setting.sharing, setting.granularity == "op"
+        if begins and chooser.explores(setting):
+            note_look(chooser)
 
     @property
     def flush_at(self) -> int | None:
@@ -86,7 +86,7 @@ class FlushingBatch(Batch):
                 planner = Planner(graph, self.engine.sum_kind, _shared(held.captured))
                 plan = self._plan(graph, planner, held)
                 provenance = Provenance(plan, graph.marks)
-                report.add_plan(plan, f"{reason}, {line}" if line else reason, provenance)
+                report.add_plan(plan, reason, line, provenance)
                 times["analysis"] = self._took("analysis", "analysis", begin)
                 options = self._run_options()
                 with self.engine.running():

@@ -63,17 +63,18 @@ class Session:
     def laps(self, stretch: Stretch, begin: float, end: float | None = None) -> None:
         """Record steps that ran in one call since `begin`; time outside of them counts with the first."""
         self.wait()
-        report, steps = self.report, self.plan.steps
-        report.fused += len(stretch.steps)
-        report.row_ms += sum(stretch.took) / 1e6
-        end = (perf_counter() if end is None else end) - sum(stretch.took[1:]) / 1e9
+        report, steps, took = self.report, self.plan.steps, stretch.took
+        report.fused += len(took)
+        whole = sum(took)
+        report.row_ms += whole / 1e6
+        end = (perf_counter() if end is None else end) - (whole - took[0]) / 1e9
         last = report.flushes == self.flush  # of which the report shows steps
-        for number, nanoseconds in zip(stretch.steps, [*stretch.took[1:], 0]):
+        for number, nanoseconds in zip(stretch.steps, [*took[1:], 0]):
             step = steps[number]
             report.took(step.kind.name, "compute", begin, end, number if last else None)
             begin, end = end, end + nanoseconds / 1e9
             for gather in step.gathers:
-                report.gathers += gather.index is not None
+                report.gathers += gather.copied
 
     def put_lookup(self, chunk: LookupChunk) -> None:
         """Put entries of a table into their place."""

@@ -81,7 +81,8 @@ class Kind:
     Kinds whose operands may have any number of rows (`poly`) share one `program`, so `family`, not the kind,
     says what runs together. So do kinds whose nodes have any number of children: `children` says for each role which
     operands those are, child by child. Where operands have numbers of rows of their own they are gathered `apart`.
-    `number` is its own, and no other's ever: who knows a kind by it keeps nothing of it alive.
+    `number` is its own, and no other's ever: who knows a kind by it keeps nothing of it alive. `call` is the engine's
+    note of what one call does, of kinds that calls have.
     """
 
     name: str
@@ -97,6 +98,7 @@ class Kind:
     split: Split | None = None  # what it runs as, where that is more than one node, or takes fewer operands
     family: Any = None
     work: Work = ONE_OPERATOR
+    call: Any = None
     structure: Any = None  # how the engine puts the results together again
     children: tuple[tuple[int, ...], ...] = ()
     apart: bool = False

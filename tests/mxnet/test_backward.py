@@ -13,7 +13,7 @@ from support import assert_close, assert_same, gradients, rows
 from training_support import SAMPLES, SIZE, Rows, Whole, assert_gradients, eager, rows_net, square, zero
 
 import gluonjit
-from gluonjit.errors import BackwardWarning, CaptureError
+from gluonjit.errors import BackwardWarning
 
 
 @pytest.fixture
@@ -220,13 +220,3 @@ def test_gradients_go_through_several_flushes(net: Any) -> None:
 
     report = assert_same(Whole(net, loss), SAMPLES, lambda whole, sample: whole(sample))
     assert report.flushes > len(SAMPLES)
-
-
-def test_second_order_gradients_are_refused_clearly(net: Any) -> None:
-    net.hybridize(dynamic_batch=True)
-    x = rows(1, SIZE)
-    x.attach_grad()
-    with autograd.record():
-        loss = square(net, x)
-    with pytest.raises(CaptureError, match="dynamic_batch=False"):
-        autograd.grad(loss, [x], create_graph=True)

@@ -229,22 +229,6 @@ def test_looking_at_a_value_changes_nothing(net: Any, read: str, paused: bool) -
     assert_equal_ways(net, way)
 
 
-def test_gradients_of_gradients_are_refused_whatever_came_before(net: Any) -> None:
-    net.hybridize(dynamic_batch=True)
-    x = SAMPLES[1].copy()
-    x.attach_grad()
-    for read in (False, True):
-        with autograd.record():
-            loss = square(net, x)
-            if read:
-                loss.asnumpy()
-            with pytest.raises(CaptureError, match="dynamic_batch=False"):
-                autograd.grad(loss, [x], create_graph=True, retain_graph=True)
-            first = autograd.grad(loss, [x], retain_graph=True)[0]
-            second = (first**2).sum()
-        with pytest.raises(mx.base.MXNetError):
-            second.backward()
-
 
 def test_the_same_minibatch_gives_the_same_bits(net: Any) -> None:
     net.hybridize(dynamic_batch=True, granularity="cell", scheduler="agenda", sharing=True)

@@ -20,10 +20,10 @@ from gluonjit.engines.mxnet.history import Seed, Target
 from gluonjit.engines.mxnet.hooked import original_array_backward, original_backward, original_grad
 from gluonjit.engines.mxnet.lazy import Lazy
 from gluonjit.engines.mxnet.modes import as_captured
+from gluonjit.engines.mxnet.recorded import recorded
 from gluonjit.engines.mxnet.results import seed_of, tape_of
 from gluonjit.engines.mxnet.semantics import classic, is_numpy, same_elements
 from gluonjit.engines.mxnet.tape import Tape
-from gluonjit.errors import CaptureError
 from gluonjit.graph import Spec, line_of, user_line
 from gluonjit.hybrid.choose.costs import cost_model
 from gluonjit.hybrid.choose.pacing import BACKWARD
@@ -100,17 +100,14 @@ def grad(
     create_graph: bool = False,
     train_mode: bool = True,
 ) -> Any:
-    """mxnet.autograd.grad. Raises CaptureError for gradients of gradients through a batch."""
+    """mxnet.autograd.grad."""
     listed = list(heads) if isinstance(heads, (list, tuple)) else [heads]
     given = list(head_grads) if isinstance(head_grads, (list, tuple)) else [head_grads] * len(listed)
-    if create_graph and any(isinstance(head, Lazy) for head in listed):
-        raise CaptureError(
-            "autograd.grad(create_graph=True) of a dynamically batched value: gradients of gradients do not go "
-            "through a batch on MXNet. Call hybridize(dynamic_batch=False) for this computation."
-        )
     through = any(_in_batch(head) for head in listed)
     if not through:
         found = original_grad(heads, variables, head_grads, retain_graph, create_graph, train_mode)
+    elif create_graph:
+        found = _twice_differentiable(listed, variables, head_grads, retain_graph, train_mode)
     else:
         ready, gradients, passes = _through_batches(listed, given, bool(retain_graph), train_mode)
         if not ready:
@@ -122,6 +119,21 @@ def grad(
         _write_statistics(passes)
     _finish(through)
     return found
+
+
+def _twice_differentiable(
+    heads: list[Any], variables: Any, head_grads: Any, retain_graph: bool | None, train_mode: bool
+) -> Any:
+    """Gradients with a history of their own: MXNet's own of what it computes again, one call after the other."""
+    captured = {id(head): head for head in heads if _in_batch(head)}
+    for head in captured.values():
+        settle(head._v, backward=True)
+    again = recorded([head._v for head in captured.values()])
+    found = {id(head): head._in_kind(own) for head, own in zip(captured.values(), again)}
+    given = head_grads if head_grads is None or isinstance(head_grads, (list, tuple)) else [head_grads]
+    return original_grad(
+        [found.get(id(head), head) for head in heads], variables, given, retain_graph, True, train_mode
+    )
 
 
 def _finish(through: bool) -> None:

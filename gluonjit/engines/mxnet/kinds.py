@@ -135,6 +135,7 @@ def _kind_of(
     leaves: list[bool],
     zeros: list[int],
 ) -> Kind | str:
+    call = trace.call(results)
     parameters = _parameters(owner, [array for _, array in trace.consts], batch.noted.values())
     without = batch.options.without
     left = without_zeros(trace, results, zeros) if "zeros" not in without else None
@@ -169,7 +170,10 @@ def _kind_of(
         origins = tuple([(operand, 0) for operand in range(len(trace.operands))]) if pieces is None else pieces.origins
         traced = Traced(kind, rest, tuple(places), origins)
         kind = join(cell, (without, trace.training, LOCAL.state.numpy), args, trace.operands, traced, batch)
-    return kind if pieces is None else split_kind(trace.operands, kind, pieces.kept, products)
+    if pieces is not None:
+        kind = split_kind(trace.operands, kind, pieces.kept, products)
+    kind.call = call
+    return kind
 
 
 def _product(cell: Cell, trace: Trace, without: tuple[str, ...], operand: int, op: TraceOp) -> tuple[int, Kind]:

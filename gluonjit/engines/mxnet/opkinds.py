@@ -109,6 +109,7 @@ def _make_kind(
         return None
     if rule is not None and rule.stateful and rule.kind == "alone" and not trace.operands:
         return None
+    call = trace.call(results)
     try:
         program, outputs, rows, pure, poly = build(improved(trace, results, without), results)
     except NotBatchable as refusal:
@@ -119,7 +120,9 @@ def _make_kind(
         adds = adds and outputs[0].spec is specs[0] and specs[0].dtype != "bool"
         sum_of = len(specs) if adds else 0
         work = work_of(trace, program.operators)
-        kind = Kind(name, specs, outputs, rows, program, pure, operator=True, poly=poly, sum_of=sum_of, work=work)
+        kind = Kind(
+            name, specs, outputs, rows, program, pure, operator=True, poly=poly, sum_of=sum_of, work=work, call=call
+        )
         if poly:
             general = (
                 without,
@@ -147,7 +150,7 @@ def _make_kind(
     lone = Lone(handle, attrs, inputs, given, consts, may_fail, blocked, running, momentum)
     pure = rule is not None and not rule.stateful and not rule.draws(known)
     work = work_of(trace, lone.operators)
-    return Kind(name, trace.operands, outputs, rows, lone, pure, lone=reason, operator=True, work=work)
+    return Kind(name, trace.operands, outputs, rows, lone, pure, lone=reason, operator=True, work=work, call=call)
 
 
 def _running(name: str, attrs: Attributes, inputs: Sequence[Spec | None]) -> tuple[int, ...]:

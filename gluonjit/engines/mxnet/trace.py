@@ -46,6 +46,14 @@ class TraceOp(NamedTuple):
     outputs: tuple[int, ...]
 
 
+class Call(NamedTuple):
+    """What one call of a kind does, as the program says it: operators on operands and constants, by position."""
+
+    ops: Sequence[TraceOp]
+    consts: Sequence[tuple[int, Any]]
+    results: Sequence[int]
+
+
 class Trace:
     """Recorder of one program. Operands come first, then constants and results as they appear.
 
@@ -68,6 +76,10 @@ class Trace:
     def placeholder(self, position: int, spec: Spec) -> Value:
         """The value that stands for position `position`."""
         return Value(position, 0, spec, self, False)
+
+    def call(self, results: Sequence[int]) -> Call:
+        """What was recorded, with these results."""
+        return Call(tuple(self.ops), tuple(self.consts), tuple(results))
 
     def position(self, array: Any) -> int:
         """The position of an operator's input; an array from outside becomes a constant."""

@@ -1,0 +1,228 @@
+"""Values whose gradients will be differentiated again: their calls run once more, one by one, and MXNet records them.
+
+The operators are those of the program itself, on operands of each call by itself: of what a batch runs in their place
+MXNet can differentiate less twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import mxnet as mx
+import numpy as np
+from mxnet.ndarray import NDArray
+
+from gluonjit.analysis.operands import base_rows, rows_read
+from gluonjit.analysis.plan import LeafChunk, LookupChunk
+from gluonjit.engines.mxnet.arrays import context_of
+from gluonjit.engines.mxnet.hooked import original_invoke, slice_rows
+from gluonjit.engines.mxnet.modes import as_captured
+from gluonjit.engines.mxnet.operands import unzipped
+from gluonjit.engines.mxnet.program import join, operator_handle, program_of
+from gluonjit.engines.mxnet.results import Imported, spent, tape_of
+from gluonjit.engines.mxnet.rules.attributes import Attributes
+from gluonjit.engines.mxnet.rules.table import RULES
+from gluonjit.engines.mxnet.semantics import as_shape, classic, shapes
+from gluonjit.engines.mxnet.tape import Tape
+from gluonjit.engines.mxnet.trace import Call
+from gluonjit.errors import CaptureError
+from gluonjit.graph import Leaf, Spec, Value
+from gluonjit.graph.modes import is_training
+
+
+def recorded(values: Sequence[Value]) -> list[NDArray]:
+    """Computes flushed values again, all with one history, which is MXNet's own. Raises CaptureError if some are drawn.
+
+    What they come from may lie in many batches: these are visited the latest first, and run the earliest first.
+    """
+    found: dict[Tape, _Again] = {}
+    waiting = {_want(found, value) for value in values}
+    while waiting:
+        tape = max(waiting, key=lambda each: each.number)
+        waiting.remove(tape)
+        waiting |= {_want(found, value) for value in found[tape].trace_back()}
+    for tape in sorted(found, key=lambda each: each.number):
+        found[tape].run(found)
+    with as_captured(2):
+        return [found[_tape(value)].value(value) for value in values]
+
+
+def _tape(value: Value) -> Tape:
+    tape: Tape | None = tape_of(value)
+    if tape is None or spent(value, tape):
+        raise mx.base.MXNetError(
+            f"gradients of a value of shape {value.spec.shape} whose history an earlier backward has freed; pass "
+            f"retain_graph=True to the earlier call"
+        )
+    return tape
+
+
+def _want(found: dict[Tape, _Again], value: Value) -> Tape:
+    """Have the flush of a value give it; returns the flush."""
+    tape = _tape(value)
+    if tape not in found:
+        found[tape] = _Again(tape)
+    found[tape].want(value.row_list())
+    return tape
+
+
+class _Again:
+    """The part of a flush that is to run again; rows have the numbers of its graph."""
+
+    def __init__(self, tape: Tape) -> None:
+        self._plan = tape.plan
+        self._records = [record for record in tape.plan.called if record.kind.call is not None]
+        owners = [np.full(len(record), k) for k, record in enumerate(self._records)]
+        nodes = [np.arange(len(record)) for record in self._records]
+        bases = np.concatenate([np.zeros(0, np.int64), *map(base_rows, self._records)])
+        order = np.argsort(bases)
+        self._bases = bases[order]  # of all nodes, in the order of their calls
+        self._nodes = np.stack([np.concatenate([[], *owners]), np.concatenate([[], *nodes])], 1).astype(int)[order]
+        self._leaves: dict[int, Leaf | LookupChunk] | None = None  # by row
+        self._pending: list[int] = []
+        self._calls: set[int] = set()
+        self._inputs: dict[int, Leaf | LookupChunk] = {}  # by the address of that
+        self._parts: dict[int, tuple[NDArray, Spec, int]] = {}  # by row: a row of which array
+
+    def want(self, rows: Iterable[int]) -> None:
+        """Let rows be computed."""
+        self._pending += rows
+
+    def trace_back(self) -> list[Value]:
+        """Finds what the wanted rows come from; returns values of earlier flushes that are wanted for it."""
+        earlier = []
+        while self._pending:
+            row = self._pending.pop()
+            number = int(np.searchsorted(self._bases, row, "right")) - 1
+            if number >= 0 and row < self._bases[number] + self._record(number).kind.rows:
+                if number not in self._calls:
+                    self._calls.add(number)
+                    for rows in rows_read(self._record(number), self._nodes[number][1]):
+                        self._pending += rows
+                continue
+            given = self._input(row)
+            if id(given) not in self._inputs:
+                self._inputs[id(given)] = given
+                if isinstance(given, Leaf) and _is_learned(given):
+                    earlier.append(given.payload.value)
+        return earlier
+
+    def _record(self, number: int) -> Any:
+        return self._records[self._nodes[number][0]]
+
+    def _input(self, row: int) -> Leaf | LookupChunk:
+        if self._leaves is None:
+            self._leaves = {}
+            for chunk in self._plan.inputs:
+                if isinstance(chunk, LeafChunk):
+                    for leaf in chunk.leaves:
+                        self._leaves.update(dict.fromkeys(range(leaf.base, leaf.base + leaf.spec.rows), leaf))
+                else:
+                    self._leaves.update(dict.fromkeys(self._rows_of(chunk), chunk))
+        return self._leaves[row]
+
+    def _rows_of(self, chunk: LookupChunk) -> list[int]:
+        """The rows of entries, in their order."""
+        place, position = chunk.place, self._plan.position
+        inside = (self._plan.arena == place.arena) & (position >= place.begin) & (position < place.end)
+        rows = np.flatnonzero(inside)
+        return rows[np.argsort(position[rows])].tolist()  # type: ignore[no-any-return]
+
+    def run(self, others: dict[Tape, _Again]) -> None:
+        """Run the calls, in their order, as they were captured."""
+        for given in self._inputs.values():
+            if isinstance(given, Leaf):
+                array = self._leaf(given, others)
+                self._note(given.base, array, given.spec)
+            else:
+                rows = self._rows_of(given)
+                self._note_rows(rows, _looked_up(given), given.spec.with_rows(len(rows)))
+        for number in sorted(self._calls):
+            record, node = self._record(number), int(self._nodes[number][1])
+            kind = record.kind
+            with as_captured(record.mode), shapes(program_of(kind).numpy):
+                operands = [self._piece(rows, spec) for rows, spec in zip(rows_read(record, node), kind.operands)]
+                results = _called(kind.call, operands, is_training(record.mode))
+                for output, array in zip(kind.outputs, results):
+                    self._note(record.base(node) + output.offset, array, output.spec)
+
+    @staticmethod
+    def _leaf(leaf: Leaf, others: dict[Tape, _Again]) -> NDArray:
+        if _is_learned(leaf):
+            with as_captured(2):
+                return others[leaf.payload.tape].value(leaf.payload.value)
+        return classic(leaf.payload.array if isinstance(leaf.payload, Imported) else leaf.payload)
+
+    def value(self, value: Value) -> NDArray:
+        """A value that was wanted."""
+        return self._piece(value.row_list(), value.spec)
+
+    def _note(self, first: int, array: NDArray, spec: Spec) -> None:
+        self._note_rows(range(first, first + spec.rows), array, spec)
+
+    def _note_rows(self, rows: Iterable[int], array: NDArray, spec: Spec) -> None:
+        for position, row in enumerate(rows):
+            self._parts[row] = array, spec, position
+
+    def _piece(self, rows: Sequence[int], spec: Spec) -> NDArray:
+        """An array of these rows: one that is there, a part of it, or parts of several that are joined."""
+        parts: list[NDArray] = []
+        begin = 0
+        while begin < len(rows):
+            array, whole, first = self._parts[rows[begin]]
+            end = begin + 1
+            while end < len(rows) and self._follows(rows[end], array, first + end - begin):
+                end += 1
+            if whole.mode == "rows":
+                part = array if end - begin == whole.rows else slice_rows(array, first, first + end - begin)
+            else:
+                part = array if len(rows) == 1 else as_shape(array, (1, *array.shape))
+            parts.append(part)
+            begin = end
+        found: NDArray = parts[0] if len(parts) == 1 else join(spec.with_rows(len(rows)), parts, None)
+        return found if found.shape == spec.shape else as_shape(found, spec.shape)
+
+    def _follows(self, row: int, array: NDArray, position: int) -> bool:
+        other, _, found = self._parts[row]
+        return other is array and found == position
+
+
+def _is_learned(leaf: Leaf) -> bool:
+    """Tells whether a leaf is the result of an earlier flush that gradients go back into."""
+    return isinstance(leaf.payload, Imported) and leaf.payload.tape is not None and not leaf.payload.tape.freed
+
+
+def _looked_up(chunk: LookupChunk) -> NDArray:
+    table, context = chunk.table, context_of(chunk.spec.device)
+    numbers = np.array(chunk.indices)
+    with as_captured(0):
+        index = mx.nd.array(numbers, ctx=context, dtype=chunk.spec.dtype if table.weight is None else "int32")
+    if table.weight is None:
+        return index
+    with as_captured(2):
+        operands = [index, classic(table.weight)]
+        found: NDArray = original_invoke(
+            operator_handle("Embedding"), operands, *unzipped(table.attrs), None, False, False
+        )
+    return found
+
+
+def _called(call: Call, operands: Sequence[NDArray], training: bool) -> list[NDArray]:
+    """Runs the operators of a call."""
+    arrays = dict(enumerate(operands))
+    arrays.update((position, classic(array)) for position, array in call.consts)
+    for op in call.ops:
+        rule = RULES.get(op.name)
+        if rule is not None and rule.draws(Attributes(dict(op.attrs)), training):
+            raise CaptureError(_DRAWN)
+        inputs = [arrays[position] for position in op.inputs]
+        found = original_invoke(operator_handle(op.name), inputs, *unzipped(op.attrs), None, False, True)
+        arrays.update(zip(op.outputs, found))
+    return [arrays[position] for position in call.results]
+
+
+_DRAWN = (
+    "gradients of gradients of a dynamically batched value that was drawn at random, as by dropout: the values "
+    "would be drawn again. Call hybridize(dynamic_batch=False) for this computation."
+)

@@ -25,7 +25,7 @@ MOST_NODES, MOST_ROWS = 64, 512
 """Limits of a batch whose plan may be kept: in larger ones planning costs little, and structures rarely repeat."""
 _MOST_PLANS, _MOST_SEEN = 512, 8192
 
-_plans: dict[Hashable, Kept] = {}
+_plans: dict[Hashable, KeptPlan] = {}
 _seen: set[int] = set()  # hashes of structures that have come once
 
 
@@ -37,7 +37,7 @@ class _Product(NamedTuple):
     calls: Sequence[tuple[int, int]]
 
 
-class Kept:
+class KeptPlan:
     """The plan of a structure, without the parts that belong to one batch."""
 
     def __init__(self, plan: Plan, graph: Graph, given: Sequence[Record]) -> None:
@@ -152,7 +152,7 @@ def structure_of(graph: Graph, given: list[Record], sharing: Sharing) -> tuple[A
     return sharing, graph.rows, nodes, tuple(leaves), tuple(lookups)
 
 
-def kept(structure: Hashable) -> Kept | None:
+def kept(structure: Hashable) -> KeptPlan | None:
     """The plan of a structure, if one is kept."""
     return _plans.get(structure)
 
@@ -167,7 +167,7 @@ def keep(structure: Hashable, plan: Plan, graph: Graph, given: Sequence[Record])
         return
     if len(_plans) >= _MOST_PLANS:
         _plans.clear()
-    _plans[structure] = Kept(plan, graph, given)
+    _plans[structure] = KeptPlan(plan, graph, given)
 
 
 def plan_count() -> int:

@@ -19,10 +19,10 @@ from gluonjit.rows.program import Weight
 
 if TYPE_CHECKING:
     from gluonjit.rows import blocks as _blocks
-    from gluonjit.rows.blocks import Blocks, Form
+    from gluonjit.rows.blocks import BlockForm, Blocks
 else:
     _blocks = hot("gluonjit.rows.blocks")
-    Blocks, Form = _blocks.Blocks, _blocks.Form
+    Blocks, BlockForm = _blocks.Blocks, _blocks.BlockForm
 
 _BLOCK = 64  # nodes at a time: what lies between two instructions stays in the cache
 _FLOAT = 4
@@ -33,7 +33,7 @@ NO_FLAGS: Flags = np.zeros(1, dtype=bool)
 """Those of a flush without recording."""
 
 
-class Memory(Protocol):
+class FlushMemory(Protocol):
     """Addresses of a flush's arrays, of float32, row by row. Who asks for one may read and write it at once."""
 
     def arena(self, number: int) -> int:
@@ -141,7 +141,7 @@ class Launches:
         self._copies: list[Any] = []  # of weights
         self.under_way = -1  # the step that is run, or ran last
 
-    def form(self, template: Template, consts: Sequence[Any], memory: Memory, own: bool = False) -> Form:
+    def form(self, template: Template, consts: Sequence[Any], memory: FlushMemory, own: bool = False) -> BlockForm:
         """The form of blocks of a program, with addresses of weights, or of their gradients, as they are now.
 
         own: no weights but copies, which nobody writes to.
@@ -154,10 +154,10 @@ class Launches:
             slots[at] = (self._copy(address, begin + slots[at + 1]) if own else address) + begin
         for at, const, pack in template.packs:
             slots[at] = self._pack(consts[const], pack, memory)
-        return Form(number, slots, *template.columns)
+        return BlockForm(number, slots, *template.columns)
 
     def launch(
-        self, steps: list[int], forms: list[Form], saves: bool, memory: Memory
+        self, steps: list[int], forms: list[BlockForm], saves: bool, memory: FlushMemory
     ) -> tuple[npt.NDArray[np.float32] | None, list[int]]:
         """Run steps, each by its form; what they save for their backward pass, and the nanoseconds that each took."""
         programs, launches, args, saved = self._arguments(steps, forms, saves, memory)
@@ -168,7 +168,7 @@ class Launches:
         return saved, launches[:, 4].tolist()
 
     def start(
-        self, steps: list[int], forms: list[Form], memory: Memory, arrays: list[Any]
+        self, steps: list[int], forms: list[BlockForm], memory: FlushMemory, arrays: list[Any]
     ) -> tuple[Any, npt.NDArray[np.int64]]:
         """Run steps, which save nothing, while Python goes on, to which a core is left.
 
@@ -179,7 +179,7 @@ class Launches:
         return flight, launches
 
     def _arguments(
-        self, steps: list[int], forms: list[Form], saves: bool, memory: Memory
+        self, steps: list[int], forms: list[BlockForm], saves: bool, memory: FlushMemory
     ) -> tuple[tuple[Any, ...], npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float32] | None]:
         """Programs, launches and their slots, as `_rows` takes them, and the array of what steps save."""
         blocks, saved = self._blocks, None
@@ -214,7 +214,7 @@ class Launches:
         self._copies.append(copy)
         return copy.ctypes.data
 
-    def _pack(self, array: Any, pack: Pack, memory: Memory) -> int:
+    def _pack(self, array: Any, pack: Pack, memory: FlushMemory) -> int:
         """The address of a packed weight."""
         key = (id(array), pack)
         packed = self._packed.get(key)

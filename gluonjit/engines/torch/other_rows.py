@@ -15,7 +15,7 @@ from gluonjit.graph import Kind, Spec, Work
 from gluonjit.graph.kinds import outputs_of
 
 
-class Traced(NamedTuple):
+class TracedCall(NamedTuple):
     """A call that was traced, and has read nothing of Python's state: its number of rows, and its kind."""
 
     rows: int
@@ -48,7 +48,7 @@ def note_traced(call: Call, wanted: tuple[Any, ...], kind: Kind) -> None:
         return
     known = call.cell.by_rows.setdefault(_key(wanted), [])
     if len(known) < 2 and all(each.rows != rows and each.kind.family is kind.family for each in known):
-        known.append(Traced(rows, kind))
+        known.append(TracedCall(rows, kind))
 
 
 def of_other_rows(call: Call, wanted: tuple[Any, ...]) -> Kind | None:

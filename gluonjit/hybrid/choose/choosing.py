@@ -20,7 +20,7 @@ from gluonjit.analysis.table import OFFERED
 from gluonjit.analysis.ways import Capture, Choice, Setting
 from gluonjit.graph import Record
 from gluonjit.graph.modes import is_recorded
-from gluonjit.hybrid.choose.pacing import may_look
+from gluonjit.hybrid.choose.pacing import may_try
 from gluonjit.hybrid.options import AUTO, BATCHED, EAGER, Options
 
 _MOST_REGIONS = 256
@@ -53,7 +53,7 @@ class Chooser:
         last = self._last.get(training)
         if last is None or self._pinned:
             return self._first
-        capture = last.capture(may_look())
+        capture = last.capture(may_try())
         return Setting(*capture, last.scheduler(capture))
 
     def explores(self, captured: Setting) -> bool:
@@ -106,14 +106,14 @@ class Chooser:
             study = self._studies[key] = Study(self._allowed)
         self._last[training] = study
         study.count(capture)
-        open_ = not self._pinned and may_look()
+        open_ = not self._pinned and may_try()
         profiled = open_ and study.profiles(capture)
-        looked = open_ and study.wants(capture)
+        compared = open_ and study.wants(capture)
         plans: dict[tuple[str, ...], Plan] = {}
         if profiled:
             study.profiled.add(capture)
-        elif looked:
-            plans = self._look(study, planner, capture, Seen(counts_of(records), samples, training), model())
+        elif compared:
+            plans = self._compare(study, planner, capture, Seen(counts_of(records), samples, training), model())
         setting = Setting(*capture, study.scheduler(capture))
         way = setting.scheduler, setting.granularity
         plan = plans[way] if way in plans else planner.plan(*way)
@@ -124,13 +124,14 @@ class Chooser:
             del self._studies[key]
         ranked = tuple(sorted(study.estimates.values(), key=lambda each: each.per_sample)) if study.estimates else ()
         origin = "" if ranked else self._origin  # which no study of this process has followed
-        self.choice = Choice(setting, study.chosen is not None, looked, profiled, ranked, dict(study.ruled_out), origin)
+        decided, ruled_out = study.chosen is not None, dict(study.ruled_out)
+        self.choice = Choice(setting, decided, compared, profiled, ranked, ruled_out, origin)
         return plan
 
-    def _look(
+    def _compare(
         self, study: Study, planner: Planner, capture: Capture, seen: Seen, model: CostModel
     ) -> dict[tuple[str, ...], Plan]:
-        """Try other schedulers and return their plans."""
+        """Compare the schedulers on this graph, and return their plans."""
 
         def plan_by(*way: str) -> Plan:
             if way not in plans:
@@ -141,7 +142,7 @@ class Chooser:
 
         plans: dict[tuple[str, ...], Plan] = {}
         took: dict[tuple[str, ...], float] = {}
-        study.look(capture, plan_by, seen, model)
+        study.compare(capture, plan_by, seen, model)
         for (scheduler, granularity), seconds in took.items():
             study.made(Setting(granularity, capture.sharing, scheduler), seconds)
         if study.chosen is not None and self.told is not None:

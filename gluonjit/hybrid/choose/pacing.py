@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
-from gluonjit.analysis.pace import Outcome, Pace, Shown
+from gluonjit.analysis.pace import Pace, PaceSummary, StretchOutcome
 from gluonjit.hybrid.options import EAGER, Options
 
 _PAUSE = 10.0  # calls: a longer time between two of them does not count
@@ -39,7 +39,7 @@ class Paces:
         self.phases = (Pace(False), Pace(True))
         _known.add(self)
 
-    def shown(self) -> list[Shown]:
+    def shown(self) -> list[PaceSummary]:
         """The phases that have been seen."""
         return [pace.shown() for pace in self.phases if pace.seconds]
 
@@ -84,17 +84,17 @@ def clear_paces() -> None:
 class Flushed(NamedTuple):
     """Notes of a flush for its stretch.
 
-    looked: whether other ways were looked at in it; traced: whether something was traced for it; way: how it was
-    captured and scheduled; named: whether its options name a way, so that no stretch is timed.
+    compared: whether schedulers were compared in it, or its steps profiled; traced: whether something was traced for
+    it; way: how it was captured and scheduled; named: whether its options name a way, so that no stretch is timed.
     """
 
-    looked: bool
+    compared: bool
     traced: bool
     way: str
     named: bool
 
 
-class Stretch:
+class CallStretch:
     """Outermost calls of one thread, in one way."""
 
     __slots__ = (
@@ -146,7 +146,7 @@ class Stretch:
         self.traces = 0
         self.ended = False  # the next call begins another one
         self.unlike = False
-        self.explores: Any = None  # the chooser that looks at another way to capture
+        self.explores: Any = None  # the chooser that tries another way to capture
         self.whole = True
         self.rate = 0.0  # seconds of a call that was batched, where this was abandoned
         self.way = ""
@@ -198,9 +198,9 @@ class Stretch:
         self.ended = not self.pace.training
 
     def spent(self) -> bool:
-        """Tells whether this look has exceeded its budget, or would with one more trace."""
-        looks = self.pace.decided is None or self.explores is not None
-        if self.eager or not (self.free and self.whole and looks):
+        """Tells whether this trial has exceeded its budget, or would with one more trace."""
+        is_trial = self.pace.decided is None or self.explores is not None
+        if self.eager or not (self.free and self.whole and is_trial):
             return False
         coming = self.traced / self.traces if self.traces else 0.0
         return self.pace.spent(self._so_far() + coming, self.calls)
@@ -224,10 +224,10 @@ class Stretch:
             self.explores.give_up(self.pace.training)
         rate = self._rate() if self.whole else self.rate
         seconds = self.seconds if self.timed else 0.0
-        self.pace.add(Outcome(eager, seconds, self.calls, rate, self.unlike, self.whole, explores, self.way))
+        self.pace.add(StretchOutcome(eager, seconds, self.calls, rate, self.unlike, self.whole, explores, self.way))
 
 
-def begin(state: Any, paces: Paces, training: bool, engine: Any) -> Stretch:
+def begin(state: Any, paces: Paces, training: bool, engine: Any) -> CallStretch:
     """Return the stretch of an outermost call that begins now; `state` is the thread's."""
     stretch, batch = HERE.stretch, state.batch
     waits = batch is not None and not batch.empty
@@ -245,7 +245,7 @@ def begin(state: Any, paces: Paces, training: bool, engine: Any) -> Stretch:
             stretch.close()
             stretch = None
     if stretch is None:
-        stretch = HERE.stretch = Stretch(state, paces, training, engine)
+        stretch = HERE.stretch = CallStretch(state, paces, training, engine)
         HERE.paces = paces
     stretch.calls += 1
     if stretch.timed:
@@ -253,10 +253,10 @@ def begin(state: Any, paces: Paces, training: bool, engine: Any) -> Stretch:
     return stretch
 
 
-def may_look() -> bool:
+def may_try() -> bool:
     """Tells whether other ways to batch may be tried now: if eager is excluded, or batches are faster."""
     stretch = HERE.stretch
-    return stretch is None or not stretch.free or stretch.pace.may_look
+    return stretch is None or not stretch.free or stretch.pace.may_try
 
 
 def measured() -> list[str]:
@@ -277,11 +277,11 @@ def note_flush(flushed: Flushed) -> None:
     if flushed.named:
         HERE.paces = None
     elif stretch is not None:
-        stretch.unlike = stretch.unlike or flushed.looked or flushed.traced
+        stretch.unlike = stretch.unlike or flushed.compared or flushed.traced
         stretch.way = flushed.way
 
 
-def note_look(chooser: Any) -> None:
+def note_trial(chooser: Any) -> None:
     """Note that a batch starts as a trial of another way, by its `chooser`."""
     stretch = HERE.stretch
     if stretch is not None and chooser is not None:
@@ -289,7 +289,7 @@ def note_look(chooser: Any) -> None:
 
 
 class _Here(threading.local):
-    stretch: Stretch | None = None
+    stretch: CallStretch | None = None
     paces: Paces | None = None
     held = 0  # regions in which nothing runs eagerly by choice
     begun = 0.0  # when something began to be traced

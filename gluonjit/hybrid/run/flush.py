@@ -21,7 +21,7 @@ from gluonjit.graph.modes import is_recorded
 from gluonjit.graph.origins import Line
 from gluonjit.hybrid.choose.choosing import chooser_of
 from gluonjit.hybrid.choose.costs import cost_model
-from gluonjit.hybrid.choose.pacing import Flushed, compares, note_flush, note_look
+from gluonjit.hybrid.choose.pacing import Flushed, compares, note_flush, note_trial
 from gluonjit.hybrid.explain.advice import after_flush
 from gluonjit.hybrid.explain.counts import STEP_PARTS
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
@@ -64,7 +64,7 @@ class FlushingBatch(Batch):
         self.setting = chooser.setting(is_recorded(self.engine.current_mode()))
         self.sharing, self.fine = self.setting.sharing, self.setting.granularity == "op"
         if begins:
-            note_look(chooser if chooser.explores(self.setting) else None)
+            note_trial(chooser if chooser.explores(self.setting) else None)
 
     @property
     def flush_at(self) -> int | None:
@@ -136,8 +136,8 @@ class FlushingBatch(Batch):
         report.choice = choice = self.chooser.choice
         way = f"{choice.setting.granularity}/{choice.setting.scheduler}"
         misses = report.cache["misses"]
-        looked = choice.looked or choice.profiled
-        note_flush(Flushed(looked, misses > self.traced, way, self.chooser.named))
+        compared = choice.compared or choice.profiled
+        note_flush(Flushed(compared, misses > self.traced, way, self.chooser.named))
         self.traced = misses
         return plan
 
@@ -163,7 +163,7 @@ class FlushingBatch(Batch):
         report = self.report
         if report.cache["misses"] > self.misses:  # what was traced in it does not come again
             times["capture"] = 0.0
-        if choice.looked:  # at other schedules than the one that ran
+        if choice.compared:  # with other schedules than the one that ran
             times["analysis"] = 0.0
         self.misses = report.cache["misses"]
         gather, compute = map(report.step_seconds, STEP_PARTS)
